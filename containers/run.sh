@@ -25,6 +25,9 @@ command -v "$program" >/dev/null || fail "there is no $program on $(hostname): c
 export CARAML_IMAGE=$image CARAML_IMAGE_DIGEST
 CARAML_IMAGE_DIGEST=$(cat "$folder/$image.$runtime.digest" 2>/dev/null || true)
 mounts=("$repo" "$PWD")
+# The files by which the next jpwr restores limits: kill -9 of a container's first process ends all processes in it.
+limits=${JPWR_LIMITS_DIR:-/var/tmp}
+[[ -d $limits ]] && mounts+=("$limits")
 for mount in ${CARAML_DATA_FOLDER:-} ${CARAML_CONTAINER_MOUNTS:-}; do
     if [[ -d $mount ]]; then
         mounts+=("$mount")

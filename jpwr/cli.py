@@ -208,9 +208,9 @@ def _is_stream(path: Path) -> bool:
 def _run(options: argparse.Namespace) -> int:
     child = Child(options.command, log)
     stack, all_answer = ExitStack(), True
-    with _errors_reported(child, "at the end"):
+    with _errors_reported(child, "at the end"), ExitStack() as limits:  # restored even if a sensor does not answer
         try:
-            all_answer = _sample(options, child, stack)
+            all_answer = _sample(options, child, stack, limits)
         finally:
             all_answer = within(CLOSE_S, stack.close) and all_answer
     assert child.exit_code is not None
@@ -239,8 +239,11 @@ def _errors_reported(child: Child, where: str) -> Iterator[None]:
         log(f"{where}: {words}")
 
 
-def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool:
-    """Run the command and sample meanwhile; return whether all sensors answered to the end."""
+def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits: ExitStack) -> bool:
+    """Run the command and sample meanwhile; return whether all sensors answered to the end.
+
+    Sensors and files stay open until `stack` is closed, and limits in force until `limits` is.
+    """
     not_sampling = why_not_sampling(stack, options.use_mpi, options.mpi_ranks)
     if not_sampling:
         log(f"not sampling: {not_sampling}")
@@ -252,7 +255,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
             return True
     if not options.df_out and (options.df_suffix or options.df_filetype != "csv"):
         log("--df-suffix and --df-filetype have no effect without --df-out")
-    limits = limited(options, stack)
+    in_force = limited(options, limits)
     opened = open_methods(options.methods, stack)
     child.take_signals()
     for note in opened.notes:
@@ -266,7 +269,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
 
     clock = SystemClock()
     infos = [channel.sampled_info(interval_s) for channel in opened.channels]
-    meta = {**_meta(options, clock.epoch_offset_s), **limits}
+    meta = {**_meta(options, clock.epoch_offset_s), **in_force}
     trace = Trace(infos, meta)
     sinks: list[Sink] = [trace]
     file = None

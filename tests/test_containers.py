@@ -216,6 +216,18 @@ def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_com
     assert (seen.returncode, seen.stdout) == (0, call("sh", "-c", "ulimit -l").stdout), seen.stderr
 
 
+def test_a_container_has_the_nodes_folder_of_limits_to_restore(tmp_path):
+    (tmp_path / "podman").write_text('#!/bin/sh\n[ "$1" = run ] && echo "$@" || true\n')
+    (tmp_path / "podman").chmod(0o755)
+    (tmp_path / "cpu.tar").touch()
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CARAML_CONTAINER_FOLDER": str(tmp_path)}
+    environ.pop("JPWR_LIMITS_DIR", None)
+    for more, folder in (({}, "/var/tmp"), ({"JPWR_LIMITS_DIR": str(tmp_path)}, str(tmp_path))):
+        command = [REPOSITORY / "containers" / "run.sh", "podman", "cpu", "nvidia", "true"]
+        done = subprocess.run(command, env={**environ, **more}, capture_output=True, text=True, check=True)
+        assert f"--volume {folder}:{folder}" in done.stdout
+
+
 def test_every_system_has_its_images_and_each_a_definition():
     images = read_images()
     for name, block in read_systems().items():

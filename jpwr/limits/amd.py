@@ -12,10 +12,13 @@ from functools import partial
 from typing import Any, Mapping
 
 from jpwr.backends import rocm as backend
+from jpwr.backends.visible import visible
 from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting
 
+NO_READING = (JpwrError, KeyError, ValueError)  # the last two by the versions of amdsmi that return "N/A"
 AUTO = "AMDSMI_DEV_PERF_LEVEL_AUTO"
+SHARED = "other devices of its card are not this job's, and the limit would also hold for them"
 
 
 def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Setting]:
@@ -30,16 +33,17 @@ def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
         raise BackendUnavailable("limits need amdsmi, and Python cannot import it: pip install amdsmi") from error
     handles = amdsmi.amdsmi_get_processor_handles()
     ids = [backend.open_device(amdsmi, handle).device_id for handle in handles]
+    mine = visible(environ, backend.VISIBLE, [[device_id] for device_id in ids])
     found: list[Setting] = []
     for info in (channel.info for channel in channels if channel.info.mine):
-        on_card = info.device_id.split()
-        for device_id, handle in zip(ids, handles):
-            if device_id in on_card:
-                found += _settings(amdsmi, info.name, device_id, handle)
+        on_card = [index for index, device_id in enumerate(ids) if device_id in info.device_id.split()]
+        shared = "" if {*on_card} <= {*mine} else SHARED
+        for index in on_card:
+            found += _settings(amdsmi, info.name, ids[index], handles[index], shared)
     return found
 
 
-def _settings(amdsmi: Any, channel: str, device_id: str, handle: Any) -> list[Setting]:
+def _settings(amdsmi: Any, channel: str, device_id: str, handle: Any, shared: str) -> list[Setting]:
     def call(name: str, *arguments: Any) -> Any:
         try:
             return getattr(amdsmi, name)(handle, *arguments)
@@ -66,15 +70,16 @@ def _settings(amdsmi: Any, channel: str, device_id: str, handle: Any) -> list[Se
         call("amdsmi_set_gpu_perf_level", amdsmi.AmdSmiDevPerfLevel.AUTO)
 
     found, device = [], partial(Setting, device_id, channel)
-    with suppress(JpwrError):  # the second die of a card has no cap
+    with suppress(*NO_READING):  # the second die of a card has no cap
         least_w, most_w = cap_w("min_power_cap"), cap_w("max_power_cap")
         full_w = cap_w("default_power_cap") or most_w
         if 0 < most_w < backend.NO_POWER_W:
-            found.append(device(POWER, "AMD power cap", full_w, least_w, most_w, cap_w, cap_w, set_cap_w, set_cap_w))
-    with suppress(JpwrError):
+            cap = ("AMD power cap", full_w, least_w, most_w, cap_w, cap_w, set_cap_w, set_cap_w)
+            found.append(device(POWER, *cap, why_not=shared))
+    with suppress(*NO_READING):
         level, most = call("amdsmi_get_gpu_perf_level"), highest_mhz()
         least = float(call("amdsmi_get_clock_info", amdsmi.AmdSmiClkType.GFX)["min_clk"])
         words = f"its performance level is {level}, not auto: an administrator can reset it with 'amd-smi reset'"
         clock = ("AMD performance determinism", most, least, most, highest_mhz, highest_mhz, set_highest_mhz, set_auto)
-        found.append(device(CLOCK, *clock, why_not="" if level == AUTO else words))
+        found.append(device(CLOCK, *clock, why_not=shared or ("" if level == AUTO else words)))
     return found

@@ -26,13 +26,17 @@ NO_ANSWER = b'{"error": "the process that sets limits does not answer"}'
 @contextmanager
 def guarded(asked: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
     """Keep limits in force during the block, and yield them for the trace; raise JpwrError if they cannot be."""
-    command = [sys.executable, "-m", "jpwr.limits.guardian", json.dumps(asked)]
+    # With the sampler's own path: -m would first look into the working directory, whose files may be anybody's.
+    start = f"import sys; sys.path[:] = {sys.path!r}; from jpwr.limits.guardian import main; sys.exit(main())"
+    command = [sys.executable, "-c", start, json.dumps(asked)]
     with blocked_signals():
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdin and process.stdout
     lines: list[bytes] = []
     try:
         within(START_S, lambda: lines.append(process.stdout.readline()))  # type: ignore[union-attr]
+        if lines:  # otherwise the reading thread has it
+            process.stdout.close()
         answer = json.loads((lines and lines[0]) or NO_ANSWER)
         if "error" in answer:
             raise JpwrError(answer["error"])
@@ -72,7 +76,3 @@ def main() -> int:
 def _answer(**values: Any) -> None:
     with suppress(OSError):  # the sampler has been killed
         os.write(1, (json.dumps(values) + "\n").encode())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -18,22 +18,28 @@ LOOK_S = 0.02  # between two looks at it
 
 
 class Change(NamedTuple):
-    """One setting that was changed, with the values since then and before."""
+    """One setting that was changed, with the values that were asked for, there before, and read back after it."""
 
     setting: Setting
     value: float
     before: float | None
+    after: float | None = None
 
     def undo(self) -> str:
         """Restore the setting unless somebody else has changed it since; return a sentence if it stays changed."""
-        setting = self.setting
+        setting, unit = self.setting, UNITS[self.setting.kind]
+        before = "not limited" if self.before is None else f"{self.before:g} {unit}"
         try:
             now = setting.kept()
-            if now is None or abs(now - self.value) <= TOLERANCES[setting.kind]:
+            ours = [value for value in (self.value, self.after) if value is not None]  # drivers may round a value
+            if now is None or min(abs(now - value) for value in ours) <= TOLERANCES[setting.kind]:
                 setting.undo(self.before)
+            elif now != self.before:
+                log(
+                    f"the {setting.kind} of {setting.channel} stays at {now:g} {unit}, as another program has changed "
+                    f"it, and was {before}"
+                )
         except JpwrError as error:
-            unit = UNITS[setting.kind]
-            before = "not limited" if self.before is None else f"{self.before:g} {unit}"
             return f"the {setting.kind} of {setting.channel} stays at {self.value:g} {unit}, and was {before} ({error})"
         return ""
 
@@ -57,7 +63,7 @@ def _wanted(asked: Mapping[str, str], settings: list[Setting]) -> list[tuple[str
         of_kind = [one for one in settings if one.kind == kind]
         without = {one.channel for one in settings} - {one.channel for one in of_kind}
         if without or not of_kind:
-            raise JpwrError(f"{', '.join(sorted(without)) or 'no device'} has no {kind} to set: nothing was changed")
+            raise JpwrError(f"{', '.join(sorted(without)) or 'this job'} has no {kind} to set: nothing was changed")
         for device in dict.fromkeys(one.device_id for one in of_kind):
             those = [one for one in of_kind if one.device_id == device]
             found.append((text, value_of(text, those[0]), those))
@@ -66,7 +72,7 @@ def _wanted(asked: Mapping[str, str], settings: list[Setting]) -> list[tuple[str
 
 def _described(text: str, change: Change, by: str, now_s: Callable[[], float] = time.monotonic) -> dict[str, Any]:
     """Wait until a limit is in force, and return it for the trace; raise JpwrError after IN_FORCE_S."""
-    setting, value, before = change
+    setting, value, before, _ = change
     unit, end_s = UNITS[setting.kind], now_s() + IN_FORCE_S
     while not setting.reached(value):
         if now_s() > end_s:
@@ -127,6 +133,7 @@ class Hold:
                 refused = refused or str(error)
             else:
                 self._changes.append(change)
+                self._changes[-1] = change._replace(after=setting.kept())
                 return change
         kind = those[0].kind
         raise NoRight(
@@ -150,7 +157,7 @@ def recover() -> None:
             settings: list[Setting] = []
             entries = kept.entries()
             if entries:
-                with suppress(BackendUnavailable):
+                with suppress(Exception):  # a vendor's library may raise anything, and the file stays
                     settings = open_settings(stack)
             kept.close(is_done=False not in [_recovered(entry, settings) for entry in entries])
 

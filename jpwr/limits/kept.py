@@ -23,6 +23,7 @@ FOLDER_VARIABLE = "JPWR_LIMITS_DIR"
 FOLDER = "/var/tmp"  # unlike /tmp, Slurm's job_container plug-in keeps it common to all jobs of a node
 PREFIX = "jpwr-limits-"
 MOST_BYTES = 1 << 16
+FOR_ALL = "NVML application clocks"  # the one interface that an administrator can open to all users
 
 
 class InUse(JpwrError):
@@ -38,7 +39,7 @@ class Kept:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             status = os.fstat(self._file)
-            # Root trusts all, as drivers refuse values out of a device's range; others trust root and themselves.
+            # Root restores for all, see entries(); others trust root and themselves.
             is_trusted = os.getuid() in (0, status.st_uid) or not status.st_uid
             if not (stat.S_ISREG(status.st_mode) and is_trusted and os.path.samestat(status, path.stat())):
                 raise InUse(f"{path} is another user's, or no file of jpwr")
@@ -61,13 +62,16 @@ class Kept:
             raise _unwritable(self.path, error) from error
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return the last whole entry of each kind; empty after a reboot, which resets limits."""
-        found = {}
+        """Return the last whole entry of each kind; empty after a reboot, which resets limits.
+
+        Of another user, root restores only a clock that any user may set: no user can change a device by root's hand.
+        """
+        found, is_ours = {}, os.fstat(self._file).st_uid in (0, os.getuid())
         for line in os.pread(self._file, MOST_BYTES, 0).decode(errors="replace").splitlines(keepends=True):
             with suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)
                 before = entry["before"] if entry["before"] is None else float(entry["before"])
-                if line.endswith("\n") and entry["boot_id"] == boot_id():
+                if line.endswith("\n") and entry["boot_id"] == boot_id() and (is_ours or entry["means"] == FOR_ALL):
                     found[str(entry["kind"])] = {**entry, "set": float(entry["set"]), "before": before}
         return list(found.values())
 

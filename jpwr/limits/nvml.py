@@ -7,6 +7,7 @@ all users (nvmlDeviceSetAPIRestriction), so these are the second choice for a cl
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Callable, Mapping
@@ -18,6 +19,11 @@ from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting
 # nvmlClocksEventReasonApplicationsClocksSetting: application clocks or locked clocks limit the device.
 BY_USER = 0x2
 LOCKED = "its clocks are locked already, and NVML could not restore that: unlock them with 'nvidia-smi -rgc'"
+# CUDA C++ Programming Guide, environment variables: without CUDA_DEVICE_ORDER=PCI_BUS_ID, the fastest GPU is number 0.
+UNORDERED = (
+    "this node's GPUs are unlike, and CUDA numbers them by speed: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the job's "
+    "GPUs by their UUIDs in CUDA_VISIBLE_DEVICES"
+)
 POWER_READINGS = (
     "nvmlDeviceGetPowerManagementDefaultLimit",
     "nvmlDeviceGetPowerManagementLimit",
@@ -26,12 +32,18 @@ POWER_READINGS = (
 
 
 def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Setting]:
-    """Return the settings of the job's GPUs; raise BackendUnavailable without a driver or a GPU."""
-    channels = backend.open_channels(stack, environ)
+    """Return the settings of the job's GPUs; raise BackendUnavailable without a driver or a GPU, and JpwrError if it is
+    uncertain which GPUs are the job's.
+    """
+    infos = [channel.info for channel in backend.open_channels(stack, environ)]
+    by_number = re.search(r"(^|,)\s*\d", environ.get("CUDA_VISIBLE_DEVICES", ""))
+    is_in_order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({info.source for info in infos}) == 1
+    if by_number and not is_in_order and not all(info.mine for info in infos):
+        raise JpwrError(UNORDERED)
     import pynvml
 
     found: list[Setting] = []
-    for info in (channel.info for channel in channels if channel.info.mine):
+    for info in (info for info in infos if info.mine):
         if not info.device_id:
             raise BackendUnavailable(f"{info.name} {info.lacks}")
         found += _settings(pynvml, info.name, info.device_id)
@@ -45,6 +57,8 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         except nvml.NVMLError as error:
             kind = NoRight if error.value == nvml.NVML_ERROR_NO_PERMISSION else JpwrError
             raise kind(f"NVML: {error}") from error
+        except AttributeError as error:
+            raise JpwrError(f"this nvidia-ml-py has no {name}") from error
 
     def watts(name: str) -> Callable[[], float]:
         return lambda: float(call(name)) / 1000  # NVML returns milliwatts
@@ -65,6 +79,7 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         return float(call("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_GRAPHICS))
 
     def set_application_mhz(mhz: float | None) -> None:
+        memory_mhz = call("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_MEM)
         call("nvmlDeviceSetApplicationsClocks", memory_mhz, int(mhz or 0))
 
     handle, device = nvml.nvmlDeviceGetHandleByIndex(int(channel.rpartition(":")[2])), partial(Setting, uuid, channel)
@@ -72,6 +87,9 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
     with suppress(JpwrError):
         if call("nvmlDeviceGetMigMode")[0]:
             shared = "it is divided by MIG, and the limit would also hold for others"
+    with suppress(JpwrError):
+        if call("nvmlDeviceGetVirtualizationMode") == nvml.NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU:
+            shared = "it is divided among virtual machines, and the limit would also hold for others"
     with suppress(JpwrError):  # not every GPU has a power limit
         least_w, most_w = (limit / 1000 for limit in call("nvmlDeviceGetPowerManagementLimitConstraints"))
         full_w, kept_w, in_force_w = map(watts, POWER_READINGS)
@@ -79,8 +97,8 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         found.append(device(*power))
     with suppress(JpwrError):
         most = float(call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM))
-        memory_mhz = call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM)
-        steps = sorted(map(float, call("nvmlDeviceGetSupportedGraphicsClocks", memory_mhz)))
+        highest_mhz = call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM)
+        steps = sorted(map(float, call("nvmlDeviceGetSupportedGraphicsClocks", highest_mhz)))
         clock = (most, steps[0] if steps else 0.0, most)
         is_locked = False
         with suppress(JpwrError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Callable, NamedTuple, Sequence
 
@@ -10,7 +11,7 @@ from jpwr.errors import JpwrError
 POWER, CLOCK = "power limit", "clock"
 UNITS = {POWER: "W", CLOCK: "MHz"}
 OPTIONS = {POWER: "--power-limit", CLOCK: "--clock"}
-AMOUNT = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(%?)")
+AMOUNT = r"(\d{1,6}(?:\.\d{1,3})?)"
 REMEDIES = {
     POWER: "an administrator can run jpwr as root, set the limit in a prolog, or offer it by the scheduler, such as a "
     "site's --gpu-power",
@@ -55,17 +56,18 @@ class Setting(NamedTuple):
 
 def checked(kind: str, text: str) -> str:
     """Return the text of a value without its unit; raise JpwrError unless it is an amount or a share of 100 %."""
-    found = AMOUNT.fullmatch(text[: -len(UNITS[kind])].rstrip() if text.endswith(UNITS[kind]) else text)
+    found = re.fullmatch(f"{AMOUNT}(%| ?{UNITS[kind]})?", text)
     if not found or float(found[1]) == 0:
         raise JpwrError(f"{OPTIONS[kind]} must be a number of {UNITS[kind]}, or a share such as 70%, got '{text:.20}'")
-    return found[0]
+    return found[1] + ("%" if found[2] == "%" else "")
 
 
 def value_of(text: str, setting: Setting) -> float:
     """Return the value that a checked text asks for, as a step of the device; raise JpwrError out of range."""
-    amount, percent = AMOUNT.fullmatch(text).groups()  # type: ignore[union-attr]
-    value = setting.full * float(amount) / 100 if percent else float(amount)
+    value = setting.full * float(text[:-1]) / 100 if text.endswith("%") else float(text)
     unit = UNITS[setting.kind]
+    if setting.kind == CLOCK:
+        value = math.floor(value)  # drivers take whole MHz
     if not setting.least <= value <= setting.most:
         raise JpwrError(
             f"{OPTIONS[setting.kind]} {text} is {value:g} {unit} for {setting.channel}, which allows "

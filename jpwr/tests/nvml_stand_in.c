@@ -7,6 +7,7 @@
  *   STAND_IN_LIMIT_W   the power limit of each device (default 400)
  *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
  *   STAND_IN_MIG       1: the devices are divided by MIG
+ *   STAND_IN_VIRTUAL   virtualization mode; 3: divided among virtual machines
  *   STAND_IN_STATE     a folder in which limits are kept, for all processes; power then follows them by the model below
  *   STAND_IN_RIGHTS    what may be set: all (default), application-clocks, none
  *   STAND_IN_TAKES_S   how long after it was set a power limit is in force (default 0)
@@ -85,6 +86,11 @@ int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
 int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
     (void)handle;
     *current = *pending = is("STAND_IN_MIG", "1");
+    return SUCCESS;
+}
+int nvmlDeviceGetVirtualizationMode(void *handle, int *mode) {
+    (void)handle;
+    *mode = (int)number("STAND_IN_VIRTUAL", 0);
     return SUCCESS;
 }
 int nvmlDeviceGetMaxMigDeviceCount(void *handle, unsigned *count) {

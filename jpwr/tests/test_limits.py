@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
+from jpwr.backends.visible import visible
+from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
-from jpwr.limits import hold, kept
+from jpwr.limits import hold, kept, nvml
+from jpwr.limits.guardian import guarded
 from jpwr.limits.hold import Hold
 from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting, checked, value_of
-from jpwr.tests.conftest import DEADLINE_S, environment, wait_until
+from jpwr.tests.conftest import DEADLINE_S, environment, needed, wait_until
 from jpwr.trace.writers import read_trace
 
 FULL_W, FULL_MHZ = 400.0, 1410.0
@@ -40,7 +45,7 @@ class Machine:
         self.folder, self.state, self.kept = folder, folder / "state", folder / "kept"
         self.state.mkdir()
         self.kept.mkdir()
-        self._environ = {
+        self.environ = {
             "LD_LIBRARY_PATH": str(library),
             "STAND_IN_STATE": str(self.state),
             "STAND_IN_SHAPE": "constant",
@@ -64,7 +69,7 @@ class Machine:
         return subprocess.Popen(
             ["bash", "-c", f'{prefix}"$@"', "bash", *ours],
             cwd=self.folder,
-            env=environment(**{**self._environ, **variables}),
+            env=environment(**{**self.environ, **variables}),
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
@@ -256,11 +261,13 @@ def test_two_samplers_do_not_limit_one_device(machine):
             "the power limit of pynvml:0 cannot be set by this user (NVML: Insufficient Permissions), and nothing was",
         ),
         (["--power-limit", "50"], {}, "--power-limit 50 is 50 W for pynvml:0, which allows 100 to 400 W"),
-        (["--clock", "101%"], {}, "--clock 101% is 1424.1 MHz for pynvml:0, which allows 210 to 1410 MHz"),
+        (["--clock", "101%"], {}, "--clock 101% is 1424 MHz for pynvml:0, which allows 210 to 1410 MHz"),
         (["--power-limit", "many"], {}, "--power-limit must be a number of W, or a share such as 70%, got 'many'"),
         (["--power-limit", "250"], {"STAND_IN_FAULT": "no-limit"}, "pynvml:0, pynvml:1 has no power limit to set"),
         (["--power-limit", "250"], {"STAND_IN_FAULT": "set-fails"}, "NVML: Unknown Error"),
         (["--power-limit", "250"], {"STAND_IN_MIG": "1"}, "is left alone: it is divided by MIG"),
+        (["--clock", "70%"], {"STAND_IN_VIRTUAL": "3"}, "is left alone: it is divided among virtual machines"),
+        (["--clock", "70%"], {"CUDA_VISIBLE_DEVICES": ""}, "this job has no clock to set: nothing was changed"),
         (["--power-limit", "250"], {"STAND_IN_FAULT": "no-driver"}, "no device has limits that can be set"),
         (["--power-limit", "250"], {"prefix": "ulimit -f 0; exec "}, "cannot be written (File too large)"),
         (["--power-limit", "250"], {"JPWR_LIMITS_DIR": "gone"}, "cannot be written (No such file or directory)"),
@@ -286,6 +293,26 @@ def test_limits_of_a_scheduler_are_only_compared(machine):
     [first, _] = read_trace(machine.folder / "out" / "trace.csv").meta["limits"]
     assert (first["by"], first["set"], first["found"], first["before"]) == ("scheduler", 300, 300, None)
     assert [gpu.limit_w for gpu in machine.gpus()] == [300, 300]
+
+
+def test_the_end_is_waited_for_even_if_a_sensor_is_not(machine):
+    process = machine.start("--power-limit", "250", "--", "true", patch="jpwr.cli.CLOSE_S = 0")
+    assert process.wait(DEADLINE_S) == 0
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+    assert machine.files() == []
+    _, said = process.communicate(timeout=DEADLINE_S)
+    assert "the sampler was killed" not in said
+
+
+def test_the_guardian_runs_no_file_of_the_working_directory(machine, monkeypatch):
+    (machine.folder / "json.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.chdir(machine.folder)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    for name, value in machine.environ.items():
+        monkeypatch.setenv(name, value)
+    with guarded({POWER: "250"}) as limits:
+        assert [one["found"] for one in limits] == [250, 250]
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
 
 
 # Arithmetic on made-up settings: no process.
@@ -327,7 +354,9 @@ def test_a_value_is_an_amount_or_a_share(kind, text, value):
     assert value_of(checked(kind, text), Made().setting(kind=kind)) == value
 
 
-@pytest.mark.parametrize("text", ["", "0", "-5", "1e3", "nan", "5 apples", "50%%", "300MHz", "inf", "9999999"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "-5", "1e3", "nan", "5 apples", "50%%", "70%W", "0.25kW", "300MHz", "inf", "9999999"]
+)
 def test_what_is_no_amount_is_refused(text):
     with pytest.raises(JpwrError, match="must be a number of W"):
         checked(POWER, text)
@@ -349,13 +378,89 @@ def test_the_first_interface_that_may_be_written_is_used(moment):
     assert opened.value == 400
 
 
-def test_what_another_program_has_changed_since_is_left(moment):
+def test_what_another_program_has_changed_since_is_left(moment, capfd):
     made = Made()
     held = Hold({POWER: "250"}, [made.setting()], now_s=moment)
     made.value = 333.0
     assert held.restore() == []
     assert made.value == 333
     assert kept.names() == []
+    assert "made:0 stays at 333 W, as another program has changed it, and was 400 W" in capfd.readouterr().err
+
+
+def test_what_a_driver_has_rounded_is_restored(moment):
+    made = Made()
+
+    def write(value):
+        made.value = value - 5
+
+    with pytest.raises(JpwrError, match="must be 250 W, but after 10 s 245 W is in force"):
+        Hold({POWER: "250"}, [made.setting(write=write)], now_s=moment)
+    assert made.value == 400
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_refused"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "1,0"}, False),
+        ({}, False),
+    ],
+)
+def test_numbers_of_unlike_gpus_need_an_order(monkeypatch, variables, is_refused):
+    def channels(stack, environ):
+        ids = ["GPU-0", "GPU-1"]
+        mine = visible(environ, nvml.backend.VISIBLE, [[one] for one in ids])
+        infos = [ChannelInfo(f"pynvml:{one}", Scope.DEVICE, f"model {one}", mine=one in mine) for one in range(2)]
+        return [SimpleNamespace(info=info._replace(device_id=ids[one])) for one, info in enumerate(infos)]
+
+    needed("pynvml")
+    monkeypatch.setattr(nvml.backend, "open_channels", channels)
+    monkeypatch.setattr(nvml, "_settings", lambda nvml, name, uuid: [uuid])
+    with ExitStack() as stack:
+        if is_refused:
+            with pytest.raises(JpwrError, match="set CUDA_DEVICE_ORDER=PCI_BUS_ID"):
+                nvml.open_settings(stack, variables)
+        else:
+            assert nvml.open_settings(stack, variables)
+
+
+def test_a_clock_is_set_in_whole_megahertz():
+    assert value_of("66.7%", Made().setting(kind=CLOCK, full=2100.0, most=2100.0)) == 1400
+
+
+def test_a_job_without_a_gpu_has_nothing_to_limit(moment):
+    with pytest.raises(JpwrError, match="this job has no clock to set: nothing was changed"):
+        Hold({CLOCK: "70%"}, [], now_s=moment)
+
+
+@pytest.mark.parametrize(("means", "left"), [("made", 400), (kept.FOR_ALL, 100)])
+def test_root_sets_nothing_that_the_owner_of_a_file_may_not_set(moment, monkeypatch, tmp_path, means, left):
+    entry = {"boot_id": kept.boot_id(), "device_id": "GPU-0", "kind": CLOCK, "means": means, "before": 100, "set": 400}
+    path = tmp_path / "jpwr-limits-GPU-0"
+    path.write_text(json.dumps(entry) + "\n")
+    if os.getuid():
+        pytest.skip("only root can give a file to another user")
+    os.chown(path, 1, -1)
+    made = Made()
+    monkeypatch.setattr(hold, "open_settings", lambda stack: [made.setting(kind=CLOCK, means=means)])
+    hold.recover()
+    assert made.value == left
+    assert kept.names() == []
+
+
+def test_a_library_that_fails_keeps_the_file_and_lets_the_run_start(moment, monkeypatch, tmp_path):
+    entry = {"boot_id": kept.boot_id(), "device_id": "GPU-0", "kind": POWER, "means": "made", "before": 400, "set": 250}
+    (tmp_path / "jpwr-limits-GPU-0").write_text(json.dumps(entry) + "\n")
+
+    def fails(stack):
+        raise RuntimeError("made")
+
+    monkeypatch.setattr(hold, "open_settings", fails)
+    hold.recover()
+    assert len(kept.names()) == 1
 
 
 def test_a_limit_that_cannot_be_restored_is_reported_and_its_file_stays(moment, monkeypatch, capfd):
@@ -438,6 +543,27 @@ def test_an_amd_gpu_is_restored_after_kill_9_and_by_the_next_start(amd):
     assert code == 0, said
     assert texts(amd.state)["level-1"] == "0"
     assert amd.files() == []
+
+
+def test_an_amd_clock_that_is_no_whole_megahertz_is_restored(amd):
+    code, said = amd.run("--clock", "66.7%", "--", "cp", "-r", "state", "during", methods="rocm")
+    assert code == 0, said
+    assert texts(amd.folder / "during")["clock-0"] == "1400"
+    assert texts(amd.state) == {
+        f"{name}-{gpu}": value for gpu in (0, 1) for name, value in (("clock", "2100"), ("level", "0"))
+    }
+
+
+@pytest.mark.parametrize("variables", [{"STAND_IN_GPU": "MI250"}, {"STAND_IN_PARTITIONS": "2"}])
+@pytest.mark.parametrize("option", ["--power-limit", "--clock"])
+def test_a_card_that_a_job_has_in_part_is_left_alone(amd, variables, option):
+    code, said = amd.run(option, "70%", "--", "true", methods="rocm", ROCR_VISIBLE_DEVICES="0", **variables)
+    assert code == 125
+    assert "is left alone: other devices of its card are not this job's" in said
+    assert texts(amd.state) == {}
+    assert amd.files() == []
+    code, said = amd.run(option, "70%", "--", "true", methods="rocm", ROCR_VISIBLE_DEVICES="0,1", **variables)
+    assert code == 0, said
 
 
 @pytest.mark.parametrize(

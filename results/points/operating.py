@@ -83,10 +83,16 @@ class Sweep(NamedTuple):
         """Point at full speed."""
         return self.points[0]
 
+    @property
+    def name(self) -> str:
+        """System, place and options of the sweep, as text."""
+        one = self.full.results
+        return ", ".join([one.system, one.point.model, one.point.place, *options_of(one)])
+
     def choice(self, share: float = 0.0) -> Choice | None:
-        """Return the best point whose speed is at least a share of the full speed; None without energies."""
+        """Return the best point whose speed is at least a share of the full speed; None without measured energies."""
         able = [(one, one.work) for one in self.points if one.work and (one is self.full or one.keeps(share))]
-        if self.full.work is None:
+        if self.full.work is None or value_at(self.full.results.any, "energy.power_kind") == "estimated":
             return None
         best, work = max(able, key=lambda pair: pair[1].value)
         ties = [one for one, _ in able if one is not best and _tie(one, best, len(able))]
@@ -107,6 +113,11 @@ def limits_of(record: Record) -> Limits:
     powers = {(one.get("limits") or one.get("clocks") or {}).get("power_limit_w") for one in channels}
     clocks = {(one.get("limits") or {}).get("clock_limit_mhz") for one in channels}
     return Limits(*(known.pop() if len(known) == 1 else None for known in (powers, clocks)))
+
+
+def options_of(one: PointResults) -> list[str]:
+    """Return the choices of a point that are no limits, as text."""
+    return [words for words in one.variant if not words.startswith(OF_LIMITS)]
 
 
 def at_limits(results: Iterable[PointResults], *wanted: float | None) -> list[PointResults]:

@@ -9,7 +9,9 @@ import pytest
 from caraml.cli import main
 from results.points.operating import Limits, at_limits, limits_of, sweeps_of, unsettled
 from results.points.repeats import by_point
+from results.record.checks import contradictions
 from results.record.records import RecordError
+from results.show.plots.operating import operating_charts
 from results.show.tables.machine.operating import operating_rows, operating_sentences
 from results.show.tables.points import point_rows
 from results.tests import made_up
@@ -142,12 +144,14 @@ def test_where_a_cap_binds_and_a_clock_does_not_is_said():
     both = [*[(watts, None) for watts in CAPS], *[(FULL_W, mhz) for mhz in CLOCKS[1:]]]
     said = " ".join(operating_sentences(by_point(swept(both))))
     assert "full speed is at 700 W." in said
-    assert "The power limit binds at 595, 490, 385 W, not at 700 W." in said
-    assert "With the clock at 1680, 1380, 1080 MHz, no power limit binds." in said
+    assert "The power limit binds at: 595 W; 490 W; 385 W." in said
+    assert "The power limit does not bind at: 700 W; 700 W, 1680 MHz; 700 W, 1380 MHz; 700 W, 1080 MHz." in said
     slack = swept([(watts, None) for watts in CAPS], model=lambda *_: (1000.0, 300.0))
     for record in slack:
         record["energy"]["channels"][0]["clocks"] = {"throttled": {"power limit": 0.2}}
-    assert "No power limit binds (700, 595, 490, 385 W)" in " ".join(operating_sentences(by_point(slack)))
+    said = " ".join(operating_sentences(by_point(slack)))
+    assert "The power limit does not bind at: 700 W; 595 W; 490 W; 385 W." in said
+    assert "limit binds" not in said
 
 
 def test_runs_at_unlike_limits_are_no_repeats_and_a_sweep_is_of_one_setup():
@@ -210,8 +214,51 @@ def test_small_drifts_are_none(drift, said):
     assert unsettled(by_point([record])[0]) == said
 
 
+def test_a_clock_above_its_limit_is_a_contradiction():
+    """The sampler cannot check on an idle device whether a scheduler has set a clock."""
+    record = run(clock_limit_mhz=1380.0)
+    [channel] = record["energy"]["channels"]
+    for mean_mhz, words in (
+        (1400.0, []),
+        (1700.0, ["channel made:0 has 1700 MHz on average, but its clock limit is 1380 MHz"]),
+    ):
+        channel["clocks"]["mean_mhz"] = mean_mhz
+        assert contradictions(record) == words
+
+
+def test_sweeps_that_differ_in_an_option_have_names_and_rows_of_their_own():
+    def of(micro_batch_size):
+        records = swept([(watts, None) for watts in CAPS[:2]])
+        for record in records:
+            record["layout"]["micro_batch_size"] = micro_batch_size
+        return records
+
+    points = by_point([*of(2), *of(4)])
+    assert len({sweep.name for sweep in sweeps_of(points)}) == 2
+    said = operating_sentences(points)
+    for size in (2, 4):
+        assert f"A100, tiny, 1 device, batch 8, bf16, micro batch {size}: full speed is at 700 W." in said
+    header, *rows = operating_rows(points)
+    assert {row[header.index("options")] for row in rows} == {"bf16, micro batch 2", "bf16, micro batch 4"}
+    for chart in operating_charts(points):
+        assert "micro batch 2" in chart.words
+        assert "micro batch 4" in chart.words
+
+
+def test_failed_runs_are_counted():
+    records = swept([(watts, None) for watts in CAPS])
+    for record in records[-3:]:
+        record |= {"status": "failed", "reason": "made"}
+        del record["energy"]
+    elsewhere = {**records[-1], "model": "another"}
+    said = operating_sentences(by_point([*records, elsewhere]))
+    assert said[-1] == "3 runs failed: their operating points may be missing here."
+    assert "385" not in " ".join(said)
+
+
 def test_estimates_choose_no_operating_point():
     records = swept([(watts, None) for watts in CAPS], estimated=True)
+    assert operating_charts(by_point(records)) == []
     assert ["missing, an estimate, or of several kinds" in said for said in operating_sentences(by_point(records))] == [
         True
     ]

@@ -24,6 +24,7 @@ from results.record.parts import JOULES_PER_WH, devices_of, is_number
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
 SENSOR_TOLERANCE = 0.1  # relative difference of two sensors of the same energy
+CLOCK_TOLERANCE = 1.02  # times a clock limit, which drivers round to a step and may exceed for short times
 MOST_AROUND = 50.0  # highest ratio of a node's energy to that of its devices, where these are small
 MOST_W = 10e3  # power of one device: several times that of any
 # Keys of the readings that a channel's energy is computed from, by its method.
@@ -173,6 +174,16 @@ def _power_is_below_the_boards_limit(run: Run) -> Sentences:
             yield f"channel {name} has {power_w / several:.3g} W per device, more than any device uses"
 
 
+def _clock_is_within_its_limit(run: Run) -> Sentences:
+    """On an idle device, the sampler cannot check a limit that a scheduler has set: its clock is low anyway."""
+    for _, _, channel in run.channels():
+        mhz = (channel.get("clocks") or {}).get("mean_mhz")
+        limit_mhz = (channel.get("limits") or {}).get("clock_limit_mhz")
+        if is_number(mhz) and is_number(limit_mhz) and mhz > CLOCK_TOLERANCE * limit_mhz:
+            name = channel.get("name")
+            yield f"channel {name} has {mhz:.0f} MHz on average, but its clock limit is {limit_mhz:.0f} MHz"
+
+
 def _limit_w(channel: dict[str, Any], limits_w: dict[str, float]) -> float:
     """Return the lower of the limits by a channel's sensor and by the vendor's tool, in watts; 0 if unknown."""
     several = channel.get("num_devices") or 1
@@ -211,4 +222,5 @@ RULES = (
     _channels_use_no_more_than_was_sampled,
     _nodes_contain_their_devices,
     _power_is_below_the_boards_limit,
+    _clock_is_within_its_limit,
 )

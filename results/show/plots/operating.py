@@ -17,12 +17,8 @@ SIDES = {True: {"xytext": (-4, -9), "ha": "right"}, False: {"xytext": (4, 4), "h
 
 def operating_charts(results: Sequence[PointResults]) -> list[Chart]:
     """Return two charts of all sweeps of a workload; none without a sweep with energies."""
-    sweeps = {_name(sweep.full.results): sweep for sweep in sweeps_of(results) if sweep.choice()}
+    sweeps = [sweep for sweep in sweeps_of(results) if sweep.choice()]
     return [_speed_against_work(sweeps), _over_limit(sweeps)] if sweeps else []
-
-
-def _name(one: PointResults) -> str:
-    return ", ".join([one.system, one.point.place, one.precision])
 
 
 def _percent(ratio: Estimate | None) -> tuple[float, list[float]]:
@@ -34,18 +30,18 @@ def _percent(ratio: Estimate | None) -> tuple[float, list[float]]:
 
 
 @styled
-def _speed_against_work(sweeps: dict[str, Sweep]) -> Chart:
+def _speed_against_work(sweeps: Sequence[Sweep]) -> Chart:
     figure, [axes] = new_figure((6.4, 4.2))
     words = []
-    for index, (name, sweep) in enumerate(sweeps.items()):
+    for index, sweep in enumerate(sweeps):
         for one in sweep.points:
             (x, x_bar), (y, y_bar) = _percent(one.speed), _percent(one.work)
-            look = style_of(index) | {"linestyle": "none", "elinewidth": 0.8, "label": name}
+            look = style_of(index) | {"linestyle": "none", "elinewidth": 0.8, "label": sweep.name}
             axes.errorbar([x], [y], xerr=[[end] for end in x_bar], yerr=[[end] for end in y_bar], **look)
             # Names of clocks below, of power limits above: neighbours are often one of each.
             side = SIDES[one.limits.clock_mhz is not None]
             axes.annotate(str(one.limits), (x, y), textcoords="offset points", fontsize=6, **side)  # type: ignore[arg-type]
-            words.append(f"{name} at {one.limits}: work per energy {rounded(y)} %, speed {rounded(x)} %")
+            words.append(f"{sweep.name} at {one.limits}: work per energy {rounded(y)} %, speed {rounded(x)} %")
     for value in (95, 97):
         axes.axvline(value, color=INK, linewidth=0.6, linestyle=":")
     axes.set_xlabel("speed, in percent of full speed")
@@ -56,26 +52,26 @@ def _speed_against_work(sweeps: dict[str, Sweep]) -> Chart:
 
 
 @styled
-def _over_limit(sweeps: dict[str, Sweep]) -> Chart:
+def _over_limit(sweeps: Sequence[Sweep]) -> Chart:
     """Speed and work per energy over each kind of limit that was swept, where the other kind is that of full speed."""
     lines = {
-        (kind, name): sorted(
+        (kind, index): sorted(
             ((getattr(one.limits, kind), one) for one in _along(sweep, kind)), key=lambda pair: pair[0]
         )
         for kind in AXES
-        for name, sweep in sweeps.items()
+        for index, sweep in enumerate(sweeps)
     }
-    kinds = [kind for kind in AXES if any(len(lines[kind, name]) > 1 for name in sweeps)] or list(AXES)
+    kinds = [kind for kind in AXES if any(len(lines[kind, index]) > 1 for index in range(len(sweeps)))] or list(AXES)
     figure, all_axes = new_figure((6.4, 3.4), columns=len(kinds))
     words = []
     for axes, kind in zip(all_axes, kinds, strict=True):
-        for index, name in enumerate(sweeps):
-            at = [limit for limit, _ in lines[kind, name]]
+        for index, sweep in enumerate(sweeps):
+            at = [limit for limit, _ in lines[kind, index]]
             for part, quantity in enumerate(("speed", "work per energy")):
-                ratios = [one.work if part else one.speed for _, one in lines[kind, name]]
+                ratios = [one.work if part else one.speed for _, one in lines[kind, index]]
                 values, bars = [_percent(one)[0] for one in ratios], [_percent(one)[1] for one in ratios]
                 ends = [[bar[end] for bar in bars] for end in (0, 1)]
-                label = f"{name}, {quantity}"
+                label = f"{sweep.name}, {quantity}"
                 axes.errorbar(at, values, yerr=ends, label=label, elinewidth=0.8, **style_of(2 * index + part))
                 known = (f"{value:.1f} % at {limit:g}" for limit, value in zip(at, values, strict=True))
                 words.append(f"{label}: {', '.join(known)}")

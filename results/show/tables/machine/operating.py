@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from results.points.estimate import Estimate
-from results.points.operating import SHARES, Choice, OperatingPoint, Sweep, sweeps_of, unsettled
+from results.points.operating import SHARES, Choice, OperatingPoint, Sweep, options_of, sweeps_of, unsettled
 from results.points.repeats import PointResults
-from results.record.values import THROUGHPUT, WORK, Number, rounded, value_at
+from results.record.values import THROUGHPUT, WORK, Number, count, rounded
 from results.show.tables.points import PLACE, place_of
 from results.show.tables.table import without_empty_columns
 
@@ -22,7 +22,7 @@ OF_RUNS = (
     "± 95 %",
 )
 OF_LIMITS = ("power limit [W]", "clock limit [MHz]", "runs")
-HEADER = (*PLACE[:-1], *OF_LIMITS, *OF_RUNS, "energy-delay [%]", "limit bound [%]", "settled")
+HEADER = (*PLACE, *OF_LIMITS, *OF_RUNS, "energy-delay [%]", "limit bound [%]", "settled")
 
 
 def operating_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
@@ -35,7 +35,7 @@ def operating_rows(results: Sequence[PointResults], number: Number = rounded) ->
 
 def _row(one: OperatingPoint, number: Number) -> list[str]:
     results = one.results
-    cells = [*place_of(results)[:-1], *map(number, one.limits), str(len(results.good))]
+    cells = [*place_of(results)[:-1], ", ".join(options_of(results)), *map(number, one.limits), str(len(results.good))]
     for path, ratio in ((THROUGHPUT, one.speed), (WORK, one.work)):
         half = results.half_width(path)
         cells += [number(results.value(path), half), number(half, half), *_percent(ratio, number)]
@@ -49,16 +49,24 @@ def _percent(ratio: Estimate | None, number: Number) -> list[str]:
 
 def operating_sentences(results: Sequence[PointResults]) -> list[str]:
     """Answer for each sweep where most work is done per energy, what that costs and saves, and which limit acts."""
-    return [sentence for sweep in sweeps_of(results) for sentence in _sentences(sweep)]
+    sweeps = sweeps_of(results)
+    places = {_place(sweep.full.results) for sweep in sweeps}
+    failed = sum(len(one.bad) for one in results if _place(one) in places)
+    left_out = [f"{count(failed, 'run')} failed: their operating points may be missing here."] if failed else []
+    return [*(sentence for sweep in sweeps for sentence in _sentences(sweep)), *left_out]
+
+
+def _place(one: PointResults) -> tuple[str, str, str]:
+    return one.system, one.point.model, one.point.place
 
 
 def _sentences(sweep: Sweep) -> list[str]:
-    one = sweep.full.results
-    name = ", ".join(filter(None, [one.system, one.point.model, one.point.place, one.precision]))
     choices = {share: choice for share in (0.0, *SHARES) if (choice := sweep.choice(share))}
-    if value_at(one.any, "energy.power_kind") == "estimated" or not choices:
-        return [f"{name}: no operating point is chosen, as its energy is missing, an estimate, or of several kinds."]
-    sentences = [f"{name}: full speed is at {sweep.full.limits}."]
+    if not choices:
+        return [
+            f"{sweep.name}: no operating point is chosen, as its energy is missing, an estimate, or of several kinds."
+        ]
+    sentences = [f"{sweep.name}: full speed is at {sweep.full.limits}."]
     for share, choice in choices.items():
         at = f"Best with at least {share:.0%} of the full speed" if share else "Most work per energy"
         ties = "; ".join(str(tie.limits) for tie in choice.ties)
@@ -75,27 +83,17 @@ def _saved(choice: Choice, sweep: Sweep) -> str:
     if choice.saved and choice.saved.low > 0:
         low, high = (100 * end for end in choice.saved)
         return f"{words}saves {percent:.1f} % of the energy ({low:.1f} to {high:.1f} %)"
-    why = "" if choice.saved else ": single runs have no interval"
-    return f"{words}{percent:+.1f} % of saved energy is not distinguishable from full speed{why}"
+    why = "" if choice.saved else ", as single runs have no interval"
+    return f"{words}its saving of {percent:.1f} % is not distinguishable from none{why}"
 
 
 def _acting(sweep: Sweep) -> list[str]:
-    """Return sentences on where a power limit binds, and where a clock limit keeps it from binding."""
-
-    def named(is_clock: bool, is_bound: bool) -> str:
-        points = [one for one in sweep.points if bool(one.limits.clock_mhz) is is_clock and one.is_bound is is_bound]
-        values = (one.limits.clock_mhz if is_clock else one.limits.power_w for one in points)
-        return ", ".join(f"{value:g}" for value in values if value)
-
-    binding, slack = named(False, True), named(False, False)
-    still, free = named(True, True), named(True, False)
+    """Return sentences on where the power limit binds, and where it does not, as a lower clock keeps it from that."""
+    names = {
+        is_bound: [str(one.limits) for one in sweep.points if one.is_bound is is_bound] for is_bound in (True, False)
+    }
     return [
-        sentence
-        for values, sentence in (
-            (binding, f"The power limit binds at {binding} W{f', not at {slack} W' if slack else ''}."),
-            (slack and not binding, f"No power limit binds ({slack} W): only a lower clock changes this workload."),
-            (free, f"With the clock at {free} MHz, no power limit binds."),
-            (still, f"The power limit binds also at {still} MHz."),
-        )
-        if values
+        f"The power limit {'binds' if is_bound else 'does not bind'} at: {'; '.join(points)}."
+        for is_bound, points in names.items()
+        if points
     ]
