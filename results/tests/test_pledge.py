@@ -47,14 +47,14 @@ def runs(*speeds, heads=96, devices=8, batch=64, power_w=100.0, precision="bf16"
     return found
 
 
-def filled(power_w=7500.0, percent=1.0, devices=16, scope="node", speed=2000.0, **changes):
+def filled(power_w=7500.0, devices=16, scope="node", speed=2000.0, **changes):
     """A run in which copies filled the machine."""
     [one] = made_up.of_scope(
         scope, runs(speed, devices=devices, batch=128, power_w=float(power_w) / devices, **changes)
     )
     copies = devices // 8
     one["fill"] = {"copies": copies, "devices_per_copy": 8, "slowest": speed / copies, "spread_percent": 0.0}
-    one["fill"] |= {"power_W": power_w, "power_uncertainty_percent": percent, "common_s": made_up.WINDOW_S}
+    one["fill"] |= {"power_W": power_w, "power_uncertainty_percent": 1.0, "common_s": made_up.WINDOW_S}
     return one
 
 
@@ -168,11 +168,9 @@ def test_a_changed_run_at_another_point_is_no_failure_at_this_one(tmp_path):
         ({"scope": "supply"}, PASSED, ""),
         ({"scope": "device"}, OPEN, "the power is of the devices alone"),
         ({"scope": "device", "power_w": 9000.0}, FAILED, ""),
-        ({"energy": None}, OPEN, "the power is by an unknown sensor"),
-        ({"estimated": True, "scope": "cpu", "power_w": 9000.0}, OPEN, "the power is an estimate from load"),
+        ({"energy": None}, OPEN, "no power that counts: there is none"),
+        ({"estimated": True, "scope": "cpu", "power_w": 9000.0}, OPEN, "it is an estimate from load"),
         ({"devices": 8}, OPEN, "the copies filled 8 of 16 devices: a projection does not count"),
-        ({"percent": None}, OPEN, "its power_uncertainty_percent, is not known"),
-        ({"power_w": "7500"}, OPEN, "is not known"),
         ({"heads": 48}, OPEN, "no run filled the machine"),
     ],
 )
@@ -207,9 +205,31 @@ def test_failed_runs_stay_a_failure_next_to_runs_that_do_not_count(tmp_path):
     assert judged(tmp_path, [*unknown, made_up.failed("V", 8, 64)]).pledged[0].outcome is FAILED
 
 
-def test_a_fill_of_another_form_is_not_a_power(tmp_path):
-    one = filled() | {"fill": [1]}
-    assert judged(tmp_path, [*GOOD, one]).pledged[-1].outcome is OPEN
+def test_the_committed_power_is_by_the_meter_where_there_is_one(tmp_path):
+    one = filled(9000.0, scope="supply")
+    one["fill"]["power_W"] = 7000.0  # by the sensors of the devices, as the job recorded it
+    power = judged(tmp_path, [*GOOD, one]).pledged[-1]
+    assert (power.outcome, power.answer.value) == (FAILED, 9.0)
+
+
+def test_a_power_that_breaks_the_rules_of_an_energy_shows_nothing(tmp_path):
+    of_one_node = filled()
+    of_one_node["layout"]["num_nodes"] += 1
+    power = judged(tmp_path, [*GOOD, of_one_node]).pledged[-1]
+    assert (power.outcome, "no power that counts: all nodes: " in power.reason) == (OPEN, True)
+
+
+def test_copies_on_part_of_the_machine_do_not_hide_those_on_all_of_it(tmp_path):
+    power = judged(tmp_path, [*GOOD, filled(3000.0, devices=8), filled()]).pledged[-1]
+    assert (power.outcome, power.answer.value) == (PASSED, 7.5)
+
+
+@pytest.mark.parametrize("ordinary", [[], [made_up.failed("V", 8, 64)]])
+def test_copies_are_no_run_of_a_workload_that_is_not_filled(tmp_path, ordinary):
+    needed = NEEDS + "must: [{of: gpt, what: throughput, at_least: 1500}]\n" + SCORE + "budget: {devices: 16}"
+    tender = judged(tmp_path, [*ordinary, *(filled(speed=speed) for speed in (2e3, 2001.0, 1999.0))], None, needed)
+    assert tender.must[0].outcome is (FAILED if ordinary else OPEN)
+    assert tender.awards[0].value is None
 
 
 def test_a_point_without_runs_is_undecided_and_a_projection_is_refused(tmp_path):

@@ -66,8 +66,6 @@ def verdict_on(
     """Return the verdict on one requirement for one system."""
     wanted = requirements.workloads[item.of]
     results = [one for one in results if one.system == system]
-    if item.devices and not wanted.filled:  # several copies are no job on all their devices
-        results = [one for one in results if not one.any.get("fill")]
     mine = points_of(results, system, wanted)
     answered = answer(mine, item)
     if answered.why_not and not any(one.good for one in at(mine, item)):

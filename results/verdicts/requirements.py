@@ -49,7 +49,7 @@ class Selection:
     sample: str = ""
     precision: str = ""
     weight: float = 1.0
-    filled: bool = False  # only runs with the tag fill, whose copies fill the nodes
+    filled: bool = False  # true: only runs with the tag fill, whose copies fill the nodes; false: only others
     fixed: Fixed = field(default_factory=Fixed)  # what a run must keep for it to count
 
     def has(self, one: PointResults) -> bool:
@@ -57,7 +57,7 @@ class Selection:
         facts = {"model": one.point.model, "data": one.point.data, "sample": one.point.sample}
         facts["precision"] = one.precision
         known = {name: value for name, value in facts.items() if value or one.good}
-        if self.filled and not one.point.copies:
+        if self.filled != bool(one.point.copies):  # several copies are no job on all their devices
             return False
         return one.point.benchmark == self.benchmark and all(
             not (wanted := getattr(self, name)) or value == wanted for name, value in known.items()

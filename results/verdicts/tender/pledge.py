@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar
 
 from results.points.estimate import Estimate, Part
 from results.points.repeats import PointResults
-from results.points.sensors import NORMAL_95
-from results.record.parts import is_number
-from results.record.records import Record, RecordError, Skipped
+from results.points.sensors import standard_uncertainty
+from results.record.records import RecordError, Skipped
 from results.record.signature import signer_of
-from results.record.values import devices_text
+from results.record.values import devices_text, value_at
 from results.verdicts.accept import Verdict, judged, missing_words, verdict_on, with_missing
 from results.verdicts.measures import Answer, check_alike, part_filled, points_of
 from results.verdicts.outcome import Outcome
-from results.verdicts.quality import ESTIMATE, grade
+from results.verdicts.quality import deviations, grade, why_not_ranked, window_too_short
 from results.verdicts.requirements import (
     COMMITTED_POWER,
     LESS_IS_BETTER,
@@ -41,12 +40,7 @@ PLACE = ("of", "devices", "global_batch", "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
 NOT_FILLED = "no run filled the machine: run copies on all of it at once, with the tag 'fill'"
-POWER_PERCENT = "power_uncertainty_percent"
-NOT_WHOLE = {  # by the grade of a power that is not of the whole machine
-    None: "by an unknown sensor",
-    ESTIMATE: "an estimate from load",
-    "Q1": "of the devices alone: measure at the node or the supply",
-}
+OF_DEVICES = "the power is of the devices alone: measure at the node or the supply"
 
 
 @dataclass(frozen=True)
@@ -161,32 +155,31 @@ def _power(results: Sequence[PointResults], requirements: Requirements, pledge: 
     """Return the verdict on the committed power: the worst of all runs that filled the machine."""
     item = PledgedItem("machine", COMMITTED_POWER, pledge.devices, at_most=pledge.power_kw)
     runs = {
-        str(record.get("run_id") or id(record)): record
+        id(record): one._replace(good=[record], bad=[])
         for wanted in requirements.workloads.values()
-        for one in points_of(results, pledge.system, wanted)
+        for one in points_of(results, pledge.system, replace(wanted, filled=True))
         for record in one.good
-        if record.get("fill")
     }
-    if not runs:
-        return judged(item, pledge.system, Answer(why_not=NOT_FILLED))
+    whole = [one for one in runs.values() if one.point.devices >= pledge.devices]
+    if not whole:
+        largest = max((one.point.devices for one in runs.values()), default=0)
+        why = part_filled(largest, pledge.devices) if largest else NOT_FILLED
+        return judged(item, pledge.system, Answer(why_not=why))
     severity = (Outcome.PASSED, Outcome.UNDECIDED, Outcome.FAILED)
-    verdicts = [_power_of(record, item, pledge) for record in runs.values()]
+    verdicts = [_power_of(one, item, pledge.system) for one in whole]
     return max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
 
 
-def _power_of(record: Record, item: Item, pledge: Pledge) -> Verdict:
-    fill, devices = record["fill"], record["layout"]["num_devices"]
-    power_w, percent = ((fill.get(key) if isinstance(fill, dict) else None) for key in ("power_W", POWER_PERCENT))
-    if not (is_number(power_w) and is_number(percent) and power_w > 0 and percent >= 0):
-        why = f"the power of the run that filled the machine, or its {POWER_PERCENT}, is not known"
-        return judged(item, pledge.system, Answer(why_not=why))
-    if devices < pledge.devices:
-        why = part_filled(devices, pledge.devices)
-        return judged(item, pledge.system, Answer(why_not=why))
-    estimate = Estimate(power_w / 1000, math.log(power_w / 1000), (Part((percent / 100 / NORMAL_95) ** 2, math.inf),))
-    at = f"{fill.get('copies')} copies at once"
-    verdict = judged(item, pledge.system, Answer(estimate, unit="kW", at=at))
-    letter = grade(record)
-    if letter not in NOT_WHOLE or (letter == "Q1" and verdict.outcome is Outcome.FAILED):
-        return verdict
-    return verdict._replace(outcome=Outcome.UNDECIDED, reason=f"the power is {NOT_WHOLE[letter]}")
+def _power_of(one: PointResults, item: Item, system: str) -> Verdict:
+    """Return the verdict on the power of one run; sensors of the devices alone cannot show that it is kept."""
+    [record] = one.good
+    power_w = value_at(record, "energy.avg_power_w")
+    if why := why_not_ranked(one) or window_too_short(one) or ("" if power_w else "it is not known"):
+        return judged(item, system, Answer(why_not=f"no power that counts: {why}"))
+    share = standard_uncertainty(record, with_accuracy=True)
+    estimate = Estimate(power_w / 1000, math.log(power_w / 1000), (Part(share**2, math.inf),))
+    at, doubts = f"{one.point.copies} copies at once", tuple(deviations(one))
+    verdict = judged(item, system, Answer(estimate, unit="kW", at=at, doubts=doubts))
+    if grade(record) == "Q1" and verdict.outcome is Outcome.PASSED:
+        return verdict._replace(outcome=Outcome.UNDECIDED, reason=OF_DEVICES)
+    return verdict
