@@ -272,8 +272,9 @@ def _quantity(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Sel
         raise RecordError(f"{where}: 'of' is {entry.of!r}, but must be one of the file's workloads {', '.join(wanted)}")
     if entry.what not in WHATS:
         check_key(entry.what, dict.fromkeys(WHATS), f"{where}: 'what'")
-    if "unit" in values and entry.what not in TIMES:
-        raise RecordError(f"{where}: unit is {entry.unit!r}, but only a time_to_solution has one: leave it out")
+    for name in ("unit", "work"):
+        if name in values and entry.what not in TIMES:
+            raise RecordError(f"{where}: {name} is {values[name]!r}, but only a time_to_solution has one: leave it out")
     if entry.unit not in SECONDS:
         raise RecordError(f"{where}: unit is {entry.unit!r}, but must be one of {', '.join(SECONDS)}")
     for name in (

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from results.points.estimate import Estimate, Part
 from results.points.repeats import PointResults
 from results.points.sensors import standard_uncertainty
+from results.record.parts import is_number
 from results.record.records import RecordError, Skipped
 from results.record.signature import signer_of
 from results.record.values import devices_text, value_at
@@ -92,6 +93,8 @@ def read_pledge(path: Path, workloads: Mapping[str, Selection], signers: Path | 
         date.fromisoformat(entry.date)
     except ValueError:
         raise RecordError(f"{path}: date is {entry.date!r}, but must be such as 2026-11-02") from None
+    if not (entry.vendor and entry.system):
+        raise RecordError(f"{path}: vendor and system must not be empty")
     if not entry.devices:
         raise RecordError(f"{path}: devices is 0, but must be that of the whole machine")
     if entry.power_kw is not None and not LEAST_KW <= entry.power_kw / entry.devices <= MOST_KW:
@@ -112,8 +115,8 @@ def _items(values: Any, where: str, workloads: Mapping[str, Selection]) -> Itera
     if "devices" not in values:
         raise RecordError(f"{where} lacks 'devices': a pledge is for a number of devices")
     for name in numbers:
-        if not values[name]:
-            raise RecordError(f"{where}: {name} is {values[name]!r}, but must be greater than 0")
+        if not (is_number(values[name]) and values[name] > 0):
+            raise RecordError(f"{where}: {name} is {values[name]!r}, but must be a number above 0")
         apart = OF_TIME if name != TIME and TIME in numbers else ()
         place = {key: values[key] for key in PLACE if key in values and key not in apart}
         side = "at_most" if name in AT_MOST else "at_least"
