@@ -280,6 +280,20 @@ def test_points_are_those_of_the_tender_s_formula(tmp_path, speeds, outcome):
     assert ("one run" in award.reason) == (outcome is OPEN)
 
 
+def test_terms_from_the_same_runs_err_together(tmp_path):
+    tender = judged(tmp_path, GOOD, needed=NEEDS + SCORE)
+    speed, [award] = tender.pledged[0], tender.awards  # both terms, and so the score, are proportional to the speed
+    assert award.interval.half / award.value == pytest.approx(speed.interval.half / speed.answer.value, rel=1e-3)
+    slower = runs(500.0, 501.0, 499.0, batch=32)  # the score is of the best of two points, as in a requirement
+    assert judged(tmp_path, [*GOOD, *slower], needed=NEEDS + SCORE).awards[0].interval.half > award.interval.half
+
+
+def test_a_changed_run_next_to_one_of_unknown_facts_leaves_the_pledge_undecided(tmp_path):
+    unknown = runs(1000.0)
+    del unknown[0]["config"]["model"]
+    assert judged(tmp_path, [*unknown, *runs(1000.0, heads=48)]).pledged[0].outcome is OPEN
+
+
 def test_a_score_without_a_pledge_has_the_budget_s_devices(tmp_path):
     needed = NEEDS + SCORE
     [award] = judged(tmp_path, GOOD, None, needed + "budget: {devices: 16}").awards
@@ -408,7 +422,7 @@ def test_the_command_prints_pledge_score_and_what_does_not_count(handed_in, caps
     assert "pledge of Example Ltd, 2026-11-02, V of 16 devices, not signed: its author is not known:\n" in text
     assert text.count("✓ kept") == 4
     assert "at most 8 kW" in text
-    assert "score of V 1.9137 (1.9115 to 1.9158) = 42.06 points, pledged 1.895 = 41.64 points" in text
+    assert "score of V 1.9137 (1.9090 to 1.9184) = 42.06 points, pledged 1.895 = 41.64 points" in text
     assert "does not count for gpt: num_heads is 48, fixed at 96" in text
     assert accepted(handed_in, "--json") == 0
     data = json.loads(capsys.readouterr().out)

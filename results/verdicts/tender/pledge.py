@@ -126,7 +126,7 @@ def _items(values: Any, where: str, workloads: Mapping[str, Selection]) -> Itera
 def _signed(path: Path, signers: Path | None) -> str:
     signature = path.with_name(f"{path.name}.sig")
     if signers is None:
-        return "signed, but the signer was not checked" if signature.exists() else "not signed: its author is not known"
+        return "signed, but the signer was not checked" if signature.is_file() else "not signed: its author is not known"
     if not signature.is_file():
         raise RecordError(f"{path} is not signed: {signature} does not exist")
     return f"signed by {signer_of(path.read_bytes(), signature.read_bytes(), signers, PURPOSE)}"
