@@ -219,6 +219,13 @@ def test_a_power_that_breaks_the_rules_of_an_energy_shows_nothing(tmp_path):
     assert (power.outcome, "no power that counts: all nodes: " in power.reason) == (OPEN, True)
 
 
+def test_a_filled_machine_whose_runs_all_failed_keeps_no_power(tmp_path):
+    bad = made_up.failed("V", 16, 128, fill={"copies": 2, "devices_per_copy": 8})
+    power = judged(tmp_path, [*GOOD, filled(3000.0, devices=8), bad]).pledged[-1]
+    assert (power.outcome, power.reason) == (FAILED, "all runs that filled the machine failed")
+    assert judged(tmp_path, [*GOOD, filled(), bad]).pledged[-1].outcome is PASSED
+
+
 def test_copies_on_part_of_the_machine_do_not_hide_those_on_all_of_it(tmp_path):
     power = judged(tmp_path, [*GOOD, filled(3000.0, devices=8), filled()]).pledged[-1]
     assert (power.outcome, power.answer.value) == (PASSED, 7.5)

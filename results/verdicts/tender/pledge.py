@@ -41,6 +41,7 @@ PLACE = ("of", "devices", "global_batch", "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
 NOT_FILLED = "no run filled the machine: run copies on all of it at once, with the tag 'fill'"
+ALL_FAILED = "all runs that filled the machine failed"
 OF_DEVICES = "the power is of the devices alone: measure at the node or the supply"
 
 
@@ -125,9 +126,10 @@ def _items(values: Any, where: str, workloads: Mapping[str, Selection]) -> Itera
 
 def _signed(path: Path, signers: Path | None) -> str:
     signature = path.with_name(f"{path.name}.sig")
+    is_signed = signature.is_file()
     if signers is None:
-        return "signed, but the signer was not checked" if signature.is_file() else "not signed: its author is not known"
-    if not signature.is_file():
+        return "signed, but the signer was not checked" if is_signed else "not signed: its author is not known"
+    if not is_signed:
         raise RecordError(f"{path} is not signed: {signature} does not exist")
     return f"signed by {signer_of(path.read_bytes(), signature.read_bytes(), signers, PURPOSE)}"
 
@@ -157,17 +159,18 @@ def check_pledge(
 def _power(results: Sequence[PointResults], requirements: Requirements, pledge: Pledge) -> Verdict:
     """Return the verdict on the committed power: the worst of all runs that filled the machine."""
     item = PledgedItem("machine", COMMITTED_POWER, pledge.devices, at_most=pledge.power_kw)
-    runs = {
-        id(record): one._replace(good=[record], bad=[])
+    points = [
+        one
         for wanted in requirements.workloads.values()
         for one in points_of(results, pledge.system, replace(wanted, filled=True))
-        for record in one.good
-    }
+    ]
+    runs = {id(record): one._replace(good=[record], bad=[]) for one in points for record in one.good}
     whole = [one for one in runs.values() if one.point.devices >= pledge.devices]
     if not whole:
-        largest = max((one.point.devices for one in runs.values()), default=0)
+        largest = max((one.point.devices for one in points), default=0)
         why = part_filled(largest, pledge.devices) if largest else NOT_FILLED
-        return judged(item, pledge.system, Answer(why_not=why))
+        has_failed = largest >= pledge.devices
+        return judged(item, pledge.system, Answer(why_not=ALL_FAILED if has_failed else why, is_failure=has_failed))
     severity = (Outcome.PASSED, Outcome.UNDECIDED, Outcome.FAILED)
     verdicts = [_power_of(one, item, pledge.system) for one in whole]
     return max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
