@@ -287,6 +287,13 @@ def test_points_are_those_of_the_tender_s_formula(tmp_path, speeds, outcome):
     assert ("one run" in award.reason) == (outcome is OPEN)
 
 
+def test_a_formula_without_a_value_next_to_the_found_one_has_no_score(tmp_path):
+    at_its_end = SCORE.replace("3600 / (0.5 * A + 0.5 * B)", f"sqrt(B - {2e6 / 1010!r}) + A")
+    [award] = judged(tmp_path, GOOD, needed=NEEDS + at_its_end).awards
+    assert (award.value, award.outcome) == (None, OPEN)
+    assert "has no value" in award.reason
+
+
 def test_terms_from_the_same_runs_err_together(tmp_path):
     tender = judged(tmp_path, GOOD, needed=NEEDS + SCORE)
     speed, [award] = tender.pledged[0], tender.awards  # both terms, and so the score, are proportional to the speed

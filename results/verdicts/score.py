@@ -262,11 +262,12 @@ def _by_formula(
         missing += [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
         values = {name: float(one.value) for name, one in answers.items() if one.value is not None}
         value = math.nan if missing else score.formula(values)
-        if math.isnan(value):
+        slopes = {} if missing else score.formula.slopes(values)
+        if any(map(math.isnan, (value, *slopes.values()))):
             reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
             rows.append(Scored(system, None, None, None, {}, None, reason))
             continue
-        parts = _parts(score.formula.slopes(values), answers)
+        parts = _parts(slopes, answers)
         choices = math.prod(one.points for one in answers.values())
         half = None if parts is None else half_interval(parts, choices)
         interval = None if half is None else Interval(value - half, value + half)
