@@ -120,6 +120,7 @@ def at_commit(commit="0123456789abcdef", dirty=False):
         ("precision: bf16", {"precision": "fp8"}, FAILED, "precision is fp8, fixed at bf16 or more bits"),
         ("precision: bf16", {"precision": "mxint"}, OPEN, "precision is mxint, fixed at bf16 or more bits"),
         ("model: tiny", {}, PASSED, ""),
+        ('sequence_length: "2048"', {}, PASSED, ""),
         ("model: 175B", {}, FAILED, "model is tiny, fixed at 175B"),
         ("sequence_length: 2048", {}, PASSED, ""),
         ("sequence_length: 4096", {}, FAILED, "sequence_length is 2048, fixed at 4096"),
@@ -360,6 +361,7 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
         (HEAD.replace("vendor: A\n", "") + ITEM, "lacks 'vendor'"),
         (HEAD.replace("2026-11-02", "2026-02-30") + ITEM, "date is '2026-02-30', but must be such as 2026-11-02"),
         (HEAD.replace("16", "0") + ITEM, "devices is 0, but must be that of the whole machine"),
+        (HEAD.replace("16", "4") + ITEM, "a point is on 8 devices, but the whole machine has 4"),
         (HEAD.replace("16", "many") + ITEM, "devices is 'many', but must be a whole number"),
         (
             HEAD + ITEM + "\npower_kw: 8000",

@@ -98,6 +98,8 @@ def read_pledge(path: Path, workloads: Mapping[str, Selection], signers: Path | 
         raise RecordError(f"{path}: vendor and system must not be empty")
     if not entry.devices:
         raise RecordError(f"{path}: devices is 0, but must be that of the whole machine")
+    if (most := max(one.devices or 0 for one in items)) > entry.devices:
+        raise RecordError(f"{path}: a point is on {most} devices, but the whole machine has {entry.devices}")
     if entry.power_kw is not None and not LEAST_KW <= entry.power_kw / entry.devices <= MOST_KW:
         each = f"{entry.power_kw / entry.devices:.3g} kW per device"
         raise RecordError(f"{path}: power_kw is {entry.power_kw:g}, which is {each}: write that of the machine, in kW")
