@@ -357,6 +357,8 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: in
         "INTERVAL_MS": "100",
         "IDLE_S": "0",
         "RUNS_IN_JOB": str(runs),
+        "FILL_ENTRY": "",
+        "RECORDS": "record.json",
     }
     for name in ("job.sh", "node.sh", "result.json"):
         text = (REPOSITORY / "jube" / "include" / f"{name}.in").read_text()
