@@ -242,8 +242,8 @@ def test_copies_that_fill_a_laptop_are_one_result(jube, filled):
     shown = run(jube, "result", str(filled), "--id", "last", "--analyse").stdout
     cells = [[cell.strip() for cell in line.split("|")] for line in shown.splitlines() if line.startswith("| ")]
     table = dict(zip(*cells[:2], strict=True))
-    columns = ("devices", "copies", "tokens/s", "slowest copy [tokens/s]", "spread of copies [%]", "status")
-    assert [table[name] for name in columns] == ["1", "2", "200.0", "100.0", "50.0", "ok"]
+    columns = ("devices", "global batch", "copies", "tokens/s", "slowest copy [tokens/s]", "spread of copies [%]")
+    assert [table[name] for name in columns] == ["2", "16", "2", "200.0", "100.0", "50.0"]
 
 
 def test_a_copy_that_fails_fails_the_group(jube, filled):
@@ -357,6 +357,8 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: in
         "INTERVAL_MS": "100",
         "IDLE_S": "0",
         "RUNS_IN_JOB": str(runs),
+        "FILL_ENTRY": "",
+        "RECORDS": "record.json",
     }
     for name in ("job.sh", "node.sh", "result.json"):
         text = (REPOSITORY / "jube" / "include" / f"{name}.in").read_text()

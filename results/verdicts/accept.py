@@ -66,8 +66,6 @@ def verdict_on(
     """Return the verdict on one requirement for one system."""
     wanted = requirements.workloads[item.of]
     results = [one for one in results if one.system == system]
-    if item.devices and not wanted.filled:  # several copies are no job on all their devices
-        results = [one for one in results if not one.any.get("fill")]
     mine = points_of(results, system, wanted)
     answered = answer(mine, item)
     if answered.why_not and not any(one.good for one in at(mine, item)):
@@ -80,13 +78,13 @@ def verdict_on(
 
 
 def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:
-    """Return an answer whose reason names the runs that do not count; it is a failure if one changed a fixed fact."""
+    """Return an answer whose reason names the runs that do not count; it is a failure if each changed a fixed fact."""
     runs = [record for one in at_place if wanted.has(one) for record in (*one.good, *one.bad)]
     broken = [one for one in map(wanted.fixed.broken, runs) if any(one)]
     if not broken:
         return answered
     words = "; ".join(dict.fromkeys(map(str, broken)))
-    is_failure = answered.is_failure or any(one.changed for one in broken)
+    is_failure = answered.is_failure or all(one.changed for one in broken)
     return answered._replace(why_not=f"no run that counts: {words}", is_failure=is_failure)
 
 

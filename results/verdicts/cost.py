@@ -138,10 +138,10 @@ def uncovered_w(one: PointResults, costs: Costs) -> float:
 
 
 def time_to_report(one: PointResults) -> str:
-    """Return how long the work of JUPITER's rules takes at a point, as text; empty for other workloads."""
+    """Return how long the work of JUPITER's rules takes at a point, as text; empty for other workloads and copies."""
     speed = one.value(THROUGHPUT)
     known = workloads().get(one.point.benchmark)
-    if not speed or not known or not known.reported or not one.is_comparable:
+    if not speed or not known or not known.reported or not one.is_comparable or one.point.copies:
         return ""
     amount, words = known.reported
     return f"{_duration(amount / speed)} for {words} on {devices_text(one.point.devices)}"

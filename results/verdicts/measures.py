@@ -69,7 +69,7 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
     if quantity.what == "machine_time" and not quantity.machine_devices:
         return Answer(why_not="the devices of the machine are not known: give a pledge, or a budget of devices")
     at_place = at(mine, quantity)
-    if quantity.what == "machine_time" and at_place and all(one.any.get("fill") for one in at_place):
+    if quantity.what == "machine_time" and at_place and at_place[0].point.copies:
         largest, machine = max(one.point.devices for one in at_place), quantity.machine_devices or 0
         at_place = [one for one in at_place if one.point.devices >= machine]
         if not at_place:

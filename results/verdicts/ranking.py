@@ -20,13 +20,14 @@ def why_left_out(one: PointResults) -> str:
     return "" if one.precision else "its precision is not known"
 
 
-def ranked_points(results: Sequence[PointResults]) -> list[PointResults]:
-    """Return the points with good runs of a comparable workload in a known precision.
+def ranked_points(results: Sequence[PointResults]) -> Sequence[PointResults]:
+    """Return the points with good runs of a comparable workload in a known precision, as `unmixed`."""
+    return unmixed([one for one in results if one.good and not why_left_out(one)])
 
-    Filled nodes, whose copies run at once, are ranked with each other alone: only if all points are of such.
-    """
-    counted = [one for one in results if one.good and not why_left_out(one)]
-    return [one for one in counted if not one.point.copies] or counted
+
+def unmixed(results: Sequence[PointResults]) -> Sequence[PointResults]:
+    """Return the ordinary points; without any, those of filled nodes, whose copies run at once."""
+    return [one for one in results if not one.point.copies] or results
 
 
 def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
@@ -35,19 +36,20 @@ def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResul
 
 
 def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointResults | None:
-    """Return the point with the highest value; None if no point has one."""
-    known = [(value, one) for one in results if (value := one.value(path)) is not None]
-    return max(known, key=lambda pair: pair[0])[1] if known else None
+    """Return the point with the highest value, as `unmixed`; None if no point has one."""
+    known = unmixed([one for one in results if one.value(path) is not None])
+    return max(known, key=lambda one: one.value(path) or 0.0, default=None)
 
 
 def slowest(results: Iterable[PointResults], path: str) -> PointResults | None:
     """Return the point with the lowest value, None where no point has one."""
-    known = [(value, one) for one in results if (value := one.value(path)) is not None]
-    return min(known, key=lambda pair: pair[0])[1] if known else None
+    known = unmixed([one for one in results if one.value(path) is not None])
+    return min(known, key=lambda one: one.value(path) or 0.0, default=None)
 
 
 def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:
     """Return the fastest point per device for each number of devices, fewest devices first."""
+    results = unmixed([one for one in results if one.good])
     numbers = sorted({one.point.devices for one in results})
     best = {number: fastest(one for one in results if one.point.devices == number) for number in numbers}
     return {number: one for number, one in best.items() if one}
@@ -56,7 +58,7 @@ def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:
 def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointResults]:
     """Return the point with the highest value of each system, highest value first."""
     best = [one for mine in grouped(results, lambda one: one.system).values() if (one := fastest(mine, path))]
-    return sorted(best, key=lambda one: one.value(path) or 0.0, reverse=True)
+    return sorted(unmixed(best), key=lambda one: one.value(path) or 0.0, reverse=True)
 
 
 def devices_of_all(results: Sequence[PointResults]) -> int | None:

@@ -49,7 +49,7 @@ class Selection:
     sample: str = ""
     precision: str = ""
     weight: float = 1.0
-    filled: bool = False  # only runs with the tag fill, whose copies fill the nodes
+    filled: bool = False  # true: only runs with the tag fill, whose copies fill the nodes; false: only others
     fixed: Fixed = field(default_factory=Fixed)  # what a run must keep for it to count
 
     def has(self, one: PointResults) -> bool:
@@ -57,7 +57,7 @@ class Selection:
         facts = {"model": one.point.model, "data": one.point.data, "sample": one.point.sample}
         facts["precision"] = one.precision
         known = {name: value for name, value in facts.items() if value or one.good}
-        if self.filled and not one.point.copies:
+        if self.filled != bool(one.point.copies):  # several copies are no job on all their devices
             return False
         return one.point.benchmark == self.benchmark and all(
             not (wanted := getattr(self, name)) or value == wanted for name, value in known.items()
@@ -272,8 +272,9 @@ def _quantity(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Sel
         raise RecordError(f"{where}: 'of' is {entry.of!r}, but must be one of the file's workloads {', '.join(wanted)}")
     if entry.what not in WHATS:
         check_key(entry.what, dict.fromkeys(WHATS), f"{where}: 'what'")
-    if "unit" in values and entry.what not in TIMES:
-        raise RecordError(f"{where}: unit is {entry.unit!r}, but only a time_to_solution has one: leave it out")
+    for name in ("unit", "work"):
+        if name in values and entry.what not in TIMES:
+            raise RecordError(f"{where}: {name} is {values[name]!r}, but only a time_to_solution has one: leave it out")
     if entry.unit not in SECONDS:
         raise RecordError(f"{where}: unit is {entry.unit!r}, but must be one of {', '.join(SECONDS)}")
     for name in (

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
 from results.record.records import RecordError
-from results.record.values import PER_DEVICE
+from results.record.values import PER_DEVICE, grouped
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike, points_of
@@ -262,12 +262,14 @@ def _by_formula(
         missing += [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
         values = {name: float(one.value) for name, one in answers.items() if one.value is not None}
         value = math.nan if missing else score.formula(values)
-        if math.isnan(value):
+        slopes = {} if missing else score.formula.slopes(values)
+        if any(map(math.isnan, (value, *slopes.values()))):
             reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
             rows.append(Scored(system, None, None, None, {}, None, reason))
             continue
-        parts = _parts(score.formula.slopes(values), {name: one.estimate for name, one in answers.items()})
-        half = None if parts is None else half_interval(parts)
+        parts = _parts(slopes, answers)
+        choices = math.prod(one.points for one in answers.values())
+        half = None if parts is None else half_interval(parts, choices)
         interval = None if half is None else Interval(value - half, value + half)
         rows.append(Scored(system, value, interval, None, {}))
     rows, tied = _in_order(rows, 1 if score.better == "higher" else -1)
@@ -293,9 +295,17 @@ def _term(
     return answers
 
 
-def _parts(slopes: Mapping[str, float], estimates: Mapping[str, Estimate | None]) -> tuple[Part, ...] | None:
-    """Return the uncertainty of a formula from that of its terms; a term without an estimate is exact."""
-    known = [(slopes[name], one) for name, one in estimates.items() if one]
-    if any(one.parts is None for _, one in known):
+def _parts(slopes: Mapping[str, float], answers: Mapping[str, Answer]) -> list[Part] | None:
+    """Return the uncertainty of a formula from that of its terms; a term without an estimate is exact.
+
+    Errors of terms from the same runs are correlated: their sum is linear.
+    """
+    known = [(name, one.estimate, one.best) for name, one in answers.items() if one.estimate]
+    if any(estimate.parts is None for _, estimate, _ in known):
         return None
-    return tuple(Part(part.variance * slope**2, part.freedom) for slope, one in known for part in one.parts or ())
+    found = []
+    for terms in grouped(known, lambda term: (term[2].point, term[2].variant) if term[2] else term[0]).values():
+        for alike in zip(*(estimate.parts or () for _, estimate, _ in terms), strict=False):
+            errors = [abs(slopes[term[0]]) * math.sqrt(part.variance) for term, part in zip(terms, alike, strict=True)]
+            found.append(Part(math.fsum(errors) ** 2, min(part.freedom for part in alike)))
+    return found

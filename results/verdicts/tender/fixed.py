@@ -76,7 +76,7 @@ def _keeps(name: str, found: Any, wanted: Any) -> bool:
         return BITS[found] >= BITS[wanted]
     if name == "commit":
         return str(found).startswith(wanted)
-    return bool(found == wanted)
+    return found == wanted or str(found) == str(wanted)  # quotes around a number do not matter
 
 
 def read_fixed(values: Any, where: str) -> Fixed:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar
 
 from results.points.estimate import Estimate, Part
 from results.points.repeats import PointResults
-from results.points.sensors import NORMAL_95
+from results.points.sensors import standard_uncertainty
 from results.record.parts import is_number
-from results.record.records import Record, RecordError, Skipped
+from results.record.records import RecordError, Skipped
 from results.record.signature import signer_of
-from results.record.values import devices_text
+from results.record.values import devices_text, value_at
 from results.verdicts.accept import Verdict, judged, missing_words, verdict_on, with_missing
 from results.verdicts.measures import Answer, check_alike, part_filled, points_of
 from results.verdicts.outcome import Outcome
-from results.verdicts.quality import ESTIMATE, grade
+from results.verdicts.quality import deviations, grade, why_not_ranked, window_too_short
 from results.verdicts.requirements import (
     COMMITTED_POWER,
     LESS_IS_BETTER,
@@ -41,12 +41,8 @@ PLACE = ("of", "devices", "global_batch", "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
 NOT_FILLED = "no run filled the machine: run copies on all of it at once, with the tag 'fill'"
-POWER_PERCENT = "power_uncertainty_percent"
-NOT_WHOLE = {  # by the grade of a power that is not of the whole machine
-    None: "by an unknown sensor",
-    ESTIMATE: "an estimate from load",
-    "Q1": "of the devices alone: measure at the node or the supply",
-}
+ALL_FAILED = "all runs that filled the machine failed"
+OF_DEVICES = "the power is of the devices alone: measure at the node or the supply"
 
 
 @dataclass(frozen=True)
@@ -98,8 +94,12 @@ def read_pledge(path: Path, workloads: Mapping[str, Selection], signers: Path | 
         date.fromisoformat(entry.date)
     except ValueError:
         raise RecordError(f"{path}: date is {entry.date!r}, but must be such as 2026-11-02") from None
+    if not (entry.vendor and entry.system):
+        raise RecordError(f"{path}: vendor and system must not be empty")
     if not entry.devices:
         raise RecordError(f"{path}: devices is 0, but must be that of the whole machine")
+    if (most := max(one.devices or 0 for one in items)) > entry.devices:
+        raise RecordError(f"{path}: a point is on {most} devices, but the whole machine has {entry.devices}")
     if entry.power_kw is not None and not LEAST_KW <= entry.power_kw / entry.devices <= MOST_KW:
         each = f"{entry.power_kw / entry.devices:.3g} kW per device"
         raise RecordError(f"{path}: power_kw is {entry.power_kw:g}, which is {each}: write that of the machine, in kW")
@@ -118,8 +118,8 @@ def _items(values: Any, where: str, workloads: Mapping[str, Selection]) -> Itera
     if "devices" not in values:
         raise RecordError(f"{where} lacks 'devices': a pledge is for a number of devices")
     for name in numbers:
-        if not values[name]:
-            raise RecordError(f"{where}: {name} is {values[name]!r}, but must be greater than 0")
+        if not (is_number(values[name]) and values[name] > 0):
+            raise RecordError(f"{where}: {name} is {values[name]!r}, but must be a number above 0")
         apart = OF_TIME if name != TIME and TIME in numbers else ()
         place = {key: values[key] for key in PLACE if key in values and key not in apart}
         side = "at_most" if name in AT_MOST else "at_least"
@@ -128,9 +128,10 @@ def _items(values: Any, where: str, workloads: Mapping[str, Selection]) -> Itera
 
 def _signed(path: Path, signers: Path | None) -> str:
     signature = path.with_name(f"{path.name}.sig")
+    is_signed = signature.is_file()
     if signers is None:
-        return "signed, but the signer was not checked" if signature.exists() else "not signed: its author is not known"
-    if not signature.is_file():
+        return "signed, but the signer was not checked" if is_signed else "not signed: its author is not known"
+    if not is_signed:
         raise RecordError(f"{path} is not signed: {signature} does not exist")
     return f"signed by {signer_of(path.read_bytes(), signature.read_bytes(), signers, PURPOSE)}"
 
@@ -160,33 +161,33 @@ def check_pledge(
 def _power(results: Sequence[PointResults], requirements: Requirements, pledge: Pledge) -> Verdict:
     """Return the verdict on the committed power: the worst of all runs that filled the machine."""
     item = PledgedItem("machine", COMMITTED_POWER, pledge.devices, at_most=pledge.power_kw)
-    runs = {
-        str(record.get("run_id") or id(record)): record
+    points = [
+        one
         for wanted in requirements.workloads.values()
-        for one in points_of(results, pledge.system, wanted)
-        for record in one.good
-        if record.get("fill")
-    }
-    if not runs:
-        return judged(item, pledge.system, Answer(why_not=NOT_FILLED))
+        for one in points_of(results, pledge.system, replace(wanted, filled=True))
+    ]
+    runs = {id(record): one._replace(good=[record], bad=[]) for one in points for record in one.good}
+    whole = [one for one in runs.values() if one.point.devices >= pledge.devices]
+    if not whole:
+        largest = max((one.point.devices for one in points), default=0)
+        why = part_filled(largest, pledge.devices) if largest else NOT_FILLED
+        has_failed = largest >= pledge.devices
+        return judged(item, pledge.system, Answer(why_not=ALL_FAILED if has_failed else why, is_failure=has_failed))
     severity = (Outcome.PASSED, Outcome.UNDECIDED, Outcome.FAILED)
-    verdicts = [_power_of(record, item, pledge) for record in runs.values()]
+    verdicts = [_power_of(one, item, pledge.system) for one in whole]
     return max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
 
 
-def _power_of(record: Record, item: Item, pledge: Pledge) -> Verdict:
-    fill, devices = record["fill"], record["layout"]["num_devices"]
-    power_w, percent = ((fill.get(key) if isinstance(fill, dict) else None) for key in ("power_W", POWER_PERCENT))
-    if not (is_number(power_w) and is_number(percent) and power_w > 0 and percent >= 0):
-        why = f"the power of the run that filled the machine, or its {POWER_PERCENT}, is not known"
-        return judged(item, pledge.system, Answer(why_not=why))
-    if devices < pledge.devices:
-        why = part_filled(devices, pledge.devices)
-        return judged(item, pledge.system, Answer(why_not=why))
-    estimate = Estimate(power_w / 1000, math.log(power_w / 1000), (Part((percent / 100 / NORMAL_95) ** 2, math.inf),))
-    at = f"{fill.get('copies')} copies at once"
-    verdict = judged(item, pledge.system, Answer(estimate, unit="kW", at=at))
-    letter = grade(record)
-    if letter not in NOT_WHOLE or (letter == "Q1" and verdict.outcome is Outcome.FAILED):
-        return verdict
-    return verdict._replace(outcome=Outcome.UNDECIDED, reason=f"the power is {NOT_WHOLE[letter]}")
+def _power_of(one: PointResults, item: Item, system: str) -> Verdict:
+    """Return the verdict on the power of one run; sensors of the devices alone cannot show that it is kept."""
+    [record] = one.good
+    power_w = value_at(record, "energy.avg_power_w")
+    if why := why_not_ranked(one) or window_too_short(one) or ("" if power_w else "it is not known"):
+        return judged(item, system, Answer(why_not=f"no power that counts: {why}"))
+    share = standard_uncertainty(record, with_accuracy=True)
+    estimate = Estimate(power_w / 1000, math.log(power_w / 1000), (Part(share**2, math.inf),))
+    at, doubts = f"{one.point.copies} copies at once", tuple(deviations(one))
+    verdict = judged(item, system, Answer(estimate, unit="kW", at=at, doubts=doubts))
+    if grade(record) == "Q1" and verdict.outcome is Outcome.PASSED:
+        return verdict._replace(outcome=Outcome.UNDECIDED, reason=OF_DEVICES)
+    return verdict
