@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
 from benchmarks.llm_inference.load import log_normal_lengths
@@ -43,13 +45,17 @@ class ServerOptions:
     server_args: str = option("", "further arguments of the server's command, as one text")
 
     def __post_init__(self) -> None:
-        positive(self, "devices", "nodes", "start_limit_s", "vocab_size")
+        positive(self, "devices", "nodes", "start_limit_s")
+        if self.vocab_size < 2:
+            raise ConfigError(f"vocab_size must be 2 or more, got {self.vocab_size}")
         if self.nodes > 1 and not self.url:
             raise ConfigError(
                 f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/serve_on_several_nodes.md"
             )
-        if self.url and not self.url.startswith("http://"):
+        if self.url and not _is_address(self.url):
             raise ConfigError(f"--url {self.url!r} is no plain HTTP address: write http://HOST:PORT")
+        if self.devices > 1 and not (self.url or "{devices}" in SERVERS[self.server].command):
+            raise ConfigError(f"--devices {self.devices} was asked for, but {self.server} serves from one: leave it out")
         chosen = [flag for flag in ("url", "model_path", "real_weights") if getattr(self, flag)]
         if len(chosen) > 1:
             flags = " and ".join(f"--{one.replace('_', '-')}" for one in chosen)
@@ -78,8 +84,9 @@ class LoadOptions:
         positive(self, "concurrency", "burstiness", "input_tokens")
         if self.output_tokens < 2:
             raise ConfigError("output_tokens must be 2 or more: the time per output token is of the later ones")
-        if min(self.rate_per_s, self.length_sigma) < 0:
-            raise ConfigError("rate_per_s and length_sigma must be 0 or more")
+        for name in ("rate_per_s", "length_sigma", "burstiness"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} must be a finite number, 0 or more, got {getattr(self, name)}")
 
     @property
     def limits(self) -> Slo:
@@ -152,6 +159,14 @@ class Config:
         return "int4" if serve.real_weights else "fp32" if self.compute.device == "cpu" else "bf16"
 
 
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _read_lengths(path: Path) -> list[tuple[int, int]]:
     try:
         lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
@@ -162,4 +177,6 @@ def _read_lengths(path: Path) -> list[tuple[int, int]]:
         raise ConfigError(f"--lengths-file {path}: each line is 'INPUT OUTPUT', two whole numbers") from error
     if not pairs or min(map(min, pairs)) < 1:
         raise ConfigError(f"--lengths-file {path}: it needs lines with two numbers above 0")
+    if max(output for _, output in pairs) < 2:
+        raise ConfigError(f"--lengths-file {path}: no request has 2 output tokens, of which the later one is timed")
     return pairs

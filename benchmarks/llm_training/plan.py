@@ -68,9 +68,9 @@ def stage_memory(
     scores. At 2 bytes per number a token stores 10 h bytes per layer that tensor parallelism does not split, and those
     of queries, keys, values, the output of attention, and the feed-forward network before and after its activation,
     which it splits: 24 h in GPT-2's layers. Sequence parallelism splits all. Context parallelism splits the tokens, and
-    gathers their keys and values. Full recomputation stores 2 h. Experts store the inputs of each of a token's networks,
-    and are taken to have equal loads. A stage stores the activations of as many micro batches as there are stages from
-    it on.
+    gathers their keys and values. Full recomputation stores 2 h. Experts store the inputs of each of a token's
+    networks, and are taken to have equal loads. A stage stores the activations of as many micro batches as there are
+    stages from it on.
     """
     shared, experts = _stage_parameters(shape, layout, stage)
     parameters = shared + experts

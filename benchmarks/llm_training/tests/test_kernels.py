@@ -182,7 +182,7 @@ def test_attention_is_chosen_for_the_models_own_heads(monkeypatch, size, query, 
         asked.append(([(one.shape[1], one.shape[3]) for one in tensors], options["enable_gqa"]))
         return torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
 
-    monkeypatch.setattr(torch, "_fused_sdp_choice", choice)
+    monkeypatch.setattr(import_module("torch"), "_fused_sdp_choice", choice)
     assert choose(size=size, sequence_length=16).attention == "flash"
     assert asked == [([query, key, key], query != key)]
 

@@ -85,8 +85,11 @@ def point_columns_of(results: Sequence[PointResults]) -> Sequence[PointColumn]:
 
 
 def within_limits(results: Sequence[PointResults]) -> list[str]:
-    """Return for each setup the most requests in flight whose 99th percentiles keep the limits, a sentence each."""
-    served = [one for one in results if one.good and one.any.get("serving")]
+    """Return for each setup the most requests in flight whose 99th percentiles keep the limits, a sentence each.
+
+    Records of other clients have no limits, and no sentence.
+    """
+    served = [one for one in results if one.good and value_at(one.any, "serving.slo")]
     found = []
     for (system, model, sample, devices, variant), points in grouped(served, _setup).items():
         limits = {name: value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")}
