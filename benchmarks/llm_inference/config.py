@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
 from benchmarks.llm_inference.load import log_normal_lengths
 from benchmarks.llm_inference.metrics import SLOS, Slo
@@ -21,7 +22,11 @@ FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
 class ComputeOptions:
     """Compute."""
 
-    device: str = option("cpu", "on what the server computes", ("cpu", "gpu"))
+    device: str = option(
+        "auto",
+        "on what the server computes, whose energy counts; auto: on GPUs if the node has some, xllamacpp on CPUs",
+        ("auto", "cpu", "gpu"),
+    )
     precision: str = option(
         "auto", "of the weights; auto: fp32 on CPUs and bf16 on GPUs; a GGUF file has its own", PRECISIONS
     )
@@ -55,7 +60,9 @@ class ServerOptions:
         if self.url and not _is_address(self.url):
             raise ConfigError(f"--url {self.url!r} is no plain HTTP address: write http://HOST:PORT")
         if self.devices > 1 and not (self.url or "{devices}" in SERVERS[self.server].command):
-            raise ConfigError(f"--devices {self.devices} was asked for, but {self.server} serves from one: leave it out")
+            raise ConfigError(
+                f"--devices {self.devices} was asked for, but {self.server} serves from one: leave it out"
+            )
         chosen = [flag for flag in ("url", "model_path", "real_weights") if getattr(self, flag)]
         if len(chosen) > 1:
             flags = " and ".join(f"--{one.replace('_', '-')}" for one in chosen)
@@ -148,6 +155,14 @@ class Config:
     window: WindowOptions = field(default_factory=WindowOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
+    @cached_property
+    def device(self) -> str:
+        """On what the server computes: cpu or gpu."""
+        if self.compute.device != "auto":
+            return self.compute.device
+        is_on_cpus = self.serve.server == "xllamacpp" and not self.serve.url
+        return "gpu" if not is_on_cpus and gpu_ids() else "cpu"
+
     @property
     def precision(self) -> str:
         """Precision of the weights; that of a server or a file of others is not known, unless it is stated."""
@@ -156,7 +171,7 @@ class Config:
             return self.compute.precision
         if serve.url or (serve.model_path and SERVERS[serve.server].makes_gguf):
             return "unstated"
-        return "int4" if serve.real_weights else "fp32" if self.compute.device == "cpu" else "bf16"
+        return "int4" if serve.real_weights else "fp32" if self.device == "cpu" else "bf16"
 
 
 def _is_address(url: str) -> bool:

@@ -74,7 +74,7 @@ def describe(config: Config) -> RunRecord:
         data="random tokens",
         sample=load.words,
     )
-    record.config["compute"] |= {"precision": precision}
+    record.config["compute"] |= {"device": config.device, "precision": precision}
     record.layout = {
         "num_devices": serve.devices,
         "num_nodes": serve.nodes,
@@ -242,7 +242,7 @@ def _ended_by_signals() -> Iterator[None]:
 def _devices(config: Config) -> list[Device]:
     """Return the devices that the server uses; raises ConfigError where there are fewer than asked for."""
     count = config.serve.devices
-    if config.compute.device == "cpu":
+    if config.device == "cpu":
         return [Device(node_name(), 0, "processor", "", None, usable_cpus()) for _ in range(count)]
     ids = gpu_ids()
     if len(ids) < count:

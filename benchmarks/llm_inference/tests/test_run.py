@@ -212,6 +212,20 @@ def test_options_that_make_no_run_are_one_sentence(flags, words, capsys):
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flags", "device"),
+    [
+        ((), "cpu"),
+        (("--server", "vllm"), "gpu"),
+        (("--url", "http://127.0.0.1:8000"), "gpu"),
+        (("--url", "http://127.0.0.1:8000", "--device", "cpu"), "cpu"),
+    ],
+)
+def test_a_server_on_a_node_with_gpus_is_taken_to_use_them(flags, device, monkeypatch):
+    monkeypatch.setattr("benchmarks.llm_inference.config.gpu_ids", lambda: ["GPU-1"])
+    assert run.describe(run.parse(flags)).config["compute"]["device"] == device
+
+
 def test_lengths_without_a_time_per_token_are_refused(tmp_path, capsys):
     (tmp_path / "lengths").write_text("10 1\n20 1\n")
     assert run.main(["--server", "vllm", "--lengths-file", str(tmp_path / "lengths")]) == 2
