@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -79,7 +80,7 @@ def describe(config: Config) -> RunRecord:
         "num_devices": serve.devices,
         "num_nodes": serve.nodes,
         "global_batch_size": load.concurrency,
-        "work_per_sample": load.output_tokens,
+        "work_per_sample": round(statistics.fmean(output for _, output in load.lengths)),
         "tensor_parallel_size": serve.devices,
     }
     name = f"server at {serve.url}" if serve.url else serve.server

@@ -109,6 +109,7 @@ def test_requests_of_several_lengths_are_as_asked(against_mock, tmp_path):
     lengths.write_text("8 4\n20 9\n")
     code, record = against_mock("--concurrency", "2", "--lengths-file", str(lengths))
     assert (code, record["sample"]) == (0, "lengths of lengths.txt")
+    assert record["layout"]["work_per_sample"] == 6  # the mean of 4 and 9
     assert {(one["prompt_tokens"], one["output"]) for one in requests_of(tmp_path)} == {(8, 4), (20, 9)}
 
 
