@@ -82,11 +82,7 @@ class Gpt(Workload):
             "num_nodes": self.launch.num_nodes,
             "tensor_parallel_size": self.shares.tensor_parallel_size,
             "pipeline_parallel_size": self.shares.pipeline_parallel_size,
-            **(
-                {"context_parallel_size": self.shares.context_parallel_size}
-                if self.shares.context_parallel_size > 1
-                else {}
-            ),
+            "context_parallel_size": self.shares.context_parallel_size,
             **({"expert_parallel_size": self.shares.expert_parallel_size} if shape.experts else {}),
             **asdict(self.batches),
             "grad_accum_steps": self.batches.grad_accum_steps,
