@@ -246,6 +246,8 @@ def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, ba
     shape, decoder = _shape(known, model), known.decoder(model)
     if shape and decoder:
         layout = record["layout"] if record else {}
+        if layout.get("context_parallel_size", 1) > 1:
+            raise PredictionError(f"{model} ran with context parallelism, which predictions do not know: measure it")
         recompute = record is not None and str(value_at(record, "choices.recomputation")) == FULL_RECOMPUTATION
         shared = Layout(
             devices,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from results.points.repeats import PointResults
 from results.record.values import PER_DEVICE, WORK, grouped, rounded
+from results.verdicts.quality import ESTIMATE, grade
 from results.verdicts.ranking import fastest
 
 ANCHORS = Path(__file__).parent / "reference" / "anchors.csv"
@@ -45,8 +46,8 @@ def read_anchors() -> tuple[Anchor, ...]:
 def anchor_rows(results: Sequence[PointResults]) -> list[list[str]]:
     """Return for each system and benchmark with published figures our best points, and then the figures.
 
-    The first row is the header. Ours are the fastest point per device of each model and precision. Without a figure of
-    the same chip the list is empty.
+    The first row is the header. Ours are the fastest point per device of each model and precision; an energy that is an
+    estimate is left out. Without a figure of the same chip the list is empty.
     """
     rows: list[list[str]] = []
     for (system, benchmark), mine in grouped(results, lambda one: (one.system, one.point.benchmark)).items():
@@ -65,7 +66,7 @@ def _best(mine: Sequence[PointResults]) -> list[PointResults]:
 def _our_rows(best: PointResults) -> list[list[str]]:
     point, unit = best.point, str(best.any["work_unit"])
     facts = [f"{best.system}, ours", point.model, best.precision, str(point.devices)]
-    speed, efficiency = best.value(PER_DEVICE), best.value(WORK)
+    speed, efficiency = best.value(PER_DEVICE), None if grade(best.any) == ESTIMATE else best.value(WORK)
     found = [[rounded(speed), f"{unit}/s/device"]] if speed else []
     found += [[rounded(J_PER_WH / efficiency), f"J/{unit.removesuffix('s')}"]] if efficiency else []
     return [[*facts, *one, "this suite", point.place] for one in found]

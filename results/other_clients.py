@@ -59,13 +59,14 @@ def read_other(path: Path, stated: Stated) -> list[Record]:
     try:
         runs = enumerate(found["benchmarks"] if client == "guidellm" else [found])
         return [_record(client, figures(run), stated, f"{digest} {number}") for number, run in runs]
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise RecordError(f"{path} lacks a part that {client} writes: {error!r}") from error
 
 
 def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Record:
-    if not all(is_number(one) and one > 0 for one in (run.requests, run.output_tokens, run.tokens_per_s)):
-        raise RecordError(f"the result of {client} has no requests, tokens or throughput")
+    numbers = (run.concurrency, run.requests, run.output_tokens, run.tokens_per_s)
+    if not all(is_number(one) and one > 0 for one in numbers):
+        raise RecordError(f"the result of {client} has no concurrency, requests, tokens or throughput")
     duration_s, output_each = run.output_tokens / run.tokens_per_s, run.output_tokens / run.requests
     metrics: dict[str, Any] = {
         "measured_s": duration_s,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
 from benchmarks.llm_inference.load import log_normal_lengths
 from benchmarks.llm_inference.metrics import SLOS, Slo
@@ -19,7 +22,11 @@ FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
 class ComputeOptions:
     """Compute."""
 
-    device: str = option("cpu", "on what the server computes", ("cpu", "gpu"))
+    device: str = option(
+        "auto",
+        "on what the server computes, whose energy counts; auto: on GPUs if the node has some, xllamacpp on CPUs",
+        ("auto", "cpu", "gpu"),
+    )
     precision: str = option(
         "auto", "of the weights; auto: fp32 on CPUs and bf16 on GPUs; a GGUF file has its own", PRECISIONS
     )
@@ -43,13 +50,19 @@ class ServerOptions:
     server_args: str = option("", "further arguments of the server's command, as one text")
 
     def __post_init__(self) -> None:
-        positive(self, "devices", "nodes", "start_limit_s", "vocab_size")
+        positive(self, "devices", "nodes", "start_limit_s")
+        if self.vocab_size < 2:
+            raise ConfigError(f"vocab_size must be 2 or more, got {self.vocab_size}")
         if self.nodes > 1 and not self.url:
             raise ConfigError(
                 f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/serve_on_several_nodes.md"
             )
-        if self.url and not self.url.startswith("http://"):
+        if self.url and not _is_address(self.url):
             raise ConfigError(f"--url {self.url!r} is no plain HTTP address: write http://HOST:PORT")
+        if self.devices > 1 and not (self.url or "{devices}" in SERVERS[self.server].command):
+            raise ConfigError(
+                f"--devices {self.devices} was asked for, but {self.server} serves from one: leave it out"
+            )
         chosen = [flag for flag in ("url", "model_path", "real_weights") if getattr(self, flag)]
         if len(chosen) > 1:
             flags = " and ".join(f"--{one.replace('_', '-')}" for one in chosen)
@@ -78,8 +91,9 @@ class LoadOptions:
         positive(self, "concurrency", "burstiness", "input_tokens")
         if self.output_tokens < 2:
             raise ConfigError("output_tokens must be 2 or more: the time per output token is of the later ones")
-        if min(self.rate_per_s, self.length_sigma) < 0:
-            raise ConfigError("rate_per_s and length_sigma must be 0 or more")
+        for name in ("rate_per_s", "length_sigma", "burstiness"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} must be a finite number, 0 or more, got {getattr(self, name)}")
 
     @property
     def limits(self) -> Slo:
@@ -141,6 +155,14 @@ class Config:
     window: WindowOptions = field(default_factory=WindowOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
+    @cached_property
+    def device(self) -> str:
+        """On what the server computes: cpu or gpu."""
+        if self.compute.device != "auto":
+            return self.compute.device
+        is_on_cpus = self.serve.server == "xllamacpp" and not self.serve.url
+        return "gpu" if not is_on_cpus and gpu_ids() else "cpu"
+
     @property
     def precision(self) -> str:
         """Precision of the weights; that of a server or a file of others is not known, unless it is stated."""
@@ -149,7 +171,15 @@ class Config:
             return self.compute.precision
         if serve.url or (serve.model_path and SERVERS[serve.server].makes_gguf):
             return "unstated"
-        return "int4" if serve.real_weights else "fp32" if self.compute.device == "cpu" else "bf16"
+        return "int4" if serve.real_weights else "fp32" if self.device == "cpu" else "bf16"
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _read_lengths(path: Path) -> list[tuple[int, int]]:
@@ -162,4 +192,6 @@ def _read_lengths(path: Path) -> list[tuple[int, int]]:
         raise ConfigError(f"--lengths-file {path}: each line is 'INPUT OUTPUT', two whole numbers") from error
     if not pairs or min(map(min, pairs)) < 1:
         raise ConfigError(f"--lengths-file {path}: it needs lines with two numbers above 0")
+    if max(output for _, output in pairs) < 2:
+        raise ConfigError(f"--lengths-file {path}: no request has 2 output tokens, of which the later one is timed")
     return pairs

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -74,12 +75,12 @@ def describe(config: Config) -> RunRecord:
         data="random tokens",
         sample=load.words,
     )
-    record.config["compute"] |= {"precision": precision}
+    record.config["compute"] |= {"device": config.device, "precision": precision}
     record.layout = {
         "num_devices": serve.devices,
         "num_nodes": serve.nodes,
         "global_batch_size": load.concurrency,
-        "work_per_sample": load.output_tokens,
+        "work_per_sample": round(statistics.fmean(output for _, output in load.lengths)),
         "tensor_parallel_size": serve.devices,
     }
     name = f"server at {serve.url}" if serve.url else serve.server
@@ -242,7 +243,7 @@ def _ended_by_signals() -> Iterator[None]:
 def _devices(config: Config) -> list[Device]:
     """Return the devices that the server uses; raises ConfigError where there are fewer than asked for."""
     count = config.serve.devices
-    if config.compute.device == "cpu":
+    if config.device == "cpu":
         return [Device(node_name(), 0, "processor", "", None, usable_cpus()) for _ in range(count)]
     ids = gpu_ids()
     if len(ids) < count:

@@ -22,13 +22,16 @@ class BadResponse(Exception):
 class Bodies:
     """Request bodies whose prompts are random token ids, never the same twice.
 
-    All ids have the same number of digits, so that a prompt is a slice of text: making one disturbs no stream. The
+    All ids have the same number of digits, the one that most ids of the vocabulary have, so that a prompt is a slice
+    of text: making one disturbs no stream. The
     first tokens are the request's own, drawn from `salt`, so that no prefix cache is hit.
     """
 
     def __init__(self, model: str, vocab_size: int, extra: Mapping[str, Any], salt: str) -> None:
-        self._digits = len(str(vocab_size - 1))
-        self._least, self._most = 10 ** (self._digits - 1), min(vocab_size, 10**self._digits) - 1
+        most = len(str(vocab_size - 1))
+        spans = [(10 ** (digits - 1), min(vocab_size, 10**digits) - 1) for digits in range(1, most + 1)]
+        self._least, self._most = max(spans, key=lambda span: span[1] - span[0])
+        self._digits = len(str(self._least))
         self._salt, self._fields = salt, {"model": model, **extra}
         self._tail = self._ids(random.Random(salt), TAIL_TOKENS)
 

@@ -67,9 +67,10 @@ def stage_memory(
     Activations are those of Korthikanti et al. 2022 (arXiv:2205.05198), section 4, with attention that stores no
     scores. At 2 bytes per number a token stores 10 h bytes per layer that tensor parallelism does not split, and those
     of queries, keys, values, the output of attention, and the feed-forward network before and after its activation,
-    which it splits: 24 h in GPT-2's layers. Sequence parallelism splits all, context parallelism the tokens; full
-    recomputation stores 2 h. Experts store the inputs of each of a token's networks, and are taken to have equal loads.
-    A stage stores the activations of as many micro batches as there are stages from it on.
+    which it splits: 24 h in GPT-2's layers. Sequence parallelism splits all. Context parallelism splits the tokens, and
+    gathers their keys and values. Full recomputation stores 2 h. Experts store the inputs of each of a token's
+    networks, and are taken to have equal loads. A stage stores the activations of as many micro batches as there are
+    stages from it on.
     """
     shared, experts = _stage_parameters(shape, layout, stage)
     parameters = shared + experts
@@ -79,6 +80,9 @@ def stage_memory(
     per_number = tokens * shape.hidden_size * width / 2
     networks = shape.ffn_hidden_size * max(1, shape.top_k) + shape.shared_ffn_size
     split = tokens * width * (shape.qkv_width + shape.query_width + shape.matrices * networks) / tensor
+    if layout.context_parallel_size > 1:
+        keys_and_values = shape.qkv_width - shape.query_width
+        split += plan.micro_batch_size * sequence_length * width * keys_and_values / tensor
     whole = (10 + 2 * shape.top_k) * per_number
     a_layer = split + (whole / tensor if sequence_parallel else whole)
     layers = shape.num_layers // layout.pipeline_parallel_size

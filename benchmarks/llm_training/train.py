@@ -82,11 +82,7 @@ class Gpt(Workload):
             "num_nodes": self.launch.num_nodes,
             "tensor_parallel_size": self.shares.tensor_parallel_size,
             "pipeline_parallel_size": self.shares.pipeline_parallel_size,
-            **(
-                {"context_parallel_size": self.shares.context_parallel_size}
-                if self.shares.context_parallel_size > 1
-                else {}
-            ),
+            "context_parallel_size": self.shares.context_parallel_size,
             **({"expert_parallel_size": self.shares.expert_parallel_size} if shape.experts else {}),
             **asdict(self.batches),
             "grad_accum_steps": self.batches.grad_accum_steps,
@@ -102,9 +98,7 @@ class Gpt(Workload):
         """Yield the lines of the plan, for accelerators unless --device cpu is given."""
         model, asked, compute = self.config.model, self.config.parallel, self.config.compute
         on_gpu = compute.device != "cpu"
-        sequence_parallel = asked.is_sequence_parallel(
-            on_gpu or model.shape.experts > 0, self.shares.tensor_parallel_size
-        )
+        sequence_parallel = self._is_sequence_parallel(on_gpu)
         precision = compute.precision if compute.precision != "auto" else "bf16" if on_gpu else "fp32"
         memory = [
             stage_memory(
@@ -121,6 +115,21 @@ class Gpt(Workload):
             for stage in range(self.shares.pipeline_parallel_size)
         ]
         yield from describe(model.shape, self.shares, self.batches, model.tokens_per_sample, memory)
+
+    def _is_sequence_parallel(self, on_gpu: bool) -> bool:
+        """Return whether sequence parallelism is used; raises ConfigError where the model does not fit it."""
+        model, tensor = self.config.model, self.shares.tensor_parallel_size
+        has_experts = model.shape.experts > 0
+        used = self.config.parallel.is_sequence_parallel(on_gpu or has_experts, tensor)
+        if has_experts and tensor > 1 and not used:
+            raise ConfigError("--sequence-parallel off does not work with experts and tensor parallelism: leave it out")
+        parts = tensor * self.shares.context_parallel_size
+        if used and model.tokens_per_sample % parts:
+            raise ConfigError(
+                f"sequence parallelism over {parts} devices needs a sequence length that is a multiple of {parts}, not "
+                f"{model.tokens_per_sample}"
+            )
+        return used
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
@@ -141,9 +150,7 @@ class Gpt(Workload):
         from benchmarks.on_pytorch.target import choose_target
 
         target = choose_target(config.compute, self.launch)
-        self.sequence_parallel = config.parallel.is_sequence_parallel(
-            target.on_gpu or config.model.shape.experts > 0, shares.tensor_parallel_size
-        )
+        self.sequence_parallel = self._is_sequence_parallel(target.on_gpu)
         self.overlap = config.parallel.overlaps(target.on_gpu, shares.data_parallel_size)
         self.kernels = kernels.choose_kernels(config, target, shares)
         record.config["parallel"] |= {"sequence_parallel": self.sequence_parallel, "overlap": self.overlap}

@@ -135,6 +135,19 @@ def test_unlike_software_is_predicted_apart(tmp_path, capsys):
     assert speeds[1] / speeds[0] == pytest.approx(1.5, rel=0.05)
 
 
+def test_a_layout_that_predictions_do_not_know_is_refused(tmp_path, capsys):
+    records = [one for one in sweep("A100", 22e3, 400) if one["layout"]["num_devices"] > 1]
+    for record in records:
+        layout = record["layout"]
+        layout |= {"context_parallel_size": 2, "data_parallel_size": layout["num_devices"] // 2}
+        layout["grad_accum_steps"] = (
+            layout["global_batch_size"] // layout["micro_batch_size"] // layout["data_parallel_size"]
+        )
+    folder = stored(tmp_path / "shared", records)
+    assert main(["predict", folder, "--system", "H100", "--batch", "128", "--devices", "4"]) == 2
+    assert "800M ran with context parallelism, which predictions do not know" in capsys.readouterr().err
+
+
 def test_a_disturbed_point_is_named(tmp_path, capsys):
     records = list(sweep("A100", 22e3, 400))
     places = [(one["layout"]["num_devices"], one["layout"]["global_batch_size"]) for one in records]

@@ -19,6 +19,12 @@ TREND = 0.03  # relative change of the median step time
 SHIFT_P_VALUE = 0.005  # just above the smallest p-value that 4 of 12 steps can reach
 OUTLIER = 1.5  # times the median step time
 OUTLIER_COST = 0.01  # of the time of all steps
+LAYOUT = (
+    ("TP", "tensor_parallel_size"),
+    ("PP", "pipeline_parallel_size"),
+    ("CP", "context_parallel_size"),
+    ("EP", "expert_parallel_size"),
+)
 ENERGIES = ("energy", "energy_effective")
 
 
@@ -169,11 +175,7 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
 def variant_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
     """Return the choices in which two runs of one point can differ, as text; `micro_batch` includes the micro batch."""
     layout = record["layout"]
-    parallel = [
-        f"{name}{layout[key]}"
-        for name, key in (("TP", "tensor_parallel_size"), ("PP", "pipeline_parallel_size"))
-        if layout.get(key, 1) > 1
-    ]
+    parallel = [f"{name}{layout[key]}" for name, key in LAYOUT if layout.get(key, 1) > 1]
     micro = layout.get("micro_batch_size")
     batch = f"micro batch {micro}" if micro and micro_batch else ""
     return tuple(filter(None, [record.get("precision"), batch, *parallel, *record.get("variant", [])]))

@@ -275,13 +275,21 @@ def test_what_limits_a_result_is_next_to_its_verdict(tmp_path, changes, words):
     assert any(one.startswith(words) for one in decision.items[0][1][0].doubts)
 
 
+UNLIKE = "are not those of the runs in bf16"
+
+
 @pytest.mark.parametrize(
     ("bf16", "words"),
     [
-        ({}, "there is no run of this point in bf16 to compare its losses with"),
+        ({}, "there is no good run of this point in bf16 to compare its losses with"),
+        (
+            {"losses": [4.0] * 40, "status": "failed"},
+            "there is no good run of this point in bf16 to compare its losses with",
+        ),
         ({"losses": [4.0] * 12}, "its losses can be compared with those in bf16 over 12 steps only, 20 wanted"),
         ({"losses": [4.0] * 30 + [3.8] * 10}, "its loss differs by +5.3 % from that in bf16, at most 1 %"),
-        ({"losses": [4.0] * 40, "config": {"training": {"seed": 2}}}, "its seed is not that of the runs in bf16"),
+        ({"losses": [4.0] * 40, "config": {"training": {"seed": 2}}}, f"its options of training {UNLIKE}"),
+        ({"losses": [4.0] * 40, "provenance": {"data": {"sha256": "other"}}}, f"its data {UNLIKE}"),
         ({"losses": [4.03] * 60}, ""),
     ],
 )

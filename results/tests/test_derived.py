@@ -229,6 +229,13 @@ def test_a_throughput_has_windows(kind):
     assert contradictions(record) == [said]
 
 
+def test_devices_are_those_of_all_parallel_sizes():
+    record = run()
+    for context, is_wrong in ((2, False), (4, True)):
+        record["layout"] |= {"num_devices": 4, "data_parallel_size": 2, "context_parallel_size": context}
+        assert any("its parallel sizes give 8" in one for one in contradictions(record)) == is_wrong
+
+
 @pytest.mark.parametrize(("listed", "is_wrong"), [(0, True), (1, True), (2, False), (3, True), (8, True)])
 def test_as_many_devices_are_listed_as_trained(listed, is_wrong):
     record = run(devices=[run()["devices"][0] | {"rank": rank} for rank in range(listed)])

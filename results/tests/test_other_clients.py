@@ -71,6 +71,8 @@ def test_a_record_says_whose_definitions_it_has_and_is_never_ranked(client, read
     capsys.readouterr()
     assert main(["table", str(tmp_path / "records")]) == 0
     assert f"vllm, by {client}" in capsys.readouterr().out
+    assert main(["table", "--repeats", str(tmp_path / "records")]) == 0
+    assert "keep the limits" not in capsys.readouterr().out
 
 
 def test_each_run_of_a_file_is_a_record(read):
@@ -109,7 +111,9 @@ def test_a_run_with_failed_requests_has_failed(changed, read):
     [
         ("no JSON", "cannot be read as JSON"),
         ({}, "is no result of vllm bench serve, aiperf, guidellm"),
-        (content("vllm_bench_serve") | {"completed": 0}, "has no requests, tokens or throughput"),
+        (content("vllm_bench_serve") | {"completed": 0}, "has no concurrency, requests, tokens or throughput"),
+        (content("vllm_bench_serve") | {"max_concurrency": None, "latencies": []}, "has no concurrency, requests"),
+        (content("vllm_bench_serve") | {"max_concurrency": None, "duration": 0}, "lacks a part that vllm bench serve"),
         ({"output_throughput": 1}, "lacks a part that vllm bench serve writes: KeyError('model_id')"),
         ({"output_token_throughput": 1, "input_config": []}, "lacks a part that aiperf writes"),
         ({"benchmarks": None}, "lacks a part that guidellm writes"),

@@ -123,8 +123,9 @@ def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():
 
 def test_what_a_run_is_split_over_is_in_its_variant_and_failed_places_are_kept_apart():
     layout = {**made_up.result()["layout"], "tensor_parallel_size": 2, "pipeline_parallel_size": 4}
+    layout |= {"context_parallel_size": 2, "expert_parallel_size": 8}
     [one] = by_point([made_up.result(layout=layout)])
-    assert one.variant == ("bf16", f"micro batch {layout['micro_batch_size']}", "TP2", "PP4")
+    assert one.variant == ("bf16", f"micro batch {layout['micro_batch_size']}", "TP2", "PP4", "CP2", "EP8")
     both = by_point([made_up.failed(batch=8), made_up.failed(batch=16)])
     assert [(one.point.global_batch, len(one.bad)) for one in both] == [(8, 1), (16, 1)]
 

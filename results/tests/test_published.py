@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.anchors import read_anchors
+from results.anchors import anchor_rows, read_anchors
 from results.points.repeats import by_point
 from results.published import EFFECTIVE, read_published, throughputs
 from results.record.records import find_records
@@ -362,3 +362,9 @@ def test_every_figure_is_of_a_system_and_has_a_source():
         assert one.source
         assert one.unit in ("tokens/s/device", "output tokens/s/device", "J/output token")
         assert float(one.value) > 0
+
+
+def test_an_estimated_energy_is_not_next_to_published_ones():
+    measured, estimated = (by_point([made_up.result("A100", estimated=one)]) for one in (False, True))
+    units = [{row[5] for row in anchor_rows(points) if row[0] == "A100, ours"} for points in (measured, estimated)]
+    assert units == [{"tokens/s/device", "J/token"}, {"tokens/s/device"}]

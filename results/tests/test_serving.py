@@ -150,6 +150,14 @@ def test_the_most_load_within_the_limits_is_told():
     assert "none of its loads keep" in within_limits(by_point(records[2:]))[0]
 
 
+def test_a_rate_of_arrivals_has_no_requests_in_flight_to_state():
+    config = {"load": {"rate_per_s": 20.0}}
+    for ttft_s, words in ((0.5, "requests at this rate keep the limits"), (2.1, "at this rate do not keep the limits")):
+        record = served(concurrency=4, ttft_s=ttft_s)
+        record["config"] |= config
+        assert words in within_limits(by_point([record]))[0]
+
+
 def test_servers_are_drawn_and_training_is_not():
     records = [served(concurrency=4), served(concurrency=8, ttft_s=1.0), served("H100", power_w=300.0)]
     points = by_point(records)

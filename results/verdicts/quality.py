@@ -271,15 +271,17 @@ def not_work_of_bf16(one: PointResults, results: Sequence[PointResults]) -> str:
     It is where, over the same steps on the same data, its mean loss in the last quarter is within MAX_LOSS_DIFFERENCE
     of that in bf16.
     """
-    reference = next((other for other in results if other.precision == "bf16" and other.point == one.point), None)
+    in_bf16 = (other for other in results if other.good and other.precision == "bf16" and other.point == one.point)
+    reference = next(in_bf16, None)
     if reference is None:
-        return "there is no run of this point in bf16 to compare its losses with"
+        return "there is no good run of this point in bf16 to compare its losses with"
     ours, theirs = (side.any.get("losses") or [] for side in (one, reference))
     steps = min(len(ours), len(theirs))
     if steps < MIN_COMPARED_STEPS:
         return f"its losses can be compared with those in bf16 over {steps} steps only, {MIN_COMPARED_STEPS} wanted"
-    if value_at(one.any, "config.training.seed") != value_at(reference.any, "config.training.seed"):
-        return "its seed is not that of the runs in bf16"
+    for name, path in (("options of training", "config.training"), ("data", "provenance.data")):
+        if value_at(one.any, path) != value_at(reference.any, path):
+            return f"its {name} are not those of the runs in bf16"
     quarter = slice(steps - steps // 4, steps)
     difference = math.fsum(ours[quarter]) / math.fsum(theirs[quarter]) - 1
     if not abs(difference) <= MAX_LOSS_DIFFERENCE:

@@ -109,6 +109,7 @@ def test_requests_of_several_lengths_are_as_asked(against_mock, tmp_path):
     lengths.write_text("8 4\n20 9\n")
     code, record = against_mock("--concurrency", "2", "--lengths-file", str(lengths))
     assert (code, record["sample"]) == (0, "lengths of lengths.txt")
+    assert record["layout"]["work_per_sample"] == 6  # the mean of 4 and 9
     assert {(one["prompt_tokens"], one["output"]) for one in requests_of(tmp_path)} == {(8, 4), (20, 9)}
 
 
@@ -193,6 +194,12 @@ def test_a_server_that_runs_already_is_measured(against_mock):
     ("flags", "words"),
     [
         (("--url", "https://x"), "is no plain HTTP address"),
+        (("--url", "http://x:port"), "is no plain HTTP address"),
+        (("--url", "http://[::1"), "is no plain HTTP address"),
+        (("--url", "http://"), "is no plain HTTP address"),
+        (("--devices", "2"), "--devices 2 was asked for, but xllamacpp serves from one: leave it out"),
+        (("--rate-per-s", "inf"), "rate_per_s must be a finite number, 0 or more, got inf"),
+        (("--length-sigma", "nan"), "length_sigma must be a finite number"),
         (("--nodes", "2"), "--nodes 2 needs --url: start the server first"),
         (("--output-tokens", "1"), "output_tokens must be 2 or more"),
         (("--model-path", "/nowhere"), "--model-path /nowhere does not exist"),
@@ -204,6 +211,26 @@ def test_a_server_that_runs_already_is_measured(against_mock):
 def test_options_that_make_no_run_are_one_sentence(flags, words, capsys):
     assert run.main(list(flags)) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "device"),
+    [
+        ((), "cpu"),
+        (("--server", "vllm"), "gpu"),
+        (("--url", "http://127.0.0.1:8000"), "gpu"),
+        (("--url", "http://127.0.0.1:8000", "--device", "cpu"), "cpu"),
+    ],
+)
+def test_a_server_on_a_node_with_gpus_is_taken_to_use_them(flags, device, monkeypatch):
+    monkeypatch.setattr("benchmarks.llm_inference.config.gpu_ids", lambda: ["GPU-1"])
+    assert run.describe(run.parse(flags)).config["compute"]["device"] == device
+
+
+def test_lengths_without_a_time_per_token_are_refused(tmp_path, capsys):
+    (tmp_path / "lengths").write_text("10 1\n20 1\n")
+    assert run.main(["--server", "vllm", "--lengths-file", str(tmp_path / "lengths")]) == 2
+    assert "no request has 2 output tokens" in capsys.readouterr().err
 
 
 def test_a_launcher_that_is_ended_ends_its_server(tmp_path):

@@ -38,6 +38,15 @@ def test_prompts_have_the_length_that_was_asked_for_and_share_no_beginning():
     assert all(10000 <= one < 32000 for one in first)
 
 
+@pytest.mark.parametrize(
+    ("vocab_size", "least", "most"), [(32000, 10000, 31999), (100352, 10000, 99999), (128256, 10000, 99999), (2, 1, 1)]
+)
+def test_ids_are_of_the_length_that_most_of_the_vocabulary_has(vocab_size, least, most):
+    ids = prompt(Bodies("model", vocab_size, {}, "salt").body(0, 1000, 2))
+    assert all(least <= one <= most for one in ids)
+    assert len(set(ids)) > (most - least) / 1000
+
+
 def test_a_body_asks_for_all_its_tokens_and_nothing_that_was_not_asked_for():
     body = json.loads(Bodies("model", 8192, {}, "salt").body(0, 4, 7))
     assert body.pop("prompt")

@@ -61,6 +61,9 @@ def choose_target(config: Config, launch: Launch, layout: Layout) -> Target:
         raise ConfigError(
             "--device ipu has pipeline parallelism only: give the number of IPUs by --pipeline-parallel-size"
         )
+    if config.model.shape.gated or layout.context_parallel_size > 1:
+        asked = f"--size {config.model.size}" if config.model.shape.gated else "--context-parallel-size"
+        raise ConfigError(f"{asked} was asked for, but --device ipu trains GPT-2's layers only, each sample on one IPU")
     precision = "fp16" if config.compute.precision == "auto" else config.compute.precision
     if precision in ("bf16", "fp8"):
         raise ConfigError(f"--precision {precision} was asked for, but IPUs do not have it: use fp16 or fp32")

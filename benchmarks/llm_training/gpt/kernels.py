@@ -19,7 +19,8 @@ from benchmarks.llm_training.config import Config, Layout
 from benchmarks.llm_training.gpt import fp8
 from benchmarks.on_pytorch.target import Target
 
-FP8_CAPABILITY = (8, 9)  # of the first NVIDIA GPUs with fp8; AMD's with fp8 report more
+FP8_CAPABILITY = (9, 4) if torch.version.hip else (8, 9)  # of the first GPUs with fp8, of AMD or NVIDIA
+OWN_ENCODINGS = (9, 5)  # AMD's GPUs below have fp8 with encodings of their own, which fp8.py does not use
 FP8_BY_TORCH = "torch._scaled_mm, per tensor"
 GRAPH_WARMUP_STEPS = 2  # one without capture, one to capture
 
@@ -67,11 +68,16 @@ def _check_fp8(layers: str, config: Config, layout: Layout, micro_batch_size: in
         )
     if layers == "transformer-engine":
         return
-    tokens = config.model.tokens_per_sample * micro_batch_size
+    tokens = config.model.tokens_per_sample // layout.context_parallel_size * micro_batch_size
+    has_own = bool(torch.version.hip) and torch.cuda.get_device_capability() < OWN_ENCODINGS
     for why, is_so in (
         ("tensor parallelism", layout.tensor_parallel_size > 1),
         ("experts", config.model.shape.experts > 0),
-        (f"micro batches of {tokens} tokens, which {fp8.MULTIPLE} does not divide,", tokens % fp8.MULTIPLE > 0),
+        ("this GPU's encodings", has_own),
+        (
+            f"micro batches of {tokens} tokens on a device, which {fp8.MULTIPLE} does not divide,",
+            tokens % fp8.MULTIPLE > 0,
+        ),
     ):
         if is_so:
             raise ConfigError(f"--precision fp8 with {why} needs the layers of TransformerEngine: use bf16")
@@ -124,17 +130,23 @@ def _choose_attention(config: Config, layers: str, target: Target, layout: Layou
     if asked != "auto":
         for name, (_, enable) in kernels.items():
             enable(asked == name)
-    heads, head_size = shape.num_heads // layout.tensor_parallel_size, shape.hidden_size // shape.num_heads
-    like_BHTK = torch.empty(
-        1, heads, config.model.tokens_per_sample, head_size, dtype=target.dtype, device=target.device
+    q_BHTK, k_BHTK = (
+        torch.empty(
+            (1, heads // layout.tensor_parallel_size, config.model.tokens_per_sample, shape.head_width),
+            dtype=target.dtype,
+            device=target.device,
+            requires_grad=True,
+        )
+        for heads in (shape.num_heads, shape.groups)
     )
-    like_BHTK.requires_grad_()
     try:
-        chosen = torch._fused_sdp_choice(like_BHTK, like_BHTK, like_BHTK, is_causal=True)
+        chosen = torch._fused_sdp_choice(
+            q_BHTK, k_BHTK, k_BHTK, is_causal=True, enable_gqa=shape.groups < shape.num_heads
+        )
     except RuntimeError as error:
         raise ConfigError(
-            f"--attention {asked} was asked for, but PyTorch has no such kernel here for heads of {head_size} in "
-            f"{target.precision}: use --attention auto"
+            f"--attention {asked} was asked for, but PyTorch has no such kernel here for heads of "
+            f"{shape.head_width} in {target.precision}: use --attention auto"
         ) from error
     return next((name for name, (backend, _) in kernels.items() if backend.value == chosen), "other")
 
@@ -150,6 +162,8 @@ def _choose_cuda_graph(config: Config, target: Target) -> bool:
         raise ConfigError(
             f"--cuda-graph on does not work with --recompute {config.parallel.recompute}: use --recompute none"
         )
+    if config.model.shape.experts:
+        raise ConfigError("--cuda-graph on does not work with experts, whose tokens differ between steps: leave it out")
     if config.window.warmup_steps < GRAPH_WARMUP_STEPS:
         raise ConfigError(
             f"--cuda-graph on needs --warmup-steps {GRAPH_WARMUP_STEPS} or more: the second step captures the graph"

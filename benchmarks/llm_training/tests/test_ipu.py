@@ -72,6 +72,7 @@ def test_one_ipu_has_the_losses_of_a_pipeline(pipeline, tmp_path):
     [
         (["--pipeline-parallel-size", "4", "--micro-batch-size", "1", "--global-batch-size", "4"], "must be 8 or more"),
         (["--tensor-parallel-size", "2"], "has pipeline parallelism only"),
+        (["--size", "tiny-llama"], "--size tiny-llama was asked for, but --device ipu trains GPT-2's layers only"),
         (["--precision", "bf16"], "IPUs do not have it: use fp16 or fp32"),
         (["--recompute", "full"], "--recompute was asked for, but a pipeline of IPUs recomputes"),
     ],

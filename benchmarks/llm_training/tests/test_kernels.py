@@ -127,6 +127,7 @@ def choose(
     size: str = "tiny",
     sequence_length: int | None = None,
     tensor: int = 1,
+    context: int = 1,
     **options: str,
 ) -> kernels.Kernels:
     # A GPU's choice; the sample for attention is the CPU's.
@@ -142,7 +143,7 @@ def choose(
         WindowOptions(warmup_steps=warmup_steps),
         RunOptions(),
     )
-    return kernels.choose_kernels(config, target, Layout(tensor, tensor, 1))
+    return kernels.choose_kernels(config, target, Layout(tensor * context, tensor, 1, context))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,8 @@ def choose(
     [
         ({"tensor": 2}, "--precision fp8 with tensor parallelism needs the layers of TransformerEngine"),
         ({"size": "tiny-moe"}, "--precision fp8 with experts needs"),
-        ({"sequence_length": 30}, "with micro batches of 120 tokens, which 16 does not divide, needs"),
+        ({"sequence_length": 36, "context": 2}, "with micro batches of 72 tokens on a device"),
+        ({"sequence_length": 30}, "with micro batches of 120 tokens on a device, which 16 does not divide, needs"),
     ],
 )
 def test_fp8_by_torch_is_for_one_device_per_layer(monkeypatch, asked, words):
@@ -158,6 +160,31 @@ def test_fp8_by_torch_is_for_one_device_per_layer(monkeypatch, asked, words):
     assert choose("fp8").fp8 == "torch._scaled_mm, per tensor"
     with pytest.raises(ConfigError, match=words):
         choose("fp8", **asked)
+
+
+def test_fp8_with_encodings_of_the_gpus_own_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 5))
+    assert choose("fp8").fp8 == "torch._scaled_mm, per tensor"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 4))
+    with pytest.raises(ConfigError, match="fp8 with this GPU's encodings needs the layers of TransformerEngine"):
+        choose("fp8")
+
+
+@pytest.mark.parametrize(
+    ("size", "query", "key"),
+    [("moe", (64, 64), (8, 64)), ("llama3-8B", (32, 128), (8, 128)), ("tiny", (8, 32), (8, 32))],
+)
+def test_attention_is_chosen_for_the_models_own_heads(monkeypatch, size, query, key):
+    asked = []
+
+    def choice(*tensors, **options):
+        asked.append(([(one.shape[1], one.shape[3]) for one in tensors], options["enable_gqa"]))
+        return torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
+
+    monkeypatch.setattr(import_module("torch"), "_fused_sdp_choice", choice)
+    assert choose(size=size, sequence_length=16).attention == "flash"
+    assert asked == [([query, key, key], query != key)]
 
 
 @pytest.fixture
@@ -175,6 +202,7 @@ def with_transformer_engine(monkeypatch):
         ({"attention": "flash"}, "--attention needs --layers megatron"),
         ({"cuda_graph": "on", "recompute": "full"}, "--cuda-graph on does not work with --recompute full"),
         ({"cuda_graph": "on", "precision": "fp16"}, "fp16 changes its scales"),
+        ({"cuda_graph": "on", "size": "tiny-moe"}, "--cuda-graph on does not work with experts"),
         ({"cuda_graph": "on", "warmup_steps": 1}, "--cuda-graph on needs --warmup-steps 2 or more"),
     ],
 )

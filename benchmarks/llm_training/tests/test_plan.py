@@ -43,12 +43,19 @@ def test_on_one_device_a_stage_is_the_whole_model(size):
     assert stage_parameters(SIZES[size], Layout(1, 1, 1), 0) == SIZES[size].num_parameters
 
 
-def memory(size: str, devices: int, stage: int = 0, micro_batch: int = 4, **changes):
+def memory(size: str, devices: int, stage: int = 0, micro_batch: int = 4, context: int = 1, **changes):
     shape = SIZES[size]
-    layout = Layout(devices, shape.tensor_parallel_size, shape.pipeline_parallel_size)
+    layout = Layout(devices, shape.tensor_parallel_size, shape.pipeline_parallel_size, context)
     plan = BatchPlan(micro_batch * layout.data_parallel_size * 16, micro_batch, layout.data_parallel_size)
     options = {"precision": "bf16", "recompute": "none", "sequence_parallel": False, "shards_optimizer": True}
     return stage_memory(shape, layout, plan, shape.sequence_length, stage, **{**options, **changes})
+
+
+def test_context_parallelism_splits_all_activations_but_the_keys_and_values_it_gathers():
+    alone, shared = memory("llama3-8B", 8), memory("llama3-8B", 8, context=4)
+    gathered = 32 * 4 * 8192 * 2 * 2 * 1024 / 2  # layers x micro batch x tokens x bytes x keys and values / tensor
+    assert shared.activations == alone.activations / 4 + gathered
+    assert shared.logits == alone.logits / 4
 
 
 def test_memory_is_that_of_a_hand_calculation():

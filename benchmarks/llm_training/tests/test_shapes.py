@@ -13,6 +13,7 @@ from benchmarks.llm_training.plan import stage_parameters
 from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.tests.test_plan import count
 from benchmarks.llm_training.tests.test_train import LAYOUT
+from benchmarks.llm_training.train import main
 
 # Of GPT-OSS-20B in each of its 24 layers, which the size leaves out: biases of queries, keys, values and the output,
 # an attention sink for each head, and biases of the router and of 32 experts.
@@ -76,6 +77,24 @@ def test_llama_8b_in_published_tokens_and_flops():
 def test_a_layout_that_cannot_be_is_refused(size, layout, message):
     with pytest.raises(ConfigError, match=message):
         layout.check(SIZES[size], 63)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            "--size tiny-llama --sequence-length 33",
+            "over 2 devices needs a sequence length that is a multiple of 2, not 33",
+        ),
+        (
+            "--size tiny-moe --expert-parallel-size 2 --sequence-parallel off",
+            "off does not work with experts and tensor",
+        ),
+    ],
+)
+def test_a_sequence_that_devices_cannot_share_is_refused(flags, message, capsys):
+    assert main(["--dry-run", "--devices", "2", "--tensor-parallel-size", "2", *flags.split()]) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.long

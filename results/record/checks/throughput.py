@@ -46,6 +46,7 @@ def _layouts(run: Run) -> Relations:
     if run.unit == "tokens":
         yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
     sizes = [layout.get(f"{kind}_parallel_size") for kind in ("data", "tensor", "pipeline")]
+    sizes.append(layout.get("context_parallel_size", 1))  # older records lack it
     yield "layout.num_devices", layout.get("num_devices"), product(*sizes), "its parallel sizes"
     per_pass = product(layout.get("micro_batch_size"), layout.get("data_parallel_size"))
     yield "layout.grad_accum_steps", layout.get("grad_accum_steps"), ratio(batch, per_pass), "its batch sizes"

@@ -7,7 +7,7 @@ from operator import methodcaller
 
 from results.points.repeats import PointResults
 from results.record.records import Record
-from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped, value_at
+from results.record.values import PER_DEVICE, THROUGHPUT, count, devices_text, grouped, value_at
 from results.show.tables.points import COLUMNS as POINT_COLUMNS
 from results.show.tables.points import PointColumn, status
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS
@@ -85,20 +85,25 @@ def point_columns_of(results: Sequence[PointResults]) -> Sequence[PointColumn]:
 
 
 def within_limits(results: Sequence[PointResults]) -> list[str]:
-    """Return for each setup the most requests in flight whose 99th percentiles keep the limits, a sentence each."""
-    served = [one for one in results if one.good and one.any.get("serving")]
+    """Return for each setup the most requests in flight whose 99th percentiles keep the limits, a sentence each.
+
+    Records of other clients have no limits, and no sentence.
+    """
+    served = [one for one in results if one.good and value_at(one.any, "serving.slo")]
     found = []
     for (system, model, sample, devices, variant), points in grouped(served, _setup).items():
         limits = {name: value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")}
         slo = ", ".join(f"{name.upper()} p99 {limit_s or 0:g} s" for name, limit_s in limits.items())
         keep = f"keep the limits of {value_at(points[0].any, 'serving.slo')} ({slo})"
         streams = [one.point.global_batch for one in points if _keeps(one, limits)]
-        if not streams:
+        if (value_at(points[0].any, "config.load.rate_per_s") or 0.0) > 0:
+            words = f"requests at this rate {'' if streams else 'do not '}{keep}"
+        elif not streams:
             words = f"none of its loads {keep}"
         elif max(streams) < max(one.point.global_batch for one in points):
-            words = f"up to {max(streams)} requests in flight {keep}"
+            words = f"up to {count(max(streams), 'request')} in flight {keep}"
         else:
-            words = f"{max(streams)} requests in flight, its highest load, {keep}"
+            words = f"{count(max(streams), 'request')} in flight, its highest load, {keep}"
         found.append(f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}: {words}")
     return found
 

@@ -33,6 +33,8 @@ COLUMNS = (
     Column("micro batch", "layout.micro_batch_size"),
     Column("TP", "layout.tensor_parallel_size"),
     Column("PP", "layout.pipeline_parallel_size"),
+    Column("CP", "layout.context_parallel_size"),
+    Column("EP", "layout.expert_parallel_size"),
     Column("DP", "layout.data_parallel_size"),
     Column("copies", "fill.copies"),
     Column("{unit}/s", "metrics.{unit}_per_s", ".1f"),
