@@ -72,6 +72,8 @@ def predict(options: argparse.Namespace) -> int:
 )
 def operating_points(options: argparse.Namespace) -> int:
     """Compare power limits and clocks of one system: speed, work per energy, and what the best of them saves."""
+    if options.plots and options.plots.is_file():
+        raise RecordError(f"--plots {options.plots} is a file: name a folder")
     from results.show.tables.machine.operating import operating_rows, operating_sentences
 
     records = matching(records_in(options.folders)[0], options.filter)
