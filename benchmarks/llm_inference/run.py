@@ -48,10 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_record_path(config.run.record)
         if launch.world_size > 1:
             raise ConfigError("one process serves and measures: start it once, with --devices N for several GPUs")
+        record = describe(config)
     except ConfigError as error:
         print(f"{BENCHMARK}: error: {error}", file=sys.stderr)
         return EXIT_BAD_OPTIONS
-    return run_recorded(describe(config), config.run, launch, partial(serve_and_measure, config, launch))
+    return run_recorded(record, config.run, launch, partial(serve_and_measure, config, launch))
 
 
 def parse(argv: Sequence[str]) -> Config:
