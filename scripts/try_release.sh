@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Try another release in a chroot, as a new user would: set-up, lint, quick tests and one point of a sweep. Needs root.
+# Try another release in a chroot, as a new user would: set-up, lint, quick tests and a point of each kind of GPT. Needs root.
 # Usage: try_release.sh trixie|noble        (Debian 13 or Ubuntu 24.04; takes 8 GB and about 15 minutes)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
@@ -29,9 +29,11 @@ cd /root/caraml
 make setup
 make test-quick
 export PATH=$PWD/.venv/bin:$PATH
-CARAML_DEVICES=1 CARAML_BATCHES=8 jube run jube/llm.yaml --tag CPU once >/dev/null
-jube result jube/llm_run --id last
-caraml check jube/llm_run
+for size in tiny tiny-llama tiny-moe; do
+    CARAML_DEVICES=1 CARAML_BATCHES=8 jube run jube/llm.yaml --tag CPU "$size" once >/dev/null
+    jube result jube/llm_run --id last
+    caraml check jube/llm_run
+done
 END
 # In its own mount namespace, so that the mounts end with it.
 unshare --mount --propagation private bash -c '
