@@ -51,7 +51,7 @@ def window(kind: str) -> Window:
 
 
 def share_of_clock() -> float:
-    """Of the stand-in's GPU; 1 without one."""
+    """Return the clock of the stand-in's GPU as a share of its highest; 1 without a GPU."""
     if "STAND_IN_STATE" not in os.environ:
         return 1.0
     import pynvml

@@ -28,7 +28,7 @@ FULL_W, FULL_MHZ = 400.0, 1410.0
 
 
 class Gpu(NamedTuple):
-    """What limits one GPU of the stand-in."""
+    """Return the limits of one GPU of the stand-in."""
 
     limit_w: float
     locked_mhz: float

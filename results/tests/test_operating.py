@@ -123,7 +123,7 @@ def test_ties_are_reported_as_ties_and_a_saving_within_the_intervals_is_none(noi
 
 
 def test_a_tie_is_named_in_most_made_sweeps_whose_points_are_alike():
-    """Of points that are alike, one of twenty sweeps may claim a saving: the intervals hold at the same time."""
+    """Among equal points one sweep in twenty may claim a saving, as all intervals hold at the same time."""
 
     def model(*_):
         return 1000.0, 500.0

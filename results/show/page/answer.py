@@ -29,7 +29,7 @@ from results.verdicts.cost import Cheapest, Costs, cheapest, crossings, tied_wit
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
 from results.verdicts.ranking import fastest, rank, ranked_points
-from results.verdicts.requirements import Requirements, for_machine
+from results.verdicts.requirements import Requirements
 from results.verdicts.score import NEAREST, Ranked, Scored, scores
 from results.verdicts.tender.award import Tender, judge_tender
 from results.verdicts.tender.pledge import Pledge
@@ -74,10 +74,8 @@ def decide(
     pledge: Pledge | None = None,
 ) -> Decision:
     """Return verdicts and scores; raises RecordError where the requirements or the pledge do not fit the results."""
-    if pledge:
-        requirements = for_machine(requirements, pledge.devices)
     tender = judge_tender(results, requirements, pledge, skipped)
-    verdicts = tender.must
+    requirements, verdicts = tender.requirements, tender.must
     found = scores(results, requirements, costs, verdicts)
     currency = costs.currency if costs else ""
     reasons = {name: alike([one for one in skipped if one.may_be_of(name)]) for name in {one.system for one in results}}

@@ -71,6 +71,7 @@ class Award(NamedTuple):
 class Tender(NamedTuple):
     """Assessment of results against requirements, and against a pledge if there is one."""
 
+    requirements: Requirements  # with the number of devices of the pledge's machine
     must: list[Verdict]
     pledge: Pledge | None
     pledged: list[Verdict]
@@ -95,7 +96,7 @@ def judge_tender(
     must = accept(results, requirements, skipped) if requirements.must else []
     pledged = check_pledge(results, requirements, pledge, skipped) if pledge else []
     awards = _awards(results, requirements, pledge, must, skipped)
-    return Tender(must, pledge, pledged, awards, left_out(results, requirements))
+    return Tender(requirements, must, pledge, pledged, awards, left_out(results, requirements))
 
 
 def _awards(
