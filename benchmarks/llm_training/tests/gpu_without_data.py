@@ -39,6 +39,7 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 from benchmarks.common.launch import Launch  # noqa: E402
 from benchmarks.common.record import RunRecord  # noqa: E402
 from benchmarks.common.session import parse_options  # noqa: E402
+from benchmarks.llm_training import data  # noqa: E402
 from benchmarks.llm_training.gpt import kernels, parallel  # noqa: E402
 from benchmarks.llm_training.train import Gpt  # noqa: E402
 from jpwr.regions import RegionTimer  # noqa: E402
@@ -152,6 +153,7 @@ def stand_in_for_data(flags: list[str]) -> None:
     torch.tensor = tensor
     torch.cuda.FloatTensor = lambda data: torch.empty(len(data), device=GPU)
     torch.Tensor.pin_memory = lambda tensor: WITHOUT_DATA.from_tensor(tensor)
+    data.ahead = lambda batches: batches  # FakeTensorMode may not be used by two threads at once
 
 
 def stand_in_for_communication() -> None:
