@@ -97,11 +97,6 @@ class CounterCurve:
             return "stood still"
         return self._faults[0].words if self._faults else ""
 
-    def renewals(self) -> list[tuple[float, float, float]]:
-        """Return each new value: the middle of the time in which it appeared, its half-width in seconds, its joules."""
-        values = zip(self._middles_s[1:], self.late_s[1:], self.values_j[1:])
-        return [(middle_s, late_s - middle_s, value_j) for middle_s, late_s, value_j in values]
-
     def between(self, start_s: float, end_s: float) -> CounterEnergy:
         """Bound the energy of a window."""
         if len(self.values_j) < 2:

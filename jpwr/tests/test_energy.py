@@ -456,13 +456,6 @@ def test_the_refresh_interval_of_an_undocumented_counter_is_bounded_by_its_chang
     assert _refresh_s(times_s, changed) == pytest.approx(expected_s)
 
 
-def test_each_new_value_of_a_counter_has_a_time_with_its_uncertainty():
-    readings = {1.0: 5.0, 1.5: 5.0, 2.0: 65.0, 2.5: 65.0, 3.0: 125.0, 3.25: 125.0}
-    info = COUNTED._replace(counter_refresh_s=0.8)
-    curve = ChannelEnergy(info, [1.0, 2.0, 3.0], [60.0] * 3, list(readings), list(readings.values()))
-    assert curve.counter.renewals() == [(1.85, pytest.approx(0.15), 65.0), (2.75, 0.25, 125.0)]
-
-
 def test_a_counter_that_counts_more_than_sampled_power_for_long_is_bounded_by_the_limit_alone():
     times_s = [index / 10 for index in range(200)]
     counter_j = [115 * time_s for time_s in times_s]  # between two values, a sensor that is off by 5 % allows for that
