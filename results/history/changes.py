@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ class Fit(NamedTuple):
     outliers: list[int]
     scatter: float  # standard deviation about the fit, relative
     resolution: float  # half-width of the interval of a change SHORTEST values ago, relative
+    together: Callable[..., Estimate]  # ratio of the levels by several steps, from their numbers
 
 
 def fit(times_d: Sequence[float], logs: Sequence[float], own: Sequence[float] = ()) -> Fit | None:
@@ -76,7 +77,7 @@ def fit(times_d: Sequence[float], logs: Sequence[float], own: Sequence[float] = 
     current = max(1, len(logs) - max(model.breaks, default=0) - SHORTEST)
     variance = model.variance * (1 / SHORTEST + 1 / current)
     resolution = math.expm1(half_interval([Part(variance, model.freedom)]))
-    return Fit(steps, drift, list(model.fitted), outliers, math.sqrt(model.variance), resolution)
+    return Fit(steps, drift, list(model.fitted), outliers, math.sqrt(model.variance), resolution, model.step)
 
 
 def trend_of(times_d: Sequence[float], logs: Sequence[float]) -> Estimate | None:
@@ -154,10 +155,12 @@ class _Model:
         variance = self.variance * float(weights @ self._covariance @ weights)
         return Estimate(math.exp(log), log, (Part(variance, self.freedom),))
 
-    def step(self, number: int) -> Estimate:
-        """Return the ratio of the levels after and before a break."""
+    def step(self, *numbers: int) -> Estimate:
+        """Return the ratio of the levels after and before a break, or by several breaks together."""
         weights = [0.0] * len(self.coefficients)
-        weights[number : number + 2] = -1.0, 1.0
+        for number in numbers:
+            weights[number] -= 1.0
+            weights[number + 1] += 1.0
         return self.estimate(weights)
 
     def p_value(self, step: int | None = None) -> float:

@@ -17,7 +17,7 @@ from results.record.values import count
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.written import check_key, filled, read_mapping
 
-CHANGE, DRIFT = "change", "drift"
+CHANGE, TOGETHER, DRIFT = "change", "changes together", "drift"
 SAME_D = 7.0  # a known change may begin so many days earlier or later: further runs can move its begin by one
 
 
@@ -41,7 +41,7 @@ class Known:
 
 
 class Finding(NamedTuple):
-    """Change or drift of a series, with the ratio of its values after and before, or over a year."""
+    """Change, several of them or drift of a series, with the ratio of its values after and before, or over a year."""
 
     kind: str
     first_run: str  # day of the first run after the change; of a drift, the first run of the series
@@ -55,9 +55,12 @@ class Finding(NamedTuple):
         """Size with its interval, and what else changed, as text."""
         low, high = self.ratio.interval or (self.ratio.value, self.ratio.value)
         size = f"{_percent(self.ratio.value)} [{_percent(low)}, {_percent(high)}]"
-        words = f"{size} from {self.first_run}" if self.kind == CHANGE else f"{size} a year, since {self.first_run}"
-        causes = "; ".join(self.causes) or "nothing in the records"
-        return f"{words}; what else changed: {causes}" if self.kind == CHANGE else words
+        words = {
+            CHANGE: f"from {self.first_run}; what else changed: {'; '.join(self.causes) or 'nothing in the records'}",
+            TOGETHER: f"by the changes from {self.first_run} on together",
+            DRIFT: f"a year, since {self.first_run}",
+        }
+        return f"{size} {words[self.kind]}"
 
 
 class Verdict(NamedTuple):
@@ -110,11 +113,16 @@ def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, kno
         return Finding(kind, one.date, ratio, causes, outcome, is_known)
 
     ends = [*(step.at for step in found.steps), len(values)]
-    findings = [
+    changes = [
         finding(CHANGE, step.at, step.ratio, _causes(series, begin, step.at, end))
         for begin, step, end in zip([0, *ends], found.steps, ends[1:], strict=False)
-        if values[step.at].time_d >= since_d
     ]
+    new = [number for number, one in enumerate(changes) if time_d(one.first_run) >= since_d and not one.is_known]
+    findings = [one for one in changes if time_d(one.first_run) >= since_d]
+    # Several small changes may make the point slower than the threshold: the last level against each earlier one.
+    sums = [finding(TOGETHER, ends[first], found.together(*new[at:]), []) for at, first in enumerate(new[:-1])]
+    if not any(changes[number].outcome is Outcome.FAILED for number in new):
+        findings += sorted((one for one in sums if one.outcome is Outcome.FAILED), key=lambda one: one.ratio.value)[:1]
     if found.drift is not None:
         findings.append(finding(DRIFT, 0, found.drift, []))
     reasons = _reasons(series, found, threshold)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+from results.points.operating import limits_of
 from results.points.repeats import Point, place_of, point_of, variant_of
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import LONGEST, UNKNOWN, machine_of, together, work_of
@@ -16,9 +17,10 @@ from results.record.values import PER_DEVICE, WORK, grouped, value_at
 from results.verdicts.quality import ESTIMATE, energy_kind
 
 SECONDS_PER_DAY = 86_400
-SPEED, EFFICIENCY = "speed", "efficiency"
-PATHS = {SPEED: PER_DEVICE, EFFICIENCY: WORK}
-UNITS = {SPEED: "{unit}/s/device", EFFICIENCY: "{unit}/Wh"}
+# A server's throughput is that of its load, if requests arrive at a rate: what each user gets is the speed then.
+SPEED, PER_USER, EFFICIENCY = "speed", "speed per user", "efficiency"
+PATHS = {SPEED: PER_DEVICE, PER_USER: "metrics.{unit}_per_s_per_user", EFFICIENCY: WORK}
+UNITS = {SPEED: "{unit}/s/device", PER_USER: "{unit}/s/user", EFFICIENCY: "{unit}/Wh"}
 CODE, KERNEL, NODE, SENSOR = "code", "kernel", "node", "energy sensor"
 # Means of the devices' clocks over the windows, by name.
 STATES = {"clock in MHz": "mean_mhz", "hottest in °C": "hottest_c"}
@@ -83,16 +85,18 @@ def series_of(records: Sequence[Record]) -> list[Series]:
     """Return the series of all points; estimated energies have none, and points without a good run have one of speed.
 
     Records have the time of their creation, as `database.read` returns them. Options that only some runs recorded do
-    not separate them: a newer version of the suite may have more.
+    not separate them: a newer version of the suite may have more. A failed run is of each point with its options; one
+    without a time, as in an archive, only counts for a point that was never good.
     """
-    timed = [(time, one) for one in records if not math.isnan(time := time_d(one["file"]["created"]))]
-    timed.sort(key=lambda pair: pair[0])
-    failures = [(time, one) for time, one in timed if one["status"] != "ok"]
-    found, places = [], set()
-    for runs in _same_work([(time, one) for time, one in timed if one["status"] == "ok"]):
+    timed = [(time_d(one["file"]["created"]), one) for one in records]
+    good = sorted((run for run in timed if run[1]["status"] == "ok" and not math.isnan(run[0])), key=lambda run: run[0])
+    failures = grouped((run for run in timed if run[1]["status"] != "ok"), lambda run: place_of(run[1]))
+    found, joined = [], set()
+    for options, runs in _same_work(good):
         first = runs[0][1]
-        places.add(place_of(first))
-        failed = sum(place_of(one) == place_of(first) and time > runs[-1][0] for time, one in failures)
+        mine = [run for run in failures.get(place_of(first), []) if _agree(options, work_of(run[1]))]
+        joined |= {id(run) for run in mine}
+        failed = sum(time > runs[-1][0] for time, _ in mine)
         for quantity, path in PATHS.items():
             measured = [run for run in runs if (value_at(run[1], path) or 0) > 0]
             kinds = grouped(measured, lambda run: energy_kind(run[1])) if quantity == EFFICIENCY else {"": measured}
@@ -100,29 +104,40 @@ def series_of(records: Sequence[Record]) -> list[Series]:
                 if alike and not kind.startswith(ESTIMATE):
                     observations = _observations(alike, path, quantity == EFFICIENCY)
                     unit = UNITS[quantity].replace("{unit}", first["work_unit"])
-                    place = (first["system"], point_of(first), variant_of(first))
-                    found.append(Series(*place, quantity, unit, kind, observations, failed))
-    never_good = [one for _, one in failures if place_of(one) not in places]
-    for bad in grouped(never_good, place_of).values():
-        unit = UNITS[SPEED].replace("{unit}", bad[-1]["work_unit"])
-        found.append(Series(bad[-1]["system"], point_of(bad[-1]), (), SPEED, unit, "", [], len(bad)))
+                    found.append(Series(*_identity(first), quantity, unit, kind, observations, failed))
+    for runs in failures.values():
+        if never_good := [one for run in runs if id(run) not in joined for one in run[1:]]:
+            bad = never_good[-1]
+            unit = UNITS[SPEED].replace("{unit}", bad["work_unit"])
+            found.append(Series(bad["system"], point_of(bad), (), SPEED, unit, "", [], len(never_good)))
     return sorted(found, key=lambda one: (one.system, *one.point, one.variant, one.quantity, one.kind))
 
 
-def _same_work(runs: Iterable[Timed]) -> list[list[Timed]]:
-    """Group runs of one system, point and variant whose options agree, in order of time."""
+def _identity(record: Record) -> tuple[str, Point, tuple[str, ...]]:
+    """Return system, point and variant of a run; limits that were set for it belong to the variant."""
+    is_set = any((one.get("limits") or {}).get("limits_set_by") for one in value_at(record, "energy.channels") or [])
+    return record["system"], point_of(record), (*variant_of(record), *([str(limits_of(record))] if is_set else []))
+
+
+def _same_work(runs: Iterable[Timed]) -> list[tuple[dict[str, str], list[Timed]]]:
+    """Group runs of one system, point and variant whose options agree, in order of time, with all their options."""
     groups: dict[Any, list[tuple[dict[str, str], list[Timed]]]] = {}
     for run in runs:
-        record, options = run[1], work_of(run[1])
-        alike = groups.setdefault((record["system"], point_of(record), variant_of(record)), [])
+        options = work_of(run[1])
+        alike = groups.setdefault(_identity(run[1]), [])
         for known, mine in alike:
-            if all(known.get(name, value) == value for name, value in options.items()):
+            if _agree(known, options):
                 known.update(options)
                 mine.append(run)
                 break
         else:
             alike.append((options, [run]))
-    return [mine for alike in groups.values() for _, mine in alike]
+    return [one for alike in groups.values() for one in alike]
+
+
+def _agree(known: Mapping[str, str], options: Mapping[str, str]) -> bool:
+    """Return whether no option has two values; one that is unknown has any."""
+    return all(known.get(name, value) == value for name, value in options.items())
 
 
 def _observations(runs: Sequence[Timed], path: str, of_energy: bool) -> list[Observation]:

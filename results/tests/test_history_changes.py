@@ -111,6 +111,25 @@ def test_a_change_that_may_be_worse_than_the_threshold_cannot_be_decided():
     assert outcomes == {0.02: Outcome.FAILED, 0.03: Outcome.UNDECIDED, 0.05: Outcome.PASSED}
 
 
+def test_small_changes_are_judged_together():
+    small = {30: 0.985, 50: 0.985, 70: 0.985}
+    verdict = verdict_of(speed_of(made_up.weekly(100, small, 1.0, noise=0.002)), 0.02)
+    assert verdict.outcome is Outcome.FAILED
+    assert [one.outcome.value for one in verdict.findings] == ["passed", "passed", "passed", "failed"]
+    low, high = verdict.findings[-1].ratio.interval
+    assert low < 0.985**3 < high
+    assert verdict.findings[-1].text.endswith("by the changes from 2024-07-29 on together")
+    after_gain = verdict_of(speed_of(made_up.weekly(100, {10: 1.05, **small}, 1.0, noise=0.002)), 0.02)
+    assert after_gain.findings[-1].first_run == "2024-07-29"  # a gain does not make up for what was lost later
+    for regained in ({30: 0.985, 50: 0.985, 70: 1.03}, {30: 0.985, 60: 1.0}):
+        series = speed_of(made_up.weekly(100, regained, 1.0, noise=0.002))
+        assert verdict_of(series, 0.02).outcome is Outcome.PASSED
+    known = [Known("2024-07-29"), Known("2024-12-16")]
+    assert (
+        verdict_of(speed_of(made_up.weekly(100, small, 1.0, noise=0.002)), 0.02, known=known).outcome is Outcome.PASSED
+    )
+
+
 def test_a_gain_is_reported_and_passes():
     verdict = verdict_of(speed_of(made_up.weekly(60, {40: 1.05}, 1.0)), 0.02)
     assert verdict.outcome is Outcome.PASSED
@@ -162,6 +181,45 @@ def test_failed_runs_after_the_last_good_one_cannot_decide():
     assert (verdict.outcome, verdict.reasons) == (Outcome.UNDECIDED, ["its last 1 run failed"])
     failed["file"]["created"] = "2024-02-01T00:00:00"
     assert verdict_of(series_of([*records, failed])[1], 0.02).outcome is Outcome.PASSED
+
+
+def test_a_failed_run_is_of_the_points_with_its_options():
+    """In fp8 the point fails each week, before its run in bf16: that one is fine, and the other one is named."""
+    good, failed = made_up.as_read(made_up.weekly(10, {}, 1.0)), []
+    for one in good:
+        config = {"compute": {**one["config"]["compute"], "precision": "fp8"}}
+        file = {"path": "made up", "created": one["file"]["created"].replace("T03", "T02")}
+        failed.append(made_up.failed("H200", 1, 64, config=config, precision="fp8", file=file))
+    never, _, speed = series_of([*good, *failed])
+    assert (never.failed, never.observations, speed.failed) == (10, [], 0)
+    assert verdict_of(never, 0.02).outcome is Outcome.UNDECIDED
+    failed[-1]["file"]["created"] = ""  # in an archive, a run that failed early has no time
+    assert series_of([*good, *failed])[0].failed == 10
+
+
+def test_each_operating_point_has_its_own_level():
+    records = []
+    for watts, speed in ((700.0, 1.0), (350.0, 0.7)):
+        for one in made_up.as_read(made_up.weekly(40, {30: 0.9 * speed, 0: speed}, 1.0, seed=int(watts))):
+            limits = {"power_limit_w": watts, "clock_limit_mhz": None, "limits_set_by": "jpwr"}
+            channels = [{**channel, "limits": limits} for channel in one["energy"]["channels"]]
+            records.append({**one, "energy": {**one["energy"], "channels": channels}})
+    found = [one for one in series_of(records) if one.quantity == SPEED]
+    assert [one.variant[-1] for one in found] == ["350 W", "700 W"]
+    assert {verdict_of(one, 0.02).findings[0].first_run for one in found} == {"2024-07-29"}
+    for one in records:
+        one["energy"]["channels"][0]["limits"]["limits_set_by"] = ""  # observed: what may have changed
+    [both] = [one for one in series_of(records) if one.quantity == SPEED]
+    assert len(both.observations) == 80 and not both.variant[-1].endswith("W")
+
+
+def test_a_server_that_answers_slower_at_the_same_load_got_worse():
+    records = made_up.as_read(made_up.weekly(40, {}, 1.0))
+    slower = made_up.as_read(made_up.weekly(40, {30: 0.9}, 1.0, seed=2))
+    for one, other in zip(records, slower, strict=True):
+        one["metrics"]["tokens_per_s_per_user"] = other["metrics"]["tokens_per_s_per_device"] / 20
+    found = {one.quantity: verdict_of(one, 0.02).outcome for one in series_of(records)}
+    assert found == {EFFICIENCY: Outcome.PASSED, SPEED: Outcome.PASSED, "speed per user": Outcome.FAILED}
 
 
 def test_a_point_without_a_good_run_cannot_be_decided():
