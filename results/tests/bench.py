@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from results.tests import made_up
 
@@ -66,16 +67,21 @@ def _make(folder: Path, records: int, rows: int) -> None:
     first = made_up.store_run(folder / "first", made_up.result("S0"), rows=rows)
     trace = first / "power" / "n1" / "trace.csv"
     for index in range(records - 1):
-        point = index // 3
-        system, place = f"S{point % 10}", point // 10
-        devices, batch, micro_batch = 2 ** (place % 6), 16 * 2 ** (place // 6 % 12), 1 + place // 72
-        speed = devices * batch * (1 + 0.002 * (index % 3)) * (1 + point % 10)
-        record = made_up.result(system, devices, batch, speed, run_id=str(index), steps=500)
-        record["layout"]["micro_batch_size"] = micro_batch
         work = folder / f"{index:06d}_benchmark" / "work"
         (work / "power" / "n1").mkdir(parents=True)
-        (work / "result.json").write_text(json.dumps(record))
+        (work / "result.json").write_text(json.dumps(record_of(index)))
         os.link(trace, work / "power" / "n1" / "trace.csv")
+
+
+def record_of(index: int) -> dict[str, Any]:
+    """One of the records: an inconsistent one would be left out, and measured as a sentence."""
+    point = index // 3
+    place = point // 10
+    devices, of_each, micro_batch = 2 ** (place % 6), 16 * 2 ** (place // 6 % 12), 2 ** (place // 72)
+    speed = devices * of_each * (1 + 0.002 * (index % 3)) * (1 + point % 10)
+    record = made_up.result(f"S{point % 10}", devices, devices * of_each, speed, run_id=str(index), steps=500)
+    record["layout"]["micro_batch_size"] = micro_batch
+    return record
 
 
 def _time(*command: str) -> tuple[float, float]:

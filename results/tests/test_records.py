@@ -11,9 +11,10 @@ import pytest
 import results
 from results.points.repeats import by_point
 from results.record import records
+from results.record.checks import contradictions
 from results.record.records import RecordError, find_records, read_record, results_below, write_record
 from results.record.schema import schema, violation
-from results.tests import made_up
+from results.tests import bench, made_up
 from results.tests.conftest import make_record
 
 SCHEMA = Path(records.__file__).with_name("record.schema.json")
@@ -527,3 +528,7 @@ def test_what_is_left_out_ends_no_search(tmp_path):
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(RecordError, match="does not exist"):
         find_records([tmp_path / "none"])
+
+
+def test_the_records_of_the_bench_are_consistent():
+    assert [words for index in range(0, 10_000, 97) for words in contradictions(bench.record_of(index))] == []
