@@ -73,6 +73,35 @@ def judged(folder, records, pledge=PLEDGE, needed=NEEDS, skipped=()):
     return judge_tender(by_point(records), requirements, of_vendor, skipped)
 
 
+def at_limit(watts, speed, power_w):
+    found = runs(*(speed * factor for factor in (1.001, 1.0, 0.999)), power_w=power_w)
+    for one in found:
+        one["energy"]["channels"][0]["limits"] = {
+            "power_limit_w": watts,
+            "clock_limit_mhz": None,
+            "limits_set_by": "jpwr",
+        }
+    return found
+
+
+def test_one_setup_must_keep_all_figures_of_a_point(tmp_path):
+    records = [*at_limit(700.0, 1100.0, 100.0), *at_limit(400.0, 800.0, 50.0)]  # 4,950 and 7,200 tokens/Wh
+    places = {
+        "throughput: 1000, work_per_energy: 4800": [PASSED, PASSED],
+        "throughput: 1000, work_per_energy: 6500": [OPEN, OPEN],
+        "throughput: 1000, work_per_energy: 9000": [PASSED, FAILED],
+        "power_limit_w: 400, throughput: 700, work_per_energy: 6500": [PASSED, PASSED],
+        "power_limit_w: 700, throughput: 1000, work_per_energy: 6500": [PASSED, FAILED],
+    }
+    for place, outcomes in places.items():
+        point = f"{{of: gpt, devices: 8, {place}}}"
+        tender = judged(
+            tmp_path, records, f"{{vendor: E, date: 2026-11-02, system: V, devices: 16, points: [{point}]}}"
+        )
+        assert [one.outcome for one in tender.pledged] == outcomes, place
+        assert all("none of them keeps all" in one.reason for one in tender.pledged if one.outcome is OPEN)
+
+
 @pytest.mark.parametrize(
     ("records", "code", "outcomes", "why"),
     [

@@ -15,7 +15,7 @@ from results.points.sensors import standard_uncertainty
 from results.record.parts import is_number
 from results.record.records import RecordError, Skipped
 from results.record.signature import signer_of
-from results.record.values import devices_text, value_at
+from results.record.values import devices_text, grouped, value_at
 from results.verdicts.accept import Verdict, judged, missing_words, verdict_on, with_missing
 from results.verdicts.measures import Answer, check_alike, part_filled, points_of
 from results.verdicts.outcome import Outcome
@@ -37,11 +37,13 @@ TIME = "time_to_solution"
 PLEDGED = (*PATHS, TIME)
 AT_MOST = (TIME, "power", *LESS_IS_BETTER)  # the others are pledged as least values
 OF_TIME = ("work", "unit")
-PLACE = ("of", "devices", "global_batch", "work_unit", "projected", *OF_TIME)
+LIMITS = ("power_limit_w", "clock_limit_mhz")
+PLACE = ("of", "devices", "global_batch", *LIMITS, "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
 NOT_FILLED = "no run filled the machine: run copies on all of it at once, with the tag 'fill'"
 ALL_FAILED = "all runs that filled the machine failed"
+NOT_TOGETHER = "runs with different setups keep the figures of this point, and none of them keeps all"
 OF_DEVICES = "the power is of the devices alone: measure at the node or the supply"
 
 
@@ -153,9 +155,32 @@ def check_pledge(
         if item.projected and verdict.answer.why_not and not verdict.answer.is_failure:
             verdict = verdict._replace(reason=f"a projection does not count at acceptance: {verdict.reason}")
         found.append(verdict)
+    found = [verdict for one in grouped(found, _place).values() for verdict in _together(one, results, requirements)]
     if pledge.power_kw is not None:
         found.append(with_missing(_power(results, requirements, pledge), skipped))
     return found
+
+
+def _place(verdict: Verdict) -> tuple[Any, ...]:
+    item = verdict.item
+    return item.of, item.devices, item.global_batch, item.power_limit_w, item.clock_limit_mhz
+
+
+def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requirements: Requirements) -> list[Verdict]:
+    """Return the verdicts on one pledged point, whose figures are kept only if runs with one setup keep them all.
+
+    Otherwise one power limit could give the speed, and another one the work per energy.
+    """
+    kept = [one for one in figures if one.outcome is Outcome.PASSED]
+
+    def keeps_all(one: PointResults) -> bool:
+        alone = (verdict_on(each.item, each.system, [one], requirements) for each in kept)
+        return all(verdict.outcome is Outcome.PASSED for verdict in alone)
+
+    if any(map(keeps_all, results)):
+        return list(figures)
+    apart = {"outcome": Outcome.UNDECIDED, "reason": NOT_TOGETHER}
+    return [one._replace(**apart) if one.outcome is Outcome.PASSED else one for one in figures]
 
 
 def _power(results: Sequence[PointResults], requirements: Requirements, pledge: Pledge) -> Verdict:
