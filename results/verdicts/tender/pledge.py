@@ -179,8 +179,10 @@ def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requi
 
     if any(map(keeps_all, results)):
         return list(figures)
-    apart = {"outcome": Outcome.UNDECIDED, "reason": NOT_TOGETHER}
-    return [one._replace(**apart) if one.outcome is Outcome.PASSED else one for one in figures]
+    return [
+        one._replace(outcome=Outcome.UNDECIDED, reason=NOT_TOGETHER) if one.outcome is Outcome.PASSED else one
+        for one in figures
+    ]
 
 
 def _power(results: Sequence[PointResults], requirements: Requirements, pledge: Pledge) -> Verdict:
