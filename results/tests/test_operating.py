@@ -183,6 +183,13 @@ def test_a_record_of_an_older_version_names_its_limit_already():
     assert [one.limited_percent for one in sweep.points] == [40.0, 40.0]
 
 
+def test_a_limit_below_the_measured_power_is_a_contradiction():
+    record = run(power_limit_w=500.0)
+    assert contradictions(record) == []
+    record["energy"]["channels"][0]["limits"]["power_limit_w"] = 400.0
+    assert contradictions(record) == ["channel made:0 has 500 W on average, but its board's limit is 400 W"]
+
+
 def test_devices_with_different_limits_are_at_no_operating_point():
     record = run()
     other = {**record["energy"]["channels"][0], "name": "made:1", "limits": {"power_limit_w": 400.0}}

@@ -109,6 +109,14 @@ def test_a_number_that_does_not_follow_is_found(name, factor, words):
     assert any(words in one for one in contradictions(record)), contradictions(record)
 
 
+def test_the_load_is_that_of_the_options():
+    record = served(concurrency=4)
+    record["config"] = {**record["config"], "load": {"concurrency": 4}}
+    assert contradictions(record) == []
+    record["layout"]["global_batch_size"] = 2
+    assert contradictions(record) == ["layout.global_batch_size is stored as 2, but its options give 4"]
+
+
 def test_energy_per_token_must_be_the_energys():
     record = served()
     record["energy"]["j_per_output_token"] *= 0.9

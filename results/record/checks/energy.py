@@ -190,7 +190,7 @@ def _limit_w(channel: dict[str, Any], limits_w: dict[str, float]) -> float:
     devices_w = [several * limits_w[one] for one in same_ids(channel.get("device_id") or "") if one in limits_w]
     if not devices_w and channel.get("scope") == "device":
         devices_w = [several * max(limits_w.values(), default=0.0)]  # without an id, it may be any of them
-    own_w = [channel.get("limit_w"), (channel.get("clocks") or {}).get("power_limit_w")]
+    own_w = [channel.get("limit_w"), *((channel.get(part) or {}).get("power_limit_w") for part in ("clocks", "limits"))]
     return min((limit_w for limit_w in [*devices_w, *own_w] if is_number(limit_w) and limit_w > 0), default=0.0)
 
 

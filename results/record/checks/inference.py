@@ -32,10 +32,12 @@ def amounts(metrics: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def rates(run: Run) -> Relations:
-    """Yield the rates, shares and energies per token that follow from other numbers."""
+    """Yield the load, and the rates, shares and energies per token that follow from other numbers."""
     if not is_served(run):
         return
     metrics, energy, counts = run.metrics, run.energies["energy"], amounts(run.metrics)
+    load = (run.record.get("config") or {}).get("load") or {}
+    yield "layout.global_batch_size", run.layout.get("global_batch_size"), load.get("concurrency"), "its options"
     requests_per_s = ratio(metrics.get("measured_requests"), metrics.get("measured_s"))
     for name, value, origin in (
         ("total_tokens_per_s", ratio(counts["total_token"], metrics.get("measured_s")), "its tokens and time"),
