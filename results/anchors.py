@@ -1,4 +1,7 @@
-"""Figures that others published for the same chip, next to ours; never ranked with them."""
+"""Figures that others published for the same chip, next to ours; never ranked with them.
+
+For training, H100 and H200 count as one: they differ in their memory alone.
+"""
 
 from __future__ import annotations
 
