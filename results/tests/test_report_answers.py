@@ -13,6 +13,7 @@ from results.show.page.answer import decide, of_workload
 from results.show.page.columns import brief, help_of, points_table, systems_table, table_of
 from results.show.page.limits import DEVIATIONS, advice_on, limits, measure_next
 from results.show.page.report import write_report
+from results.show.tables.summary import sentences
 from results.tests import made_up, offered
 from results.verdicts.cost import Costs, Price
 from results.verdicts.quality import deviations
@@ -55,6 +56,17 @@ QUESTIONS = {
     "measured where, how accurately": ("systems", r"H200 bf16 .* Q1, device ±0\.01 % \(data sheet\) 3"),
     "what to measure next": ("limits", r"Measure next: Measure on as many devices as would be bought \(.*H200"),
 }
+
+
+def test_a_system_that_only_filled_nodes_is_not_ranked_behind_another_one():
+    """The filled one is four times as fast per device; the other one is not first for lack of a competitor."""
+    filled = [made_up.result("A", 16, 128, speed, fill={"copies": 2}) for speed in (4000.0, 4010.0)]
+    results = by_point([*filled, made_up.result("B", 8, 64, 500.0), made_up.result("B", 8, 64, 501.0)])
+    answer = of_workload("GPT", results)
+    only = "It is the only one ranked, which does not make it the fastest per device."
+    assert answer.sentence == f"GPT: B reaches 62.56 tokens/s per device. {only}"
+    why = "Not ranked: A, as all runs filled nodes, and those of others did not."
+    assert why in answer.reasons and why in sentences(results)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -28,7 +28,7 @@ from results.verdicts.accept import Verdict
 from results.verdicts.cost import Cheapest, Costs, cheapest, crossings, tied_with_cheapest
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
-from results.verdicts.ranking import fastest, rank, ranked_points
+from results.verdicts.ranking import fastest, filled_apart, rank, ranked_points
 from results.verdicts.requirements import Requirements
 from results.verdicts.score import NEAREST, Ranked, Scored, scores
 from results.verdicts.tender.award import Tender, judge_tender
@@ -252,6 +252,7 @@ def of_workload(title: str, results: Sequence[PointResults], of_system: str = ""
         return Answer(title, f"{title}: {_alone(subject, work, unit)}", reasons, cards)
     others = [name for name, points in precisions.items() if points is not main]
     reasons = [f"Not ranked with these: runs in {', '.join(others)}, see below."] if others else []
+    reasons += filter(None, [filled_apart(results)])
     if len({one.system for one in good}) == 1:
         return Answer(title, f"{title}: {_alone(subject, work, unit)}", reasons, cards)
     speed = _lead(main, PER_DEVICE, f"{unit}/s per device", "the fastest per device")
@@ -278,5 +279,7 @@ def _lead(results: Sequence[PointResults], path: str, unit: str, what: str) -> s
         single = any(len(one.good) < 2 for one in (first, *level))
         why = "a single run has no interval" if single else "their intervals overlap"
         return f"{values} {unit} tie as {what}: {why}."
-    lead = first.over(behind[0], path) if behind else None
+    if not behind:
+        return f"{first.system} reaches {value}. It is the only one ranked, which does not make it {what}."
+    lead = first.over(behind[0], path)
     return f"{first.system} is {what} with {value}" + (f", {lead_words(lead, behind[0].system)}." if lead else ".")

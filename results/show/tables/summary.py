@@ -8,7 +8,7 @@ from results.points.repeats import PointResults
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK, devices_text, grouped, rounded
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, rank, ranked_points
+from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, filled_apart, rank, ranked_points
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
@@ -30,6 +30,7 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     unknown = dict.fromkeys(one.system for one in comparable if not one.precision)
     if unknown:
         lines.append(f"Runs of {', '.join(unknown)} are not ranked: their precision is not known.")
+    lines += filter(None, [filled_apart(results)])
     runs = sum(len(one.good) + len(one.bad) for one in results)
     bad = sum(len(one.bad) for one in results)
     if bad:
