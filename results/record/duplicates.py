@@ -11,6 +11,7 @@ from results.record.model import Record
 from results.record.parts import all_windows, windows_of
 
 FEWEST_TIMES = 3  # different ones, by which a run is recognized
+LATENCIES = ("ttft_", "tpot_", "e2e_")  # beginnings of the names of a server's times, whose requests are its steps
 
 
 def simultaneous(records: Sequence[Record]) -> list[tuple[str, str]]:
@@ -56,13 +57,14 @@ def copies(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
 
 
 def names_of_run(record: Record) -> list[Any]:
-    """Return what identifies a run: its name, the start of its windows on each node, and the times of its steps."""
+    """Return what identifies a run: its name, the start of its windows on each node, and its steps' or requests' times."""
     names: list[Any] = [record["run_id"]] if record.get("run_id") else []
     for kind in ("measured", "effective"):
         of_nodes = windows_of(record, kind).values()
         if began := {(one.boot_id or one.hostname, one.start_s) for windows in of_nodes for one in windows}:
             names.append((record["benchmark"], kind, frozenset(began)))
-    times_s = tuple(record.get("step_times_s") or [])
+    of_requests = [value for name, value in sorted((record.get("metrics") or {}).items()) if name.startswith(LATENCIES)]
+    times_s = tuple(record.get("step_times_s") or of_requests)
     return [*names, times_s] if len(set(times_s)) >= FEWEST_TIMES else names
 
 

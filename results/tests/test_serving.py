@@ -10,7 +10,7 @@ from results.join.serving import energy_per_token
 from results.points.repeats import by_point
 from results.predict.predict import groups_of
 from results.record.checks import contradictions
-from results.record.records import RESULT_NAME, read_checked, write_record
+from results.record.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.show.plots.serving import frontier, serving_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.inference import COLUMNS, columns_of, within_limits
@@ -107,6 +107,17 @@ def test_a_number_that_does_not_follow_is_found(name, factor, words):
     record = served()
     record["metrics"][name] = factor and record["metrics"][name] * factor
     assert any(words in one for one in contradictions(record)), contradictions(record)
+
+
+def test_a_run_is_known_by_its_latencies_though_its_window_was_moved(tmp_path):
+    record = served(run_id="one")
+    moved = {**record, "run_id": "two", "windows": [{**record["windows"][0], "boot_id": "another boot"}]}
+    for number, one in enumerate((record, moved, served(ttft_s=0.51))):
+        stored(one, tmp_path / "copies" / str(number))
+    with pytest.raises(RecordError, match="are records of one run with different content"):
+        find_records([tmp_path / "copies"])
+    (tmp_path / "copies" / "1" / RESULT_NAME).unlink()
+    assert len(find_records([tmp_path / "copies"]).records) == 2
 
 
 def test_the_load_is_that_of_the_options():
