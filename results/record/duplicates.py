@@ -57,7 +57,7 @@ def copies(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
 
 
 def names_of_run(record: Record) -> list[Any]:
-    """Return what identifies a run: its name, the start of its windows on each node, and its steps' or requests' times."""
+    """Return what identifies a run: its name, when its windows begin, and the times of its steps or requests."""
     names: list[Any] = [record["run_id"]] if record.get("run_id") else []
     for kind in ("measured", "effective"):
         of_nodes = windows_of(record, kind).values()
