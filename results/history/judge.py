@@ -117,8 +117,8 @@ def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, kno
         finding(CHANGE, step.at, step.ratio, _causes(series, begin, step.at, end))
         for begin, step, end in zip([0, *ends], found.steps, ends[1:], strict=False)
     ]
-    new = [number for number, one in enumerate(changes) if time_d(one.first_run) >= since_d and not one.is_known]
-    findings = [one for one in changes if time_d(one.first_run) >= since_d]
+    counting = {number: one for number, one in enumerate(changes) if time_d(one.first_run) >= since_d}
+    new, findings = [number for number, one in counting.items() if not one.is_known], list(counting.values())
     # Several small changes may make the point slower than the threshold: the last level against each earlier one.
     sums = [finding(TOGETHER, ends[first], found.together(*new[at:]), []) for at, first in enumerate(new[:-1])]
     if not any(changes[number].outcome is Outcome.FAILED for number in new):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jpwr.process.whole_file import replacing
-from results.history.series import PATHS, UNITS
-from results.points.repeats import point_of, variant_of
+from results.history.series import PATHS, UNITS, identity_of
+from results.points.repeats import point_of
 from results.record.records import Record
 from results.record.values import grouped, value_at
 
@@ -32,8 +32,8 @@ def write_reframe(records: Sequence[Record], folder: Path) -> list[Path]:
 
 
 def _name(record: Record) -> str:
-    point = point_of(record)
-    return _plain("_".join(map(str, (*point, *variant_of(record)))))
+    _, point, variant = identity_of(record)
+    return _plain("_".join(map(str, (*point, *variant))))
 
 
 def _plain(text: str) -> str:

@@ -104,7 +104,7 @@ def series_of(records: Sequence[Record]) -> list[Series]:
                 if alike and not kind.startswith(ESTIMATE):
                     observations = _observations(alike, path, quantity == EFFICIENCY)
                     unit = UNITS[quantity].replace("{unit}", first["work_unit"])
-                    found.append(Series(*_identity(first), quantity, unit, kind, observations, failed))
+                    found.append(Series(*identity_of(first), quantity, unit, kind, observations, failed))
     for runs in failures.values():
         if never_good := [one for run in runs if id(run) not in joined for one in run[1:]]:
             bad = never_good[-1]
@@ -113,7 +113,7 @@ def series_of(records: Sequence[Record]) -> list[Series]:
     return sorted(found, key=lambda one: (one.system, *one.point, one.variant, one.quantity, one.kind))
 
 
-def _identity(record: Record) -> tuple[str, Point, tuple[str, ...]]:
+def identity_of(record: Record) -> tuple[str, Point, tuple[str, ...]]:
     """Return system, point and variant of a run; limits that were set for it belong to the variant."""
     is_set = any((one.get("limits") or {}).get("limits_set_by") for one in value_at(record, "energy.channels") or [])
     return record["system"], point_of(record), (*variant_of(record), *([str(limits_of(record))] if is_set else []))
@@ -124,7 +124,7 @@ def _same_work(runs: Iterable[Timed]) -> list[tuple[dict[str, str], list[Timed]]
     groups: dict[Any, list[tuple[dict[str, str], list[Timed]]]] = {}
     for run in runs:
         options = work_of(run[1])
-        alike = groups.setdefault(_identity(run[1]), [])
+        alike = groups.setdefault(identity_of(run[1]), [])
         for known, mine in alike:
             if _agree(known, options):
                 known.update(options)

@@ -299,4 +299,10 @@ def test_it_is_exported_as_performance_logs_of_reframe(db, tmp_path):
         "0",
     )
     assert float(line["efficiency_value"]) == made_up.weekly(1)[0]["energy"]["tokens_per_wh"]
+    limited = made_up.weekly(1, seed=2)[0]
+    limited["energy"]["channels"][0]["limits"] = {"power_limit_w": 500.0, "limits_set_by": "jpwr"}
+    add(db, made_up.store(tmp_path / "limited", [limited]))
+    assert main(["history", "export", "--db", str(db), "--format", "reframe", "-o", str(tmp_path / "logs")]) == 0
+    [own] = (tmp_path / "logs" / "H200" / "default").glob("*_500_W.log")
+    assert len(own.read_text().splitlines()) == 2
     assert bad.read_text().splitlines()[1].startswith("fail|") and bad.read_text().count("null") >= 4
