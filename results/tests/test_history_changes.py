@@ -287,6 +287,7 @@ def test_a_known_change_is_not_counted_again(two_years, tmp_path):
         ("known: [{system: A100}]", "known change 1 lacks 'first_run'"),
         ("known: [{first_run: soon}]", "first_run is 'soon', write it as 2026-03-09"),
         ("known: [{first_run: 2024-07-01, where: here}]", "unknown key 'where'"),
+        ("known: [{first_run: 2024-07-01, quantity: sped}]", "unknown key 'sped'"),
         ("known: [", "cannot be read as known changes"),
     ],
 )
