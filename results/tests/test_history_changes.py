@@ -150,6 +150,10 @@ def test_no_drift_is_stated_for_a_few_days():
     assert fit([float(day) for day in range(20)], logs).drift is None
 
 
+def test_a_drift_is_stated_from_two_months_on():
+    assert fitted([log - 0.01 * week for week, log in enumerate(noise(10, size=0.001))]).drift is not None
+
+
 def test_values_without_scatter():
     assert fitted([1.0] * 20).steps == []
     [step] = fitted([1.0] * 10 + [1.1] * 10).steps
@@ -323,7 +327,7 @@ def test_a_trend_needs_three_values_and_four_weeks():
 def test_an_outlier_at_either_end_is_found():
     for index in (0, 1, 28, 29):
         logs = noise(30)
-        logs[index] += 0.2
+        logs[index] = 10 * NOISE
         cleaned, outliers = without_outliers(logs)
         assert outliers == [index] and abs(cleaned[index]) < 0.02
 

@@ -384,7 +384,7 @@ def test_a_report_without_a_good_run_says_so(tmp_path):
     made_up.store(tmp_path / "runs", [made_up.failed()])
     [page, *_] = write_report(*find_records([tmp_path / "runs"]), tmp_path / "report.HTML")
     text = page.read_text()
-    assert "1 of 1 runs failed." in text
+    assert "1 of 1 run failed." in text
     assert "No run has an energy." in text
 
 

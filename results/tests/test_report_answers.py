@@ -115,6 +115,16 @@ def test_a_tie_is_stated_and_not_a_lead(tmp_path):
     assert "ahead" not in answer.sentence
 
 
+def test_one_requirement_is_the_requirement(tmp_path):
+    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
+    for limit, words in ((1, "it meets the requirement."), (1e4, "it meets 0 of 1 requirement.")):
+        records = [made_up.result("A", 1, 8, 100 + repeat, model="800M") for repeat in (0, 1, 2)]
+        records += [made_up.result("A", 2, 8, 10_000, model="800M")]
+        must = f"must: [{{of: gpt, what: throughput, devices: {1 if limit == 1 else 2}, at_least: {limit}}}]\n"
+        answer = decide(by_point(records), offered.needs(tmp_path, text + must), None).answer
+        assert answer.sentence.endswith(words), answer.sentence
+
+
 def test_a_formula_has_scores_and_no_weights(tmp_path):
     score = "score: {formula: 1.0e6 / R, better: lower, terms: {R: {of: gpt, what: throughput}}}\n"
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n" + score

@@ -88,7 +88,10 @@ def test_joules_per_token_are_the_windows_energy_by_its_tokens():
 
 
 def test_a_good_record_contradicts_nothing():
-    assert contradictions(served()) == []
+    record = served()
+    assert contradictions(record) == []
+    record["metrics"]["e2e_mean_s"] *= 0.92  # requests that the window's edges cut
+    assert contradictions(record) == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_a_good_record_contradicts_nothing():
         ("total_tokens_per_s", 1.1, "metrics.total_tokens_per_s is stored as"),
         ("goodput_requests_per_s", 1.1, "metrics.goodput_requests_per_s is stored as"),
         ("ttft_p50_s", 1.1, "the percentiles of its ttft fall"),
-        ("e2e_mean_s", 0.5, "Little's law"),
+        ("e2e_mean_s", 0.75, "Little's law"),
         ("output_tokens_per_request", 0.5, "tokens arrived in its window, but its requests have"),
         ("measured_requests", None, "the record has no metrics.measured_requests"),
     ],

@@ -10,7 +10,7 @@ from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
 from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.record.records import RecordError
-from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
+from results.record.values import PER_DEVICE, THROUGHPUT, count, devices_text, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
 from results.verdicts.requirements import LESS_IS_BETTER, PATHS, SECONDS, TIMES, UNITS, Quantity, Selection
@@ -78,7 +78,7 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
         runs = sum(len(one.good) + len(one.bad) for one in at_place)
         if not runs:
             return Answer(why_not=_nothing_there(mine))
-        return Answer(exact=sum(len(one.bad) for one in at_place), unit=f"of {runs} runs")
+        return Answer(exact=sum(len(one.bad) for one in at_place), unit=f"of {count(runs, 'run')}")
     good = ranked_points(at_place)
     if not good:
         return _no_run(mine, at_place)

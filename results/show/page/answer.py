@@ -8,7 +8,7 @@ from typing import NamedTuple
 from results.points.estimate import Estimate, Interval
 from results.points.repeats import PointResults
 from results.record.records import Skipped
-from results.record.values import PER_DEVICE, WORK, grouped, rounded
+from results.record.values import PER_DEVICE, WORK, count, grouped, rounded
 from results.show.page.cards import Card, figures, machine
 from results.show.page.columns import Table, table_of
 from results.show.tables.accept import verdict_rows
@@ -132,7 +132,8 @@ def _overall(
         return Answer(title, f"No system has a score {ranked.title}.", reasons, [])
     first, *others = known
     met, total, undecided = _met(first.system, verdicts)
-    meets = f"it meets {f'all {total}' if met == total else f'{met} of {total}'} requirements" if total else ""
+    every = f"all {total} requirements" if total > 1 else "the requirement"
+    meets = f"it meets {every if met == total else f'{met} of ' + count(total, 'requirement')}" if total else ""
     if ranked.tied:
         names = " and ".join([first.system, *ranked.tied])
         sentence = f"{names} tie {ranked.title}: the data does not show which is first"

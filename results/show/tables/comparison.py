@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from results.points.estimate import Estimate
+from results.record.values import count
 from results.verdicts.compare import METRICS, Comparison
 from results.verdicts.outcome import Outcome
 
@@ -18,9 +19,9 @@ def comparison_text(comparison: Comparison, base: str, other: str) -> str:
         text.append(f"  {line.point}: {', '.join(values)}")
         text += [f"    {remark}" for remark in line.remarks]
     for index, ((title, _), mean) in enumerate(zip(METRICS, comparison.means(), strict=True)):
-        count = sum(1 for line in comparison.lines if line.ratios[index])
+        number = sum(1 for line in comparison.lines if line.ratios[index])
         if mean:
-            text.append(f"geometric mean of {title} over {count} points: {_ratio(mean)}")
+            text.append(f"geometric mean of {title} over {count(number, 'point')}: {_ratio(mean)}")
     for side, points in ((base, comparison.only_base), (other, comparison.only_other)):
         text += [f"only {side} has {point}" for point in points]
     if comparison.machines:

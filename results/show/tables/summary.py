@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from results.points.repeats import PointResults
-from results.record.values import PER_DEVICE, THROUGHPUT, WORK, devices_text, grouped, rounded
+from results.record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, grouped, rounded
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, filled_apart, rank, ranked_points
@@ -34,7 +34,7 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     runs = sum(len(one.good) + len(one.bad) for one in results)
     bad = sum(len(one.bad) for one in results)
     if bad:
-        lines.append(f"{bad} of {runs} runs failed.")
+        lines.append(f"{bad} of {count(runs, 'run')} failed.")
     return lines
 
 
