@@ -218,9 +218,9 @@ def test_what_limits_a_run_is_in_its_deviations_and_steps_are_not_asked_for():
 @pytest.mark.parametrize(
     ("requirement", "outcome"),
     [
-        ("{of: chat, what: ttft_p99, at_most: 2.0}", Outcome.PASSED),
+        ("{of: chat, what: ttft_p99, global_batch: 4, at_most: 2.0}", Outcome.PASSED),
         ("{of: chat, what: ttft_p99, global_batch: 16, at_most: 2.0}", Outcome.FAILED),
-        ("{of: chat, what: tpot_p99, at_most: 0.01}", Outcome.FAILED),
+        ("{of: chat, what: tpot_p99, global_batch: 4, at_most: 0.01}", Outcome.FAILED),
         ("{of: chat, what: goodput, at_least: 1.5}", Outcome.PASSED),
         ("{of: chat, what: energy_per_token, at_most: 1.0}", Outcome.PASSED),
         ("{of: chat, what: energy_per_token, at_most: 0.01}", Outcome.FAILED),
@@ -241,14 +241,23 @@ def test_requirements_on_servers_are_judged(requirement, outcome, tmp_path):
     assert verdict.outcome == outcome, verdict
 
 
+def test_a_latency_without_its_load_is_refused(tmp_path):
+    """At one request in flight any server would pass."""
+    file = tmp_path / "requirements.yaml"
+    file.write_text("workloads: {chat: {benchmark: llm_inference}}\nmust: [{of: chat, what: ttft_p99, at_most: 2}]\n")
+    with pytest.raises(RecordError, match="requirement 1: a ttft_p99 is of one load: give its requests in flight"):
+        read_requirements(file)
+
+
 @pytest.mark.parametrize(
     ("limit_s", "code", "word"),
-    [(2.0, 0, "ttft p99 at most 2   | ✓ passed"), (0.4, 1, "ttft p99 at most 0.4 | ✗ failed")],
+    [(2.0, 0, "batch 4 at most 2   | ✓ passed"), (0.4, 1, "batch 4 at most 0.4 | ✗ failed")],
 )
 def test_an_slo_accepts_or_refuses_a_machine(limit_s, code, word, tmp_path, capsys):
     file = tmp_path / "slo.yaml"
     limits = ", ".join(
-        f"{{of: chat, what: {what}}}" for what in (f"ttft_p99, at_most: {limit_s}", "tpot_p99, at_most: 0.1")
+        f"{{of: chat, global_batch: 4, what: {what}}}"
+        for what in (f"ttft_p99, at_most: {limit_s}", "tpot_p99, at_most: 0.1")
     )
     file.write_text(f"workloads: {{chat: {{benchmark: llm_inference}}}}\nmust: [{limits}]\n")
     for run in range(3):

@@ -31,6 +31,7 @@ PATHS = {
 }
 UNITS = {"goodput": "requests/s", "ttft_p99": "s", "tpot_p99": "s", "energy_per_token": "J", "power": "W"}
 LESS_IS_BETTER = ("ttft_p99", "tpot_p99", "energy_per_token")  # with a limit at_most, and so best where it is least
+LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
 TIMES = ("time_to_solution", "machine_time")  # for `work`, in `unit`
 WHATS = (*PATHS, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
@@ -283,6 +284,8 @@ def _quantity(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Sel
     ):
         if getattr(entry, name) == 0:
             raise RecordError(f"{where}: {name} is 0, but must be greater than 0")
+    if entry.what in LATENCIES and entry.global_batch is None:
+        raise RecordError(f"{where}: a {entry.what} is of one load: give its requests in flight as 'global_batch'")
     facts = workloads()[wanted[entry.of].benchmark]
     if entry.work_unit not in ("", facts.work_unit):
         raise RecordError(f"{where}: work_unit is {entry.work_unit!r}, but {facts.title} counts {facts.work_unit}")
