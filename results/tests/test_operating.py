@@ -190,6 +190,14 @@ def test_a_limit_below_the_measured_power_is_a_contradiction():
     assert contradictions(record) == ["channel made:0 has 500 W on average, but its board's limit is 400 W"]
 
 
+@pytest.mark.parametrize(("percent", "is_bound"), [(0.5, False), (2.0, True)])
+def test_a_power_limit_binds_from_one_percent_of_the_window_on(percent, is_bound):
+    records = swept([(700.0, None), (490.0, None)])
+    for record in records:
+        record["energy"]["channels"][0]["clocks"]["throttled"]["power limit"] = percent
+    assert {one.is_bound for one in sweep_of(records).points} == {is_bound}
+
+
 def test_devices_with_different_limits_are_at_no_operating_point():
     record = run()
     other = {**record["energy"]["channels"][0], "name": "made:1", "limits": {"power_limit_w": 400.0}}
