@@ -12,6 +12,7 @@ from results.points.operating import limits_of
 from results.points.repeats import Point, place_of, point_of, variant_of
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import LONGEST, UNKNOWN, machine_of, together, work_of
+from results.record.parts import sensor_channels
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped, value_at
 from results.verdicts.quality import ESTIMATE, energy_kind
@@ -181,7 +182,7 @@ def states_of(observations: Sequence[Observation]) -> dict[str, float]:
         channel.get("clocks") or {}
         for one in observations
         for record in one.runs
-        for channel in (record.get("energy") or {}).get("channels") or []
+        for channel in sensor_channels(record)
     ]
     known = {name: [value for one in channels if (value := one.get(key))] for name, key in STATES.items()}
     return {name: statistics.fmean(values) for name, values in known.items() if values}

@@ -17,6 +17,7 @@ from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
+from results.join.limits import limits_of_all
 from results.record.checks.energy import scope_conflict
 from results.record.parts import is_number
 from results.record.records import Record, RecordError
@@ -115,7 +116,8 @@ def _unit(time_s: float) -> str:
 def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
     """Replace the energy of each run that the meter covers by that of the meter, of scope `supply`.
 
-    The energies by the run's own sensors stay in `sampled_by_scope`. Returns a sentence on each run that the meter does
+    The energies by the run's own sensors stay in `sampled_by_scope`, and the devices' limits and clocks in
+    `sensor_channels`. Returns a sentence on each run that the meter does
     not cover. Raises RecordError if it covers none, and for a run whose energy is from another meter's file.
     """
     good = [record for record in records if record["status"] == "ok" and record.get("windows")]
@@ -135,6 +137,8 @@ def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
                         f"{meter.path} and {other} both measure {_name(record)}: give one file of each node's meter"
                     )
                 values["sampled_by_scope"] = (own.get("sampled_by_scope") or {}) | values["sampled_by_scope"]
+                values["sensor_channels"] = own.get("channels")
+                values |= {key: own[key] for key in limits_of_all([]) if key in own}
                 if conflict := scope_conflict(values):
                     raise EnergyError(f"its energy is {conflict}: check that its readings are in watts")
             record |= energies

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from results.record.parts import devices_of
+from results.record.parts import devices_of, sensor_channels
 from results.record.records import Record
 from results.record.values import count
 
@@ -119,10 +119,9 @@ def _of_processes(record: Record) -> dict[str, str]:
 
     A container may hide these from the vendor's tool.
     """
-    channels = (record.get("energy") or {}).get("channels") or []
     limits = [
         {name: str(limit)}
-        for one in channels
+        for one in sensor_channels(record)
         for name, key in ((LIMIT, "power_limit_w"), (CLOCK_LIMIT, "clock_limit_mhz"))
         if (limit := (one.get("limits") or one.get("clocks") or {}).get(key))
     ]

@@ -53,6 +53,12 @@ def longest_s(nodes: Mapping[str, Sequence[Window]]) -> float:
     return max(map(total_s, nodes.values()), default=0.0)
 
 
+def sensor_channels(record: Record) -> list[dict[str, Any]]:
+    """Return the energy channels of the run's own sensors, also if a meter counts, which knows no limits or clocks."""
+    energy = record.get("energy") or {}
+    return energy.get("sensor_channels") or energy.get("channels") or []
+
+
 def devices_of(record: Record) -> list[dict[str, Any]]:
     """Return what the vendor's tool reported of each device of all nodes; older records describe one node."""
     origin = record.get("provenance") or {}

@@ -8,6 +8,7 @@ import pytest
 
 from caraml.cli import main
 from results.join.meter import add_meter, read_meter
+from results.points.operating import Limits, limits_of, sweeps_of, unsettled
 from results.points.repeats import by_point
 from results.record.records import RecordError
 from results.tests import made_up
@@ -243,3 +244,19 @@ def test_a_meters_mark_for_no_power_is_missing_and_counted(tmp_path, odd_w):
     meter = read_meter(write(tmp_path, [(t, odd_w if t % 7 == 3 else w) for t, w in constant()]))
     with pytest.raises(RecordError, match="no power limit, and more than 1% of its readings failed"):
         add_meter([record], meter)
+
+
+def test_runs_at_unlike_limits_stay_apart_next_to_a_meter(tmp_path):
+    records = [run() for _ in range(2)]
+    for record, clock_mhz in zip(records, (1380.0, 1980.0), strict=True):
+        [channel] = record["energy"]["channels"]
+        channel["limits"] = {"power_limit_w": 700.0, "clock_limit_mhz": clock_mhz}
+        channel["clocks"] = {"throttled": {"power limit": 80.0}}
+        record["energy"] |= {"clock_limit_mhz": clock_mhz, "clock_drift_percent": 5.0}
+    assert add_meter(records, read_meter(write(tmp_path, constant()))) == []
+    points = by_point(records)
+    assert [limits_of(one.any) for one in points] == [Limits(700.0, 1380.0), Limits(700.0, 1980.0)]
+    [sweep] = sweeps_of(points)
+    assert [one.limited_percent for one in sweep.points] == [80.0, 80.0]
+    assert {one.any["energy"]["power_scope"] for one in points} == {"supply"}
+    assert unsettled(points[0]) == "the clock changed by +5.0 %"

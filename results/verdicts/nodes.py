@@ -10,7 +10,7 @@ from jpwr.energy.statistics import median_interval
 from jpwr.process.device_ids import same_ids
 from results.join.clocks import REASONS
 from results.points.estimate import Interval
-from results.record.parts import devices_of, is_number
+from results.record.parts import devices_of, is_number, sensor_channels
 from results.record.records import Record
 from results.verdicts.outcome import Outcome
 
@@ -216,14 +216,13 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
 def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
     """Yield the facts on each device, from the kernel, the vendor's tool, and the sampler in the measured window."""
     checked = {one["rank"]: one for one in record["node_check"].get("devices") or []}
-    channels = (record.get("energy") or {}).get("channels") or []
     for device in record["devices"]:
         ids = set(same_ids(device.get("device_id") or ""))
         own = {name: value for name, value in checked.get(device["rank"], {}).items() if name not in UNIQUE}
         for one in devices_of(record):
             if ids & set(same_ids(str(one.get("uuid", "")))):
                 own |= {name: value for name, value in one.items() if name not in UNIQUE}
-        for channel in channels:
+        for channel in sensor_channels(record):
             clocks = channel.get("clocks") or {}
             if ids & set(same_ids(channel.get("device_id") or "")):
                 own |= {name: value for name, value in clocks.items() if name != "throttled"}

@@ -12,7 +12,7 @@ from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INNER
-from results.record.parts import total_s, windows_of
+from results.record.parts import sensor_channels, total_s, windows_of
 from results.record.records import Record
 from results.record.values import count, is_accelerated, value_at
 
@@ -227,9 +227,7 @@ def _throttled(record: Record) -> list[str]:
     Also reports an accelerator whose sensor does not record throttling.
     """
     worst: dict[str, float] = {QUOTA: value_at(record, "metrics.cpu_throttled_percent") or 0.0}
-    by_channel = [
-        (channel.get("clocks") or {}).get("throttled") for channel in value_at(record, "energy.channels") or []
-    ]
+    by_channel = [(channel.get("clocks") or {}).get("throttled") for channel in sensor_channels(record)]
     for throttled in by_channel:
         for reason, percent in (throttled or {}).items():
             worst[reason] = max(worst.get(reason, 0.0), percent)

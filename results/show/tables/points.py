@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from results.points.operating import limited_percent
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
-from results.record.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
+from results.record.parts import sensor_channels
+from results.record.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded
 from results.show.tables.table import column_of, ordered, without_empty_columns
 from results.verdicts.quality import deviations, energy_kind
 
@@ -116,7 +117,7 @@ def _peak_memory_gib(one: PointResults) -> float | None:
 
 
 def _clocks(one: PointResults) -> list[dict[str, Any]]:
-    channels = [channel for record in one.good for channel in value_at(record, "energy.channels") or []]
+    channels = [channel for record in one.good for channel in sensor_channels(record)]
     return [channel["clocks"] for channel in channels if channel.get("clocks")]
 
 
