@@ -216,6 +216,8 @@ def retry_failed(run: Path) -> list[Path]:
         (point.parent / "error").unlink(missing_ok=True)
         again = {key: result[key] for key in ("schema_version", "benchmark", "system", "model", "work_unit", "layout")}
         again |= {"status": "unfinished", "error": "the job has not ended, or ended without a result"}
+        if fill := result.get("fill"):
+            again["fill"] = {key: fill[key] for key in ("copies", "devices_per_copy")}
         write_record(again, point / RESULT_NAME)
         subprocess.run([submit, *command], cwd=point)
     return failed

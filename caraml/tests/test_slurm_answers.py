@@ -308,6 +308,21 @@ def test_failed_points_are_left_as_they_are_when_they_cannot_be_submitted_again(
     assert sorted(run.rglob("*")) == before
 
 
+def test_copies_of_a_point_are_submitted_again_as_copies(tmp_path, monkeypatch):
+    submitted = []
+    monkeypatch.setattr(waiting, "subprocess", SimpleNamespace(run=lambda *words, **_: submitted.append(words)))
+    [point] = add_points(tmp_path / "000000", 1).glob("*/work")
+    (point / "job.id").unlink()
+    fill = {"copies": 2, "devices_per_copy": 1}
+    failed = {**RECORD, "status": "failed", "error": "why", "fill": {**fill, "slowest": 5.0, "per_copy": []}}
+    (point / "result.json").write_text(json.dumps(failed))
+    (point / "submitted").write_text("bash s 1\n")
+    (point / "error").touch()
+    assert waiting.retry_failed(tmp_path / "000000") == [point]
+    again = json.loads((point / "result.json").read_text())
+    assert (again["status"], again["fill"], len(submitted)) == ("unfinished", fill, 1)
+
+
 @pytest.mark.parametrize(
     "state", ["RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "REVOKED", "SOMETHING_NEW", ""]
 )
