@@ -292,6 +292,32 @@ def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
         judged(tmp_path, [other])
 
 
+def test_the_requirements_of_another_system_decide_nothing_about_a_pledge(tmp_path, capsys):
+    others = [made_up.result("W", 8, 64, speed) for speed in (10.0, 10.1, 9.9)]
+    needed = NEEDS.replace(FIXED, "model: tiny") + "must: [{of: gpt, what: throughput, devices: 8, at_least: 900}]"
+    tender = judged(tmp_path, [*GOOD, filled(), *others], needed=needed)
+    assert [one.outcome for one in tender.must] == [PASSED, FAILED]  # for the ranking of all
+    assert ([one.system for one in tender.judged], exit_code(tender.outcomes)) == (["V"], 0)
+    assert exit_code(judged(tmp_path, [*GOOD, *others], None, needed).outcomes) == 1
+    made_up.store(tmp_path / "runs", [*GOOD, filled(), *others])
+    assert accepted(tmp_path) == 0
+    assert not [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("W")]
+
+
+def test_a_pledge_may_name_an_operating_point(tmp_path):
+    records = [*runs(1010.0, 1011.0, 1009.0), *runs(800.0, 801.0, 799.0)]
+    for record, watts in zip(records, [700.0] * 3 + [400.0] * 3, strict=True):
+        record["energy"]["channels"][0]["limits"] = {"power_limit_w": watts, "clock_limit_mhz": None}
+    at_400_w = PLEDGE.replace("global_batch: 64", "power_limit_w: 400")
+    at_full = PLEDGE.replace("global_batch: 64", "power_limit_w: 700")
+    assert [judged(tmp_path, records, one).pledged[0].outcome for one in (at_400_w, at_full)] == [FAILED, PASSED]
+    missing = judged(tmp_path, records, PLEDGE.replace("global_batch: 64", "power_limit_w: 500")).pledged[0]
+    assert (missing.outcome, "no run at this point" in missing.reason) == (OPEN, True)
+    of_score = SCORE.replace("devices: 8", "power_limit_w: 700")
+    [award] = judged(tmp_path, records, at_400_w, NEEDS + of_score).awards
+    assert award.pledged is None  # nothing is pledged at this operating point
+
+
 SCORE = """score:
   formula: 3600 / (0.5 * A + 0.5 * B)
   better: higher

@@ -38,7 +38,8 @@ def outcome_text(verdict: Verdict) -> str:
 
 def tender_text(tender: Tender) -> str:
     """Return the tables of requirements and pledge, the points of the score, and the runs that do not count."""
-    lines = [aligned(verdict_rows(tender.must), str.ljust), counts_text(tender.must)] if tender.must else []
+    judged = tender.judged
+    lines = [aligned(verdict_rows(judged), str.ljust), counts_text(judged)] if judged else []
     if tender.pledge:
         title = f"pledge of {tender.pledge.title}, {tender.pledge.signature}:"
         lines += [*([""] if lines else []), title, aligned(verdict_rows(tender.pledged, "pledge"), str.ljust)]
@@ -77,7 +78,7 @@ def verdicts_json(tender: Tender, code: int, skipped: Sequence[Skipped] = ()) ->
     """Return the verdicts as JSON: numbers with all digits, null if there is none."""
     data: dict[str, Any] = {
         "exit_code": code,
-        "requirements": [_as_data(one) for one in tender.must],
+        "requirements": [_as_data(one) for one in tender.judged],
         "missing": [{"systems": one.systems, "reason": one} for one in skipped if one.systems is not None],
         "scores": [one.as_data() for one in tender.awards],
         "left_out": list(tender.left_out.values()),

@@ -72,16 +72,21 @@ class Tender(NamedTuple):
     """Assessment of results against requirements, and against a pledge if there is one."""
 
     requirements: Requirements  # with the number of devices of the pledge's machine
-    must: list[Verdict]
+    must: list[Verdict]  # on all systems
     pledge: Pledge | None
     pledged: list[Verdict]
     awards: list[Award]
     left_out: dict[int, str]  # a sentence on each run that does not count, by the id of its record
 
     @property
+    def judged(self) -> list[Verdict]:
+        """Verdicts on the requirements: with a pledge those on its system, without one on all."""
+        return [one for one in self.must if not self.pledge or one.system == self.pledge.system]
+
+    @property
     def outcomes(self) -> list[Outcome]:
-        """All outcomes."""
-        return [*(one.outcome for one in [*self.must, *self.pledged]), *(one.outcome for one in self.awards)]
+        """Outcomes that decide the exit code."""
+        return [one.outcome for one in [*self.judged, *self.pledged, *self.awards]]
 
 
 def judge_tender(
@@ -138,6 +143,8 @@ def _pledged(quantity: Quantity, pledge: Pledge) -> float | None:
         if one.of == quantity.of
         and quantity.devices in (None, one.devices)
         and quantity.global_batch in (None, one.global_batch)
+        and quantity.power_limit_w in (None, one.power_limit_w)
+        and quantity.clock_limit_mhz in (None, one.clock_limit_mhz)
     ]
     return best((value for one in mine if (value := _value(one, quantity)) is not None), default=None)
 
