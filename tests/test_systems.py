@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks.common.measure.together import LIMIT_S
 from caraml.plan.systems import OPTIONAL, read_refused, read_systems
 from results.workloads import workloads
 from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout
@@ -327,6 +328,9 @@ def test_copies_take_the_nodes_to_fill_and_begin_at_a_node_of_their_own(
         assert "--standalone" in words
     request = yaml.safe_load((point / "request.yaml").read_text())
     assert (request["nodes"], request["devices_on_node"]) == (nodes, 4)
+    hours, minutes, _ = map(int, request["time_limit"].split(":"))
+    of_800m_min = 120  # each run, and the copies wait twice for each other
+    assert 60 * hours + minutes == request["runs"] * (of_800m_min + 2 * LIMIT_S / 60)
 
 
 @pytest.mark.parametrize("workflow", ["llm", "resnet50"])

@@ -127,6 +127,14 @@ def test_the_checkout_and_the_data_are_where_they_are_outside():
     assert "--prepare" not in container(archive=None, **CLAIM)["command"]
 
 
+@pytest.mark.parametrize("where", [{}, CLAIM])
+def test_a_pod_that_may_set_limits_keeps_what_it_restores_on_its_node(where):
+    for who, is_mounted in (("jpwr", True), ("slurm", False), ("none", False)):
+        found = pod(limits_set_by=who, **where)
+        assert ({"name": "limits", "mountPath": "/var/tmp"} in found["containers"][0]["volumeMounts"]) is is_mounted
+        assert ("hostPath" in str(found["volumes"])) is is_mounted
+
+
 def test_the_sites_facts_reach_the_objects():
     site = {
         "kubernetes_queue": "team",

@@ -29,6 +29,7 @@ from caraml.installation import checkout
 from caraml.machine.programs import words
 from caraml.plan.site import TOLERATION, Site, read_site
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, job_id
+from jpwr.limits.kept import FOLDER
 from results.yaml_files import YamlError, read_yaml
 
 REQUEST, JOB_ID = "request.yaml", "job.id"
@@ -258,17 +259,20 @@ def image_of(name: str, site: Site) -> str:
 def _mounts(site: Site, place: Place) -> list[tuple[str, str, Object]]:
     """Return volumes with their paths.
 
-    Folders have the same paths as on this machine: on the claim, or as empty ones for the unpacked checkout.
+    Folders have the same paths as on this machine: on the claim, or as empty ones for the unpacked checkout. If jpwr may
+    set limits, the node's own folder has what a later pod restores if one is killed.
     """
+    limits: Object = {"hostPath": {"path": FOLDER, "type": "Directory"}}
+    of_node = [("limits", FOLDER, limits)] if site.limits_set_by == "jpwr" else []
     found: list[tuple[str, str, Object]] = [("shm", "/dev/shm", {"emptyDir": {"medium": "Memory"}})]
     if site.kubernetes_claim:
         claim = {"persistentVolumeClaim": {"claimName": site.kubernetes_claim}}
-        return [*found, ("storage", site.kubernetes_claim_path, claim)]
+        return [*found, ("storage", site.kubernetes_claim_path, claim), *of_node]
     found.append(("checkout", CHECKOUT_FOLDER, {"configMap": {"name": place.name}}))
     for name, path in (("repo", place.repo), ("point", place.folder), ("data", site.data_folder)):
         if not any(is_below(path, other) for _, other, _ in found):
             found.append((name, path, {"emptyDir": {}}))
-    return found
+    return [*found, *of_node]
 
 
 def is_below(path: str, folder: str) -> bool:
