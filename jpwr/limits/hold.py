@@ -56,7 +56,9 @@ def open_settings(stack: ExitStack) -> list[Setting]:
     raise BackendUnavailable(f"no device has limits that can be set ({'; '.join(reasons)}): leave the options out")
 
 
-def _wanted(asked: Mapping[str, str], settings: list[Setting]) -> list[tuple[str, float, list[Setting]]]:
+def _wanted(
+    asked: Mapping[str, str], settings: list[Setting], is_slurms: bool = False
+) -> list[tuple[str, float, list[Setting]]]:
     """Return text, value and interfaces for each device and kind that is asked for; raise JpwrError without one."""
     found = []
     for kind, text in asked.items():
@@ -66,7 +68,7 @@ def _wanted(asked: Mapping[str, str], settings: list[Setting]) -> list[tuple[str
             raise JpwrError(f"{', '.join(sorted(without)) or 'this job'} has no {kind} to set: nothing was changed")
         for device in dict.fromkeys(one.device_id for one in of_kind):
             those = [one for one in of_kind if one.device_id == device]
-            found.append((text, value_of(text, those[0]), those))
+            found.append((text, value_of(text, those[0], is_slurms), those))
     return found
 
 
@@ -89,7 +91,7 @@ def _described(text: str, change: Change, by: str, now_s: Callable[[], float] = 
 def compared(asked: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return limits that a scheduler has set, for the trace; raise JpwrError unless they are in force."""
     with ExitStack() as stack:
-        wanted = _wanted(asked, open_settings(stack))
+        wanted = _wanted(asked, open_settings(stack), is_slurms=True)
         return [_described(text, Change(those[0], value, None), "scheduler") for text, value, those in wanted]
 
 
@@ -124,16 +126,20 @@ class Hold:
         for setting in those:
             if setting.why_not:
                 raise JpwrError(f"the {setting.kind} of {setting.channel} is left alone: {setting.why_not}")
-            change = Change(setting, value, setting.kept())
-            entry = {"device_id": setting.device_id, "kind": setting.kind, "means": setting.means}
-            self._kept[setting.device_id].add({**entry, "before": change.before, "set": value})
+            change, kept = Change(setting, value, setting.kept()), self._kept[setting.device_id]
+            names = {"device_id": setting.device_id, "kind": setting.kind, "means": setting.means}
+            entry = {**names, "before": change.before, "set": value}
+            kept.add(entry)
             try:
                 setting.write(value)
             except NoRight as error:
                 refused = refused or str(error)
             else:
                 self._changes.append(change)
-                self._changes[-1] = change._replace(after=setting.kept())
+                after = setting.kept()
+                self._changes[-1] = change._replace(after=after)
+                if after not in (None, value):  # the driver has rounded it
+                    kept.add({**entry, "set": after})
                 return change
         kind = those[0].kind
         raise NoRight(

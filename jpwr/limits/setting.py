@@ -62,8 +62,11 @@ def checked(kind: str, text: str) -> str:
     return found[1] + ("%" if found[2] == "%" else "")
 
 
-def value_of(text: str, setting: Setting) -> float:
-    """Return the value that a checked text asks for, as a step of the device; raise JpwrError out of range."""
+def value_of(text: str, setting: Setting, is_slurms: bool = False) -> float:
+    """Return the value that a checked text asks for, as a step of the device; raise JpwrError out of range.
+
+    Between two steps it is the lower one, so that no limit is exceeded. Slurm takes the higher one for --gpu-freq.
+    """
     value = setting.full * float(text[:-1]) / 100 if text.endswith("%") else float(text)
     unit = UNITS[setting.kind]
     if setting.kind == CLOCK:
@@ -73,4 +76,6 @@ def value_of(text: str, setting: Setting) -> float:
             f"{OPTIONS[setting.kind]} {text} is {value:g} {unit} for {setting.channel}, which allows "
             f"{setting.least:g} to {setting.most:g} {unit}: nothing was changed"
         )
+    if is_slurms:
+        return min((step for step in setting.steps if step >= value), default=value)
     return max((step for step in setting.steps if step <= value), default=value)

@@ -399,6 +399,28 @@ def test_what_a_driver_has_rounded_is_restored(moment):
     assert made.value == 400
 
 
+def test_what_a_driver_has_rounded_is_restored_by_the_next_start(moment, monkeypatch, tmp_path):
+    made, file = Made(), tmp_path / "jpwr-limits-GPU-0"
+
+    def write(value):
+        made.value = value - 5
+
+    held = Hold({CLOCK: "250"}, [made.setting(kind=CLOCK, write=write)], now_s=moment)
+    left = file.read_text()
+    held.restore()
+    made.value = 245.0  # as if both processes had been killed
+    file.write_text(left)
+    monkeypatch.setattr(hold, "open_settings", lambda stack: [made.setting(kind=CLOCK)])
+    hold.recover()
+    assert (made.value, kept.names()) == (400, [])
+
+
+def test_a_clock_between_two_steps_is_the_lower_one_and_with_slurm_the_higher_one():
+    setting = Made().setting(kind=CLOCK, full=1980.0, most=1980.0, steps=(210.0, 1080.0, 1095.0, 1980.0))
+    assert [value_of(text, setting) for text in ("1089", "1095", "55%")] == [1080, 1095, 1080]
+    assert [value_of(text, setting, is_slurms=True) for text in ("1089", "1095", "1980")] == [1095, 1095, 1980]
+
+
 @pytest.mark.parametrize(
     ("variables", "is_refused"),
     [

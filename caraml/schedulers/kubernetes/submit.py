@@ -259,8 +259,8 @@ def image_of(name: str, site: Site) -> str:
 def _mounts(site: Site, place: Place) -> list[tuple[str, str, Object]]:
     """Return volumes with their paths.
 
-    Folders have the same paths as on this machine: on the claim, or as empty ones for the unpacked checkout. If jpwr may
-    set limits, the node's own folder has what a later pod restores if one is killed.
+    Folders have the same paths as on this machine: on the claim, or as empty ones for the unpacked checkout. If jpwr
+    may set limits, the node's own folder has what a later pod restores if one is killed.
     """
     limits: Object = {"hostPath": {"path": FOLDER, "type": "Directory"}}
     of_node = [("limits", FOLDER, limits)] if site.limits_set_by == "jpwr" else []

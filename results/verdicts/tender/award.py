@@ -86,7 +86,7 @@ class Tender(NamedTuple):
     @property
     def outcomes(self) -> list[Outcome]:
         """Outcomes that decide the exit code."""
-        return [one.outcome for one in [*self.judged, *self.pledged, *self.awards]]
+        return [*(one.outcome for one in [*self.judged, *self.pledged]), *(one.outcome for one in self.awards)]
 
 
 def judge_tender(
