@@ -296,7 +296,7 @@ def test_a_requirement_may_name_an_operating_point():
     assert "no run at this point, only at" in missing.reason
     assert "490 W" in missing.reason
     item = Item("gpt", "work_per_energy", at_least=1.0, power_limit_w=385.0, clock_limit_mhz=1380.0)
-    assert str(item).endswith("on a power limit of 385 W, a clock limit of 1380 MHz at least 1")
+    assert str(item).endswith("work per energy at a power limit of 385 W and a clock limit of 1380 MHz at least 1")
 
 
 def test_costs_use_the_operating_point_that_is_named_and_no_other():

@@ -493,7 +493,7 @@ def test_the_command_prints_pledge_score_and_what_does_not_count(handed_in, caps
     assert "pledge of Example Ltd, 2026-11-02, V of 16 devices, not signed: its author is not known:\n" in text
     assert text.count("✓ kept") == 4
     assert "at most 8 kW" in text
-    assert "score of V 1.9137 (1.9090 to 1.9184) = 42.06 points, pledged 1.895 = 41.64 points" in text
+    assert "score of V: 1.9137 (1.9090 to 1.9184) = 42.06 points, pledged 1.895 = 41.64 points" in text
     assert "does not count for gpt: num_heads is 48, fixed at 96" in text
     assert accepted(handed_in, "--json") == 0
     data = json.loads(capsys.readouterr().out)
@@ -529,7 +529,7 @@ def test_the_report_has_a_section_on_the_pledge(handed_in, tmp_path):
     assert '<section id="pledge">' in text
     assert "Pledge of Example Ltd, 2026-11-02, V of 16 devices" in text
     assert "✗ not kept" in text
-    assert "Score of V 1.8" in text
+    assert "Score of V: 1.8" in text
     assert "num_heads is 48, fixed at 96" in text
     assert "3 runs" in text  # what does not count is in no table and no plot
     page, *_ = write_report(records, [], tmp_path / "other.html", requirements=requirements)

@@ -95,15 +95,18 @@ class Quantity:
 
     @property
     def words(self) -> str:
-        """Quantity with its devices and batch, as text."""
+        """Quantity with its devices, batch and limits, as text."""
         place = [
             *([devices_text(self.devices)] if self.devices else []),
             *([f"global batch {self.global_batch}"] if self.global_batch else []),
+        ]
+        limits = [
             *([f"a power limit of {self.power_limit_w:g} W"] if self.power_limit_w else []),
             *([f"a clock limit of {self.clock_limit_mhz:g} MHz"] if self.clock_limit_mhz else []),
         ]
         amount = f" of {self.work:,.12g} {self.work_unit}" if self.work else ""
-        return self.what.replace("_", " ") + amount + (f" on {', '.join(place)}" if place else "")
+        where = (f" on {', '.join(place)}" if place else "") + (f" at {' and '.join(limits)}" if limits else "")
+        return self.what.replace("_", " ") + amount + where
 
 
 @dataclass(frozen=True)

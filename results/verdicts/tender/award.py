@@ -60,8 +60,8 @@ class Award(NamedTuple):
         ends = f" ({' to '.join(rounded(end, half) for end in self.interval)})" if self.interval else ""
         found = f"{rounded(self.value, half)}{ends}{self._points(self.value)}" if self.value is not None else "none"
         pledged = f", pledged {rounded(self.pledged)}{self._points(self.pledged)}" if self.pledged is not None else ""
-        why = f": {self.reason}" if self.reason else ""
-        return f"score of {self.system} {found}{pledged}, at least {self.score.minimum:g} {self.outcome.value}{why}"
+        why = f" ({self.reason})" if self.reason else ""
+        return f"score of {self.system}: {found}{pledged}; at least {self.score.minimum:g}: {self.outcome.value}{why}"
 
     def _points(self, value: float | None) -> str:
         points = self.points(value)
