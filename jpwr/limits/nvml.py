@@ -102,7 +102,8 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         clock = (most, steps[0] if steps else 0.0, most)
         is_locked = False
         with suppress(JpwrError):
-            is_locked = call("nvmlDeviceGetCurrentClocksThrottleReasons") & BY_USER and application_mhz() >= most
+            is_locked = call("nvmlDeviceGetCurrentClocksThrottleReasons") & BY_USER
+            is_locked = is_locked and application_mhz() >= most  # not every GPU has application clocks
         locked = ("NVML locked clocks", *clock, lambda: None, clock_mhz, lock, unlock, steps)
         found.append(device(CLOCK, *locked, shared or (LOCKED if is_locked else "")))
         application = ("NVML application clocks", *clock, application_mhz, clock_mhz)

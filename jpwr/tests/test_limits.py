@@ -143,9 +143,10 @@ def test_a_gpu_without_application_clocks_has_its_clocks_locked(machine):
     assert "NVML locked clocks" in said
 
 
-def test_clocks_that_others_have_locked_are_left_alone(machine):
+@pytest.mark.parametrize("fault", ["", "no-application-clocks"])
+def test_clocks_that_others_have_locked_are_left_alone(machine, fault):
     (machine.state / "gpu-1").write_text("400 400 990 1410 0 0\n")
-    code, said = machine.run("--clock", "85%", "--", "true")
+    code, said = machine.run("--clock", "85%", "--", "true", STAND_IN_FAULT=fault)
     assert code == 125
     assert "the clock of pynvml:1 is left alone: its clocks are locked already" in said
     assert machine.gpus() == [UNLIMITED, Gpu(FULL_W, 990, FULL_MHZ)]
