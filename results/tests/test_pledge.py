@@ -226,6 +226,8 @@ def test_copies_are_no_job_on_all_their_devices(tmp_path):
     *_, one_job, of_copies, _ = judged(tmp_path, [*GOOD, *copies], pledge, needed).pledged
     assert (one_job.outcome, of_copies.outcome) == (OPEN, PASSED)
     assert str(of_copies.item) == "whole: throughput on 16 devices at least 1,900"
+    large = of_copies.item.__class__("gpt", "throughput", at_least=2.4e6)
+    assert str(large) == "gpt: throughput at least 2,400,000"
 
 
 def test_failed_runs_stay_a_failure_next_to_runs_that_do_not_count(tmp_path):
@@ -585,6 +587,13 @@ def test_runs_are_judged_by_the_preset_of_jupiter(speed, heads, outcome):
     tender = judge_tender(by_point(records), requirements)
     assert [one.outcome for one in tender.must] == [outcome]
     assert bool(tender.left_out) == (heads != 96)
+
+
+def test_runs_of_another_size_are_no_failure_of_the_preset_of_jupiter():
+    requirements = read_requirements(ROOT / "tenders" / "jupiter-gpt175b.yaml")
+    tender = judge_tender(by_point(runs(36e3, 36e3, model="800M")), requirements)
+    assert [(one.outcome, one.reason) for one in tender.must] == [(OPEN, "no run of this workload")]
+    assert not tender.left_out
 
 
 def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):

@@ -125,7 +125,7 @@ class Item(Quantity):
     def limit_words(self) -> str:
         """Limit that must be met, as text."""
         sign, limit = ("at least", self.at_least) if self.at_least is not None else ("at most", self.at_most)
-        number = f"{limit:,.6g}" if isinstance(limit, int | float) else str(limit)
+        number = f"{limit:,.12g}" if isinstance(limit, int | float) else str(limit)
         unit = self.unit if self.what in TIMES else "kW" if self.what == COMMITTED_POWER else ""
         return f"{sign} {number} {unit}".rstrip()
 

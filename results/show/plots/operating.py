@@ -46,7 +46,7 @@ def _speed_against_work(sweeps: Sequence[Sweep]) -> Chart:
         axes.axvline(value, color=INK, linewidth=0.6, linestyle=":")
     axes.set_xlabel("speed, in percent of full speed")
     axes.set_ylabel("work per energy, in percent of that at full speed")
-    axes.margins(0.12)
+    axes.margins(0.2, 0.12)  # for the names
     legend_below(figure, [axes])
     return Chart("operating_points", "Operating points: right and up is better", "; ".join(words), figure)
 
