@@ -57,13 +57,15 @@ def guarded(asked: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
 
 def main() -> int:
     """Change the limits that the argument names, and restore them at the end of stdin; return 1 if that fails."""
+    answers = os.dup(1)
+    os.dup2(2, 1)  # whatever a vendor's library prints is no answer
     with ExitStack() as stack:
         try:
             held = Hold(json.loads(sys.argv[1]), open_settings(stack))
         except Exception as error:  # a vendor's library may raise anything
-            _answer(error=str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}")
+            _answer(answers, error=str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}")
             return 1
-        _answer(limits=held.described)
+        _answer(answers, limits=held.described)
         has_ended = os.read(0, 1)
         left = held.restore()
     for words in left:
@@ -73,6 +75,6 @@ def main() -> int:
     return 1 if left else 0
 
 
-def _answer(**values: Any) -> None:
+def _answer(answers: int, **values: Any) -> None:
     with suppress(OSError):  # the sampler has been killed
-        os.write(1, (json.dumps(values) + "\n").encode())
+        os.write(answers, (json.dumps(values) + "\n").encode())

@@ -25,6 +25,7 @@ from jpwr.tests.conftest import DEADLINE_S, environment, needed, wait_until
 from jpwr.trace.writers import read_trace
 
 FULL_W, FULL_MHZ = 400.0, 1410.0
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Gpu(NamedTuple):
@@ -303,6 +304,21 @@ def test_the_end_is_waited_for_even_if_a_sensor_is_not(machine):
     assert machine.files() == []
     _, said = process.communicate(timeout=DEADLINE_S)
     assert "the sampler was killed" not in said
+
+
+def test_what_a_library_prints_is_no_answer_of_the_guardian(machine):
+    (machine.folder / "pynvml.py").write_text(
+        f"""import sys
+print("a word of the library", flush=True)
+sys.path.remove({str(machine.folder)!r})
+del sys.modules["pynvml"]
+import pynvml
+"""
+    )
+    code, said = machine.run("--power-limit", "250", "--", "true", PYTHONPATH=f"{machine.folder}:{ROOT}")
+    assert code == 0, said
+    assert "power limit 250 W, set by jpwr" in said
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
 
 
 def test_the_guardian_runs_no_file_of_the_working_directory(machine, monkeypatch):
