@@ -172,7 +172,7 @@ def _verdict(
     if value < share * reference:
         is_slow = interval is not None and interval.high < share * reference
         outcome = Outcome.FAILED if is_slow else Outcome.UNDECIDED
-        reason = "" if is_slow else "its interval is not below: measure again, with more repeats"
+        reason = "" if is_slow else "its interval reaches the threshold: measure again, with more repeats"
     return Verdict(subject, kind, value, interval, reference, against, outcome, reason)
 
 
