@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import fastjsonschema
 import pytest
 
 from caraml.cli import main
@@ -18,7 +19,8 @@ from results.tests import made_up
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import Item, read_requirements
 from results.verdicts.tender.award import judge_tender
-from results.verdicts.tender.pledge import read_pledge
+from results.verdicts.tender.pledge import KEYS, PLACE, PLEDGED, read_pledge
+from results.verdicts.written import read_mapping
 from tests.needs import need
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -612,6 +614,21 @@ def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):
     assert award.value == pytest.approx(3600 / (1000 * 1 + 1000 * 1))
     assert award.pledged == pytest.approx(3600 / (1000 * 2 / 1.9 + 1000 * 2 / 20))
     assert award.outcome is FAILED
+
+
+def test_the_schema_of_a_pledge_has_the_keys_and_refuses_what_the_reader_does(tmp_path):
+    schema = json.loads((ROOT / "pledge.schema.json").read_text())
+    assert [*schema["properties"]] == KEYS
+    point = schema["properties"]["points"]["items"]
+    assert {*point["properties"]} == {*PLACE, *PLEDGED}
+    assert {name for one in point["anyOf"] for name in one["required"]} == {*PLEDGED}
+    validate = fastjsonschema.compile(schema)
+    for path in (ROOT / "pledge.example.yaml", written(tmp_path, PLEDGE)):
+        pledge = read_mapping(path, "a pledge")
+        validate(pledge)
+        for bad in ({"price": 1}, {"devices": 0}, {"points": []}, {"points": [{"of": "gpt", "devices": 8}]}):
+            with pytest.raises(fastjsonschema.JsonSchemaException):
+                validate(pledge | bad)
 
 
 def test_the_examples_go_with_the_records_of_the_suite(capsys):
