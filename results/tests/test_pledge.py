@@ -252,6 +252,14 @@ def test_a_power_that_breaks_the_rules_of_an_energy_shows_nothing(tmp_path):
     assert (power.outcome, "no power that counts: all nodes: " in power.reason) == (OPEN, True)
 
 
+def test_the_committed_power_names_the_limits_at_which_it_was_kept(tmp_path):
+    one = filled()
+    for channel in one["energy"]["channels"]:
+        channel["limits"] = {"power_limit_w": 400.0, "clock_limit_mhz": None}
+    assert judged(tmp_path, [*GOOD, one]).pledged[-1].answer.at == "2 copies at once, limits 400 W"
+    assert judged(tmp_path, [*GOOD, filled()]).pledged[-1].answer.at == "2 copies at once"
+
+
 def test_a_filled_machine_whose_runs_all_failed_keeps_no_power(tmp_path):
     bad = made_up.failed("V", 16, 128, fill={"copies": 2, "devices_per_copy": 8})
     power = judged(tmp_path, [*GOOD, filled(3000.0, devices=8), bad]).pledged[-1]

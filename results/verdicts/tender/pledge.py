@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from results.points.estimate import Estimate, Part
+from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.points.sensors import standard_uncertainty
 from results.record.parts import is_number
@@ -213,7 +214,8 @@ def _power_of(one: PointResults, item: Item, system: str) -> Verdict:
         return judged(item, system, Answer(why_not=f"no power that counts: {why}"))
     share = standard_uncertainty(record, with_accuracy=True)
     estimate = Estimate(power_w / 1000, math.log(power_w / 1000), (Part(share**2, math.inf),))
-    at, doubts = f"{one.point.copies} copies at once", tuple(deviations(one))
+    limits, doubts = limits_of(record), tuple(deviations(one))
+    at = f"{one.point.copies} copies at once" + (f", limits {limits}" if any(limits) else "")
     verdict = judged(item, system, Answer(estimate, unit="kW", at=at, doubts=doubts))
     if grade(record) == "Q1" and verdict.outcome is Outcome.PASSED:
         return verdict._replace(outcome=Outcome.UNDECIDED, reason=OF_DEVICES)
