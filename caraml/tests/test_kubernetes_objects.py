@@ -41,6 +41,7 @@ image: "i"
 exclusive: no
 runs: 3
 data: "text"
+sampler: "rocm --clock 70%"
 prepare: |-
   "/somewhere/python.sh" -m module --out "/d/text"
 """
@@ -128,9 +129,9 @@ def test_the_checkout_and_the_data_are_where_they_are_outside():
 
 
 @pytest.mark.parametrize("where", [{}, CLAIM])
-def test_a_pod_that_may_set_limits_keeps_what_it_restores_on_its_node(where):
-    for who, is_mounted in (("jpwr", True), ("slurm", False), ("none", False)):
-        found = pod(limits_set_by=who, **where)
+def test_a_pod_that_sets_limits_keeps_what_it_restores_on_its_node(where):
+    for flags, is_mounted in (("pynvml --power-limit 70%", True), ("pynvml --clock 900", True), ("pynvml rapl", False)):
+        found = pod(request=REQUEST._replace(sampler=flags), **where)
         assert ({"name": "limits", "mountPath": "/var/tmp"} in found["containers"][0]["volumeMounts"]) is is_mounted
         assert ("hostPath" in str(found["volumes"])) is is_mounted
 
@@ -231,6 +232,7 @@ def test_a_request_is_what_the_workflow_wrote(tmp_path):
     found = read_request(tmp_path)
     assert (found.nodes, found.time_limit_s, found.exclusive, found.runs) == (2, 9000, False, 3)
     assert found.prepare == '"/somewhere/python.sh" -m module --out "/d/text"'
+    assert found.sampler == "rocm --clock 70%"
     (tmp_path / "request.yaml").write_text(WRITTEN.replace('"text"', '"synthetic"', 1))
     assert read_request(tmp_path).prepare == ""
     (tmp_path / "request.yaml").write_text(WRITTEN.replace("amd.com/gpu", "$kubernetes_resource"))

@@ -30,6 +30,7 @@ from caraml.machine.programs import words
 from caraml.plan.site import TOLERATION, Site, read_site
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, job_id
 from jpwr.limits.kept import FOLDER
+from jpwr.limits.setting import OPTIONS
 from results.yaml_files import YamlError, read_yaml
 
 REQUEST, JOB_ID = "request.yaml", "job.id"
@@ -58,6 +59,7 @@ class Request(NamedTuple):
     exclusive: bool  # whether no other point may use its nodes
     runs: int
     prepare: str  # command that makes the data; empty: none is needed
+    sampler: str = ""  # its flags
 
 
 class Place(NamedTuple):
@@ -178,7 +180,7 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
     queue = {"kueue.x-k8s.io/queue-name": site.kubernetes_queue} if site.kubernetes_queue else {}
     nodes = [f"{name}-{index}.{name}" for index in range(request.nodes)] if request.nodes > 1 else []
     user, group = _user(site, place)
-    mounts = _mounts(site, place)
+    mounts = _mounts(request, site, place)
     return {
         "NAME": name,
         "NAMESPACE": place.namespace or None,
@@ -256,14 +258,15 @@ def image_of(name: str, site: Site) -> str:
     return f"{site.kubernetes_registry.rstrip('/')}/{name}"
 
 
-def _mounts(site: Site, place: Place) -> list[tuple[str, str, Object]]:
+def _mounts(request: Request, site: Site, place: Place) -> list[tuple[str, str, Object]]:
     """Return volumes with their paths.
 
     Folders have the same paths as on this machine: on the claim, or as empty ones for the unpacked checkout. If jpwr
-    may set limits, the node's own folder has what a later pod restores if one is killed.
+    sets limits, a folder of the node has what a later pod restores if this one is killed.
     """
-    limits: Object = {"hostPath": {"path": FOLDER, "type": "Directory"}}
-    of_node = [("limits", FOLDER, limits)] if site.limits_set_by == "jpwr" else []
+    kept: Object = {"hostPath": {"path": FOLDER, "type": "Directory"}}
+    sets_limits = {*OPTIONS.values()} & {*request.sampler.split()}
+    of_node = [("limits", FOLDER, kept)] if sets_limits else []
     found: list[tuple[str, str, Object]] = [("shm", "/dev/shm", {"emptyDir": {"medium": "Memory"}})]
     if site.kubernetes_claim:
         claim = {"persistentVolumeClaim": {"claimName": site.kubernetes_claim}}
