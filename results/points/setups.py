@@ -41,7 +41,7 @@ OF_A_DEVICE = (
 )
 OF_A_NODE = ("cpu", "cpus_usable")
 FLOPS = "model_flops_per_"  # prefix of the metric with the model FLOPs per unit of work
-DEVICE, CPUS, LIMIT, CLOCK_LIMIT = "device", "CPUs bound", "power limit in W", "clock limit in MHz"
+DEVICE, CPUS, LIMIT, CLOCK_LIMIT = "device", "CPUs bound", "power limit", "clock limit"
 # Variables of the environment that belong to one job, or do not change the speed.
 OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG")
 OF_SLURM = "SLURM_"
@@ -120,9 +120,9 @@ def _of_processes(record: Record) -> dict[str, str]:
     A container may hide these from the vendor's tool.
     """
     limits = [
-        {name: str(limit)}
+        {name: f"{limit:g} {unit}"}
         for one in sensor_channels(record)
-        for name, key in ((LIMIT, "power_limit_w"), (CLOCK_LIMIT, "clock_limit_mhz"))
+        for name, key, unit in ((LIMIT, "power_limit_w", "W"), (CLOCK_LIMIT, "clock_limit_mhz", "MHz"))
         if (limit := (one.get("limits") or one.get("clocks") or {}).get(key))
     ]
     devices = [

@@ -153,7 +153,7 @@ def test_an_options_own_name_is_the_last_of_its_path():
         (lambda record: record["devices"][0].update(cpus="0-127"), "CPUs bound 128"),
         (
             lambda record: record["energy"]["channels"][0]["clocks"].update(power_limit_w=700.0),
-            "power limit in W 700.0",
+            "power limit 700 W",
         ),
         (lambda record: record["metrics"].update(model_flops_per_token=8e9), "model_flops_per_token 8000000000.0"),
     ],
