@@ -15,6 +15,7 @@ from caraml.plan.systems import Block
 from jpwr.errors import JpwrError
 from jpwr.limits.setting import CLOCK, OPTIONS, POWER, checked
 
+METHODS = ("pynvml", "rocm")  # of jpwr, for devices whose limits can be set
 CAPS, CLOCKS, OBSERVE = "caps", "clocks", "observe"
 # By tag: the kind of limit, the key of site.yaml with the values, the figure of the system's block, Slurm's flag.
 SWEEPS = {
@@ -29,6 +30,8 @@ def planned_limits(tags: Iterable[str], block: Block, site: Site) -> dict[str, A
     Raises SiteError if the tags ask for what the site does not offer.
     """
     asked = [tag for tag in SWEEPS if tag in tags]
+    if asked and not any(method in block["power_methods"] for method in METHODS):
+        raise SiteError(f"the tag {asked[0]} was asked for on {block['accelerator']}, which has no limits to set")
     if asked and OBSERVE in tags:
         raise SiteError(f"the tags {asked[0]} and {OBSERVE} exclude each other: {OBSERVE} sets nothing")
     if asked and site.limits_set_by == "none":
