@@ -74,10 +74,11 @@ def sweep(known: Workload, block: Block, site: Site, model: str) -> dict[int, li
     batches = numbers(facts.resolve(facts.batches, block, model), "the sweep of batches")
     devices_sweep = numbers(facts.resolve(facts.devices, block, model) or str(block["devices_sweep"]), "devices_sweep")
     most = int(block["devices_per_node"]) if site.submit_of(block) == "bash" else None
-    found, where = {}, model
+    found, name = {}, model or facts.title  # a node check has no model
+    where = name
     try:
         for devices in fitting_devices(known, model, devices_sweep, asked["devices"], most):
-            where = f"{model} on {devices} devices"
+            where = f"{name} on {devices} devices"
             pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline over all IPUs
             check = partial(
                 known.check_point,

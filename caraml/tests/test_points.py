@@ -83,6 +83,8 @@ def test_a_sweep_is_narrowed_by_the_environment():
         of("llm_training", "tiny", CARAML_BATCHES="3")
     with pytest.raises(SiteError, match=r"^tiny: 3 devices were asked for, and there are 2"):
         of("llm_training", "tiny", CARAML_DEVICES="3")
+    with pytest.raises(SiteError, match=r"^Node check: 3 devices were asked for"):
+        of("node_check", "", CARAML_DEVICES="3")
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ class Setting(NamedTuple):
 
 
 def checked(kind: str, text: str) -> str:
-    """Return the text of a value without its unit; raise JpwrError unless it is an amount or a share of 100 %."""
+    """Return the text of a value without its unit; raise JpwrError unless it is an amount or a share from 1 on."""
     found = re.fullmatch(f"{AMOUNT}(%| ?{UNITS[kind]})?", text)
-    if not found or float(found[1]) == 0:
+    if not found or float(found[1]) < 1:
         raise JpwrError(f"{OPTIONS[kind]} must be a number of {UNITS[kind]}, or a share such as 70%, got '{text:.20}'")
     return found[1] + ("%" if found[2] == "%" else "")
 
