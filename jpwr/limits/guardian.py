@@ -58,7 +58,8 @@ def guarded(asked: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
 def main() -> int:
     """Change the limits that the argument names, and restore them at the end of stdin; return 1 if that fails."""
     answers = os.dup(1)
-    os.dup2(2, 1)  # whatever a vendor's library prints is no answer
+    with suppress(OSError):  # without stderr
+        os.dup2(2, 1)  # whatever a vendor's library prints is no answer
     with ExitStack() as stack:
         try:
             held = Hold(json.loads(sys.argv[1]), open_settings(stack))

@@ -306,6 +306,12 @@ def test_the_end_is_waited_for_even_if_a_sensor_is_not(machine):
     assert "the sampler was killed" not in said
 
 
+def test_limits_are_set_and_restored_without_stderr(machine):
+    script = "grep -q '^250 ' state/gpu-0"
+    code, _ = machine.run("--power-limit", "250", "--", "bash", "-c", script, prefix="exec 2>&-; exec ")
+    assert (code, machine.gpus(), machine.files()) == (0, [UNLIMITED, UNLIMITED], [])
+
+
 def test_what_a_library_prints_is_no_answer_of_the_guardian(machine):
     (machine.folder / "pynvml.py").write_text(
         f"""import sys
