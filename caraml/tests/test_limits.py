@@ -54,7 +54,12 @@ def test_a_site_or_a_user_may_name_the_values(block, text, values):
     ("tags", "site", "block_changes", "words"),
     [
         ({"caps"}, Site(), {}, "the tag caps sets limits, and site.yaml names nobody who does"),
-        ({"caps"}, BY_JPWR, {"power_methods": "rapl/estimate", "accelerator": "a CPU"}, "on a CPU, which has no limits"),
+        (
+            {"caps"},
+            BY_JPWR,
+            {"power_methods": "rapl/estimate", "accelerator": "a CPU"},
+            "on a CPU, which has no limits",
+        ),
         ({"clocks", "observe"}, BY_JPWR, {}, "the tags clocks and observe exclude each other"),
         (
             {"caps"},
