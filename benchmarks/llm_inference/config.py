@@ -28,7 +28,9 @@ class ComputeOptions:
         ("auto", "cpu", "gpu"),
     )
     precision: str = option(
-        "auto", "of the weights; auto: fp32 on CPUs and bf16 on GPUs; a GGUF file has its own", PRECISIONS
+        "auto",
+        "of the weights, which --url and a GGUF file need for a ranking; auto: fp32 on CPUs and bf16 on GPUs",
+        PRECISIONS,
     )
 
 
@@ -165,19 +167,22 @@ class Config:
 
     @property
     def precision(self) -> str:
-        """Precision of the weights; that of a server or a file of others is not known, unless it is stated."""
+        """Precision of the weights; empty for a server or a file of others, unless it is stated."""
         serve = self.serve
+        if serve.real_weights:
+            return "int4"
         if self.compute.precision != "auto":
             return self.compute.precision
         if serve.url or (serve.model_path and SERVERS[serve.server].makes_gguf):
-            return "unstated"
-        return "int4" if serve.real_weights else "fp32" if self.device == "cpu" else "bf16"
+            return ""
+        return "fp32" if self.device == "cpu" else "bf16"
 
 
 def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+        is_base = parts.path.rstrip("/") in ("", "/v1") and not parts.query
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0 and is_base
     except ValueError:
         return False
 

@@ -15,6 +15,7 @@ MOST_GROWTH = 1.3  # of requests in flight in an open loop, from the first third
 MOST_LOCK_STEP = 0.8  # of 4 random starts 1 in 40 is above; all at once are 1
 FEWEST_FOR_LOCK_STEP = 4
 MOST_DRIFT = 0.03
+LEAST_TPOT_S = 1e-4  # no server is as fast: 10,000 tokens/s for one user
 LATE_OF_TPOT, LATE_OF_TTFT = 0.05, 0.1  # of their medians, by the median and the 99th percentile of the client's delay
 MOST_CACHED = MOST_UNLIKE_COUNT = 0.01  # of prompt tokens; of output tokens, by the server's own count
 
@@ -28,6 +29,8 @@ def faults(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]
     if window.duration_s < LEAST_E2E * typical_s:
         yield f"the window of {window.duration_s:.1f} s is below {LEAST_E2E} times that of a request, {typical_s:.1f} s"
     yield from _other_lengths(window)
+    if number(metrics, "tpot_p50_s") < LEAST_TPOT_S:
+        yield "answers came in one piece, so that no token has its own time: look for a proxy that holds them back"
     cached = sum(one.cached_tokens or 0 for one in window.requests)
     prompts = sum(one.prompt_tokens or 0 for one in window.requests)
     if cached > MOST_CACHED * prompts:
@@ -104,6 +107,8 @@ def remarks(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str
         yield f"the streams run in lock-step ({starts:.2f} of 1)"
     if (change := drift(window)) > MOST_DRIFT:
         yield f"tokens/s differ by {change:.1%} between thirds of the window"
+    if any(one.prompt_tokens is None for one in window.requests):
+        yield "the server reports no prompt tokens: those that were sent are counted"
     without = [name for name in ("ttft_p99_high_s", "tpot_p99_high_s") if metrics.get(name) is None]
     if without:
         yield f"{len(window.requests)} requests do not bound the 99th percentiles from above"

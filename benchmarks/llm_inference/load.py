@@ -143,6 +143,7 @@ def measure(
 
 def _good(request: Request, watch: Callable[[], None]) -> Request:
     """Return a request that succeeded; for another raise LoadError, with the server's own reason where it is gone."""
+    request.error = request.error or ("" if request.times_s else "its answer has no token")
     if request.error:
         time.sleep(DEATH_S)
         watch()

@@ -89,7 +89,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
 
 
-def percentile_estimate(values: Sequence[float], percent: float, streams: int) -> Estimate:
+def percentile_estimate(values: Sequence[float], percent: float, streams: float) -> Estimate:
     """Return a percentile of values in the order of time, with its interval from order statistics.
 
     The interval assumes no distribution (Conover 1999, Practical Nonparametric Statistics, section 3.2). Requests next
@@ -99,10 +99,11 @@ def percentile_estimate(values: Sequence[float], percent: float, streams: int) -
     """
     ordered, share = sorted(values), percent / 100
     value = percentile(ordered, percent)
-    effective = len(values) / _design_effect([one <= value for one in values], share, streams)
+    effective = int(len(values) / _design_effect([one <= value for one in values], share, streams))
     low, high = ranks(effective, share)
-    scale = len(values) / effective
-    below, above = math.floor(low * scale) - 1, math.ceil(high * scale) - 1
+    # A rank of so many independent values is this share of the way through all of them.
+    step = (len(values) + 1) / (effective + 1)
+    below, above = math.floor(low * step) - 1, math.ceil(high * step) - 1
     return Estimate(
         value, ordered[below] if below >= 0 and low >= 1 else None, ordered[above] if above < len(ordered) else None
     )
@@ -112,7 +113,7 @@ def _slices(rounds: float) -> int:
     return max(FEWEST_SLICES, min(MOST_SLICES, int(rounds / ROUNDS)))
 
 
-def _design_effect(is_below: Sequence[bool], share: float, streams: int) -> float:
+def _design_effect(is_below: Sequence[bool], share: float, streams: float) -> float:
     """Return how many requests tell as much as an independent one, at least 1 (Kish 1965, section 5.4).
 
     The variance of a share over slices of the window against that of independent requests, with Student's t of so few
@@ -127,7 +128,7 @@ def _design_effect(is_below: Sequence[bool], share: float, streams: int) -> floa
     return min(max(1.0, effect), count / 2)
 
 
-def ranks(count: float, share: float) -> tuple[float, float]:
+def ranks(count: int, share: float) -> tuple[float, float]:
     """Return between which ranks, from 1 on, of so many sorted values a quantile lies in 95 of 100 cases.
 
     From the binomial distribution; of more values than a thousand from the normal one.
@@ -135,11 +136,10 @@ def ranks(count: float, share: float) -> tuple[float, float]:
     if count > 1000:
         half = Z * math.sqrt(count * share * (1 - share))
         return count * share - half, count * share + half + 1
-    whole = int(count)
-    below, low, high = 0.0, 0, whole + 1
-    for rank in range(whole + 1):
-        ways = math.lgamma(whole + 1) - math.lgamma(rank + 1) - math.lgamma(whole - rank + 1)
-        below += math.exp(ways + rank * math.log(share) + (whole - rank) * math.log(1 - share))
+    below, low, high = 0.0, 0, count + 1
+    for rank in range(count + 1):
+        ways = math.lgamma(count + 1) - math.lgamma(rank + 1) - math.lgamma(count - rank + 1)
+        below += math.exp(ways + rank * math.log(share) + (count - rank) * math.log(1 - share))
         if below <= 0.025:
             low = rank + 1
         if below >= 0.975:
@@ -195,7 +195,7 @@ class Window:
 
     def input_tokens(self) -> int:
         """Return the prompts' tokens of requests whose first token arrived in the window: they were read by then."""
-        return sum(one.prompt_tokens or 0 for one in self.every if self.holds(one.times_s[0]))
+        return sum(one.asked_input for one in self.every if self.holds(one.times_s[0]))
 
     def in_flight(self, start_s: float, end_s: float) -> float:
         """Return the mean number of requests in flight from one time to another."""
@@ -203,14 +203,14 @@ class Window:
         return sum(filter(lambda one_s: one_s > 0, overlaps)) / (end_s - start_s)
 
 
-def metrics_of(window: Window, concurrency: int, devices: int, slo: Slo) -> Metrics:
+def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
     """Return every metric of a run, units in the keys; `_low` and `_high` are the ends of 95 % intervals.
 
     Throughput counts the tokens that arrived in the window; latencies are of the requests that were due in it, each to
     its end. tokens_per_s_per_user is the inverse of the median TPOT. Goodput is the rate of requests that keep both
     limits (Zhong et al. 2024, arXiv:2401.09670).
     """
-    tokens = list(window.output_tokens())
+    tokens, in_flight = list(window.output_tokens()), window.in_flight(window.start_s, window.end_s)
     output, inputs = sum(count for _, count in tokens), window.input_tokens()
     typical_s = statistics.median(window.e2e_s)
     rate = rate_estimate(tokens, window.start_s, window.end_s, typical_s)
@@ -238,11 +238,11 @@ def metrics_of(window: Window, concurrency: int, devices: int, slo: Slo) -> Metr
         "slo_ttft_s": slo.ttft_s,
         "slo_tpot_s": slo.tpot_s,
         "e2e_mean_s": statistics.fmean(window.e2e_s),
-        "mean_in_flight": window.in_flight(window.start_s, window.end_s),
+        "mean_in_flight": in_flight,
     }
     for name, values in (("ttft", ttfts_s), ("tpot", tpots_s), ("e2e", window.e2e_s)):
         for percent in PERCENTILES if values else ():
-            value, low, high = percentile_estimate(values, percent, concurrency)
+            value, low, high = percentile_estimate(values, percent, max(1.0, in_flight))
             key = f"{name}_p{percent}"
             found |= {f"{key}_s": value, f"{key}_low_s": low, f"{key}_high_s": high}
     median_s = number(found, "tpot_p50_s")

@@ -126,7 +126,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     measurement = from_the_start(measured)
     window = Window(measurement)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
-    record.metrics = metrics_of(window, load.concurrency, serve.devices, load.limits)
+    record.metrics = metrics_of(window, serve.devices, load.limits)
     record.metrics |= client_metrics(measurement.statistics)
     begin, end = counted
     server_tokens = None if begin is None or end is None else end - begin

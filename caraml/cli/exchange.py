@@ -108,7 +108,7 @@ def verify(options: argparse.Namespace) -> int:
     argument("--system", required=True, help="on which it ran"),
     argument("--devices", type=int, default=1, metavar="N", help="that served; default: %(default)s"),
     argument("--server", default="unknown server", help="what served, such as vllm; default: %(default)s"),
-    argument("--precision", default="unstated", help="in which it computed; default: %(default)s"),
+    argument("--precision", default="", help="in which it computed; default: not known"),
 )
 def read_bench(options: argparse.Namespace) -> int:
     """Turn results of another client of servers into records of a lower grade, by that client's definitions."""

@@ -75,7 +75,7 @@ def _again(requests: Sequence[dict[str, Any]], window_s: float) -> dict[str, flo
     for one in requests:
         times_us, counts = list(accumulate(one["arrivals_us"])), one["tokens"]
         tokens += sum(count for time, count in zip(times_us, counts, strict=True) if 0 <= time < end_us)
-        inputs += (one["prompt_tokens"] or 0) if 0 <= times_us[0] < end_us else 0
+        inputs += one["input"] if 0 <= times_us[0] < end_us else 0
         if 0 <= one["due_us"] < end_us:
             own += 1
             ttft_us.append(times_us[0] - one["due_us"])

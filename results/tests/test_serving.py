@@ -172,6 +172,11 @@ def test_the_most_load_within_the_limits_is_told():
     assert "none of its loads keep" in within_limits(by_point(records[2:]))[0]
 
 
+def test_a_load_that_failed_is_above_the_highest_that_keeps_the_limits():
+    failed = {**served(concurrency=32), "status": "failed", "error": "too slow", "metrics": {}, "sample": ""}
+    assert "up to 4 requests in flight keep" in within_limits(by_point([served(concurrency=4), failed]))[0]
+
+
 def test_a_rate_of_arrivals_has_no_requests_in_flight_to_state():
     config = {"load": {"rate_per_s": 20.0}}
     for ttft_s, words in ((0.5, "requests at this rate keep the limits"), (2.1, "at this rate do not keep the limits")):

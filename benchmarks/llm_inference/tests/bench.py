@@ -139,7 +139,7 @@ def ours(server: Server) -> dict[str, float]:
     """Return our TTFT and TPOT, streams started together as another client does; medians in seconds."""
     load, window = LoadOptions(STREAMS, input_tokens=INPUT, output_tokens=OUTPUT), WindowOptions(1.0, REQUESTS)
     found = measure(server, load, window, 0.0, lambda: None, lambda *_: None)
-    metrics = metrics_of(Window(found), STREAMS, 1, Config().load.limits)
+    metrics = metrics_of(Window(found), 1, Config().load.limits)
     return {name: number(metrics, f"{name}_p50_s") for name in ("ttft", "tpot")}
 
 
@@ -157,7 +157,7 @@ def theirs(server: Server, vllm: str, folder: Path) -> dict[str, float]:
     )
     if done.returncode:
         raise ConfigError(f"{vllm} bench serve has failed: {done.stderr.strip()[-500:]}")
-    [record] = read_other(result, Stated("here", 1, "server", "unstated"))
+    [record] = read_other(result, Stated("here", 1, "server", ""))
     if record["status"] != "ok" or record["metrics"]["measured_tokens"] != REQUESTS * OUTPUT:
         raise ConfigError(f"vllm bench serve counted {record['metrics']['measured_tokens']} tokens; {record['error']}")
     return {name: record["metrics"][f"{name}_p50_s"] for name in ("ttft", "tpot")}

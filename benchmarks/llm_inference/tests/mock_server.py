@@ -21,7 +21,20 @@ import sys
 import time
 
 # A number of streams chooses one, so that the points of one sweep fail each in another way.
-FAULTS = ("none", "exit", "die", "oom", "error", "other-model", "stall", "slow-start", "answers-other", "cut", "short")
+FAULTS = (
+    "none",
+    "exit",
+    "die",
+    "oom",
+    "error",
+    "other-model",
+    "stall",
+    "slow-start",
+    "answers-other",
+    "cut",
+    "short",
+    "empty",
+)
 
 
 class Mock:
@@ -75,7 +88,10 @@ class Mock:
     async def _stream(self, asked: dict, writer: asyncio.StreamWriter, sent_s: list[float]) -> None:
         options, loop, left = self.options, asyncio.get_running_loop(), asked["max_tokens"]
         left -= options.fault == "short"
-        given, prompt = 0, asked["prompt"]
+        if options.fault == "empty" and self.requests > options.after:
+            self._event({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}, writer)
+            left = 0
+        given, usage, prompt = 0, None, asked["prompt"]
         prompt = len(prompt.split() if isinstance(prompt, str) else prompt)
         model = "other" if options.fault == "answers-other" else asked["model"]
         head = {"object": "text_completion", "model": model}

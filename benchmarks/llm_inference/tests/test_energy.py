@@ -42,7 +42,7 @@ def test_joules_per_token_are_within_their_interval(interval_s):
         times_s = moments(chance, window.start_s - 0.1, window.end_s + 0.1, interval_s)
         estimate = channel(times_s, load.power_w).between(window.start_s, window.end_s)
         record = {
-            "metrics": metrics_of(window, STREAMS, 1, Slo(1.0, 1.0, "")),
+            "metrics": metrics_of(window, 1, Slo(1.0, 1.0, "")),
             "energy": {
                 "energy_wh": estimate.energy_j / JOULES_PER_WH,
                 "uncertainty_wh": estimate.uncertainty_j / JOULES_PER_WH,

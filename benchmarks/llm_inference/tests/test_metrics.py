@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from array import array
 from functools import partial
 from statistics import NormalDist
 
@@ -38,7 +39,7 @@ def asked(streams: int, **changes) -> LoadOptions:
 
 
 def metrics(streams=4, requests=400, **changes):
-    return metrics_of(Window(closed_loop(streams, requests, **changes)), streams, 1, SLO)
+    return metrics_of(Window(closed_loop(streams, requests, **changes)), 1, SLO)
 
 
 def test_latencies_are_those_of_the_server():
@@ -96,6 +97,14 @@ def test_values_that_drift_have_a_wide_interval():
     assert drifting.high - drifting.low > 300
 
 
+@pytest.mark.parametrize("percent", [50, 90, 99])
+@pytest.mark.parametrize("few", [5, 65, 130])
+def test_an_interval_has_its_value_in_it_however_values_change(few, percent):
+    for values in (mixed(few), sorted(mixed(few)), [*[1.0] * (few - 2), 5.0, 9.0]):
+        found = percentile_estimate(values, percent, 4)
+        assert (found.low or 0.0) <= found.value <= (found.high or math.inf)
+
+
 def test_wilsons_interval_agrees_with_a_published_one():
     # Newcombe 1998, Statistics in Medicine 17, table I: 81 of 263 is 0.2553 to 0.3662.
     found = share_estimate(81, 263)
@@ -147,13 +156,13 @@ def test_streams_that_start_together_are_found():
 
 
 def faults_of(window: Window, **changes):
-    return list(faults(window, asked(4, **changes), metrics_of(window, 4, 1, SLO)))
+    return list(faults(window, asked(4, **changes), metrics_of(window, 1, SLO)))
 
 
 def test_a_good_run_has_no_fault():
     window = Window(closed_loop(4, 400, noise=0.1))
     assert faults_of(window) == []
-    assert list(remarks(window, asked(4), metrics_of(window, 4, 1, SLO))) == []
+    assert list(remarks(window, asked(4), metrics_of(window, 1, SLO))) == []
 
 
 @pytest.mark.parametrize(
@@ -164,6 +173,7 @@ def test_a_good_run_has_no_fault():
         (lambda one: setattr(one, "prompt_tokens", 31), "32 prompt tokens, but the server counts 31"),
         (lambda one: setattr(one, "cached_tokens", 16), "came from a cache"),
         (lambda one: setattr(one, "ended_s", one.ended_s - 0.08), "requests were in flight, 4 wanted"),
+        (lambda one: setattr(one, "times_s", array("d", [one.ended_s] * OUTPUT)), "answers came in one piece"),
     ],
 )
 def test_a_bad_run_says_why(change, words):
@@ -171,6 +181,15 @@ def test_a_bad_run_says_why(change, words):
     for request in window.every:
         change(request)
     assert any(words in one for one in faults_of(window)), faults_of(window)
+
+
+def test_prompts_that_the_server_does_not_count_are_as_long_as_they_were_sent():
+    window = Window(closed_loop(4, 400))
+    before = window.input_tokens()
+    for request in window.every:
+        request.prompt_tokens = None
+    assert window.input_tokens() == before > 0
+    assert "reports no prompt tokens" in next(remarks(window, asked(4), metrics_of(window, 1, SLO)))
 
 
 def test_too_few_requests_and_a_short_window_are_bad():
@@ -196,7 +215,7 @@ def test_a_rate_that_drifts_is_a_remark():
     window = Window(closed_loop(4, 400))
     for request in window.every[: len(window.every) // 3]:
         request.counts[0] = 3
-    found = list(remarks(window, asked(4), metrics_of(window, 4, 1, SLO)))
+    found = list(remarks(window, asked(4), metrics_of(window, 1, SLO)))
     assert any("between thirds of the window" in one for one in found), found
 
 

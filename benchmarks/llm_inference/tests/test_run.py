@@ -124,6 +124,7 @@ def test_requests_of_several_lengths_are_as_asked(against_mock, tmp_path):
         ("--fault answers-other", "failed", "the model model was asked for, and the server answers for other"),
         ("--fault exit", "failed", "the server ended with exit code 1: error: no such server"),
         ("--fault short", "failed", "asked for 8 tokens and got 7"),
+        ("--fault empty --after 20", "failed", "request [0-9]+ failed: its answer has no token"),
         ("--cached 8", "failed", "prompt tokens came from a cache"),
         ("--no-such-flag", "failed", "the server ended with exit code 2: .*no-such-flag"),
     ],
@@ -197,6 +198,7 @@ def test_a_server_that_runs_already_is_measured(against_mock):
         (("--url", "http://x:port"), "is no plain HTTP address"),
         (("--url", "http://[::1"), "is no plain HTTP address"),
         (("--url", "http://"), "is no plain HTTP address"),
+        (("--url", "http://x/a-model"), "is no plain HTTP address"),
         (("--devices", "2"), "--devices 2 was asked for, but xllamacpp serves from one: leave it out"),
         (("--rate-per-s", "inf"), "rate_per_s must be a finite number, 0 or more, got inf"),
         (("--length-sigma", "nan"), "length_sigma must be a finite number"),
@@ -225,6 +227,19 @@ def test_options_that_make_no_run_are_one_sentence(flags, words, capsys):
 def test_a_server_on_a_node_with_gpus_is_taken_to_use_them(flags, device, monkeypatch):
     monkeypatch.setattr("benchmarks.llm_inference.config.gpu_ids", lambda: ["GPU-1"])
     assert run.describe(run.parse(flags)).config["compute"]["device"] == device
+
+
+@pytest.mark.parametrize(
+    ("flags", "precision"),
+    [
+        (("--server", "vllm", "--device", "gpu"), "bf16"),
+        (("--url", "http://127.0.0.1:8000/v1"), ""),
+        (("--url", "http://127.0.0.1:8000", "--precision", "fp8"), "fp8"),
+        (("--real-weights", "--precision", "bf16"), "int4"),
+    ],
+)
+def test_a_record_has_the_precision_of_its_weights(flags, precision):
+    assert run.describe(run.parse(flags)).precision == precision
 
 
 def test_lengths_without_a_time_per_token_are_refused(tmp_path, capsys):

@@ -87,11 +87,12 @@ def point_columns_of(results: Sequence[PointResults]) -> Sequence[PointColumn]:
 def within_limits(results: Sequence[PointResults]) -> list[str]:
     """Return for each setup the most requests in flight whose 99th percentiles keep the limits, a sentence each.
 
-    Records of other clients have no limits, and no sentence.
+    A load whose runs all failed keeps none. Records of other clients have no limits, and no sentence.
     """
     served = [one for one in results if one.good and value_at(one.any, "serving.slo")]
+    loads = grouped(results, lambda one: _setup(one)[:3])  # of good and of failed runs
     found = []
-    for (system, model, sample, devices, variant), points in grouped(served, _setup).items():
+    for (system, model, devices, sample, variant), points in grouped(served, _setup).items():
         limits = {name: value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")}
         slo = ", ".join(f"{name.upper()} p99 {limit_s or 0:g} s" for name, limit_s in limits.items())
         keep = f"keep the limits of {value_at(points[0].any, 'serving.slo')} ({slo})"
@@ -100,7 +101,7 @@ def within_limits(results: Sequence[PointResults]) -> list[str]:
             words = f"requests at this rate {'' if streams else 'do not '}{keep}"
         elif not streams:
             words = f"none of its loads {keep}"
-        elif max(streams) < max(one.point.global_batch for one in points):
+        elif max(streams) < max(one.point.global_batch for one in loads[system, model, devices]):
             words = f"up to {count(max(streams), 'request')} in flight {keep}"
         else:
             words = f"{count(max(streams), 'request')} in flight, its highest load, {keep}"
@@ -108,8 +109,9 @@ def within_limits(results: Sequence[PointResults]) -> list[str]:
     return found
 
 
-def _setup(one: PointResults) -> tuple[str, str, str, int, tuple[str, ...]]:
-    return one.system, one.point.model, one.point.sample, one.point.devices, one.variant
+def _setup(one: PointResults) -> tuple[str, str, int, str, tuple[str, ...]]:
+    """Return what its loads have in common, first what failed runs know, too."""
+    return one.system, one.point.model, one.point.devices, one.point.sample, one.variant
 
 
 def _keeps(one: PointResults, limits: Mapping[str, float | None]) -> bool:
