@@ -44,6 +44,7 @@ class Facts:
     precisions: str = "fp32"
     model: str = ""  # default of a sweep; $PARAMETER: the value of that parameter
     batches: str = ""  # global batch sizes of a sweep, in the same form
+    batch: str = "global batch {}"  # what such a size is, in words
     devices: str = ""  # numbers of devices of a sweep, in the same form; empty: the system's own
     max_measured_s: float = 0.0  # longest window; 0: no limit
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -87,6 +88,12 @@ def title_of(benchmark: str) -> str:
     """Return the title of a workload; for an unknown one, its name."""
     known = workloads().get(benchmark)
     return known.title if known else benchmark
+
+
+def batch_text(benchmark: str, size: int) -> str:
+    """Return a global batch size of a workload in words; of a server, it is the number of requests in flight."""
+    known = workloads().get(benchmark)
+    return (known.batch if known else Facts.batch).format(size)
 
 
 def _has_flops(value: Any) -> bool:

@@ -26,7 +26,8 @@ def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.enviro
 
 def _devices(record: RunRecord) -> str:
     number, batch = (record.layout.get(key, 0) for key in ("num_devices", "global_batch_size"))
-    return f"{number} device{'' if number == 1 else 's'}, global batch {batch}"
+    load = f"{batch} in flight" if record.serving else f"global batch {batch}"
+    return f"{number} device{'' if number == 1 else 's'}, {load}"
 
 
 def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:

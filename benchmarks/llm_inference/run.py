@@ -88,6 +88,14 @@ def describe(config: Config) -> RunRecord:
     arrivals = f"{load.rate_per_s:g} requests/s at random" if load.rate_per_s else "closed loop"
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
     record.variant = [name, *([arrivals] if load.rate_per_s else [])]
+    record.serving = {
+        "elsewhere": "",
+        "server": name,
+        "version": record.provenance["packages"].get(SERVERS[serve.server].package) or "",
+        "slo": load.slo,
+        "slo_source": load.limits.source,
+        "notes": [],
+    }
     if serve.server_args:
         record.choices["server's arguments"] = serve.server_args
         record.variant.append(serve.server_args)
@@ -147,14 +155,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
     # Where others use the node, too, both can be theirs.
     (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else notes).extend(filter(None, late))
-    record.serving = {
-        "elsewhere": started.elsewhere,
-        "server": record.choices["server"],
-        "version": record.provenance["packages"].get(adapter.package) or "",
-        "slo": load.slo,
-        "slo_source": load.limits.source,
-        "notes": notes,
-    }
+    record.serving |= {"elsewhere": started.elsewhere, "notes": notes}
     record.error = "; ".join(found)
     record.status = FAILED if found else OK
 

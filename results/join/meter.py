@@ -21,6 +21,7 @@ from results.join.limits import limits_of_all
 from results.record.checks.energy import scope_conflict
 from results.record.parts import is_number
 from results.record.records import Record, RecordError
+from results.workloads import batch_text
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
 MARGIN_S = 60.0  # before and after a window, in which readings count, too
@@ -162,8 +163,8 @@ def _moment(time_s: float) -> str:
 
 
 def _name(record: Record) -> str:
-    layout = record["layout"]
-    return f"{record['system']}, {record['model']}, batch {layout.get('global_batch_size')}"
+    batch = batch_text(record["benchmark"], record["layout"].get("global_batch_size")).removeprefix("global ")
+    return f"{record['system']}, {record['model']}, {batch}"
 
 
 def _traces(record: Record, meter: Meter) -> list[Trace]:

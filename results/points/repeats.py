@@ -12,6 +12,7 @@ from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import differences, options_of, setup_of
 from results.record.records import Record
 from results.record.values import devices_text, energy_source, grouped, sort_key, value_at
+from results.workloads import batch_text
 
 # Criteria for steps that are not in steady state.
 FEWEST_STEPS = 12  # with fewer, a trend may be chance
@@ -40,13 +41,18 @@ class Point(NamedTuple):
     copies: int = 0  # that ran at once to fill the nodes; 0: an ordinary run
 
     def __str__(self) -> str:
-        where = f"{devices_text(self.devices)}, global batch {self.global_batch}{self._filled}"
+        where = f"{devices_text(self.devices)}, {batch_text(self.benchmark, self.global_batch)}{self._filled}"
         return ", ".join(filter(None, (self.benchmark, self.model, self.data, self.sample, where)))
 
     @property
     def place(self) -> str:
         """Position of the point in a sweep, as text."""
-        return f"{devices_text(self.devices)}, batch {self.global_batch}{self._filled}"
+        return f"{devices_text(self.devices)}, {self.batch}{self._filled}"
+
+    @property
+    def batch(self) -> str:
+        """Size of the batch in few words."""
+        return batch_text(self.benchmark, self.global_batch).removeprefix("global ")
 
     @property
     def _filled(self) -> str:

@@ -12,10 +12,12 @@ from results.predict.predict import groups_of
 from results.record.checks import contradictions
 from results.record.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.show.plots.serving import frontier, serving_charts
-from results.show.plots.style import styles_of_systems
+from results.show.plots.style import SPEED, styles_of_systems
+from results.show.plots.systems import dots
 from results.show.tables.inference import COLUMNS, columns_of, within_limits
 from results.show.tables.points import point_rows
-from results.show.tables.table import rows
+from results.show.tables.summary import sentences
+from results.show.tables.table import failures, rows
 from results.tests.made_up import WINDOW_S, result
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
@@ -170,6 +172,18 @@ def test_the_most_load_within_the_limits_is_told():
     assert words.endswith("up to 8 requests in flight keep the limits of made up (TTFT p99 2 s, TPOT p99 0.1 s)")
     assert "8 requests in flight, its highest load, keep" in within_limits(by_point(records[:2]))[0]
     assert "none of its loads keep" in within_limits(by_point(records[2:]))[0]
+
+
+def test_a_load_is_named_in_requests_in_flight():
+    failed = {**served("H100", concurrency=8), "status": "failed", "error": "too slow"}
+    [good, bad] = by_point([served(concurrency=4), failed])
+    assert good.point.place == "1 device, 4 in flight"
+    assert str(bad.point).endswith("300/100 tokens, 1 device, 8 in flight")
+    assert "1 device, 8 in flight: failed: too slow" in failures([failed])[0]
+    assert "(1 device, 4 in flight)" in sentences([good])[0]
+    points = by_point([served(concurrency=4), served(concurrency=8)])
+    chart = dots(points, SPEED, styles_of_systems(points))
+    assert "8 in flight: " in chart.words and "batch" not in chart.words
 
 
 def test_a_load_that_failed_is_above_the_highest_that_keeps_the_limits():

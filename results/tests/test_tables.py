@@ -91,7 +91,7 @@ def test_one_value_is_laid_out_over_devices_and_batch():
         ["1", "100", "failed"],
         ["2", "", "200"],
     ]
-    with pytest.raises(RecordError, match="two records have 1 devices and batch 8"):
+    with pytest.raises(RecordError, match="two records have 1 device and batch 8"):
         pivot_rows([good(1, 8, 1), good(1, 8, 2)], "metrics.tokens_per_s")
     with pytest.raises(RecordError, match="no such number"):
         pivot_rows([good(1, 8, 1)], "metrics.nothing")

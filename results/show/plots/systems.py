@@ -117,7 +117,7 @@ def _names(found: Sequence[PointResults], of_energy: bool) -> list[str]:
     several = len({one.system for one in found}) > 1
     kinds = [[one.precision, *((energy_kind(one.any) or "").split(", ") if of_energy else [])] for one in found]
     facts = [
-        [*([one.system] if several else [devices_text(one.point.devices), f"batch {one.point.global_batch}"]), *kind]
+        [*([one.system] if several else [devices_text(one.point.devices), one.point.batch]), *kind]
         + ([] if several else list(one.variant))
         for one, kind in zip(found, kinds, strict=True)
     ]

@@ -9,6 +9,7 @@ from results.record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_t
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, filled_apart, rank, ranked_points
+from results.workloads import batch_text
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
@@ -57,7 +58,7 @@ def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) 
 
 
 def _and_where(one: PointResults, path: str, unit: str) -> str:
-    where = f"{devices_text(one.point.devices)}, global batch {one.point.global_batch}"
+    where = f"{devices_text(one.point.devices)}, {batch_text(one.point.benchmark, one.point.global_batch)}"
     return f"{one.system} with {_best(one, path, unit)} ({where})"
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from results.record.records import Record, RecordError
 from results.record.values import devices_text, sort_key, value_at
+from results.workloads import batch_text
 
 FORMS = ("text", "csv", "markdown", "latex", "html")
 
@@ -117,7 +118,7 @@ def _value(record: Record, column: Column) -> Any:
 def failures(records: Sequence[Record]) -> list[str]:
     """Return a sentence on each record whose status is not ok."""
     return [
-        f"{name(record)}, global batch {value_at(record, 'layout.global_batch_size')}: "
+        f"{name(record)}, {batch_text(record['benchmark'], value_at(record, 'layout.global_batch_size'))}: "
         f"{record['status']}: {record.get('error', '')}"
         for record in sorted(records, key=sort_key)
         if record["status"] != "ok"
@@ -237,7 +238,7 @@ def pivot_rows(records: Sequence[Record], path: str) -> list[list[str]]:
         )
         if place in cells:
             raise RecordError(
-                f"two records have {place[0]} devices and batch {place[1]}: choose one system, model and set of "
+                f"two records have {devices_text(place[0])} and batch {place[1]}: choose one system, model and set of "
                 "options with --filter"
             )
         value = value_at(record, path)
