@@ -14,7 +14,7 @@ from typing import NamedTuple
 from results.points.repeats import PointResults
 from results.record.values import PER_DEVICE, WORK, grouped, rounded
 from results.verdicts.quality import ESTIMATE, grade
-from results.verdicts.ranking import fastest
+from results.verdicts.ranking import fastest, ranked_points
 
 ANCHORS = Path(__file__).parent / "reference" / "anchors.csv"
 COLLECTED = "2026-11-27"  # when the figures were read: software moves them more than hardware does
@@ -49,8 +49,8 @@ def read_anchors() -> tuple[Anchor, ...]:
 def anchor_rows(results: Sequence[PointResults]) -> list[list[str]]:
     """Return for each system and benchmark with published figures our best points, and then the figures.
 
-    The first row is the header. Ours are the fastest point per device of each model and precision; an energy that is an
-    estimate is left out. Without a figure of the same chip the list is empty.
+    The first row is the header. Ours are the fastest point per device of each model and precision, of those that may be
+    ranked; an energy that is an estimate is left out. Without a figure of the same chip the list is empty.
     """
     rows: list[list[str]] = []
     for (system, benchmark), mine in grouped(results, lambda one: (one.system, one.point.benchmark)).items():
@@ -62,7 +62,7 @@ def anchor_rows(results: Sequence[PointResults]) -> list[list[str]]:
 
 
 def _best(mine: Sequence[PointResults]) -> list[PointResults]:
-    kinds = grouped((one for one in mine if one.good), lambda one: (one.point.model, one.precision))
+    kinds = grouped(ranked_points(mine), lambda one: (one.point.model, one.precision))
     return [best for same in kinds.values() if (best := fastest(same))]
 
 
@@ -72,6 +72,7 @@ def _our_rows(best: PointResults) -> list[list[str]]:
     speed, efficiency = best.value(PER_DEVICE), None if grade(best.any) == ESTIMATE else best.value(WORK)
     found = [[rounded(speed), f"{unit}/s/device"]] if speed else []
     found += [[rounded(J_PER_WH / efficiency), f"J/{unit.removesuffix('s')}"]] if efficiency else []
+    found += [[rounded(share), "% of achievable"]] if (share := best.value("metrics.achievable_percent")) else []
     return [[*facts, *one, "this suite", point.place] for one in found]
 
 

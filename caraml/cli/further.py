@@ -7,6 +7,7 @@ from pathlib import Path
 
 from caraml.cli.after import FILTER, METER, matching, metered, out, records_in
 from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
+from results.achievable import add_achievable
 from results.anchors import anchor_rows
 from results.points.repeats import by_point
 from results.published import read_published
@@ -108,10 +109,12 @@ def operating_points(options: argparse.Namespace) -> int:
 def published(options: argparse.Namespace) -> int:
     """Print figures that others published, with their sources, as a table or a plot."""
     if options.results:
-        rows = anchor_rows(by_point(records_in(options.results).records))
+        records = records_in(options.results).records
+        sources = add_achievable(records)
+        rows = anchor_rows(by_point(records))
         if not rows:
             raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
-        print(tables.render_rows(rows, "text"))
+        print("\n".join([tables.render_rows(rows, "text"), *sources]))
         return 0
     if not options.plot:
         if options.out:

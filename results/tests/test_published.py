@@ -334,7 +334,8 @@ def test_figures_of_the_same_chip_are_next_to_ours_with_software_and_source(caps
     assert main(["published", "--results", str(H200)]) == 0
     lines = capsys.readouterr().out.splitlines()
     ours, theirs = ([line for line in lines if word in line] for word in (", ours", ", published"))
-    assert [line.split("|")[1].strip() for line in ours] == ["117M", "117M", "800M", "800M"]
+    assert [line.split("|")[1].strip() for line in ours] == ["117M"] * 3 + ["800M"] * 3
+    assert [line.split("|")[5].strip() for line in ours[:3]] == ["tokens/s/device", "J/token", "% of achievable"]
     assert any(
         re.search(r"92,500 \| tokens/s/device \| +nanochat 92d63d4, one scale per tensor", line) for line in theirs
     )
@@ -362,6 +363,11 @@ def test_every_figure_is_of_a_system_and_has_a_source():
         assert one.source
         assert one.unit in ("tokens/s/device", "output tokens/s/device", "J/output token")
         assert float(one.value) > 0
+
+
+def test_a_figure_by_anothers_definitions_is_not_ours():
+    theirs = made_up.result("A100") | {"serving": {"defined_by": "aiperf"}}
+    assert anchor_rows(by_point([theirs])) == []
 
 
 def test_an_estimated_energy_is_not_next_to_published_ones():
