@@ -53,9 +53,9 @@ def test_a_sweep_has_a_row_for_each_load_and_its_archive_is_verified(tmp_path, j
         assert metrics["ttft_p50_s"] > 0.05
     done = subprocess.run([jube_command, "result", str(out), "-i", "last", "-a"], capture_output=True, text=True)
     rows = [line.split("|") for line in done.stdout.splitlines() if "xllamacpp" in line]
-    assert [(row[1].strip(), row[8].strip(), row[-2].strip()) for row in rows] == [
-        ("CPU", "1", "ok"),
-        ("CPU", "2", "ok"),
+    assert [tuple(row[index].strip() for index in (1, 4, 8, -2)) for row in rows] == [
+        ("CPU", "fp32", "1", "ok"),
+        ("CPU", "fp32", "2", "ok"),
     ]
     assert main(["archive", str(out), "-o", str(tmp_path / "a.tar.zst")]) == 0
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 0, capsys.readouterr()

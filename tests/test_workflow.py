@@ -34,6 +34,7 @@ COLUMNS = [
     "TP",
     "PP",
     "DP",
+    "CP",
     "tokens/s",
     "tokens/s/device",
     "IO [%]",

@@ -13,7 +13,8 @@ INPUT_PARTS = ("reading", "decompressing", "decoding", "copying")
 
 def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return a few lines: model, status, throughput, step times, loss, and where energy and record are."""
-    lines = [("model", f"{record.model} on {record.system}, {_devices(record)}: {record.status}")]
+    where = ", ".join([record.system, *_devices(record)])
+    lines = [("model", f"{record.model} on {where}: {record.status}")]
     lines += _figures(record)
     if record.status == OK:
         sampled = environ.get(MARKS_VARIABLE)
@@ -24,10 +25,16 @@ def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.enviro
     return "\n".join(f"{record.benchmark}: {name:<10} {text}" for name, text in lines)
 
 
-def _devices(record: RunRecord) -> str:
-    number, batch = (record.layout.get(key, 0) for key in ("num_devices", "global_batch_size"))
-    load = f"{batch} in flight" if record.serving else f"global batch {batch}"
-    return f"{number} device{'' if number == 1 else 's'}, {load}"
+def devices_text(number: int) -> str:
+    """Return a number of devices as text."""
+    return f"{number} device{'' if number == 1 else 's'}"
+
+
+def _devices(record: RunRecord) -> Iterator[str]:
+    if record.layout:  # a plan that is refused has none
+        batch = record.layout.get("global_batch_size", 0)
+        yield devices_text(record.layout.get("num_devices", 0))
+        yield f"{batch} in flight" if record.serving else f"global batch {batch}"
 
 
 def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:

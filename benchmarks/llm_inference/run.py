@@ -27,6 +27,7 @@ from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unencodable, parse_config
 from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
+from benchmarks.common.summary import devices_text
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
 from benchmarks.llm_inference.load import LoadError, Measurement, Server, first_requests, measure
@@ -249,7 +250,7 @@ def _devices(config: Config) -> list[Device]:
         return [Device(node_name(), 0, "processor", "", None, usable_cpus()) for _ in range(count)]
     ids = gpu_ids()
     if len(ids) < count:
-        raise ConfigError(f"--devices {count} was asked for, and there are {len(ids)} GPUs here")
+        raise ConfigError(f"--devices {count} was asked for, but the node has {devices_text(len(ids))}")
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if len(ids) > count else ():
         every = os.environ.get(name) or ",".join(map(str, range(len(ids))))
         os.environ[name] = ",".join(every.split(",")[:count])

@@ -13,6 +13,7 @@ from benchmarks.common.options import (
     option,
     positive,
 )
+from benchmarks.common.summary import devices_text
 from benchmarks.llm_training.sizes import SIZES, ModelSize
 
 INIT_STD = 0.02  # of weights, as in GPT-2
@@ -167,7 +168,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of model and data on `world_size` devices; The devices of a pipeline stage share its experts."""
+    """Layout of model and data on `world_size` devices; the devices of a pipeline stage share its experts."""
 
     world_size: int
     tensor_parallel_size: int
@@ -193,7 +194,7 @@ class Layout:
             sizes = f"tensor_parallel_size {tensor} x pipeline_parallel_size {pipeline}"
             sizes += f" x context_parallel_size {context}" if context > 1 else ""
             raise ConfigError(
-                f"{self.world_size} devices cannot be shared by {sizes} = {model}: use a multiple of that, or smaller "
+                f"{devices_text(self.world_size)} cannot be shared by {sizes} = {model}: use a multiple of that, or smaller "
                 "sizes"
             )
         shared = [
@@ -209,8 +210,8 @@ class Layout:
             devices = self.world_size // pipeline
             if devices % self.expert_parallel_size:
                 raise ConfigError(
-                    f"expert_parallel_size {self.expert_parallel_size} does not divide the {devices} devices of a "
-                    "pipeline stage: choose a divisor of it"
+                    f"expert_parallel_size {self.expert_parallel_size} does not divide the "
+                    f"{devices_text(devices)} of a pipeline stage: choose a divisor of it"
                 )
         elif shape.experts and tensor > 1:
             # megatron-core 0.16 would not sum the gradients of the experts over the devices that share a layer.

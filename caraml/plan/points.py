@@ -14,6 +14,7 @@ from caraml.errors import SiteError
 from caraml.plan.site import Site
 from caraml.plan.systems import Block
 from caraml.plan.workloads import Workload
+from results.record.values import devices_text
 
 
 def numbers(text: str, key: str) -> list[int]:
@@ -22,6 +23,10 @@ def numbers(text: str, key: str) -> list[int]:
     if not all(word.isdecimal() and int(word) for word in words):
         raise SiteError(f"{key} is {text!r}: give numbers of 1 or more, such as '1 2 4'")
     return sorted({int(word) for word in words})
+
+
+def _asked(number: int) -> str:
+    return f"{devices_text(number)} {'was' if number == 1 else 'were'} asked for"
 
 
 def fitting_devices(
@@ -35,9 +40,9 @@ def fitting_devices(
     needed = known.devices_needed(model)
     for number in asked:
         if number % needed:
-            raise ConfigError(f"{number} devices were asked for: its layout takes a multiple of {needed}")
+            raise ConfigError(f"{_asked(number)}: its layout takes a multiple of {needed}")
         if most and number > most:
-            raise ConfigError(f"{number} devices were asked for, and there are {most}")
+            raise ConfigError(f"{_asked(number)}, and there are {most}")
     fitting = list(asked) or [number for number in sweep if number % needed == 0] or [needed]
     if most and fitting[0] > most:
         raise ConfigError(f"its layout takes {needed} devices, and there are {most}: use a smaller model")
@@ -78,7 +83,7 @@ def sweep(known: Workload, block: Block, site: Site, model: str) -> dict[int, li
     where = name
     try:
         for devices in fitting_devices(known, model, devices_sweep, asked["devices"], most):
-            where = f"{name} on {devices} devices"
+            where = f"{name} on {devices_text(devices)}"
             pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline over all IPUs
             check = partial(
                 known.check_point,

@@ -79,7 +79,7 @@ def test_a_systems_own_sweep_is_taken(benchmark, model, system, points):
 
 def test_a_sweep_is_narrowed_by_the_environment():
     assert of("llm_training", "tiny", CARAML_DEVICES="2", CARAML_BATCHES="16 64") == {2: [16, 64]}
-    with pytest.raises(SiteError, match=r"^tiny on 1 devices: global_batch_size 3 is not"):
+    with pytest.raises(SiteError, match=r"^tiny on 1 device: global_batch_size 3 is not"):
         of("llm_training", "tiny", CARAML_BATCHES="3")
     with pytest.raises(SiteError, match=r"^tiny: 3 devices were asked for, and there are 2"):
         of("llm_training", "tiny", CARAML_DEVICES="3")
