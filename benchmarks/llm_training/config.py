@@ -194,8 +194,8 @@ class Layout:
             sizes = f"tensor_parallel_size {tensor} x pipeline_parallel_size {pipeline}"
             sizes += f" x context_parallel_size {context}" if context > 1 else ""
             raise ConfigError(
-                f"{devices_text(self.world_size)} cannot be shared by {sizes} = {model}: use a multiple of that, or smaller "
-                "sizes"
+                f"{devices_text(self.world_size)} cannot be shared by {sizes} = {model}: use a multiple of that, or "
+                "smaller sizes"
             )
         shared = [
             ("tensor", tensor, "num_heads", shape.num_heads),
