@@ -67,13 +67,15 @@ def _best(mine: Sequence[PointResults]) -> list[PointResults]:
 
 
 def _our_rows(best: PointResults) -> list[list[str]]:
-    point, unit = best.point, str(best.any["work_unit"])
+    point, served = best.point, best.any.get("serving") or {}
+    unit = f"output {best.any['work_unit']}" if served else str(best.any["work_unit"])
+    software = " ".join(filter(None, (served.get("server"), served.get("version")))) or "this suite"
     facts = [f"{best.system}, ours", point.model, best.precision, str(point.devices)]
     speed, efficiency = best.value(PER_DEVICE), None if grade(best.any) == ESTIMATE else best.value(WORK)
     found = [[rounded(speed), f"{unit}/s/device"]] if speed else []
     found += [[rounded(J_PER_WH / efficiency), f"J/{unit.removesuffix('s')}"]] if efficiency else []
     found += [[rounded(share), "% of achievable"]] if (share := best.value("metrics.achievable_percent")) else []
-    return [[*facts, *one, "this suite", point.place] for one in found]
+    return [[*facts, *one, software, point.place] for one in found]
 
 
 def _row(one: Anchor) -> list[str]:

@@ -136,6 +136,15 @@ class PointResults(NamedTuple):
         return str(self.any.get("precision") or "")
 
     @property
+    def keeps_limits(self) -> bool | None:
+        """Whether the 99th percentiles of all runs of a server keep their limits of TTFT and TPOT; None without any."""
+        found = []
+        for name in ("ttft", "tpot"):
+            limit_s, values_s = value_at(self.any, f"metrics.slo_{name}_s"), self.values(f"metrics.{name}_p99_s")
+            found.append(max(values_s) <= limit_s if limit_s and values_s else None)
+        return None if None in found else all(found)
+
+    @property
     def is_comparable(self) -> bool:
         """Whether the point runs the full workload of the comparison, and not a smaller one."""
         return value_at(self.any, "metrics.comparable") is not False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from caraml.cli import main
+from results.anchors import anchor_rows
 from results.collect import collect
 from results.join.serving import energy_per_token
 from results.points.repeats import by_point
@@ -174,6 +175,12 @@ def test_the_most_load_within_the_limits_is_told():
     assert "none of its loads keep" in within_limits(by_point(records[2:]))[0]
 
 
+def test_published_figures_are_next_to_ours_in_one_unit_and_with_the_server():
+    _, ours, *others = anchor_rows(by_point([served("B200")]))
+    assert (ours[0], ours[6]) == ("B200, ours", "vllm 1")
+    assert {row[5] for row in (ours, *others)} == {"output tokens/s/device", "J/output token"}
+
+
 def test_a_load_is_named_in_requests_in_flight():
     failed = {**served("H100", concurrency=8), "status": "failed", "error": "too slow"}
     [good, bad] = by_point([served(concurrency=4), failed])
@@ -188,7 +195,11 @@ def test_a_load_is_named_in_requests_in_flight():
 
 def test_a_load_that_failed_is_above_the_highest_that_keeps_the_limits():
     failed = {**served(concurrency=32), "status": "failed", "error": "too slow", "metrics": {}, "sample": ""}
+    other = {**served(concurrency=32), "sample": "8192/100 tokens"}
     assert "up to 4 requests in flight keep" in within_limits(by_point([served(concurrency=4), failed]))[0]
+    assert "4 requests in flight, its highest load" in within_limits(by_point([served(concurrency=4), other]))[0]
+    failed["sample"] = other["sample"]
+    assert "4 requests in flight, its highest load" in within_limits(by_point([served(concurrency=4), failed]))[0]
 
 
 def test_a_rate_of_arrivals_has_no_requests_in_flight_to_state():
@@ -243,6 +254,10 @@ def test_what_limits_a_run_is_in_its_deviations_and_steps_are_not_asked_for():
         ("{of: chat, what: goodput, at_least: 1.5}", Outcome.PASSED),
         ("{of: chat, what: energy_per_token, at_most: 1.0}", Outcome.PASSED),
         ("{of: chat, what: energy_per_token, at_most: 0.01}", Outcome.FAILED),
+        ("{of: chat, what: throughput, at_least: 200}", Outcome.PASSED),
+        ("{of: chat, what: throughput, within_limits: true, at_least: 200}", Outcome.FAILED),
+        ("{of: chat, what: throughput, within_limits: true, at_least: 150}", Outcome.PASSED),
+        ("{of: chat, what: throughput, global_batch: 16, within_limits: true, at_least: 1}", Outcome.FAILED),
     ],
 )
 def test_requirements_on_servers_are_judged(requirement, outcome, tmp_path):

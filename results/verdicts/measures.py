@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     unit: str = ""
     at: str = ""  # the point, as text
     why_not: str = ""
-    is_failure: bool = False  # there is no number because all runs failed
+    is_failure: bool = False  # there is no number because all runs failed, or break the limits asked for
     energy_kind: str = ""  # empty unless it is a number of an energy
     points: int = 1  # number of points that it is the best of
     doubts: tuple[str, ...] = ()  # limitations of its runs
@@ -82,6 +82,11 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
     good = ranked_points(at_place)
     if not good:
         return _no_run(mine, at_place)
+    if quantity.within_limits:
+        keeping, is_known = [one for one in good if one.keeps_limits], any(one.keeps_limits is not None for one in good)
+        if not keeping:
+            return Answer(why_not="no load keeps the limits of TTFT and TPOT", is_failure=is_known)
+        good = keeping
     if quantity.what == "energy_grade":
         grades = [grade(record) for one in good for record in one.good]
         known = [one for one in grades if one is not None]

@@ -87,6 +87,7 @@ class Quantity:
     of_runs: int = 0  # number of runs that are needed
     power_limit_w: float | None = None  # of the operating point; None: any
     clock_limit_mhz: float | None = None
+    within_limits: bool = False  # at loads alone that keep the limits of TTFT and TPOT that their runs state
 
     @property
     def is_trimmed(self) -> bool:
@@ -103,6 +104,7 @@ class Quantity:
         limits = [
             *([f"a power limit of {self.power_limit_w:g} W"] if self.power_limit_w else []),
             *([f"a clock limit of {self.clock_limit_mhz:g} MHz"] if self.clock_limit_mhz else []),
+            *(["loads within the limits of TTFT and TPOT"] if self.within_limits else []),
         ]
         amount = f" of {self.work:,.12g} {self.work_unit}" if self.work else ""
         where = (f" on {', '.join(place)}" if place else "") + (f" at {' and '.join(limits)}" if limits else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import methodcaller
 
 from results.points.repeats import PointResults
@@ -90,18 +90,22 @@ def within_limits(results: Sequence[PointResults]) -> list[str]:
     A load whose runs all failed keeps none. Records of other clients have no limits, and no sentence.
     """
     served = [one for one in results if one.good and value_at(one.any, "serving.slo")]
-    loads = grouped(results, lambda one: _setup(one)[:3])  # of good and of failed runs
+    failed = [one for one in results if not one.good]
     found = []
-    for (system, model, devices, sample, variant), points in grouped(served, _setup).items():
+    for (system, model, sample, devices, variant), points in grouped(served, _setup).items():
         limits = {name: value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")}
         slo = ", ".join(f"{name.upper()} p99 {limit_s or 0:g} s" for name, limit_s in limits.items())
         keep = f"keep the limits of {value_at(points[0].any, 'serving.slo')} ({slo})"
-        streams = [one.point.global_batch for one in points if _keeps(one, limits)]
+        streams = [one.point.global_batch for one in points if one.keeps_limits]
         if (value_at(points[0].any, "config.load.rate_per_s") or 0.0) > 0:
             words = f"requests at this rate {'' if streams else 'do not '}{keep}"
         elif not streams:
             words = f"none of its loads {keep}"
-        elif max(streams) < max(one.point.global_batch for one in loads[system, model, devices]):
+        elif max(streams) < max(
+            one.point.global_batch
+            for one in [*points, *failed]
+            if _setup(one)[:4] in ((system, model, sample, devices), (system, model, "", devices))
+        ):
             words = f"up to {count(max(streams), 'request')} in flight {keep}"
         else:
             words = f"{count(max(streams), 'request')} in flight, its highest load, {keep}"
@@ -109,13 +113,5 @@ def within_limits(results: Sequence[PointResults]) -> list[str]:
     return found
 
 
-def _setup(one: PointResults) -> tuple[str, str, int, str, tuple[str, ...]]:
-    """Return what its loads have in common, first what failed runs know, too."""
-    return one.system, one.point.model, one.point.devices, one.point.sample, one.variant
-
-
-def _keeps(one: PointResults, limits: Mapping[str, float | None]) -> bool:
-    return all(
-        limit_s is not None and (value_s := one.value(f"metrics.{name}_p99_s")) is not None and value_s <= limit_s
-        for name, limit_s in limits.items()
-    )
+def _setup(one: PointResults) -> tuple[str, str, str, int, tuple[str, ...]]:
+    return one.system, one.point.model, one.point.sample, one.point.devices, one.variant
