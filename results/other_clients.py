@@ -57,10 +57,13 @@ def read_other(path: Path, stated: Stated) -> list[Record]:
         raise RecordError(f"{path} is no result of {', '.join(CLIENTS)}")
     figures, digest = CLIENTS[client][1], hashlib.sha256(content).hexdigest()
     try:
-        runs = enumerate(found["benchmarks"] if client == "guidellm" else [found])
-        return [_record(client, figures(run), stated, f"{digest} {number}") for number, run in runs]
+        runs = found["benchmarks"] if client == "guidellm" else [found]
+        records = [_record(client, figures(run), stated, f"{digest} {number}") for number, run in enumerate(runs)]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise RecordError(f"{path} lacks a part that {client} writes: {error!r}") from error
+    if not records:
+        raise RecordError(f"{path} holds no run of {client}")
+    return records
 
 
 def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Record:

@@ -117,6 +117,7 @@ def test_a_run_with_failed_requests_has_failed(changed, read):
         ({"output_throughput": 1}, "lacks a part that vllm bench serve writes: KeyError('model_id')"),
         ({"output_token_throughput": 1, "input_config": []}, "lacks a part that aiperf writes"),
         ({"benchmarks": None}, "lacks a part that guidellm writes"),
+        ({"benchmarks": []}, "holds no run of guidellm"),
     ],
 )
 def test_a_file_of_no_client_is_one_sentence(text, words, read, capsys):
