@@ -31,7 +31,7 @@ def energy_per_token(record: Record) -> dict[str, Any]:
     Joules per token of other lengths are not comparable.
     """
     energy = record["energy"]
-    energy_j, half_j = energy["energy_wh"] * JOULES_PER_WH, (energy["uncertainty_wh"] or 0.0) * JOULES_PER_WH
+    energy_j, half_j = (energy[name] * JOULES_PER_WH for name in ("energy_wh", "uncertainty_wh"))
     found: dict[str, Any] = {}
     for name, count in amounts(record["metrics"]).items():
         found[f"j_per_{name}"] = energy_j / count if count else None

@@ -104,10 +104,10 @@ class Quantity:
         limits = [
             *([f"a power limit of {self.power_limit_w:g} W"] if self.power_limit_w else []),
             *([f"a clock limit of {self.clock_limit_mhz:g} MHz"] if self.clock_limit_mhz else []),
-            *(["loads within the limits of TTFT and TPOT"] if self.within_limits else []),
         ]
         amount = f" of {self.work:,.12g} {self.work_unit}" if self.work else ""
         where = (f" on {', '.join(place)}" if place else "") + (f" at {' and '.join(limits)}" if limits else "")
+        where += " within the limits of TTFT and TPOT" if self.within_limits else ""
         return self.what.replace("_", " ") + amount + where
 
 
