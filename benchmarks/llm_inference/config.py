@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -71,6 +72,10 @@ class ServerOptions:
             raise ConfigError(f"{flags} exclude each other: give one of them")
         if self.real_weights and not SERVERS[self.server].makes_gguf:
             raise ConfigError(f"--real-weights are a file for xllamacpp, not for {self.server}")
+        try:
+            shlex.split(self.server_args)
+        except ValueError as error:
+            raise ConfigError(f"--server-args {self.server_args!r} cannot be split into words: {error}") from error
         if self.model_path and not Path(self.model_path).exists():
             raise ConfigError(f"--model-path {self.model_path} does not exist")
 

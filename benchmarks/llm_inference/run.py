@@ -190,6 +190,10 @@ class Started:
         """Start it and wait until it is ready; return where the model is, and the size of its vocabulary."""
         serve, load, adapter = config.serve, config.load, SERVERS[config.serve.server]
         folder = Path(serve.model_folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="caraml-")))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--model-folder {folder} cannot be made: {error.strerror}") from error
         is_random = not (serve.model_path or serve.real_weights)
         shape, vocab = SHAPES[serve.model], serve.vocab_size
         if serve.real_weights:

@@ -119,7 +119,9 @@ class Address(NamedTuple):
         try:
             _, text = self.get(MODELS)
             return [str(one["id"]) for one in json.loads(text)["data"]]
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except OSError as error:
+            raise LoadError(f"no server answers at {self.host}:{self.port}: {error.strerror or error}") from error
+        except (ValueError, LookupError, TypeError) as error:
             raise LoadError(f"the server lists no models at {MODELS}: {error!r}") from error
 
     def counted(self, name: str) -> float | None:

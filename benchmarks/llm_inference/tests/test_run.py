@@ -208,6 +208,8 @@ def test_a_server_that_runs_already_is_measured(against_mock):
         (("--real-weights", "--server", "vllm"), "--real-weights are a file for xllamacpp"),
         (("--lengths-file", "/nowhere", "--server", "vllm"), "cannot be read"),
         (("--sever", "vllm"), "did you mean --server"),
+        (("--server-args", "--name 'x"), "cannot be split into words: No closing quotation"),
+        (("--model-folder", "/dev/null/x"), "--model-folder /dev/null/x cannot be made: Not a directory"),
     ],
 )
 def test_options_that_make_no_run_are_one_sentence(flags, words, capsys):
