@@ -288,7 +288,7 @@ class Client:
 
     def _check_silence(self, now_s: float) -> None:
         for stream in [one for one in self._streams if now_s - one.heard_s > SILENT_S]:
-            self._fail(stream, f"no byte came for {SILENT_S:g} s")
+            self._fail(stream, f"no byte came for {SILENT_S:g} s: the server has stopped, or the load is too high")
 
     def _drop(self, stream: Stream) -> None:
         self._close(stream)
