@@ -162,6 +162,11 @@ class Config:
     window: WindowOptions = field(default_factory=WindowOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
+    def __post_init__(self) -> None:
+        serve = self.serve
+        if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):
+            raise ConfigError(f"--precision fp8 needs weights in fp8 for {serve.server}: give them as --model-path")
+
     @cached_property
     def device(self) -> str:
         """On what the server computes: cpu or gpu."""

@@ -218,7 +218,7 @@ class Started:
             "dtype": DTYPES.get(config.precision, "bfloat16"),
             "settings": settings,
         }
-        more = f"{serve.server_args} {'--quantization fp8' if config.precision == 'fp8' else ''}"
+        more = f"{serve.server_args} {adapter.fp8 if config.precision == 'fp8' else ''}"
         log = _next_to(config, LOG_SUFFIX) or folder / "server.log"
         stack.enter_context(_ended_by_signals())
         self._process = Process(command_of(adapter, values, is_random, more), adapter.environment, log)

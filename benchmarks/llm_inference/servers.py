@@ -36,6 +36,7 @@ class Adapter(NamedTuple):
     extra: Mapping[str, Any]  # fields of a request, next to those that every server takes
     package: str  # whose version the record has
     random: str = ""  # further arguments for a model with random weights
+    fp8: str = ""  # further arguments that quantise weights to fp8
     makes_gguf: bool = False  # a model with random weights is a GGUF file, and not a folder
     counter: str = ""  # of /metrics: tokens that it has generated
     counts_requests: bool = False  # the counter moves when a request ends, and not with each token
@@ -62,6 +63,7 @@ SERVERS: Mapping[str, Adapter] = {
         RUNNING_USAGE,
         "vllm",
         random="--load-format dummy",
+        fp8="--quantization fp8",
         counter="vllm:generation_tokens_total",
         environment={"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
     ),
@@ -72,6 +74,7 @@ SERVERS: Mapping[str, Adapter] = {
         RUNNING_USAGE,
         "sglang",
         random="--load-format dummy",
+        fp8="--quantization fp8",
         counter="sglang:generation_tokens_total",
         environment={"HF_HUB_OFFLINE": "1"},
     ),

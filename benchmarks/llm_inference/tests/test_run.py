@@ -206,6 +206,7 @@ def test_a_server_that_runs_already_is_measured(against_mock):
         (("--output-tokens", "1"), "output_tokens must be 2 or more"),
         (("--model-path", "/nowhere"), "--model-path /nowhere does not exist"),
         (("--real-weights", "--server", "vllm"), "--real-weights are a file for xllamacpp"),
+        (("--precision", "fp8", "--server", "trtllm"), "--precision fp8 needs weights in fp8 for trtllm"),
         (("--lengths-file", "/nowhere", "--server", "vllm"), "cannot be read"),
         (("--sever", "vllm"), "did you mean --server"),
         (("--server-args", "--name 'x"), "cannot be split into words: No closing quotation"),
