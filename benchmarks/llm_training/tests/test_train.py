@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long
 torch, cpu_stand_ins = Later("torch"), Later("benchmarks.llm_training.gpt.cpu_stand_ins")
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
 ALONE = [sys.executable, "-m", "benchmarks.llm_training"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
 SHORT = ["--global-batch-size", "8", "--sequence-length", "64", "--warmup-steps", "1", "--measured-steps", "4"]
