@@ -96,6 +96,11 @@ def batch_text(benchmark: str, size: int) -> str:
     return (known.batch if known else Facts.batch).format(size)
 
 
+def short_batch_text(benchmark: str, size: int) -> str:
+    """Return a global batch size in few words, as next to a dot."""
+    return batch_text(benchmark, size).removeprefix("global ")
+
+
 def _has_flops(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(samples, dict) and samples for samples in value.values())
 

@@ -127,9 +127,9 @@ class Hold:
             if setting.why_not:
                 raise JpwrError(f"the {setting.kind} of {setting.channel} is left alone: {setting.why_not}")
             change, kept = Change(setting, value, setting.kept()), self._kept[setting.device_id]
-            names = {"device_id": setting.device_id, "kind": setting.kind, "means": setting.means}
-            entry = {**names, "before": change.before, "set": value}
-            kept.add(entry)
+            entry: dict[str, Any] = {"device_id": setting.device_id, "kind": setting.kind, "means": setting.means}
+            entry["before"] = change.before
+            kept.add({**entry, "set": value})
             try:
                 setting.write(value)
             except NoRight as error:

@@ -119,12 +119,14 @@ def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, kno
         finding(CHANGE, step.at, step.ratio, _causes(series, begin, step.at, end))
         for begin, step, end in zip([0, *ends], found.steps, ends[1:], strict=False)
     ]
-    counting = {number: one for number, one in enumerate(changes) if time_d(one.first_run) >= since_d}
-    new, findings = [number for number, one in counting.items() if not one.is_known], list(counting.values())
-    # Several small changes may make the point slower than the threshold: the last level against each earlier one.
-    sums = [finding(TOGETHER, ends[first], found.together(*new[at:]), []) for at, first in enumerate(new[:-1])]
+    counting = [number for number, step in enumerate(found.steps) if values[step.at].time_d >= since_d]
+    findings = [changes[number] for number in counting]
+    new = [number for number in counting if not changes[number].is_known]
     if not any(changes[number].outcome is Outcome.FAILED for number in new):
-        findings += sorted((one for one in sums if one.outcome is Outcome.FAILED), key=lambda one: one.ratio.value)[:1]
+        # Several small changes may make the point slower than the threshold: the last level against each earlier one.
+        sums = [finding(TOGETHER, ends[first], found.together(*new[at:]), []) for at, first in enumerate(new[:-1])]
+        if failed := [one for one in sums if one.outcome is Outcome.FAILED]:
+            findings.append(min(failed, key=lambda one: one.ratio.value))
     if found.drift is not None:
         findings.append(finding(DRIFT, 0, found.drift, []))
     reasons = _reasons(series, found, threshold)

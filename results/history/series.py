@@ -107,7 +107,7 @@ def series_of(records: Sequence[Record]) -> list[Series]:
                     unit = UNITS[quantity].replace("{unit}", first["work_unit"])
                     found.append(Series(*identity_of(first), quantity, unit, kind, observations, failed))
     for runs in failures.values():
-        if never_good := [one for run in runs if id(run) not in joined for one in run[1:]]:
+        if never_good := [run[1] for run in runs if id(run) not in joined]:
             bad = never_good[-1]
             unit = UNITS[SPEED].replace("{unit}", bad["work_unit"])
             found.append(Series(bad["system"], point_of(bad), (), SPEED, unit, "", [], len(never_good)))

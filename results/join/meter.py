@@ -21,7 +21,7 @@ from results.join.limits import limits_of_all
 from results.record.checks.energy import scope_conflict
 from results.record.parts import is_number
 from results.record.records import Record, RecordError
-from results.workloads import batch_text
+from results.workloads import short_batch_text
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
 MARGIN_S = 60.0  # before and after a window, in which readings count, too
@@ -163,7 +163,7 @@ def _moment(time_s: float) -> str:
 
 
 def _name(record: Record) -> str:
-    batch = batch_text(record["benchmark"], record["layout"].get("global_batch_size")).removeprefix("global ")
+    batch = short_batch_text(record["benchmark"], record["layout"].get("global_batch_size"))
     return f"{record['system']}, {record['model']}, {batch}"
 
 

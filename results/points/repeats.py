@@ -12,7 +12,7 @@ from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import differences, options_of, setup_of
 from results.record.records import Record
 from results.record.values import devices_text, energy_source, grouped, sort_key, value_at
-from results.workloads import batch_text
+from results.workloads import batch_text, short_batch_text
 
 # Criteria for steps that are not in steady state.
 FEWEST_STEPS = 12  # with fewer, a trend may be chance
@@ -52,7 +52,7 @@ class Point(NamedTuple):
     @property
     def batch(self) -> str:
         """Size of the batch in few words."""
-        return batch_text(self.benchmark, self.global_batch).removeprefix("global ")
+        return short_batch_text(self.benchmark, self.global_batch)
 
     @property
     def _filled(self) -> str:

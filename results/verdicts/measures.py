@@ -83,10 +83,10 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
     if not good:
         return _no_run(mine, at_place)
     if quantity.within_limits:
-        keeping, is_known = [one for one in good if one.keeps_limits], any(one.keeps_limits is not None for one in good)
-        if not keeping:
+        is_known = any(one.keeps_limits is not None for one in good)
+        good = [one for one in good if one.keeps_limits]
+        if not good:
             return Answer(why_not="no load keeps the limits of TTFT and TPOT", is_failure=is_known)
-        good = keeping
     if quantity.what == "energy_grade":
         grades = [grade(record) for one in good for record in one.good]
         known = [one for one in grades if one is not None]

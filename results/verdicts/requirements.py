@@ -30,8 +30,8 @@ PATHS = {
     "power": "energy.avg_power_w",
 }
 UNITS = {"goodput": "requests/s", "ttft_p99": "s", "tpot_p99": "s", "energy_per_token": "J", "power": "W"}
-LESS_IS_BETTER = ("ttft_p99", "tpot_p99", "energy_per_token")  # with a limit at_most, and so best where it is least
 LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
+LESS_IS_BETTER = (*LATENCIES, "energy_per_token")  # with a limit at_most, and so best where it is least
 TIMES = ("time_to_solution", "machine_time")  # for `work`, in `unit`
 WHATS = (*PATHS, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW

@@ -97,15 +97,13 @@ def within_limits(results: Sequence[PointResults]) -> list[str]:
         slo = ", ".join(f"{name.upper()} p99 {limit_s or 0:g} s" for name, limit_s in limits.items())
         keep = f"keep the limits of {value_at(points[0].any, 'serving.slo')} ({slo})"
         streams = [one.point.global_batch for one in points if one.keeps_limits]
+        places = [(system, model, each, devices) for each in (sample, "")]  # a run that failed early has no sample
+        tried = [one.point.global_batch for one in [*points, *failed] if _setup(one)[:4] in places]
         if (value_at(points[0].any, "config.load.rate_per_s") or 0.0) > 0:
             words = f"requests at this rate {'' if streams else 'do not '}{keep}"
         elif not streams:
             words = f"none of its loads {keep}"
-        elif max(streams) < max(
-            one.point.global_batch
-            for one in [*points, *failed]
-            if _setup(one)[:4] in ((system, model, sample, devices), (system, model, "", devices))
-        ):
+        elif max(streams) < max(tried):
             words = f"up to {count(max(streams), 'request')} in flight {keep}"
         else:
             words = f"{count(max(streams), 'request')} in flight, its highest load, {keep}"

@@ -26,7 +26,7 @@ from results.verdicts.requirements import (
     for_machine,
 )
 from results.verdicts.score import scores
-from results.verdicts.tender.pledge import Pledge, check_pledge
+from results.verdicts.tender.pledge import POINT, Pledge, check_pledge
 
 SPEEDS = ("throughput", "throughput_per_device", *TIMES)
 
@@ -140,11 +140,7 @@ def _pledged(quantity: Quantity, pledge: Pledge) -> float | None:
     mine = [
         one
         for one in pledge.points
-        if one.of == quantity.of
-        and quantity.devices in (None, one.devices)
-        and quantity.global_batch in (None, one.global_batch)
-        and quantity.power_limit_w in (None, one.power_limit_w)
-        and quantity.clock_limit_mhz in (None, one.clock_limit_mhz)
+        if one.of == quantity.of and all(getattr(quantity, name) in (None, getattr(one, name)) for name in POINT)
     ]
     return best((value for one in mine if (value := _value(one, quantity)) is not None), default=None)
 

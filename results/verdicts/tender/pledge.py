@@ -38,8 +38,8 @@ TIME = "time_to_solution"
 PLEDGED = (*PATHS, TIME)
 AT_MOST = (TIME, "power", *LESS_IS_BETTER)  # the others are pledged as least values
 OF_TIME = ("work", "unit")
-LIMITS = ("power_limit_w", "clock_limit_mhz")
-PLACE = ("of", "devices", "global_batch", *LIMITS, "work_unit", "projected", *OF_TIME)
+POINT = ("devices", "global_batch", "power_limit_w", "clock_limit_mhz")
+PLACE = ("of", *POINT, "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
 NOT_FILLED = "no run filled the machine: run copies on all of it at once, with the tag 'fill'"
@@ -163,8 +163,7 @@ def check_pledge(
 
 
 def _place(verdict: Verdict) -> tuple[Any, ...]:
-    item = verdict.item
-    return item.of, item.devices, item.global_batch, item.power_limit_w, item.clock_limit_mhz
+    return verdict.item.of, *(getattr(verdict.item, name) for name in POINT)
 
 
 def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requirements: Requirements) -> list[Verdict]:
