@@ -30,7 +30,8 @@ SHELL = """
 import os, signal, subprocess, sys
 with subprocess.Popen(sys.argv[2:], cwd=sys.argv[1], preexec_fn=os.setpgrp) as command:
     os.tcsetpgrp(0, command.pid)
-signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+for ignored in (signal.SIGTTOU, signal.SIGINT):
+    signal.signal(ignored, signal.SIG_IGN)
 os.tcsetpgrp(0, os.getpgrp())
 print("exit code", command.returncode, flush=True)
 signal.pause()
