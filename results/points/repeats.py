@@ -80,28 +80,27 @@ class PointResults(NamedTuple):
         """One of the records, a good one if there is any."""
         return (self.good or self.bad)[0]
 
-    def summary(self, path: str) -> Summary | None:
-        """Summarise a value of the good runs; None unless all of them have it, an energy with one kind and scope."""
+    def values(self, path: str) -> list[float]:
+        """Return the value of each good run; empty unless all of them have it, an energy with one kind and scope."""
         if (energy := energy_of_path(path)) and len({energy_source(record, energy) for record in self.good}) > 1:
-            return None
+            return []
         values = [value_at(record, path) for record in self.good]
-        if not values or not all(isinstance(value, int | float) for value in values):
-            return None
-        return summarise(values)
+        return [float(one) for one in values] if all(isinstance(one, int | float) for one in values) else []
+
+    def summary(self, path: str) -> Summary | None:
+        """Summarise the values of the good runs; None without any."""
+        values = self.values(path)
+        return summarise(values) if values else None
 
     def value(self, path: str) -> float | None:
-        """Return the median of a value over the good runs; None if `summary` has none."""
-        summary = self.summary(path)
-        return summary.median if summary else None
+        """Return the median of the values of the good runs; None without any."""
+        values = self.values(path)
+        return statistics.median(values) if values else None
 
     def half_width(self, path: str) -> float | None:
         """Return the half-width of the interval of a value; None for a single run."""
         summary = self.summary(path)
         return summary.interval.half if summary and summary.interval else None
-
-    def values(self, path: str) -> list[float]:
-        """Return the value of each good run; empty if `summary` has none."""
-        return [float(value_at(record, path)) for record in self.good] if self.summary(path) else []
 
     def estimate(self, path: str, with_accuracy: bool = False) -> Estimate | None:
         """Return a value of the good runs; an energy's uncertainty includes its sensor's. None unless all are > 0."""

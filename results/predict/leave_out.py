@@ -70,11 +70,11 @@ def _check(asked: int, measured: Collection[int], words: str) -> None:
 
 def left_out(points: Sequence[Measured]) -> list[LeftOut]:
     """Return every point predicted from others, in each way that leaves enough of them."""
-    errors = []
+    errors, curve = [], None
     for kept, asked in _ways(points):
         if len({one[:2] for one in kept}) < FEWEST_POINTS:
             continue
-        curve = Curve(kept)
+        curve = Curve(kept, near=curve)
         for one in asked:
             try:
                 far = distance(kept, one.devices, one.batch)

@@ -119,6 +119,7 @@ class Chart(NamedTuple):
         with warnings.catch_warnings(), mpl.rc_context({**STYLE, "font.sans-serif": fonts_for(self.figure)}):
             warnings.simplefilter("ignore")  # of characters that no font has; a page's reader may have one
             self.figure.savefig(file, **options)
+        self.figure.set_layout_engine("none")  # a second format keeps the layout, and need not work it out again
 
 
 def new_figure(
