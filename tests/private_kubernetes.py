@@ -152,7 +152,7 @@ def private_kubernetes(folder: Path, built: Path, images: Sequence[Path]) -> Ite
             *(f"--hostname-override={NODE}", f"--node-ip={ADDRESS}"),
         )
         waited_for("the node", *kubectl, "get", "node", NODE)
-        waited_for("the node", *kubectl, "wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=60s")
+        waited_for("the node", *kubectl, "wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=600s")
         yield {**os.environ, "KUBECONFIG": str(configuration), "HOME": str(folder)}
     finally:
         for process in reversed(running):

@@ -15,6 +15,7 @@ from caraml.errors import SiteError
 from caraml.installation import checkout
 from caraml.plan.tags import check_tags, tags_of_run
 from results.tests import made_up
+from tests.waiting import PATIENCE_S
 
 REQUIREMENTS = """
 workloads: {gpt: {benchmark: llm_training, model: tiny}}
@@ -55,7 +56,7 @@ def started(folder, *arguments, path=(), module="caraml", **environ):
 
 
 def ended(process):
-    out, err = (text.decode(errors="replace") for text in process.communicate(timeout=120))
+    out, err = (text.decode(errors="replace") for text in process.communicate(timeout=PATIENCE_S))
     return process.returncode, out, err
 
 

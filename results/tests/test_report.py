@@ -48,7 +48,7 @@ def page(folder):
     return out
 
 
-LONG_MS = 120_000  # against hanging alone: a busy machine takes what it takes
+LONG_MS = 600_000  # against hanging alone: a busy machine takes what it takes
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from benchmarks.common import launch
 from benchmarks.common.measure import regions
 from benchmarks.common.node.cgroup import Periods, cpu_quota, memory_limit_bytes, quota_periods
 from jpwr.regions import RegionTimer
+from tests.waiting import PATIENCE_S
 
 FOLDER = Path("/sys/fs/cgroup/cpu")
 BURN = """
@@ -85,9 +86,8 @@ def test_a_real_quota_is_found_and_its_throttling_counted():
         pytest.skip(f"no control group can be made here: {error}")
     try:
         (group / "cpu.cfs_quota_us").write_text("20000")
-        done = subprocess.run(
-            [sys.executable, "-c", BURN, str(group)], capture_output=True, text=True, timeout=60, check=True
-        )
+        command = [sys.executable, "-c", BURN, str(group)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     finally:
         group.rmdir()
     assert json.loads(done.stdout) == [1, pytest.approx(0.2)]

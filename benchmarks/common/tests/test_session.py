@@ -251,12 +251,10 @@ def test_when_each_region_went_on_can_be_had_beside_the_record(ran, tmp_path):
     [rank] = json.loads((tmp_path / "record.regions.json").read_text())
     [window, *_] = record["windows"]
     assert (rank["hostname"], rank["boot_id"]) == (window["hostname"], window["boot_id"])
-    edges = [(one["kind"], one["edges_s"][0], one["edges_s"][-1]) for one in rank["windows"]]
-    assert [kind for kind, *_ in edges] == ["measured", "effective"] * 3
-    told = [(one["kind"], one["start_s"], one["end_s"]) for one in record["windows"]]
-    assert all(
-        begin == pytest.approx(start, abs=0.05) for (_, begin, _), (_, start, _) in zip(edges, told, strict=True)
-    )
+    assert [one["kind"] for one in rank["windows"]] == ["measured", "effective"] * 3
+    for of_rank, window in zip(rank["windows"], record["windows"], strict=True):
+        begin_s, *_, end_s = of_rank["edges_s"]
+        assert window["start_s"] - 1e-5 <= begin_s < end_s <= window["end_s"] + 1e-5
     assert {name for one in rank["windows"] for name in one["names"]} == {"IO", "Forward", "Other"}
     assert "reads counted" in record["variant"]
 
@@ -267,7 +265,7 @@ class AddingInParts(Adding):
     def step_in_parts(self):
         for key, seconds in (("Backward", 3), ("Update", 1)):
             with self.run.regions.region(key):
-                end_s = time.monotonic() + seconds * 1e-2
+                end_s = time.monotonic() + seconds * 5e-2
                 while time.monotonic() < end_s:
                     pass
 

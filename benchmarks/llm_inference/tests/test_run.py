@@ -10,7 +10,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -24,6 +23,7 @@ from results.record.checks import contradictions
 from results.record.checks.inference import RULES, rates
 from results.record.checks.run import Run
 from tests.conftest import make_checkout
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.long
 
@@ -260,12 +260,9 @@ def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
     )
     with subprocess.Popen([sys.executable, "-c", script]) as launcher:
         log = tmp_path / "record.server.log"
-        until_s = time.monotonic() + 30
-        while not (log.exists() and log.read_text().strip()) and time.monotonic() < until_s:
-            time.sleep(0.1)
-        time.sleep(1)
+        until(lambda: log.exists() and log.read_text().strip(), "the server's port")
         launcher.send_signal(signal.SIGTERM)
-        assert launcher.wait(30) == 1
+        assert launcher.wait(PATIENCE_S) == 1
     record = json.loads((tmp_path / "record.json").read_text())
     assert record["error"] == "ended by signal 15 (SIGTERM)"
     mine = f"mock_server --port {log.read_text().split()[0]}"
@@ -295,7 +292,7 @@ def test_the_job_of_several_nodes_measures_the_first_one(tmp_path):
     slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS_ON_NODE": "8"}
     environ = {**os.environ, **slurm, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = ["bash", str(job), "vllm", "/models/mine", "32000", "2"]
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((folder / "serve_on_nodes" / "2" / "result.json").read_text())
     assert (result["status"], result["layout"]["num_devices"], result["layout"]["num_nodes"]) == ("ok", 16, 2)
