@@ -128,7 +128,7 @@ class ChannelEnergy:
             )
             furthest_j = max(abs(counter.low_j - energy_j), abs(counter.high_j - energy_j))
             systematic_j = max(systematic_j, furthest_j - random_j)
-        elif counter and (counter.values or why_not):
+        elif self.counter and counter and (counter.values or why_not or duration_s >= self.counter.refresh_s):
             method = "counter"
             energy_j, random_j = counter.energy_j, 0.0
             systematic_j = max(counter.high_j - energy_j, energy_j - counter.low_j)

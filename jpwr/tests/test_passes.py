@@ -163,6 +163,24 @@ def test_a_counter_may_be_late_by_the_same_in_all_passes(refresh_s):
     assert held >= 19
 
 
+@pytest.mark.parametrize("are_edges_read", [True, False])
+def test_passes_between_two_samples_go_by_the_counter_as_those_with_a_sample_do(are_edges_read):
+    """By the integral they would all be too low: power is high in passes, and samples around them are in pauses."""
+    for seed in range(10):
+        chance = random.Random(seed)
+        windows = passes(150, 0.05, 0.05)
+        load = loads.levels([0.0, *itertools.chain(*windows)], [120.0, *[480.0, 120.0] * 150])
+        times_s, counter_j = moments(chance, 1.0, 30.0, 0.1), counter_of(load, 0.001, 0.001 * chance.random())
+        edges_s = itertools.chain(*((start_s - 2e-5, end_s + 2e-5) for start_s, end_s in windows))
+        read_s = sorted([*times_s, *edges_s]) if are_edges_read else times_s
+        power_w, read_j = map(load.power_w, times_s), map(counter_j, read_s)
+        info = SLOW._replace(counter_refresh_s=0.001)
+        found = energy_of_passes(ChannelEnergy(info, times_s, [*power_w], read_s, [*read_j], True), windows)
+        assert found.method == "counter"
+        assert abs(found.energy_j - 150 * 0.05 * 480) <= found.uncertainty_j
+        assert found.uncertainty_j <= (0.03 if are_edges_read else 0.8) * found.energy_j
+
+
 def test_short_passes_use_no_more_than_all_of_the_time():
     """Of each alone a mean over a second tells nothing, and all of them lie in 5 s."""
     load, info = square(0.05, duty=0.5), INFO._replace(averaging_s=1.0)

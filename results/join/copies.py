@@ -105,10 +105,11 @@ def of_copy(number: int, copy: Record, planned: Record) -> Record:
 def add_energy(record: Record, copies: Sequence[Record]) -> None:
     """Add power of all copies, and energy of each one whose devices have sensors of their own, to `fill`.
 
-    The uncertainty is the half-width of the interval by sampling plus the accuracy of the sensor, if it is stated.
+    The uncertainty is the half-width of the interval with the accuracy of the sensor, if it is known.
     """
     energy, fill = record["energy"], record["fill"]
-    share = energy["uncertainty_wh"] / energy["energy_wh"] + (energy["accuracy"] or 0.0)
+    accuracy = 2 * (energy["accuracy"] or 0.0) / math.sqrt(3)  # as in EnergyEstimate.with_accuracy_j
+    share = math.hypot(energy["uncertainty_wh"] / energy["energy_wh"], accuracy)
     fill |= {"power_W": energy["avg_power_w"], "power_uncertainty_percent": 100 * share}
     devices = iter(record["devices"])
     for described, copy in zip(fill["per_copy"], copies, strict=True):

@@ -324,6 +324,19 @@ def test_a_mean_without_ends_is_no_surer_than_its_sensor(tmp_path, ends, sensor,
     assert speed.outcome == PASSED  # it has no sensor
 
 
+def test_a_limit_on_energy_that_is_met_only_without_the_accuracy_of_the_sensor_is_undecided(tmp_path):
+    records = runs(100.0, 100.1, 99.9)
+    asked = requirements(tmp_path, f"{GPT}must: [{{of: gpt, what: work_per_energy, at_least: 3500}}]")
+    for accuracy, outcome in ((0.05, OPEN), (None, PASSED)):
+        for record in records:
+            record["energy"] |= {"accuracy": accuracy} | dict.fromkeys(("uncertainty_wh", "random_wh"), 0.0)
+        [verdict] = accept(by_point(records), asked)
+        assert verdict.outcome == outcome
+        assert verdict.reason.startswith("it passes only without the accuracy of the sensor; with it, 3,") == bool(
+            accuracy
+        )
+
+
 def test_a_system_that_did_not_run_a_workload_is_not_passed(tmp_path):
     asked = requirements(tmp_path, "workloads: {r: {benchmark: resnet50}}\nmust: [{of: r, what: mfu, at_least: 0}]")
     [verdict] = accept(by_point(THREE), asked)

@@ -16,6 +16,7 @@ from results.tests import made_up
 from results.tests.conftest import make_record
 from results.verdicts.compare import broken, compare, read_requirement
 from results.verdicts.outcome import Outcome
+from results.verdicts.ranking import rank
 
 
 def result(speed, batch=8, devices=1, system="A", source="measured, device", per_wh=10.0, **changes):
@@ -46,6 +47,34 @@ def test_repeats_are_summarised_as_scipy_does():
     assert summarise([5.0]).interval is None
     with pytest.raises(ValueError, match="at least one"):
         summarise([])
+
+
+def of_sensor(source, accuracy, per_wh, **options):
+    records = thrice(100.0, per_wh=per_wh, **options)
+    for record in records:
+        record["energy"] |= {"accuracy": accuracy, "accuracy_from": "assumed" if accuracy else ""}
+        record["energy"]["channels"][0]["source"] = source
+    return records
+
+
+@pytest.mark.parametrize(
+    ("source", "accuracy", "outcomes", "remarks"),
+    [
+        ("one", 0.05, [], []),  # the same model: its error cancels
+        ("other", 0.05, [Outcome.UNDECIDED], ["±5 % (assumed) against ±5 % (assumed)"]),
+        ("other", None, [], ["not stated against not stated"]),
+    ],
+)
+def test_the_accuracy_of_sensors_counts_between_two_models_of_them(source, accuracy, outcomes, remarks):
+    ours, theirs = of_sensor("one", accuracy, 10.0), of_sensor(source, accuracy, 10.5, system="B")
+    found = compare(ours, theirs)
+    words = "two models of sensors, whose accuracy the interval includes where it is known: "
+    assert [one for one in found.lines[0].remarks if "accuracy" in one] == [words + one for one in remarks]
+    reasons = broken([read_requirement("energy_ratio>=1.01")], found, theirs)
+    assert [outcome for outcome, _ in reasons] == outcomes
+    assert all(text.endswith("it holds only without the accuracy of the sensors") for _, text in reasons)
+    ranking = rank(by_point([*ours, *theirs]), "energy.{unit}_per_wh")
+    assert bool(ranking.by_accuracy) == bool(ranking.tied) == bool(outcomes)
 
 
 def test_points_are_matched_and_the_rest_is_listed():

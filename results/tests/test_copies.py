@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -79,7 +80,7 @@ def of_two_gpus(copies):
 def for_two_gpus(job, regions=()):
     inside = [100.0, 300.0]
     return job.trace(
-        [info._replace(has_counter=False) for info in GPUS],
+        [info._replace(has_counter=False, accuracy=0.05, accuracy_from="assumed") for info in GPUS],
         lambda channel, time_s: inside[channel] if 10.9 < time_s < 20.1 else 200.0,
         boot_id="boot-of-n1",
         times_s=[i * 0.1 for i in range(350)],
@@ -111,8 +112,8 @@ def test_power_and_energy_are_those_of_the_common_window(copies):
     assert found["fill"]["power_W"] == found["energy"]["avg_power_w"] == pytest.approx(400.0, rel=0.01)
     assert [one["energy_J"] for one in found["fill"]["per_copy"]] == pytest.approx([900.0, 2700.0], rel=0.01)
     assert found["energy"]["tokens_per_wh"] == pytest.approx(160.0 / 400.0 * 3600, rel=0.01)
-    share = 100 * found["energy"]["uncertainty_wh"] / found["energy"]["energy_wh"]
-    assert found["fill"]["power_uncertainty_percent"] == pytest.approx(share)
+    share = found["energy"]["uncertainty_wh"] / found["energy"]["energy_wh"]
+    assert found["fill"]["power_uncertainty_percent"] == pytest.approx(100 * math.hypot(share, 2 * 0.05 / math.sqrt(3)))
 
 
 def test_its_numbers_agree_with_each_other_and_a_changed_one_is_found(copies):

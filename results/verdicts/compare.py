@@ -122,8 +122,8 @@ def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Seque
         if reason:
             notes.append(reason)
         elif ours.sensors(path) != theirs.sensors(path):
-            accuracies = " and ".join(accuracy_text(side.any) for side in (ours, theirs))
-            notes.append(f"the interval includes the accuracy of two models of sensors: {accuracies}")
+            accuracies = " against ".join(accuracy_text(side.any) for side in (ours, theirs))
+            notes.append(f"two models of sensors, whose accuracy the interval includes where it is known: {accuracies}")
         ratios.append(None if reason else theirs.over(ours, path))
         by_sampling.append(None if reason else theirs.over(ours, path, with_accuracy=False))
     changed = changes(ours.good, theirs.good)
