@@ -49,9 +49,8 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     count, ordered = len(values), sorted(values)
     outside, low = 0.0, None
     for index in range(count // 2):
-        outside += (
-            2 * comb(count, index) / 2**count
-        )  # probability that the median is beyond the index-th value from either end
+        # Probability that the median is beyond the index-th value from either end.
+        outside += 2 * comb(count, index) / 2**count
         if outside > 1 - confidence:
             break
         low = index
