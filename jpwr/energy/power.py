@@ -136,7 +136,8 @@ class PowerCurve:
         random_j = max(students_t(LEVEL, freedom) * deviation_j if deviation_j else 0.0, missed_j)
         systematic_j = (
             ROUNDING * self.highest_w * duration_s
-            + sum(self._edge_j(index) for index in {low, high - 1})
+            + self._edge_j(low)
+            + self._edge_j(high - 1)  # both edges may be in one step
             + self._lag_j(first_s, last_s, average_w)
             + self._unseen_until_j(last_s)
             - self._unseen_until_j(first_s)

@@ -181,6 +181,19 @@ def test_passes_between_two_samples_go_by_the_counter_as_those_with_a_sample_do(
         assert found.uncertainty_j <= (0.03 if are_edges_read else 0.8) * found.energy_j
 
 
+@pytest.mark.parametrize(("length_s", "pause_s"), [(0.02, 0.05), (0.05, 0.05), (0.2, 0.1)])
+def test_both_edges_of_a_pass_between_two_samples_are_in_its_interval(length_s, pause_s):
+    info, held = INFO._replace(limit_w=700.0), 0
+    for seed in range(20):
+        chance = random.Random(seed)
+        windows = passes(150, length_s, pause_s)
+        load = loads.levels([0.0, *itertools.chain(*windows)], [120.0, *[480.0, 120.0] * 150])
+        curve = channel(moments(chance, 1.0, 55.0, 0.1), load.power_w, info=info)
+        found = energy_of_passes(curve, windows)
+        held += abs(found.energy_j - 150 * length_s * 480) <= found.uncertainty_j
+    assert held >= 19
+
+
 def test_short_passes_use_no_more_than_all_of_the_time():
     """Of each alone a mean over a second tells nothing, and all of them lie in 5 s."""
     load, info = square(0.05, duty=0.5), INFO._replace(averaging_s=1.0)
