@@ -27,6 +27,7 @@ from results.workloads import FRAMEWORKS, workloads
 OLDEST_JUBE = (2, 5, 1)
 ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
 LIMIT_S = 60  # of one program
+WITHOUT_SLURM = "or state 'submit: bash' in site.yaml to run jobs on this machine"
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/howto/add_a_system.md"
 
 
@@ -151,7 +152,7 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
         yield Finding("scheduler", GOOD, "none is needed: jobs run here")
         return
     if shutil.which("sbatch") is None:
-        yield Finding("scheduler", BAD, "there is no sbatch", "run on a login node of the system")
+        yield Finding("scheduler", BAD, "there is no sbatch", f"run on a login node of the system, {WITHOUT_SLURM}")
         return
     try:
         done = ask("sinfo", "-h", "-o", "%R %l %G", limit_s=LIMIT_S)
@@ -244,8 +245,9 @@ def sensors(block: Block, runtime: str) -> Iterator[Finding]:
             known = [one.split(":")[0].strip() for one in seen if ": " in one]
             yield Finding(f"sensor {method}", BAD, "jpwr has no such method", near(method, known))
             continue
-        unused = "not here" in line or not line
-        to_do = "normal on a login node: try 'srun python3 -m jpwr list'" if unused else ""
+        unused = ": unavailable: " in line or not line
+        is_submitted = unused and block.get("submit") == "sbatch"
+        to_do = "normal on a login node: try 'srun python3 -m jpwr list'" if is_submitted else ""
         found = line.removeprefix(f"{method}: ") or "not listed"
         yield Finding(f"sensor {method}", WARNING if unused else GOOD, found, to_do)
 

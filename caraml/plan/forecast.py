@@ -35,11 +35,12 @@ class Forecast(NamedTuple):
 
     def __str__(self) -> str:
         if self.node_hours is None:
-            cost = "duration unknown without the devices' peak and the model's FLOPs"
+            cost = "duration unknown, as the devices' peak or the work's FLOPs are"
         else:
             energy = "" if self.energy_kwh is None else f" and {self.energy_kwh:.2g} kWh of the devices"
             cost = f"about {self.node_hours:.2g} node-hours{energy}"
-        return f"{self.model}: {count(self.points, 'job')} with {count(self.runs, 'run')}, {cost}"
+        model = f"{self.model}: " if self.model else ""
+        return f"{model}{count(self.points, 'job')} with {count(self.runs, 'run')}, {cost}"
 
 
 def forecast(known: Workload, block: Block, site: Site) -> Forecast:

@@ -55,6 +55,9 @@ def test_node_hours_and_energy_are_those_of_all_runs():
 def test_what_the_figures_do_not_tell_is_not_made_up():
     assert "duration unknown" in str(forecast(made_up(), {**BLOCK, "peak_tflops_bf16": 0}, SITE))
     assert "duration unknown" in str(forecast(made_up(flops_per_sample=lambda block, model: 0.0), BLOCK, SITE))
+    assert str(forecast(made_up(), BLOCK, SITE)).startswith("small: 4 jobs")
+    no_model = replace(made_up().facts, model="")
+    assert str(forecast(made_up(facts=no_model), BLOCK, SITE)).startswith("4 jobs")
     assert "kWh" not in str(forecast(made_up(), {**BLOCK, "tdp_w_per_device": 0}, SITE))
 
 

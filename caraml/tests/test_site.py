@@ -13,7 +13,7 @@ from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.installation import checkout
 from caraml.machine import doctor
-from caraml.machine.finding import BAD
+from caraml.machine.finding import BAD, WARNING
 from caraml.plan import site
 from caraml.plan.site import Site, defaults, job_lines, read_site, sbatch_flags
 from caraml.plan.systems import read_system
@@ -175,11 +175,11 @@ def test_an_image_that_holds_programs_of_another_processor_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("runtime", "listed", "state", "words"),
     [
-        ("none", "no module pynvml: pip install nvidia-ml-py", "FAIL", "its package nvidia-ml-py is not installed"),
-        ("apptainer", "no module pynvml: pip install nvidia-ml-py", "ok", "its package nvidia-ml-py is in the images"),
+        ("none", "Python has no module pynvml: pip install nvidia-ml-py", "FAIL", "its package nvidia-ml-py is not installed"),
+        ("apptainer", "Python has no module pynvml: pip install nvidia-ml-py", "ok", "its package nvidia-ml-py is in the images"),
         (
             "apptainer",
-            "no module x: pip install other, and no more",
+            "Python has no module x: pip install other, and no more",
             "look",
             "its package other is not here, and not added",
         ),
@@ -187,7 +187,7 @@ def test_an_image_that_holds_programs_of_another_processor_is_found(tmp_path):
     ],
 )
 def test_a_sensor_without_its_package_is_told_from_one_without_its_device(monkeypatch, runtime, listed, state, words):
-    says = subprocess.CompletedProcess([], 0, f"pynvml: not here: Python has {listed}\n", "")
+    says = subprocess.CompletedProcess([], 0, f"pynvml: unavailable: {listed}\n", "")
     monkeypatch.setattr(doctor, "ask", lambda *command, limit_s: says)
     [finding] = doctor.sensors({**read_system("A100"), "power_methods": "pynvml"}, runtime)
     assert finding.state == state
@@ -246,6 +246,12 @@ def test_a_method_that_jpwr_does_not_have_is_named():
     assert (wrong.state, wrong.found) == (BAD, "jpwr has no such method")
     assert wrong.to_do == "did you mean 'estimate'?"
     assert "no such method" not in found["sensor rapl"].found
+
+
+def test_a_method_that_jpwr_cannot_use_here_is_no_good_finding():
+    [ipu] = doctor.sensors({"power_methods": "gc"}, "apptainer")
+    assert (ipu.state, ipu.to_do) == (WARNING, "")
+    assert ipu.found.startswith("unavailable: ")
 
 
 @pytest.mark.parametrize("odd", list(" ,:;|\"'`\\&()*?#\n\t"))

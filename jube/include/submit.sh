@@ -53,7 +53,7 @@ bash)
     ;;
 sbatch)
     mapfile -t flags <sbatch.flags
-    command -v sbatch >/dev/null || fail 127 "there is no sbatch on this machine: run the workflow on a login node of $system"
+    command -v sbatch >/dev/null || fail 127 "there is no sbatch on this machine: run the workflow on a login node of $system, or set CARAML_SUBMIT=bash to run jobs here"
     # Unset options of the user's shell, which are for other jobs: SLURM_EXPORT_ENV=NONE would not pass on MASTER_ADDR.
     kept='SLURM_(CONF|JWT)|SBATCH_(ACCOUNT|PARTITION|QOS|RESERVATION)'
     for name in $(compgen -e | grep -E '^(SLURM|SBATCH|SRUN)_' | grep -Evx "$kept"); do unset "$name"; done
