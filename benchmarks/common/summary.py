@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from benchmarks.common.launch import MARKS_VARIABLE
 from benchmarks.common.record import OK, RunRecord
+from jpwr.process.words import number_of
 
 INPUT_PARTS = ("reading", "decompressing", "decoding", "copying")
 
@@ -25,15 +26,10 @@ def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.enviro
     return "\n".join(f"{record.benchmark}: {name:<10} {text}" for name, text in lines)
 
 
-def devices_text(number: int) -> str:
-    """Return a number of devices as text."""
-    return f"{number} device{'' if number == 1 else 's'}"
-
-
 def _devices(record: RunRecord) -> Iterator[str]:
     if record.layout:  # a plan that is refused has none
         batch = record.layout.get("global_batch_size", 0)
-        yield devices_text(record.layout.get("num_devices", 0))
+        yield number_of(record.layout.get("num_devices", 0), "device")
         yield f"{batch} in flight" if record.serving else f"global batch {batch}"
 
 

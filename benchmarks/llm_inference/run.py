@@ -27,13 +27,13 @@ from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unencodable, parse_config
 from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
-from benchmarks.common.summary import devices_text
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
 from benchmarks.llm_inference.load import LoadError, Measurement, Server, first_requests, measure
 from benchmarks.llm_inference.metrics import Window, as_json, client_metrics, from_the_start, metrics_of
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
 from benchmarks.llm_inference.servers import COMPLETIONS, NAME, SERVERS, Address, Process, command_of, free_port
+from jpwr.process.words import number_of
 
 BENCHMARK = "llm_inference"
 DESCRIPTION = "Load a server of language models with requests, and record how fast it answered."
@@ -254,7 +254,7 @@ def _devices(config: Config) -> list[Device]:
         return [Device(node_name(), 0, "processor", "", None, usable_cpus()) for _ in range(count)]
     ids = gpu_ids()
     if len(ids) < count:
-        raise ConfigError(f"--devices {count} was asked for, but the node has {devices_text(len(ids))}")
+        raise ConfigError(f"--devices {count} was asked for, but the node has {number_of(len(ids), 'device')}")
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if len(ids) > count else ():
         every = os.environ.get(name) or ",".join(map(str, range(len(ids))))
         os.environ[name] = ",".join(every.split(",")[:count])

@@ -13,8 +13,8 @@ from benchmarks.common.options import (
     option,
     positive,
 )
-from benchmarks.common.summary import devices_text
 from benchmarks.llm_training.sizes import SIZES, ModelSize
+from jpwr.process.words import number_of
 
 INIT_STD = 0.02  # of weights, as in GPT-2
 ADAM_BETAS = (0.9, 0.95)
@@ -194,8 +194,8 @@ class Layout:
             sizes = f"tensor_parallel_size {tensor} x pipeline_parallel_size {pipeline}"
             sizes += f" x context_parallel_size {context}" if context > 1 else ""
             raise ConfigError(
-                f"{devices_text(self.world_size)} cannot be shared by {sizes} = {model}: use a multiple of that, or "
-                "smaller sizes"
+                f"{number_of(self.world_size, 'device')} cannot be shared by {sizes} = {model}: use a multiple of that "
+                "or smaller sizes"
             )
         shared = [
             ("tensor", tensor, "num_heads", shape.num_heads),
@@ -211,7 +211,7 @@ class Layout:
             if devices % self.expert_parallel_size:
                 raise ConfigError(
                     f"expert_parallel_size {self.expert_parallel_size} does not divide the "
-                    f"{devices_text(devices)} of a pipeline stage: choose a divisor of it"
+                    f"{number_of(devices, 'device')} of a pipeline stage: choose a divisor of it"
                 )
         elif shape.experts and tensor > 1:
             # megatron-core 0.16 would not sum the gradients of the experts over the devices that share a layer.

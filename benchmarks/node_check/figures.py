@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.common.launch import mark
-from benchmarks.common.node.cgroup import quota_periods
+from benchmarks.common.node.cgroup import quota_periods, text_of
 from benchmarks.common.node.gpu_ids import PCI_DEVICES
 from benchmarks.common.node.out_of_memory import short_message
 from benchmarks.node_check.config import ModelOptions
@@ -182,17 +181,10 @@ def device_facts(target: Target) -> Callable[[], dict[str, Any]]:
         found: dict[str, Any] = {"rank": target.launch.rank, "cpu_throttled_percent": max(shares, default=0.0)}
         ids = device_ids(torch.cuda.get_device_properties(target.device)) if target.on_gpu else ""
         for name, file in LINK_FILES.items():
-            found[name] = next(filter(None, (_text(PCI_DEVICES / one.lower() / file) for one in ids.split())), None)
+            found[name] = next(filter(None, (text_of(PCI_DEVICES / one.lower() / file) for one in ids.split())), None)
         return found
 
     return facts
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def medians(figures: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -26,9 +26,9 @@ def cpu_quota(proc: Path = PROC) -> float | None:
     """Return the CPU quota of this process's group, in CPUs; None without a limit."""
     found = []
     for group in _groups("cpu", proc):
-        quota, _, period = _text(group / "cpu.max").partition(" ")
+        quota, _, period = text_of(group / "cpu.max").partition(" ")
         if not quota:
-            quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
+            quota, period = text_of(group / "cpu.cfs_quota_us"), text_of(group / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period):  # no limit: "max" or -1
             found.append(int(quota) / int(period))
     return min(found, default=None)
@@ -37,7 +37,7 @@ def cpu_quota(proc: Path = PROC) -> float | None:
 def memory_limit_bytes(proc: Path = PROC) -> int | None:
     """Return the memory limit of this process's group, in bytes; None without a limit."""
     names = "memory.max", "memory.limit_in_bytes"
-    texts = [_text(group / name) for group in _groups("memory", proc) for name in names]
+    texts = [text_of(group / name) for group in _groups("memory", proc) for name in names]
     return min((int(text) for text in texts if text.isdigit() and int(text) < NO_LIMIT_BYTES), default=None)
 
 
@@ -45,15 +45,15 @@ def quota_periods(proc: Path = PROC) -> list[Periods]:
     """Return the quota periods of each group until now, that of this process first."""
     found = []
     for group in _groups("cpu", proc):
-        counts = dict(line.split(" ", 1) for line in _text(group / "cpu.stat").splitlines() if " " in line)
+        counts = dict(line.split(" ", 1) for line in text_of(group / "cpu.stat").splitlines() if " " in line)
         found.append(Periods(int(counts.get("nr_periods", 0)), int(counts.get("nr_throttled", 0))))
     return found
 
 
 def _groups(controller: str, proc: Path) -> Iterator[Path]:
     """Yield the visible folders of this process's group and of those above it."""
-    mounts = [line.split() for line in _text(proc / "mountinfo").splitlines()]
-    for line in _text(proc / "cgroup").splitlines():
+    mounts = [line.split() for line in text_of(proc / "mountinfo").splitlines()]
+    for line in text_of(proc / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
@@ -72,7 +72,8 @@ def _groups(controller: str, proc: Path) -> Iterator[Path]:
             break
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the file's text without white space at both ends; empty if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
