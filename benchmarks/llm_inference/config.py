@@ -25,12 +25,14 @@ class ComputeOptions:
 
     device: str = option(
         "auto",
-        "on what the server computes, whose energy counts; auto: on GPUs if the node has some, xllamacpp on CPUs",
+        "devices that the server computes on, whose energy counts; auto: the node's GPUs if it has some, but CPUs for "
+        "xllamacpp",
         ("auto", "cpu", "gpu"),
     )
     precision: str = option(
         "auto",
-        "of the weights, which --url and a GGUF file need for a ranking; auto: fp32 on CPUs and bf16 on GPUs",
+        "precision of the weights; with --url or a GGUF file only runs that state it are ranked; auto: fp32 on CPUs, "
+        "bf16 on GPUs",
         PRECISIONS,
     )
 
@@ -39,10 +41,12 @@ class ComputeOptions:
 class ServerOptions:
     """Server."""
 
-    server: str = option("xllamacpp", "what serves", tuple(SERVERS))
+    server: str = option("xllamacpp", "program that serves", tuple(SERVERS))
     url: str = option("", "http://HOST:PORT of a server that runs already, in place of starting one")
     served_model: str = option("", "with --url: the model's name there; default: the first that it lists")
-    vocab_size: int = option(32000, "with --url or --model-path: prompts are of token ids below")
+    vocab_size: int = option(
+        32000, "with --url or --model-path: size of the vocabulary; prompts are random token ids below it"
+    )
     model: str = option("tiny", "shape of a model with random weights", tuple(SHAPES))
     model_path: str = option("", "weights in a folder or file, in place of random ones")
     real_weights: bool = option(False, f"weights of {PACKAGED.title}, from the package {PACKAGED.package}")
@@ -84,7 +88,9 @@ class ServerOptions:
 class LoadOptions:
     """Load."""
 
-    concurrency: int = option(1, "requests in flight, each followed by the next; with --rate-per-s those expected")
+    concurrency: int = option(
+        1, "requests in flight, each followed by the next; with --rate-per-s: how many are expected"
+    )
     rate_per_s: float = option(0.0, "requests per second that arrive at random, in place of a fixed concurrency")
     burstiness: float = option(1.0, "shape of the gamma distribution of times between arrivals; 1: Poisson")
     input_tokens: int = option(1024, "tokens of a prompt")
@@ -134,8 +140,8 @@ class LoadOptions:
 class WindowOptions:
     """Measured window."""
 
-    min_s: float = option(60.0, "seconds at least; and five times as long as a request takes")
-    min_requests: int = option(128, "requests at least; and four for each in flight")
+    min_s: float = option(60.0, "least length of the window in seconds; longer for slow requests")
+    min_requests: int = option(128, "least number of requests in the window; more for many in flight")
     max_s: float = option(600.0, "seconds after which 30 requests, and two for each in flight, are enough")
     limit_s: float = option(1800.0, "seconds of load at most: what takes longer is too slow")
 

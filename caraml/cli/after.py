@@ -56,12 +56,12 @@ NODE_CHECK = repeated(
 OFFER = repeated(
     "--offer",
     "NAME=FOLDER",
-    "the offer of a folder, by default its own; a tag in two offers is two systems",
+    "name the offer in a folder; folders with one system tag are several offers, unless they have one name",
 )
 REQUIREMENTS = "requirements, in the form of requirements.example.yaml"
 PLEDGE = file("--pledge", "with requirements: a vendor's pledge, in the form of pledge.example.yaml")
 SIGNERS = file("--signers", "refuse the pledge unless one of these signed it: lines of a name and a public key")
-JSON = flag("--json", "for programs: every number in full")
+JSON = flag("--json", "print JSON for programs, with all digits")
 
 
 def out(help: str = "default: %(default)s", default: Path | None = None) -> Argument:
@@ -77,7 +77,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     METER,
     NODE_CHECK,
     argument("--sort", metavar="COLUMN", help="sort by a column, such as 'tokens/s'"),
-    flag("--largest-first", "with --sort"),
+    flag("--largest-first", "with --sort: in descending order"),
     argument("--tier", type=float, metavar="MB/S", help="with --reads: bandwidth of another storage"),
     either(
         flag("--repeats", "one row per point: median, interval, quality"),

@@ -50,10 +50,10 @@ def systems(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    argument("name", metavar="NAME", help="of containers/images.yaml"),
+    argument("name", metavar="NAME", help="an image of containers/images.yaml"),
     either(
         argument("--runtime", choices=ENDINGS, help="default: the site's container_runtime, else apptainer"),
-        argument("--print", choices=FORMATS, dest="form", help="print its definition, and build nothing"),
+        argument("--print", choices=FORMATS, dest="form", help="print the image's definition, and build nothing"),
     ),
 )
 def image(options: argparse.Namespace) -> int:
@@ -71,10 +71,10 @@ def image(options: argparse.Namespace) -> int:
 @COMMANDS.command(
     argument("system", metavar="SYSTEM", help="see 'caraml systems'"),
     argument("benchmark", metavar="BENCHMARK", help="a folder of benchmarks/"),
-    argument("--model", default="", help="its size or variant; default: the system's own"),
+    argument("--model", default="", help="size or variant of the workload's model; default: the system's own"),
     argument("--get", metavar="KEY", help="only this value"),
     argument("--run", type=Path, metavar="FOLDER", help="a run of JUBE: check its tags, and ask the scheduler"),
-    argument("--name", default="", help="of the workflow whose tags are checked; default: BENCHMARK"),
+    argument("--name", default="", help="name of the workflow whose tags are checked; default: BENCHMARK"),
     argument("--tags", nargs="*", default=[], metavar="TAG", help="check that the workflow has these tags"),
     flag("--ask-scheduler", "exit with 2 unless the system's scheduler answers"),
 )

@@ -27,7 +27,7 @@ COMMANDS = Group()
     argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db"),
     argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'"),
     argument("--tensorboard", type=Path, metavar="DIR", help="curves, distributions and files, for TensorBoard"),
-    argument("--project", default="caraml", help="in Weights & Biases; default: %(default)s"),
+    argument("--project", default="caraml", help="project in Weights & Biases; default: %(default)s"),
 )
 def track(options: argparse.Namespace) -> int:
     """Log runs into MLflow, Weights & Biases or TensorBoard, each once."""
@@ -53,7 +53,7 @@ def track(options: argparse.Namespace) -> int:
 @COMMANDS.command(
     folders(),
     out(default=Path("results.tar.zst")),
-    argument("--sign", type=Path, metavar="KEY", help="sign it with a private key of OpenSSH"),
+    argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH"),
 )
 def archive(options: argparse.Namespace) -> int:
     """Store results, traces and workflow in one file that can be checked."""
@@ -105,10 +105,10 @@ def verify(options: argparse.Namespace) -> int:
 @COMMANDS.command(
     argument("file", type=Path, metavar="FILE", help="JSON of vllm bench serve, aiperf or guidellm"),
     out("folder for the records", Path("results_of_others")),
-    argument("--system", required=True, help="on which it ran"),
-    argument("--devices", type=int, default=1, metavar="N", help="that served; default: %(default)s"),
-    argument("--server", default="unknown server", help="what served, such as vllm; default: %(default)s"),
-    argument("--precision", default="", help="in which it computed; default: not known"),
+    argument("--system", required=True, help="system that the server ran on"),
+    argument("--devices", type=int, default=1, metavar="N", help="number of devices that served; default: %(default)s"),
+    argument("--server", default="unknown server", help="name of the server, such as vllm; default: %(default)s"),
+    argument("--precision", default="", help="precision that the server computed in; default: not known"),
 )
 def read_bench(options: argparse.Namespace) -> int:
     """Turn results of another client of servers into records of a lower grade, by that client's definitions."""

@@ -24,12 +24,18 @@ PUBLISHED_PLOTS = ("heat-maps", "bars")
 @COMMANDS.command(
     folders(nargs="*", help=A_SWEEP),
     argument(
-        "--system", default="", help="of these runs, or of 'caraml systems', then from its datasheet (experimental)"
+        "--system",
+        default="",
+        help="a system of these runs; or one of 'caraml systems', predicted from its datasheet (experimental)",
     ),
-    argument("--size", default="", metavar="MODEL", help="of these runs, or another of the same workload"),
-    argument("--precision", default="", help="of these runs"),
-    argument("--devices", type=int, nargs="+", default=[], metavar="N", help="default: those measured"),
-    argument("--batch", type=int, nargs="+", default=[], metavar="B", help="default: those measured"),
+    argument("--size", default="", metavar="MODEL", help="a model of these runs, or another of the same workload"),
+    argument("--precision", default="", help="a precision of these runs; default: all"),
+    argument(
+        "--devices", type=int, nargs="+", default=[], metavar="N", help="numbers of devices; default: those measured"
+    ),
+    argument(
+        "--batch", type=int, nargs="+", default=[], metavar="B", help="global batch sizes; default: those measured"
+    ),
     argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
     FILTER,
     flag("--validate", "print the errors of predictions, on published points and on these runs"),
@@ -99,10 +105,15 @@ def operating_points(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    argument("words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M"),
-    argument("--plot", choices=PUBLISHED_PLOTS, help="draw all of them instead of printing"),
+    argument("words", nargs="*", metavar="WORD", help="only figures with these words, such as GPT-800M"),
+    argument("--plot", choices=PUBLISHED_PLOTS, help="draw all figures instead of printing them"),
     argument(
-        "--results", nargs="+", type=Path, default=[], metavar="RUNS", help="only those of the same chip, with ours"
+        "--results",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RUNS",
+        help="only figures of the chips of these runs, next to the runs' own",
     ),
     out("file of the plot, PNG or SVG; default: its name and .png"),
 )

@@ -70,7 +70,13 @@ def add(options: argparse.Namespace) -> int:
 
 @ACTIONS.command(
     argument("archives", type=Path, nargs="+", metavar="ARCHIVE", help="a file written by 'caraml archive'"),
-    argument("--most-gb", type=above_0, default=MOST_GB, metavar="GB", help="as of 'caraml verify'"),
+    argument(
+        "--most-gb",
+        type=above_0,
+        default=MOST_GB,
+        metavar="GB",
+        help="limit of the unpacked size, as for 'caraml verify'",
+    ),
     DB,
 )
 def import_(options: argparse.Namespace) -> int:

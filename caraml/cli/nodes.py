@@ -17,14 +17,14 @@ COMMANDS = Group()
 
 
 @COMMANDS.command(
-    folders(help="of jube/node_check.yaml, such as jube/node_check_run; the devices of all are one group"),
+    folders(help="results of jube/node_check.yaml, such as jube/node_check_run; the devices of all are one group"),
     file("--baseline", "compare also with a good node check: its result.json or its folder"),
     argument(
         "--threshold",
         type=percent,
         default=THRESHOLD_PERCENT,
         metavar="PERCENT",
-        help="of the group's median or the baseline, below which a figure is slow; default: %(default)g",
+        help="share of the group's median or the baseline, below which a figure is slow; default: %(default)g",
     ),
     JSON,
 )

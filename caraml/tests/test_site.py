@@ -175,8 +175,18 @@ def test_an_image_that_holds_programs_of_another_processor_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("runtime", "listed", "state", "words"),
     [
-        ("none", "Python has no module pynvml: pip install nvidia-ml-py", "FAIL", "its package nvidia-ml-py is not installed"),
-        ("apptainer", "Python has no module pynvml: pip install nvidia-ml-py", "ok", "its package nvidia-ml-py is in the images"),
+        (
+            "none",
+            "Python has no module pynvml: pip install nvidia-ml-py",
+            "FAIL",
+            "its package nvidia-ml-py is not installed",
+        ),
+        (
+            "apptainer",
+            "Python has no module pynvml: pip install nvidia-ml-py",
+            "ok",
+            "its package nvidia-ml-py is in the images",
+        ),
         (
             "apptainer",
             "Python has no module x: pip install other, and no more",

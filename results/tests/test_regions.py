@@ -83,7 +83,7 @@ def test_a_row_has_milliseconds_and_who_told():
         ("measured", "Forward"),
         ("effective", "IO"),
     ]
-    assert [row["told by"] for row in rows] == ["host's clock", "split steps", "device's events"]
+    assert [row["timed by"] for row in rows] == ["host's clock", "split steps", "device's events"]
     assert (rows[1]["median [ms]"], rows[1]["95th percentile [ms]"], rows[1]["share [%]"]) == (
         "1,500",
         "3,000",

@@ -48,7 +48,8 @@ UNDECIDED = tuple(
         ("accuracy", f"{METER}, or ask the vendor for the sensor's accuracy"),
         ("one run", "Run this point three times"),
         ("missing", "Ask for the missing runs, or repeat them"),
-        ("no run", "Run this workload on the system"),
+        ("alone", "Run this workload on more devices"),
+        ("no run", "Run this workload at this point"),
         ("energy", METER),
         ("", "Repeat the runs of this point"),
     )
@@ -69,7 +70,7 @@ DEVIATIONS = tuple(
         ("trend|shift|outlier|stead", 6, "Step times are not steady.", "Measure more steps, with the node to itself"),
         ("loss", 5, "The loss rises.", "Check data and learning rate; repeat the run"),
         ("code", 7, "The code is not one known version.", "Commit all changes, and repeat the runs"),
-        ("jobs|shared", 7, "Other jobs may have used the node.", "Request the node for this job alone"),
+        ("jobs|shared|exclusive", 7, "Other jobs may have used the node.", "Request the node for this job alone"),
         ("", 7, "A run deviates from the rules.", "Repeat the run; the quality of the measurements has the rules"),
     )
 )

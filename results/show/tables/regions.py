@@ -18,7 +18,7 @@ HEADER = (
     "share [%]",
     "whole [ms]",
     "imbalance [%]",
-    "told by",
+    "timed by",
 )
 
 
