@@ -124,8 +124,8 @@ class _Target:
         benchmarks = list(dict.fromkeys(one.first.point.benchmark for one in groups))
         if len(benchmarks) > 1:
             raise PredictionError(
-                f"the runs are of {', '.join(benchmarks)}, and {question.system or question.size} of none: give the "
-                "runs of one of them"
+                f"the runs are of {', '.join(benchmarks)}, and none is of {question.system or question.size}: give "
+                "the runs of one workload"
             )
         self.groups, self.first = groups, groups[0].first
         blocks = {str(block["system_name"]): block for block in read_systems().values()}

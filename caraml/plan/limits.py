@@ -36,8 +36,8 @@ def planned_limits(tags: Iterable[str], block: Block, site: Site) -> dict[str, A
         raise SiteError(f"the tags {asked[0]} and {OBSERVE} exclude each other: {OBSERVE} sets nothing")
     if asked and site.limits_set_by == "none":
         raise SiteError(
-            f"the tag {asked[0]} sets limits, and site.yaml names nobody who does: write 'limits_set_by: jpwr' or "
-            f"'slurm' there, or use the tag {OBSERVE}"
+            f"the tag {asked[0]} sets limits, but limits_set_by is none in site.yaml: write jpwr or slurm there, or "
+            f"use the tag {OBSERVE}"
         )
     if asked and site.limits_set_by == "slurm" and site.submit_of(block) != "sbatch":
         raise SiteError(f"limits_set_by is slurm, but jobs are started by {site.submit_of(block)}: write jpwr")

@@ -53,7 +53,7 @@ def test_a_site_or_a_user_may_name_the_values(block, text, values):
 @pytest.mark.parametrize(
     ("tags", "site", "block_changes", "words"),
     [
-        ({"caps"}, Site(), {}, "the tag caps sets limits, and site.yaml names nobody who does"),
+        ({"caps"}, Site(), {}, "the tag caps sets limits, but limits_set_by is none"),
         (
             {"caps"},
             BY_JPWR,
