@@ -1,4 +1,4 @@
-"""The tables of systems and images stand beside workflows and scripts, in no package: a wheel takes copies of them."""
+"""The tables of systems and images are next to workflows and scripts, in no package: a wheel takes copies of them."""
 
 from pathlib import Path
 
