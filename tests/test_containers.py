@@ -261,7 +261,7 @@ def test_an_image_that_is_there_is_not_made_again_nor_by_two_at_once(tmp_path, m
 
 
 def test_what_keeps_an_image_from_being_made_is_said(tmp_path):
-    with pytest.raises(SiteError, match="there is no image cpx: the images are"):
+    with pytest.raises(SiteError, match="there is no image cpx: did you mean 'cpu'"):
         read_image("cpx")
     other = next(image for image in read_images().values() if image.arch != platform.machine())
     need("podman")

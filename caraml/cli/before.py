@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from caraml.cli.command import Group, argument, either, flag
-from caraml.errors import SiteError
+from caraml.errors import SiteError, near
 from caraml.machine.doctor import examine, identify, report
 from caraml.machine.finding import BAD
 from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read_image
@@ -44,7 +44,7 @@ def systems(options: argparse.Namespace) -> int:
         return 0
     block = read_system(options.system)
     if options.get and options.get not in block:
-        raise SiteError(f"a system has no key {options.get}: the keys are {', '.join(block)}")
+        raise SiteError(f"a system has no key {options.get}: {near(options.get, block)}")
     print(block[options.get] if options.get else "\n".join(f"{key}: {value}" for key, value in block.items()))
     return 0
 
@@ -90,7 +90,7 @@ def plan(options: argparse.Namespace) -> int:
         options.ask_scheduler,
     )
     if options.get and options.get not in found:
-        raise SiteError(f"a plan has no key {options.get}: the keys are {', '.join(found)}")
+        raise SiteError(f"a plan has no key {options.get}: {near(options.get, found)}")
     end = "" if options.run else "\n"  # JUBE takes all that is printed as the value, from any terminal
     print(found[options.get] if options.get else ascii(found), end=end)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from caraml.cli.command import Group, above_0, argument, flag, folders, say
+from caraml.errors import SweepError
 from caraml.lint import lint
 from caraml.plan.paths import wrong_path
 from caraml.sweep import problems, run_folder
@@ -23,6 +24,8 @@ def check(options: argparse.Namespace) -> int:
         if path.suffix != ".yaml":
             found += problems(run_folder(path))
             continue
+        if not path.exists():
+            raise SweepError(f"{path} does not exist: give a workflow, such as jube/llm.yaml")
         found += lint(path)
         if wrong := wrong_path(path.resolve(), "the workflow"):
             found.append(wrong)

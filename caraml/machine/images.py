@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from caraml.errors import SiteError
+from caraml.errors import SiteError, near
 from caraml.installation import IMAGES, table_file
 from results.verdicts.written import filled, read_mapping
 
@@ -115,7 +115,7 @@ def read_image(name: str, file: Path | None = None) -> Image:
     """Return an image of the table; raises SiteError for an unknown name."""
     images = read_images(file)
     if name not in images:
-        raise SiteError(f"there is no image {name}: the images are {', '.join(images)}")
+        raise SiteError(f"there is no image {name}: {near(name, images)}")
     return images[name]
 
 

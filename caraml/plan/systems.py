@@ -175,7 +175,7 @@ def read_system(name: str, file: Path | None = None) -> Block:
     if name not in systems and name in (reasons := read_refused()):
         raise SiteError(refusal(name, reasons[name]))
     if name not in systems:
-        raise SiteError(f"there is no system {name}: the systems are {', '.join(systems)}")
+        raise SiteError(f"there is no system {name}: {near(name, systems)}")
     return systems[name]
 
 

@@ -136,6 +136,7 @@ def test_one_of_several_folders_without_a_result_is_said_and_the_others_are_show
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
     assert main(["check", str(tmp_path)]) == 2
+    assert main(["check", str(tmp_path / "none.yaml")]) == 2
     assert "is not a run of JUBE" in capsys.readouterr().err
 
 

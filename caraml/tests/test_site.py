@@ -240,7 +240,7 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
     assert "FAIL  scheduler: slurm_load_partitions: no controller" in out
     assert "-> caraml image pytorch-nvidia-aarch64 --runtime apptainer" in out
     assert main(["doctor", "--system", "GH2000"]) == 2
-    assert "there is no system GH2000: the systems are CPU," in capsys.readouterr().err
+    assert "there is no system GH2000: did you mean 'GH200'?" in capsys.readouterr().err
 
 
 def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):

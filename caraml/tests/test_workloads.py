@@ -71,7 +71,7 @@ def test_a_value_may_be_another_for_a_model(capsys):
     [
         (("CPU", "llm_trainin"), "there is no workload 'llm_trainin': did you mean 'llm_training'?"),
         (("NONE", "resnet50"), "there is no system NONE"),
-        (("CPU", "resnet50", "--get", "x"), "a plan has no key x: the keys are repo, "),
+        (("CPU", "resnet50", "--get", "x"), "a plan has no key x: choose one of repo, "),
     ],
 )
 def test_what_there_is_not_is_one_sentence(asked, message, capsys):
