@@ -18,7 +18,7 @@ fail() {
 }
 # Show the job's last progress line on the terminal, if there is one: JUBE shows no output before the job's end.
 show_progress() {
-    tail -qn 0 -F --pid $$ "${runs[@]/%//job.out}" 2>/dev/null | grep --line-buffered -E '(step|round) [0-9]+ of [0-9]+' |
+    tail -qn 0 -F --pid $$ "${runs[@]/%//job.out}" 2>/dev/null | grep --line-buffered -E '(step|round|measured) [0-9]+ of [0-9]+' |
         while read -r line; do printf '\r\033[K%s: %s' "$(basename "${PWD%/work}")" "$line"; done
     printf '\r\033[K'
 }

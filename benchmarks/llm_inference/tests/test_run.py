@@ -11,18 +11,19 @@ import statistics
 import subprocess
 import sys
 from contextlib import suppress
+from inspect import getsource
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-from benchmarks.llm_inference import judge, run
+from benchmarks.llm_inference import judge, load, run
 from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
 from results.join.serving import request_problems
 from results.record.checks import contradictions
 from results.record.checks.inference import RULES, rates
 from results.record.checks.run import Run
-from tests.conftest import make_checkout
+from tests.conftest import REPOSITORY, make_checkout
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.long
@@ -305,3 +306,9 @@ def test_names_of_files_agree_with_those_of_results():
 
     assert f"record{run.REQUESTS_SUFFIX}" == REQUESTS_NAME
     assert NAME == "model"
+
+
+def test_a_terminal_shows_the_progress_of_a_load():
+    lines = [line for line in getsource(load).splitlines() if "flush=True" in line]
+    [pattern] = re.findall(r"line-buffered -E '(.*)'", (REPOSITORY / "jube" / "include" / "submit.sh").read_text())
+    assert [re.search(pattern, re.sub(r"\{.*?\}", "1", line)) is not None for line in lines] == [True]
