@@ -38,7 +38,8 @@ def examine(name: str) -> list[Finding]:
         missing = Finding("checkout", BAD, f"{Path.cwd()} is in none", "change to one: it has workflows and site.yaml")
         return [missing, *jube(), *sensors(block, block["container_runtime"])]
     site = read_site(name)
-    if site.submit_of(block) == "kubernetes":
+    block = {**block, "submit": site.submit_of(block)}
+    if block["submit"] == "kubernetes":
         runtime = "pod"
         here = [*check_cluster(block, site, images_of(block))]
     else:
@@ -189,7 +190,13 @@ def container(block: Block, site: Site, runtime: str) -> Iterator[Finding]:
         return
     program = {"charliecloud": "ch-run"}.get(runtime, runtime)
     if shutil.which(program) is None:
-        yield Finding("container", WARNING, f"there is no {program} here", "the compute nodes must have it")
+        here = site.submit_of(block) == "bash"
+        to_do = (
+            "install it, or state another 'container_runtime' in site.yaml"
+            if here
+            else "the compute nodes must have it"
+        )
+        yield Finding("container", BAD if here else WARNING, f"there is no {program} here", to_do)
     for name in images_of(block):
         yield _check_image(name, block, Path(site.container_folder), runtime)
 

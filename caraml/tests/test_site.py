@@ -149,6 +149,14 @@ def test_an_image_that_is_not_there_is_found_and_how_to_make_it(tmp_path):
     assert images[1].to_do == "caraml image tensorflow-nvidia-x86_64 --runtime apptainer"
 
 
+def test_a_container_runtime_that_is_missing_here_is_bad_where_jobs_run_here(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    for submit, state in (("sbatch", "look"), ("bash", "FAIL")):
+        site = Site(submit=submit)
+        [found] = [one for one in doctor.container(read_system("A100"), site, "podman") if one.what == "container"]
+        assert found.state == state
+
+
 def test_an_image_of_another_architecture_is_found(tmp_path):
     block = {**read_system("A100"), "image": "$framework-nvidia-aarch64"}
     (tmp_path / "pytorch-nvidia-aarch64.tar").touch()
