@@ -131,7 +131,7 @@ class Summary:
             systematic_percent = max(100 * one.systematic_j / abs(one.energy_j) for _, one in members)
             sensor = f"±{100 * accuracy:.2g} % ({source})" if accuracy else "not stated"
             lines.append(
-                f"{first_of([info for info, _ in members])}: +- is of sampling, random ±{random_percent:.2g} %, "
+                f"{first_of([info for info, _ in members])}: +- by sampling: random ±{random_percent:.2g} %, "
                 f"systematic ±{systematic_percent:.2g} %; accuracy of the sensor: {sensor}"
             )
         return lines

@@ -124,8 +124,8 @@ region 'warm' x 2, 2.000 s
   gpu:0        -        -      -       -          -      -           -        -            too few samples
   cpu         60        4  120.0          0.0001389  0.014           -        -     by integral, ESTIMATED
   gpu:1       41        3  360.0                  2   0.01           2   -2.0 %       by counter, not mine
-gpu:0: +- is of sampling, random ±0.33 %, systematic ±0.17 %; accuracy of the sensor: ±5 % (assumed)
-cpu: +- is of sampling, random ±0.83 %, systematic ±0.56 %; accuracy of the sensor: not stated"""
+gpu:0: +- by sampling: random ±0.33 %, systematic ±0.17 %; accuracy of the sensor: ±5 % (assumed)
+cpu: +- by sampling: random ±0.83 %, systematic ±0.56 %; accuracy of the sensor: not stated"""
     )
 
 
