@@ -157,8 +157,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.error(f"--idle must be 0 or more seconds, got {options.idle:g}")
     if not MIN_INTERVAL_MS <= options.interval <= MAX_INTERVAL_MS:
         parser.error(
-            f"--interval must be from {MIN_INTERVAL_MS:g} to {MAX_INTERVAL_MS} milliseconds, got {options.interval:g}: "
-            "no sensor resolves less than 10"
+            f"--interval must be from {MIN_INTERVAL_MS:g} to {MAX_INTERVAL_MS} milliseconds, got {options.interval:g}"
         )
     if options.json_out is not None:
         _check_json_out(options.json_out)
