@@ -35,7 +35,7 @@ class Forecast(NamedTuple):
 
     def __str__(self) -> str:
         if self.node_hours is None:
-            cost = "duration unknown, as the devices' peak or the work's FLOPs are"
+            cost = "duration unknown: the devices' peak or the work's FLOPs are not known"
         else:
             energy = "" if self.energy_kwh is None else f" and {self.energy_kwh:.2g} kWh of the devices"
             cost = f"about {self.node_hours:.2g} node-hours{energy}"
