@@ -142,7 +142,7 @@ class TurnsOptions:
     """Compute and effective throughput."""
 
     effective: bool = option(
-        False, "measure compute and effective throughput, in turns with data on the device and with --data"
+        False, "measure in turns: compute throughput with data on the device, effective throughput with --data"
     )
     rounds: int = option(
         6, "number of turns of --effective, which share the measured steps; 6 or more give an interval"
