@@ -125,6 +125,14 @@ def test_one_requirement_is_the_requirement(tmp_path):
         assert answer.sentence.endswith(words), answer.sentence
 
 
+def test_undecided_requirements_with_one_reason_are_one_sentence(tmp_path):
+    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
+    text += "must: [" + ", ".join(f"{{of: gpt, what: throughput, at_least: {limit}}}" for limit in (1, 2)) + "]\n"
+    answer = decide(by_point([made_up.result(model="800M")]), offered.needs(tmp_path, text), None).answer
+    [sentence] = [one for one in answer.reasons if "Undecided" in one]
+    assert sentence.endswith("(one run gives no interval): gpt: throughput at least 1; gpt: throughput at least 2.")
+
+
 def test_a_formula_has_scores_and_no_weights(tmp_path):
     score = "score: {formula: 1.0e6 / R, better: lower, terms: {R: {of: gpt, what: throughput}}}\n"
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n" + score

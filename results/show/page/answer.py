@@ -163,7 +163,10 @@ def _met(system: str, verdicts: Sequence[Verdict]) -> tuple[int, int, list[str]]
     """Return how many requirements a system meets, of how many, and why each other one is undecided."""
     mine = [one for one in verdicts if one.system == system]
     left = [one for one in mine if one.outcome is not Outcome.PASSED]
-    words = [f"Undecided for {system}: {one.item}. {one.reason[:1].upper()}{one.reason[1:]}." for one in left]
+    words = [
+        f"Undecided for {system} ({reason}): {'; '.join(str(one.item) for one in items)}."
+        for reason, items in grouped(left, lambda one: one.reason).items()
+    ]
     return len(mine) - len(left), len(mine), words
 
 
