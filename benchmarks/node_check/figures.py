@@ -19,7 +19,7 @@ from benchmarks.common.node.gpu_ids import PCI_DEVICES
 from benchmarks.common.node.out_of_memory import short_message
 from benchmarks.node_check.config import ModelOptions
 from benchmarks.on_pytorch.target import Target, device_ids
-from jpwr.energy.statistics import median_interval
+from jpwr.median import median_interval
 
 Call = Callable[[], Any]
 Prepared = tuple[Call, float, str]  # a call, its work in the numerator of the figure's unit, and the shape of its data

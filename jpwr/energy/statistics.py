@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from math import comb, inf
+from math import inf
 from statistics import NormalDist
-from typing import Sequence
 
 LEVEL = 0.95  # of every stated interval
 # Level at which counter and integral are called inconsistent. Each device of each run is tested: at 0.95, one sound
@@ -39,19 +38,3 @@ def missed_share(samples: float) -> float:
     The rule of three without its approximation: Hanley and Lippman-Hand, JAMA 249 (1983) 1743.
     """
     return 1 - (1 - LEVEL) ** (1 / samples) if samples > 0 else 1.0
-
-
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | tuple[None, None]:
-    """Return a confidence interval of the median, for any distribution; (None, None) for too few values.
-
-    Conover 1999, Practical Nonparametric Statistics, section 3.2.
-    """
-    count, ordered = len(values), sorted(values)
-    outside, low = 0.0, None
-    for index in range(count // 2):
-        # Probability that the median is beyond the index-th value from either end.
-        outside += 2 * comb(count, index) / 2**count
-        if outside > 1 - confidence:
-            break
-        low = index
-    return (None, None) if low is None else (ordered[low], ordered[count - 1 - low])

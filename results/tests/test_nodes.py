@@ -9,7 +9,7 @@ import pytest
 
 from caraml.cli import main
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.energy.statistics import median_interval
+from jpwr.median import median_interval
 from jpwr.trace.trace import Row, Trace
 from results.achievable import add_achievable, published
 from results.join.figures import add_power

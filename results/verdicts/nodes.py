@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jpwr.energy.statistics import median_interval
+from jpwr.median import median_interval
 from jpwr.process.device_ids import same_ids
 from results.join.clocks import REASONS
 from results.points.estimate import Interval

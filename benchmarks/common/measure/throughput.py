@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from jpwr.energy.statistics import median_interval
+from jpwr.median import median_interval
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from scipy import stats
 from benchmarks.common.measure.throughput import Block, Turns, effective_metrics
 from benchmarks.common.measure.turns import measure_in_turns
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from jpwr.energy.statistics import median_interval
+from jpwr.median import median_interval
 
 
 class Machine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from jpwr.energy.statistics import median_interval
+from jpwr.median import median_interval
 from results.record.checks.run import Relations, Run, Sentences
 
 
