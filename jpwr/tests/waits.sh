@@ -2,7 +2,7 @@
 
 wait_until() { # COMMAND [ARGUMENT ...]: until it succeeds
     until "$@"; do
-        ((SECONDS < 100)) || { echo "waited in vain for: $*" >&2; exit 99; }
+        ((SECONDS < 500)) || { echo "waited in vain for: $*" >&2; exit 99; }
         sleep 0.01
     done
 }
