@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from benchmarks.common.launch import mark
-from benchmarks.common.node.cgroup import quota_periods, text_of
+from benchmarks.common.node.cgroup import quota_periods
 from benchmarks.common.node.gpu_ids import PCI_DEVICES
 from benchmarks.common.node.out_of_memory import short_message
 from benchmarks.node_check.config import ModelOptions
 from benchmarks.on_pytorch.target import Target, device_ids
+from jpwr.backends.files import text_of
 from jpwr.median import median_interval
 
 Call = Callable[[], Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import hypot, inf, sqrt
 from statistics import NormalDist
 
 LEVEL = 0.95  # of every stated interval
@@ -38,3 +38,8 @@ def missed_share(samples: float) -> float:
     The rule of three without its approximation: Hanley and Lippman-Hand, JAMA 249 (1983) 1743.
     """
     return 1 - (1 - LEVEL) ** (1 / samples) if samples > 0 else 1.0
+
+
+def with_accuracy(half: float, bound: float) -> float:
+    """Add a bound a, a standard uncertainty of a / sqrt(3) (JCGM 100:2008, 4.3.7) with k = 2, to a half-width."""
+    return hypot(half, 2 * bound / sqrt(3))

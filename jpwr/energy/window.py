@@ -8,7 +8,7 @@ from typing import NamedTuple, Sequence
 from jpwr.channel import ChannelInfo
 from jpwr.energy.counter import CounterCurve, CounterEnergy
 from jpwr.energy.power import PowerCurve, PowerEnergy
-from jpwr.energy.statistics import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL
+from jpwr.energy.statistics import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL, with_accuracy
 from jpwr.errors import NotEnoughSamples
 
 # Largest share of failed readings without a power limit: high power itself may be the cause of the failure.
@@ -41,11 +41,8 @@ class EnergyEstimate(NamedTuple):
         return self.uncertainty_j - self.systematic_j
 
     def with_accuracy_j(self, accuracy: float) -> float:
-        """Return the half-width in joules including the sensor's accuracy, which is a bound as a share of the reading.
-
-        A bound a is a standard uncertainty of a / sqrt(3) (JCGM 100:2008, 4.3.7), expanded with k = 2.
-        """
-        return math.hypot(self.uncertainty_j, 2 * accuracy * abs(self.energy_j) / math.sqrt(3))
+        """Return the half-width in joules including the sensor's accuracy, a bound as a share of the reading."""
+        return with_accuracy(self.uncertainty_j, accuracy * abs(self.energy_j))
 
 
 class ChannelEnergy:

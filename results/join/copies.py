@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from jpwr.energy.statistics import with_accuracy
 from jpwr.process.device_ids import same_ids
 from results.join.channels import IDENTIFIED, EnergyError
 from results.record.model import Window
@@ -108,8 +109,7 @@ def add_energy(record: Record, copies: Sequence[Record]) -> None:
     The uncertainty is the half-width of the interval with the accuracy of the sensor, if it is known.
     """
     energy, fill = record["energy"], record["fill"]
-    accuracy = 2 * (energy["accuracy"] or 0.0) / math.sqrt(3)  # as in EnergyEstimate.with_accuracy_j
-    share = math.hypot(energy["uncertainty_wh"] / energy["energy_wh"], accuracy)
+    share = with_accuracy(energy["uncertainty_wh"] / energy["energy_wh"], energy["accuracy"] or 0.0)
     fill |= {"power_W": energy["avg_power_w"], "power_uncertainty_percent": 100 * share}
     devices = iter(record["devices"])
     for described, copy in zip(fill["per_copy"], copies, strict=True):

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from jpwr.backends.files import text_of
+
 PROC = Path("/proc/self")
 NO_LIMIT_BYTES = 1 << 60  # cgroup v1 reports the largest number of whole pages if there is no limit
 
@@ -70,11 +72,3 @@ def _groups(controller: str, proc: Path) -> Iterator[Path]:
                 if (top / part).is_dir():
                     yield top / part
             break
-
-
-def text_of(path: Path) -> str:
-    """Return the file's text without white space at both ends; empty if it cannot be read."""
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
