@@ -349,8 +349,8 @@ def _problems(result: Path) -> Iterator[str]:
         yield f"it is stored as ok, but {again['error']}"
         return
     for key in ("energy", "energy_effective"):
-        if words := busier_elsewhere(again.get(key) or {}):
-            yield f"{key} is not that of the work: the trace has {words}"
+        if busier := busier_elsewhere(again.get(key) or {}):
+            yield f"{key} is not that of the work: the trace has {busier.words}"
     yield from _not_marked(stored, read_traces(result.parent))
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)

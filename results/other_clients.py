@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from results.record.findings import finding
 from results.record.model import SCHEMA_VERSION
 from results.record.parts import is_number
 from results.record.records import Record, RecordError
 
 BENCHMARK = "llm_inference"
-NOTE = "by the definitions of {}: tokens/s over the whole run, ramp and drain included; no window and no energy"
 PERCENTILES = ("p50", "p90", "p99")
 
 
@@ -114,7 +114,7 @@ def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Record:
             "version": "",
             "elsewhere": "unknown",
             "defined_by": client,
-            "notes": [NOTE.format(client)],
+            "findings": [finding("other_client", client=client).as_data()],
         },
     }
 

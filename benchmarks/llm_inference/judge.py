@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from benchmarks.llm_inference.config import LoadOptions
 from benchmarks.llm_inference.load import LEAST_E2E
 from benchmarks.llm_inference.metrics import Metrics, Window, drift, lock_step, number
+from results.record.findings import Finding, finding
 
 LEAST_IN_FLIGHT = 0.9  # of the streams of a closed loop, below which it is another point
 MOST_GAP = 0.02  # of them that a client in time leaves between requests
@@ -52,8 +53,8 @@ def _growing_queue(window: Window, typical_s: float) -> Iterator[str]:
         yield f"requests in flight grow from {first:.1f} to {last:.1f}: the rate is above what the server can do"
 
 
-def miscounted(window: Window, load: LoadOptions, server: float, late_s: float, by_request: bool) -> str:
-    """Say that the server counted other tokens over the window; empty where it counted the same.
+def miscounted(window: Window, load: LoadOptions, server: float, late_s: float, by_request: bool) -> Finding | None:
+    """Return a finding where the server counted other tokens over the window than the client.
 
     It may be off by 1 %, by a token of each stream, and by those of `late_s`, the time until its counter was read. A
     counter that moves when a request ends, `by_request`, may be off by those of the requests that end together.
@@ -64,11 +65,7 @@ def miscounted(window: Window, load: LoadOptions, server: float, late_s: float, 
         tolerance += max(output for _, output in load.lengths) * (1 + load.concurrency // 8)
     else:
         ours = sum(count for _, count in window.output_tokens())
-    return (
-        f"the client counted {ours} tokens in the window, and the server {server:.0f}"
-        if abs(ours - server) > tolerance
-        else ""
-    )
+    return finding("miscounted", client=ours, server=server) if abs(ours - server) > tolerance else None
 
 
 def _other_lengths(window: Window) -> Iterator[str]:
@@ -82,33 +79,31 @@ def _other_lengths(window: Window) -> Iterator[str]:
             return
 
 
-def late_client(metrics: Metrics, load: LoadOptions) -> str:
-    """Say that the client's own delay is no small part of what was measured; empty where it is."""
+def late_client(metrics: Metrics, load: LoadOptions) -> Finding | None:
+    """Return a finding where the client's own delay is no small part of what was measured."""
     in_flight = number(metrics, "mean_in_flight")
     if not load.rate_per_s and in_flight < (1 - MOST_GAP) * load.concurrency:
-        return f"the client was late: {in_flight:.2f} requests were in flight, {load.concurrency} wanted"
+        return finding("few_in_flight", in_flight=in_flight, wanted=load.concurrency)
     delay_s, most_s = (number(metrics, f"client_delay_{name}_s") for name in ("p50", "p99"))
     tpot_s, ttft_s = (number(metrics, f"{name}_p50_s") for name in ("tpot", "ttft"))
     if (tpot_s and delay_s > LATE_OF_TPOT * tpot_s) or most_s > LATE_OF_TTFT * ttft_s:
-        return (
-            f"the client was late by up to {1e3 * delay_s:.2f} ms (median) and {1e3 * most_s:.2f} ms (99th "
-            f"percentile), of a TPOT of {1e3 * tpot_s:.2f} ms and a TTFT of {1e3 * ttft_s:.2f} ms"
-        )
-    return ""
+        times_s = {"median": delay_s, "p99": most_s, "tpot": tpot_s, "ttft": ttft_s}
+        return finding("late_client", **{f"{name}_ms": 1e3 * one_s for name, one_s in times_s.items()})
+    return None
 
 
-def remarks(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]:
+def remarks(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[Finding]:
     """Yield what limits a run that counts.
 
     The client starts its streams one by one; streams that start together nevertheless are the server's doing.
     """
     starts = 0.0 if load.rate_per_s else lock_step(window, load.concurrency)
     if load.concurrency >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
-        yield f"the streams run in lock-step ({starts:.2f} of 1)"
+        yield finding("lock_step", share=starts)
     if (change := drift(window)) > MOST_DRIFT:
-        yield f"tokens/s differ by {change:.1%} between thirds of the window"
+        yield finding("drift", change=change)
     if any(one.prompt_tokens is None for one in window.requests):
-        yield "the server reports no prompt tokens: those that were sent are counted"
+        yield finding("no_prompt_tokens")
     without = [name for name in ("ttft_p99_high_s", "tpot_p99_high_s") if metrics.get(name) is None]
     if without:
-        yield f"{len(window.requests)} requests do not bound the 99th percentiles from above"
+        yield finding("p99_unbounded", requests=len(window.requests))

@@ -95,7 +95,7 @@ def describe(config: Config) -> RunRecord:
         "version": record.provenance["packages"].get(SERVERS[serve.server].package) or "",
         "slo": load.slo,
         "slo_source": load.limits.source,
-        "notes": [],
+        "findings": [],
     }
     if serve.server_args:
         record.choices["server's arguments"] = serve.server_args
@@ -150,14 +150,14 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         "server_tokens": server_tokens,
     }
     _store_requests(record, measurement, config)
-    found, notes = list(faults(window, load, record.metrics)), list(remarks(window, load, record.metrics))
-    late = [late_client(record.metrics, load)]
+    found: list[object] = [*faults(window, load, record.metrics)]
+    findings, late = list(remarks(window, load, record.metrics)), [late_client(record.metrics, load)]
     if server_tokens is not None:
         late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
     # Where others use the node, too, both can be theirs.
-    (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else notes).extend(filter(None, late))
-    record.serving |= {"elsewhere": started.elsewhere, "notes": notes}
-    record.error = "; ".join(found)
+    (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else findings).extend(filter(None, late))
+    record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}
+    record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
 
 

@@ -16,6 +16,7 @@ from results.achievable import add_achievable
 from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
 from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
+from results.record.stated import with_todays_figures
 from results.record.values import plain, rounded, sort_key
 from results.show.notebook import frame_of
 from results.show.tables import inference
@@ -249,8 +250,11 @@ def compare(options: argparse.Namespace) -> int:
     return exit_code(outcome for _, _, faults in found for outcome, _ in faults) or int(bool(without_lines))
 
 
-def records_in(folders: Sequence[Path]) -> Found:
-    """Return all records in some folders, and print what was skipped; raises RecordError without a record."""
+def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
+    """Return all records in some folders, and print what was skipped; raises RecordError without a record.
+
+    Figures that come from a table are today's, unless a record is to be kept `as_recorded`.
+    """
     found = find_records(run_folder(folder) for folder in folders)
     empty = [Skipped(no_results(folder), folder) for folder in folders if not has_results(folder)]
     if not found.records and len(empty) == len(folders):
@@ -263,7 +267,7 @@ def records_in(folders: Sequence[Path]) -> Found:
         say(f"skipped: {sentence}")
     if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
-    return found
+    return found if as_recorded else found._replace(records=list(map(with_todays_figures, found.records)))
 
 
 def has_results(folder: Path) -> bool:

@@ -64,7 +64,7 @@ def history(options: argparse.Namespace) -> int:
 @ACTIONS.command(folders(), DB)
 def add(options: argparse.Namespace) -> int:
     """Add results, each once; exits with 1 if one cannot be added."""
-    found = records_in(options.folders)
+    found = records_in(options.folders, as_recorded=True)
     return _say_added(options.db, database.add(options.db, found.records), found.skipped)
 
 

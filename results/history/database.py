@@ -20,6 +20,7 @@ from results.join.serving import REQUESTS_NAME
 from results.record.duplicates import content_of, names_of_run
 from results.record.migrate import migrate
 from results.record.records import Record, RecordError, Skipped, find_records
+from results.record.stated import with_todays_figures
 
 APPLICATION = 0x4352_4D4C  # "CRML", at a fixed place in the file's header (SQLite's database file format, 1.3)
 MAGIC = b"SQLite format 3\0"
@@ -185,7 +186,8 @@ def read(paths: Sequence[Path]) -> list[Record]:
                 record = _whole(*stored)
                 if not migrate(record):
                     raise RecordError(f"history {path} has records of a newer version of the suite: use that version")
-                found.append({**record, "file": {"path": stored[2], "sha256": digest, "created": created}})
+                file = {"path": stored[2], "sha256": digest, "created": created}
+                found.append({**with_todays_figures(record), "file": file})
     if not found:
         raise RecordError(f"no record in {', '.join(map(str, paths))}: add some with 'caraml history add'")
     return found

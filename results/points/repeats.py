@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from results.record.findings import Finding, finding
 from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import differences, options_of, setup_of
@@ -203,16 +204,16 @@ def place_of(record: Record) -> tuple[Any, ...]:
     return (*(record[name] for name in names), *place)
 
 
-def _trend(times_s: Sequence[float]) -> list[str]:
+def _trend(times_s: Sequence[float]) -> list[Finding]:
     from scipy import stats
 
     third = len(times_s) // 3
     change = _change(times_s[:third], times_s[-third:])
     is_significant = abs(change) > TREND and stats.kendalltau(range(len(times_s)), times_s).pvalue < 0.01
-    return [f"trend: steps take {change:+.0%} at the end"] if is_significant else []
+    return [finding("trend", change=change)] if is_significant else []
 
 
-def _shift(times_s: Sequence[float]) -> list[str]:
+def _shift(times_s: Sequence[float]) -> list[Finding]:
     from scipy import stats
 
     third = len(times_s) // 3
@@ -222,7 +223,7 @@ def _shift(times_s: Sequence[float]) -> list[str]:
         if abs(change) > TREND and stats.mannwhitneyu(times_s[:at], times_s[at:]).pvalue < SHIFT_P_VALUE:
             shifts[at] = change
     at = max(shifts, key=lambda at: abs(shifts[at]), default=0)
-    return [f"shift: steps take {shifts[at]:+.0%} after the first {at} of {len(times_s)}"] if shifts else []
+    return [finding("shift", change=shifts[at], first=at, steps=len(times_s))] if shifts else []
 
 
 def _change(before: Sequence[float], after: Sequence[float]) -> float:
@@ -234,31 +235,31 @@ def step_times_s(record: Record) -> list[float]:
     return [time_s for time_s in record.get("step_times_s", []) if time_s]
 
 
-def unsteady(times_s: Sequence[float]) -> list[str]:
-    """Return why a run's steps are not in steady state, or too few to check it, as sentences; empty if they are."""
-    reasons = disturbances(times_s)
+def unsteady(times_s: Sequence[float]) -> list[Finding]:
+    """Return why a run's steps are not in steady state, or too few to check it; empty if they are."""
+    found = disturbances(times_s)
     if len(times_s) < FEWEST_STEPS:
-        reasons.append(f"{len(times_s)} steps are too few to check whether they are steady, {FEWEST_STEPS} wanted")
-    return reasons
+        found.append(finding("few_steps", steps=len(times_s), wanted=FEWEST_STEPS))
+    return found
 
 
-def disturbances(times_s: Sequence[float]) -> list[str]:
-    """Return the disturbances of the steps of a run, as sentences.
+def disturbances(times_s: Sequence[float]) -> list[Finding]:
+    """Return the disturbances of the steps of a run.
 
     A trend is a change of the median from the first third to the last of more than TREND that chance does not explain
     (Kendall's test of rank against order, at 1 %), or one from before to after a third, a half or two thirds of the
     steps (Mann and Whitney's test, at SHIFT_P_VALUE each). Outliers are steps of more than OUTLIER medians that cost
     more than OUTLIER_COST of the time.
     """
-    reasons = []
+    found = []
     if len(times_s) >= FEWEST_STEPS:
-        reasons += _trend(times_s) or _shift(times_s)
+        found += _trend(times_s) or _shift(times_s)
     median = statistics.median(times_s) if times_s else 0.0
     slow = [time_s for time_s in times_s if time_s > OUTLIER * median]
     cost = math.fsum(time_s - median for time_s in slow) / math.fsum(times_s) if slow else 0.0
     if cost > OUTLIER_COST:
-        reasons.append(f"outliers: {len(slow)} of {len(times_s)} steps are slow and cost {cost:.0%} of the time")
-    return reasons
+        found.append(finding("outliers", slow=len(slow), steps=len(times_s), cost=cost))
+    return found
 
 
 def point_of(record: Record) -> Point:

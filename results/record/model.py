@@ -335,6 +335,14 @@ class NodeCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoredFinding:
+    """A finding: results/findings.py has the kinds and the names of their values."""
+
+    kind: Name
+    values: Annotated[dict[str, Any], {"additionalProperties": {"type": ["string", "number", "null"]}}] = _dict()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Serving:
     """A server under load."""
 
@@ -343,7 +351,8 @@ class Serving:
     slo: str = ""
     elsewhere: Annotated[str, "host of a server whose energy was not measured"] = ""
     defined_by: Annotated[str, "the client that measured, where it is another one"] = ""
-    notes: list[str] = _list()
+    findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
+    notes: Annotated[list[str], "of older records, in place of findings"] = _list()
 
 
 @dataclass(frozen=True, kw_only=True)

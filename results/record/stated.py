@@ -1,17 +1,20 @@
-"""Values of a record that its options, its workload or the table of systems state, too."""
+"""Values of a record that another source states, too: its options, its workload, and the tables of figures."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from results.record.parts import layout_of_copy
-from results.workloads import workloads
+from results.record.findings import finding
+from results.record.model import Record
+from results.record.parts import is_number, layout_of_copy
+from results.workloads import Facts, workloads
 from results.yaml_files import YamlError, read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +24,7 @@ PEAK_USED = f"{PEAK}per_device"  # in options and metrics
 NAMES = ("data", "precision", "system")  # keys that a record repeats from its options
 MODEL_OPTIONS = ("size", "variant")  # the last word of a model's name
 LENGTH, NOT_HASHED = "sequence_length", "run"
+CLOSE = 1e-6  # relative difference of equal figures
 SWITCH = {"on": True, "off": False}
 
 
@@ -29,7 +33,7 @@ Statements = Iterator[tuple[str, Any, Any, str]]  # a value's name, the value, t
 
 def statements(record: dict[str, Any]) -> Statements:
     """Yield each value of a record that another source also states."""
-    for source in (_by_the_hash, _by_model_options, _by_options, _by_the_workload, _by_the_table_of_systems):
+    for source in (_by_the_hash, _by_model_options, _by_options, _by_the_workload):
         yield from source(record)
 
 
@@ -72,22 +76,50 @@ def _by_the_workload(record: dict[str, Any]) -> Statements:
     metrics, sample = record.get("metrics") or {}, str(record.get("sample"))
     if facts.comparable:
         yield "metrics.comparable", metrics.get("comparable"), sample == facts.comparable, "its sample"
-    known = facts.flops.get(record["model"]) or {}
-    flops, length = known.get(sample), record["layout"].get(LENGTH)
-    if record["model"] in facts.flops_per_length and length:
-        default_sample, default_flops = next(iter(known.items()))
-        flops = default_flops + facts.flops_per_length[record["model"]] * (length - int(default_sample.split()[0]))
-        if (_groups(record).get("model") or {}).get(LENGTH, length) is None:
-            yield "sample", sample, default_sample, "its model"
-    name = f"model_flops_per_{facts.work_unit[:-1]}"
-    if flops:
-        yield f"metrics.{name}", metrics.get(name), flops, "its model and sample"
+    length, default = record["layout"].get(LENGTH), next(iter(facts.flops.get(record["model"]) or ()), None)
+    has_default_length = (_groups(record).get("model") or {}).get(LENGTH, length) is None
+    if record["model"] in facts.flops_per_length and length and has_default_length:
+        yield "sample", sample, default, "its model"
 
 
-def _by_the_table_of_systems(record: dict[str, Any]) -> Statements:
-    if known := peaks().get((record["system"], str(record.get("precision")))):
-        stored = (record.get("metrics") or {}).get(PEAK_USED)
-        yield f"metrics.{PEAK_USED}", stored, known, f"{SYSTEMS.name} for {record['system']}"
+def with_todays_figures(record: Record) -> Record:
+    """Return a record with the FLOPs and the peak of today's tables, and what follows from them.
+
+    A corrected table must not discard a measurement, and runs before and after it stay comparable. The key `corrected`
+    has a finding for each difference; a record without one is returned as it is.
+    """
+    metrics, factors, corrected = dict(record.get("metrics") or {}), [], []
+    for kind, name, value in _figures(record):
+        recorded, factor = metrics.get(name), 1.0
+        if value and is_number(recorded) and recorded and not math.isclose(recorded, value, rel_tol=CLOSE):
+            corrected.append(finding(kind, recorded=recorded, table=value))
+            metrics[name], factor = value, value / recorded
+        factors.append(factor)
+    if not corrected:
+        return record
+    flops, peak = factors
+    for name, factor in (("tflops_per_device", flops), ("mfu", flops / peak), ("hfu", flops / peak)):
+        if is_number(metrics.get(name)):
+            metrics[name] *= factor
+    return {**record, "metrics": metrics, "corrected": corrected}
+
+
+def _figures(record: Record) -> Iterator[tuple[str, str, float | None]]:
+    """Yield the FLOPs of a unit of work and the peak of a device: kind of finding, metric, and value in the tables."""
+    facts = workloads().get(record["benchmark"])
+    flops = _flops(record, facts) if facts and facts.work_unit == record["work_unit"] else None
+    yield "flops_corrected", f"model_flops_per_{record['work_unit'][:-1]}", flops
+    yield "peak_corrected", PEAK_USED, peaks().get((record["system"], str(record.get("precision"))))
+
+
+def _flops(record: Record, facts: Facts) -> float | None:
+    known: Mapping[str, float] = facts.flops.get(record["model"]) or {}
+    length: int = record["layout"].get(LENGTH) or 0
+    per_length = facts.flops_per_length.get(record["model"])
+    if per_length is None or not length:
+        return known.get(str(record.get("sample")))
+    default_sample, flops = next(iter(known.items()))
+    return flops + per_length * (length - int(default_sample.split()[0]))
 
 
 def _flags(command: list[Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from results.record.records import Record, RecordError, find_records
+from results.record.stated import with_todays_figures
 from results.record.values import value_at
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
         for path in meters:
             for note in add_meter(found.records, read_meter(Path(path))):
                 warnings.warn(note, stacklevel=2)
-    return frame_of(found.records)
+    return frame_of(list(map(with_todays_figures, found.records)))
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:

@@ -12,7 +12,7 @@ from results.record.model import Window
 from results.record.records import find_records
 from results.show.tables.points import point_rows
 from results.tests import made_up
-from results.verdicts.quality import deviations
+from results.tests.words import deviations
 
 
 def trace(*looks):

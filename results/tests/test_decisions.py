@@ -270,9 +270,9 @@ def test_what_limits_a_result_is_next_to_its_verdict(tmp_path, changes, words):
     needs = read_requirements(asked(tmp_path))
     [verdict] = decide_verdicts(records, needs)
     assert verdict.outcome.value == "passed"
-    assert any(one.startswith(words) for one in verdict.answer.doubts)
+    assert any(str(one).startswith(words) for one in verdict.answer.doubts)
     decision = decide(by_point(records), needs, None)
-    assert any(one.startswith(words) for one in decision.items[0][1][0].doubts)
+    assert any(str(one).startswith(words) for one in decision.items[0][1][0].doubts)
 
 
 UNLIKE = "are not those of the runs in bf16"
@@ -300,7 +300,7 @@ def test_fp8_is_the_work_of_bf16_where_its_losses_are(tmp_path, bf16, words):
     if bf16:
         records += [one | {"precision": "bf16"} | same | bf16 for one in thrice("V", 90.0)]
     [verdict] = decide_verdicts(records, needs)
-    found = [one for one in verdict.answer.doubts if one.startswith("in fp8")]
+    found = [one for one in map(str, verdict.answer.doubts) if one.startswith("in fp8")]
     assert found == ([f"in fp8: the requirements name no precision, and {words}"] if words else [])
 
 

@@ -19,7 +19,8 @@ from results.record.checks import contradictions
 from results.tests import made_up
 from results.tests.conftest import GPU0, JobFolder
 from results.tests.test_derived import STEP_S, STEPS, in_watts, run, run_with_all
-from results.verdicts.quality import deviations, energy_rules
+from results.tests.words import deviations
+from results.verdicts.quality import energy_rules
 
 Found = list[str]
 FIGURE = re.compile(r"\d[\d.]*")

@@ -12,7 +12,8 @@ from results.points.operating import Limits, limits_of, sweeps_of, unsettled
 from results.points.repeats import by_point
 from results.record.records import RecordError
 from results.tests import made_up
-from results.verdicts.quality import grade, why_not_ranked
+from results.tests.words import why_not_ranked
+from results.verdicts.quality import grade
 
 EPOCH_S = 1_770_000_000.0  # at which the node's clock is 0
 POWER_W = 1500.0

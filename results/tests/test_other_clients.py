@@ -15,8 +15,7 @@ import pytest
 from caraml.cli import main
 from results.points.repeats import by_point
 from results.record.records import find_records
-from results.verdicts.quality import deviations
-from results.verdicts.ranking import why_left_out
+from results.tests.words import deviations, why_left_out
 
 FILES = Path(__file__).with_name("of_others")
 CLIENTS = {"vllm bench serve": "vllm_bench_serve", "aiperf": "aiperf", "guidellm": "guidellm"}

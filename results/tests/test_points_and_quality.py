@@ -10,12 +10,13 @@ from scipy import stats
 
 from caraml.cli import main
 from results.points.estimate import Estimate, Part
-from results.points.repeats import by_point, energy_of_path, point_of, unsteady
+from results.points.repeats import by_point, energy_of_path, point_of
 from results.points.setups import _cpus, _own_name
 from results.record.values import plain, rounded, sort_key, value_at
 from results.show.tables.points import notes, place_of, point_rows, points_in_order
 from results.tests import made_up
-from results.verdicts.quality import deviations, energy_kind, energy_rules, grade, why_not_ranked
+from results.tests.words import deviations, unsteady, why_not_ranked
+from results.verdicts.quality import energy_kind, energy_rules, grade
 
 
 def test_repeats_become_one_row_with_the_median_and_scipys_interval():

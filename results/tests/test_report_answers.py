@@ -11,12 +11,11 @@ from results.points.repeats import by_point
 from results.record.records import Skipped
 from results.show.page.answer import decide, of_workload
 from results.show.page.columns import brief, help_of, points_table, systems_table, table_of
-from results.show.page.limits import DEVIATIONS, UNDECIDED, advice_on, limits, measure_next
+from results.show.page.limits import limits, measure_next
 from results.show.page.report import write_report
 from results.show.tables.summary import sentences
 from results.tests import made_up, offered
 from results.verdicts.cost import Costs, Price
-from results.verdicts.quality import deviations
 
 
 class Sections(HTMLParser):
@@ -178,33 +177,6 @@ def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_coun
     assert not any("no record" in one.detail for one in found)
     assert measure_next(found).startswith("Run each point three times (1 run")
     assert measure_next([]) == ""
-
-
-def test_each_deviation_has_its_own_advice():
-    record = made_up.result(estimated=True)
-    record["metrics"] |= {"measured_s": 1.0, "comparable": False, "cpu_throttled_percent": 50.0}
-    record["losses"] = [1.0, 2.0, 3.0, 4.0]
-    record["provenance"] |= {"git_dirty": True, "exclusive": "no"}
-    record["step_times_s"] = [1.0] * 3
-    record["energy"]["channels"][0]["missing"] = 600
-    words = deviations(by_point([record])[0])
-    record["provenance"]["exclusive"] = None
-    words += deviations(by_point([record])[0])
-    assert len(set(words)) >= 10
-    general = DEVIATIONS[-1][1]
-    assert [one for one in words if advice_on(one, DEVIATIONS) is general] == []
-
-
-@pytest.mark.parametrize(
-    ("reason", "remedy"),
-    [
-        ("one run gives no interval", "three times"),
-        ("runs on 1 device alone", "on more devices"),
-        ("no run at this point, only at 1 device, batch 64", "at this point"),
-    ],
-)
-def test_an_undecided_requirement_has_the_remedy_of_its_reason(reason, remedy):
-    assert remedy in advice_on(reason, UNDECIDED).remedy
 
 
 def test_a_table_has_its_status_last_and_an_explanation_of_its_numbers():

@@ -20,9 +20,9 @@ from results.show.tables.points import point_rows
 from results.show.tables.summary import sentences
 from results.show.tables.table import failures, rows
 from results.tests.made_up import WINDOW_S, result
+from results.tests.words import deviations
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
-from results.verdicts.quality import deviations
 from results.verdicts.requirements import read_requirements
 
 OUTPUT, INPUT = 100, 300

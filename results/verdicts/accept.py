@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from results.record.findings import Finding, finding, joined
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.record.records import RecordError, Skipped
-from results.record.values import count, rounded
 from results.verdicts.measures import Answer, answer, at, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import not_work_of_bf16
@@ -25,12 +25,17 @@ class Verdict(NamedTuple):
     system: str
     outcome: Outcome
     answer: Answer
-    reason: str
+    reasons: tuple[Finding, ...] = ()  # why it is not passed
 
     @property
     def interval(self) -> Interval | None:
         """Interval of the number; None if there is none."""
         return self.answer.interval
+
+    @property
+    def reason(self) -> str:
+        """The reasons as text."""
+        return joined(self.reasons)
 
     @property
     def words(self) -> str:
@@ -72,7 +77,7 @@ def verdict_on(
         answered = _without_broken(answered, at(results, item), wanted)
     if not (wanted.precision or wanted.fixed.get("precision")) and answered.precision not in USUAL_PRECISIONS:
         why_not = not_work_of_bf16(answered.best, mine) if answered.best else "it is of two points"
-        doubt = f"in {answered.precision}: the requirements name no precision, and {why_not}"
+        doubt = finding("precision_not_named", precision=answered.precision, reason=why_not)
         answered = answered._replace(doubts=(doubt, *answered.doubts) if why_not else answered.doubts)
     return with_missing(judged(item, system, answered), skipped)
 
@@ -83,18 +88,17 @@ def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: 
     broken = [one for one in map(wanted.fixed.broken, runs) if any(one)]
     if not broken:
         return answered
-    words = "; ".join(dict.fromkeys(map(str, broken)))
+    reasons = tuple(finding("breaks_fixed", words=words) for words in dict.fromkeys(map(str, broken)))
     is_failure = answered.is_failure or all(one.changed for one in broken)
-    return answered._replace(why_not=f"no run that counts: {words}", is_failure=is_failure)
+    return answered._replace(why_not=finding("runs_left_out", reasons=reasons), is_failure=is_failure)
 
 
 def with_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
     """Return a verdict that is not passed if runs of its system are missing."""
-    missing = missing_words(skipped, verdict.system)
+    missing = missing_runs(skipped, verdict.system)
     if not missing or verdict.outcome is Outcome.FAILED:
         return verdict
-    reason = "; ".join(filter(None, [verdict.reason, missing]))
-    return verdict._replace(outcome=Outcome.UNDECIDED, reason=reason)
+    return verdict._replace(outcome=Outcome.UNDECIDED, reasons=(*verdict.reasons, missing))
 
 
 def left_out(results: Sequence[PointResults], requirements: Requirements) -> dict[int, str]:
@@ -111,35 +115,31 @@ def left_out(results: Sequence[PointResults], requirements: Requirements) -> dic
     return {key: words for key, words in found.items() if key not in counting}
 
 
-def missing_words(skipped: Sequence[Skipped], system: str) -> str:
-    """Return a note on skipped files that may be runs of a system; empty without any."""
+def missing_runs(skipped: Sequence[Skipped], system: str) -> Finding | None:
+    """Return a finding on skipped files that may be runs of a system; None without any."""
     missing = sum(one.may_be_of(system) for one in skipped)
-    return f"runs are missing ({count(missing, 'reason')})" if missing else ""
+    return finding("runs_missing", reasons=missing) if missing else None
 
 
 def judged(item: Item, system: str, result: Answer) -> Verdict:
     """Return the verdict on one requirement, given the answer to it."""
-    reason = ""
+    reason = None
     if result.why_not:
         outcome, reason = Outcome.FAILED if result.is_failure else Outcome.UNDECIDED, result.why_not
     elif result.estimate is None:
         outcome = Outcome.PASSED if _keeps(item, result.exact) else Outcome.FAILED
     elif result.interval is None:
-        outcome, reason = Outcome.UNDECIDED, "one run gives no interval"
+        outcome, reason = Outcome.UNDECIDED, finding("one_run")
     elif (outcome := judge(partial(_keeps, item), result.interval)) is Outcome.UNDECIDED:
-        ends = " to ".join(rounded(end) for end in result.interval)
+        ends = result.interval._asdict()
         narrower = result.by_sampling.interval_of_best(result.points) if result.by_sampling else None
         if narrower and judge(partial(_keeps, item), narrower) is Outcome.PASSED:
-            reason = f"it passes only without the accuracy of the sensor; with it, {ends}"
+            reason = finding("not_without_accuracy", **ends)
+        elif result.points > 1:
+            reason = finding("within_interval_of_best", **ends, points=result.points)
         else:
-            reason = f"the limit is within the interval, {ends}{_of_best(result)}"
-    return Verdict(item, system, outcome, result, reason)
-
-
-def _of_best(result: Answer) -> str:
-    if result.points < 2:
-        return ""
-    return f" for the best of {result.points} points: to narrow it, the requirement can name devices and global_batch"
+            reason = finding("within_interval", **ends)
+    return Verdict(item, system, outcome, result, (reason,) if reason else ())
 
 
 def _keeps(item: Item, value: float | str | None) -> bool:

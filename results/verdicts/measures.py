@@ -6,32 +6,33 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from results.record.findings import Finding, finding
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
 from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.record.records import RecordError
-from results.record.values import PER_DEVICE, THROUGHPUT, count, devices_text, grouped
+from results.record.values import PER_DEVICE, THROUGHPUT, count, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
 from results.verdicts.requirements import LESS_IS_BETTER, PATHS, SECONDS, TIMES, UNITS, Quantity, Selection
-from results.verdicts.scale import setup_at_scale, unlike_words
+from results.verdicts.scale import setup_at_scale, unlike_setups
 
-NO_NUMBER = "no run has this number"
+LONGEST = 200  # characters of the names of places in one sentence
 PATHS_OF_TIMES = {"time_to_solution": THROUGHPUT, "machine_time": PER_DEVICE}  # speeds that times follow from
 
 
 class Answer(NamedTuple):
-    """Value of a quantity: an `estimate`, or an `exact` number or grade; neither if `why_not` gives a reason."""
+    """Value of a quantity: an `estimate`, or an `exact` number or grade; neither if there is a reason, `why_not`."""
 
     estimate: Estimate | None = None
     exact: float | str | None = None
     unit: str = ""
     at: str = ""  # the point, as text
-    why_not: str = ""
+    why_not: Finding | None = None
     is_failure: bool = False  # there is no number because all runs failed, or break the limits asked for
     energy_kind: str = ""  # empty unless it is a number of an energy
     points: int = 1  # number of points that it is the best of
-    doubts: tuple[str, ...] = ()  # limitations of its runs
+    doubts: tuple[Finding, ...] = ()  # limitations of its runs
     precision: str = ""
     by_sampling: Estimate | None = None  # for an energy: without the accuracy of its sensor
     best: PointResults | None = None  # the point
@@ -65,9 +66,9 @@ def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Selecti
 def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
     """Return a system's value of a quantity from its points of the workload, or why it has none."""
     if not mine:
-        return Answer(why_not="no run of this workload")
+        return Answer(why_not=finding("no_run"))
     if quantity.what == "machine_time" and not quantity.machine_devices:
-        return Answer(why_not="the devices of the machine are not known: give a pledge, or a budget of devices")
+        return Answer(why_not=finding("machine_unknown"))
     at_place = at(mine, quantity)
     if quantity.what == "machine_time" and at_place and at_place[0].point.copies:
         largest, machine = max(one.point.devices for one in at_place), quantity.machine_devices or 0
@@ -86,14 +87,16 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
         is_known = any(one.keeps_limits is not None for one in good)
         good = [one for one in good if one.keeps_limits]
         if not good:
-            return Answer(why_not="no load keeps the limits of TTFT and TPOT", is_failure=is_known)
+            return Answer(why_not=finding("no_load_within_limits"), is_failure=is_known)
     if quantity.what == "energy_grade":
         grades = [grade(record) for one in good for record in one.good]
         known = [one for one in grades if one is not None]
         if len(known) < len(grades):
-            return Answer(why_not="runs without an energy")
+            return Answer(why_not=finding("no_energy"))
         reasons = [] if min(known) == ESTIMATE else list(filter(None, map(why_not_ranked, good)))
-        return Answer(why_not=f"no energy that counts: {reasons[0]}") if reasons else Answer(exact=min(known))
+        if reasons:
+            return Answer(why_not=finding("energy_left_out", reasons=(reasons[0],)))
+        return Answer(exact=min(known))
     if quantity.what == "scaling_efficiency":
         return _scaling(mine, good, quantity)
     return _best(good, quantity)
@@ -108,28 +111,28 @@ def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults
     ]
 
 
-def part_filled(devices: int, machine_devices: int) -> str:
+def part_filled(devices: int, machine_devices: int) -> Finding:
     """Return why copies on part of a machine do not show what all of it does."""
-    return f"the copies filled {devices} of {devices_text(machine_devices)}: a projection does not count"
+    return finding("part_filled", filled=devices, devices=machine_devices)
 
 
-def _nothing_there(mine: Sequence[PointResults]) -> str:
+def _nothing_there(mine: Sequence[PointResults]) -> Finding:
     limits = {limits_of(one.any) for one in mine}
     every = [f"{one.point.place}, {limits_of(one.any)}" if len(limits) > 1 else one.point.place for one in mine]
     places = ", ".join(dict.fromkeys(every))
-    return f"no run at this point, only at {places}" if len(places) < 200 else "no run at this point"
+    return finding("elsewhere", places=places) if len(places) < LONGEST else finding("not_at_point")
 
 
 def _no_run(mine: Sequence[PointResults], at_place: Sequence[PointResults]) -> Answer:
     if not at_place:
         return Answer(why_not=_nothing_there(mine))
-    left_out = dict.fromkeys(why_left_out(one) for one in at_place if one.good)
+    left_out = dict.fromkeys(why for one in at_place if one.good and (why := why_left_out(one)))
     if left_out:
-        return Answer(why_not=f"no run that counts: {'; '.join(left_out)}")
+        return Answer(why_not=finding("runs_left_out", reasons=tuple(left_out)))
     bad = [record for one in at_place for record in one.bad]
     states = " and ".join(dict.fromkeys(str(record["status"]).replace("_", " ") for record in bad))
-    words = f"all {len(bad)} runs" if len(bad) > 1 else "the one run"
-    return Answer(why_not=f"{words}: {states}", is_failure=True)
+    why = finding("all_failed", runs=len(bad), states=states) if len(bad) > 1 else finding("one_failed", states=states)
+    return Answer(why_not=why, is_failure=True)
 
 
 def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
@@ -142,14 +145,14 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
     if is_energy:
         long_enough, usable = usable, [one for one in usable if not why_not_ranked(one)]
         if not usable:
-            reasons = dict.fromkeys(why_not_ranked(one) for one in long_enough)
-            return Answer(why_not=f"no energy that counts: {'; '.join(reasons)}")
+            reasons = dict.fromkeys(filter(None, map(why_not_ranked, long_enough)))
+            return Answer(why_not=finding("energy_left_out", reasons=tuple(reasons)))
     best = slowest(usable, path) if quantity.what in LESS_IS_BETTER else fastest(usable, path)
     if best is None or best.estimate(path) is None:
-        return Answer(why_not=NO_NUMBER)
+        return Answer(why_not=finding("no_number"))
     where = _where(best)
     if len(best.good) < quantity.of_runs:
-        return Answer(why_not=f"{len(best.good)} good runs, {quantity.of_runs} wanted", at=where)
+        return Answer(why_not=finding("few_good_runs", runs=len(best.good), wanted=quantity.of_runs), at=where)
     return Answer(
         _estimate(best, path, quantity, with_accuracy=True),
         unit=_unit(quantity, str(best.any["work_unit"])),
@@ -192,17 +195,17 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantit
     few_devices = quantity.from_devices or min(one.point.devices for one in ranked)
     many_devices = max(one.point.devices for one in good)
     if many_devices == few_devices:
-        return Answer(why_not=f"runs on {devices_text(few_devices)} alone")
+        return Answer(why_not=finding("one_size", devices=few_devices))
     small = [one for one in ranked if one.point.devices == few_devices]
     large = [one for one in good if one.point.devices == many_devices]
     if not small:
-        return Answer(why_not=f"no run on {devices_text(few_devices)}")
+        return Answer(why_not=finding("no_run_on", devices=few_devices))
     few, many = (
         {setup: fastest(alike) for setup, alike in grouped(side, setup_at_scale).items()} for side in (small, large)
     )
     pairs = [(one, few[setup]) for setup, one in many.items() if setup in few]
     if not pairs:
-        return Answer(why_not=unlike_words(fastest(small) or small[0], fastest(large) or large[0]))
+        return Answer(why_not=unlike_setups(fastest(small) or small[0], fastest(large) or large[0]))
     ratios = [
         (
             ours,
@@ -216,7 +219,7 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantit
         for one, other in pairs
         if one and other and (ours := one.estimate(PER_DEVICE)) and (theirs := other.estimate(PER_DEVICE))
     ]
-    return max(ratios, key=lambda pair: pair[0].value)[1] if ratios else Answer(why_not=NO_NUMBER)
+    return max(ratios, key=lambda pair: pair[0].value)[1] if ratios else Answer(why_not=finding("no_number"))
 
 
 def _where(one: PointResults) -> str:

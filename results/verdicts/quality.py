@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
+from results.record.findings import Finding, finding, from_data, note
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INNER
 from results.record.parts import sensor_channels, total_s, windows_of
 from results.record.records import Record
-from results.record.values import count, is_accelerated, value_at
+from results.record.values import is_accelerated, value_at
 
 ESTIMATE = "Q0"
 GRADES = {
@@ -34,7 +35,6 @@ MIN_REPEATS = 3
 MIN_WINDOW_S = 5.0
 MAX_LOSS_DIFFERENCE = 0.01  # relative, of fp8 to bf16: about ten times what runs of either differ by
 MIN_COMPARED_STEPS = 20
-QUOTA = "CPU quota"
 STATED = ("data sheet", "documentation")  # sources of an accuracy that the vendor states
 IDLE_POWER = "idle power"  # does not affect ranking, as it is not part of the energy of the work
 
@@ -42,9 +42,18 @@ IDLE_POWER = "idle power"  # does not affect ranking, as it is not part of the e
 class Rule(NamedTuple):
     """Result of one rule; `kept` is None if the record lacks the data."""
 
-    name: str
     kept: bool | None
-    words: str
+    finding: Finding
+
+    @property
+    def name(self) -> str:
+        """Name of the rule."""
+        return self.finding.topic
+
+    @property
+    def words(self) -> str:
+        """What was found."""
+        return self.finding.words
 
 
 def grade(record: Record, energy: str = "energy") -> str | None:
@@ -78,50 +87,48 @@ def energy_rules(record: Record, key: str = "energy") -> list[Rule]:
     differences = [abs(one) for channel in channels if (one := channel.get("integral_vs_counter")) is not None]
     nodes = len({channel["hostname"] for channel in channels})
     rules = [
-        _limit("sampling rate", rates, min, MIN_RATE_HZ, "{:.1f} samples/s of the slowest channel", at_least=True),
-        _limit("samples", samples, min, MIN_SAMPLES, "{:.0f} samples of the slowest channel", at_least=True),
-        _limit("gaps", gaps, max, MAX_GAP_S, "the longest time without a sample is {:.1f} s"),
-        _limit("missing samples", missing, max, MAX_MISSING, "{:.1%} of the samples of the worst channel"),
+        _at_least("sampling_rate", rates, MIN_RATE_HZ),
+        _at_least("samples", samples, MIN_SAMPLES),
+        _at_most("gaps", gaps, MAX_GAP_S),
+        _at_most("missing_samples", missing, MAX_MISSING),
         _same_window(record, window_s, "measured" if key == "energy" else "effective"),
-        Rule("all nodes", nodes == layout["num_nodes"], f"{nodes} of {layout['num_nodes']} nodes"),
+        Rule(nodes == layout["num_nodes"], finding("all_nodes", measured=nodes, nodes=layout["num_nodes"])),
         _all_devices(record, channels),
     ]
     if differences:
-        rules.append(_limit("counter and integral", differences, max, MAX_DIFFERENCE, "they differ by {:.1%}"))
+        rules.append(_at_most("counter_and_integral", differences, MAX_DIFFERENCE))
     inside = [one for one in channels if one["scope"] in INNER and one["energy_wh"]]
     used_wh = [one["energy_wh"] / (one.get("num_devices") or 1) for one in inside]
     if len(used_wh) > 1:
-        unlike = [max(used_wh) / min(used_wh)]
-        rules.append(_limit("devices alike", unlike, max, MOST_UNLIKE, "one used {:.1f} times the energy of another"))
-    if words := busier_elsewhere(energy):
-        rules.append(Rule("window of the work", False, words))
+        rules.append(_at_most("devices_alike", [max(used_wh) / min(used_wh)], MOST_UNLIKE))
+    if busier := busier_elsewhere(energy):
+        rules.append(Rule(False, busier))
     share = sampling_share(record, key)
-    rules.append(_limit("interval", [] if share is None else [share], max, MAX_UNCERTAINTY, "±{:.1%} of the energy"))
+    rules.append(_at_most("interval", [] if share is None else [share], MAX_UNCERTAINTY))
     rules.append(_idle_power(energy.get("idle_power_w"), energy.get("avg_power_w")))
     return rules
 
 
 def _idle_power(idle_w: float | None, power_w: float | None) -> Rule:
     if idle_w is None:
-        return Rule(IDLE_POWER, False, "not known")
+        return Rule(False, finding("idle_unknown"))
     if power_w and idle_w > MAX_IDLE_SHARE * power_w:
-        why = "little of it is for the work, or the devices were busy before"
-        return Rule(IDLE_POWER, False, f"{idle_w:.1f} W, compared with {power_w:.1f} W in the window: {why}")
-    return Rule(IDLE_POWER, True, f"{idle_w:.1f} W")
+        return Rule(False, finding("idle_high", idle_w=idle_w, power_w=power_w))
+    return Rule(True, finding("idle_power", idle_w=idle_w))
 
 
-def why_not_ranked(results: PointResults, energy: str = "energy") -> str:
-    """Return the reason why a point's energy is not ranked or costed; empty if it is."""
+def why_not_ranked(results: PointResults, energy: str = "energy") -> Finding | None:
+    """Return the reason why a point's energy is not ranked or costed; None if it is."""
     for record in results.good:
         kind = grade(record, energy)
         if kind is None:
-            return "there is none"
+            return finding("is_missing")
         if kind == ESTIMATE:
-            return "it is an estimate from load, and no measurement"
+            return finding("is_estimate")
         for rule in energy_rules(record, energy):
             if not rule.kept and rule.name != IDLE_POWER:
-                return f"{rule.name}: {rule.words}"
-    return ""
+                return rule.finding
+    return None
 
 
 def _of_all(channels: Sequence[dict[str, Any]], key: str) -> list[float]:
@@ -130,137 +137,158 @@ def _of_all(channels: Sequence[dict[str, Any]], key: str) -> list[float]:
     return [value for value in values if value is not None] if None not in values else []
 
 
-def _limit(name: str, values: Sequence[float], worst: Any, limit: float, words: str, at_least: bool = False) -> Rule:
-    if not values:
-        return Rule(name, None, "the record lacks the data")
-    value = worst(values)
-    bound = words[words.index("{") : words.index("}") + 1].format(limit)
-    kept = value >= limit if at_least else value <= limit
-    return Rule(name, kept, f"{words.format(value)}, {'at least' if at_least else 'at most'} {bound} wanted")
+def _at_least(kind: str, values: Sequence[float], limit: float) -> Rule:
+    return _compared(kind, min(values), limit, min(values) >= limit) if values else _lacking(kind)
+
+
+def _at_most(kind: str, values: Sequence[float], limit: float) -> Rule:
+    return _compared(kind, max(values), limit, max(values) <= limit) if values else _lacking(kind)
+
+
+def _compared(kind: str, value: float, limit: float, kept: bool) -> Rule:
+    return Rule(kept, finding(kind, value=value, limit=limit))
+
+
+def _lacking(kind: str) -> Rule:
+    return Rule(None, finding(kind))
 
 
 def _same_window(record: Record, window_s: float | None, kind: str) -> Rule:
     speed_of = "" if kind == "measured" else f"{kind}_"
     work, speed = (value_at(record, f"metrics.{key}") for key in (f"{kind}_{{unit}}", f"{speed_of}{{unit}}_per_s"))
     if not (work and speed and window_s):
-        return Rule("same window", None, "the record lacks the data")
-    throughput_s = work / speed
+        return _lacking("same_window")
+    times = {"work_s": work / speed, "energy_s": window_s}
     nodes_s = [total_s(windows) for windows in windows_of(record, kind).values()]
-    shortest_s, most_s = min(nodes_s, default=0.0), max(nodes_s, default=0.0)
-    words = f"throughput over {throughput_s:.2f} s, energy over {window_s:.2f} s"
-    if not math.isclose(shortest_s, most_s, rel_tol=SAME_WINDOW):
-        return Rule("same window", False, f"{words}, on one node {shortest_s:.2f} s and on another {most_s:.2f} s")
-    return Rule("same window", math.isclose(throughput_s, window_s, rel_tol=SAME_WINDOW), words)
+    shortest_s, longest_s = min(nodes_s, default=0.0), max(nodes_s, default=0.0)
+    if not math.isclose(shortest_s, longest_s, rel_tol=SAME_WINDOW):
+        return Rule(False, finding("nodes_differ", **times, shortest_s=shortest_s, longest_s=longest_s))
+    is_same = math.isclose(times["work_s"], window_s, rel_tol=SAME_WINDOW)
+    return Rule(is_same, finding("same_window", **times))
 
 
 def _all_devices(record: Record, channels: Sequence[dict[str, Any]]) -> Rule:
     """Check that the energy is that of exactly the devices that trained; an energy of a whole node contains them."""
-    name, num_devices = "all devices", record["layout"]["num_devices"]
+    num_devices = record["layout"]["num_devices"]
     scopes = {channel["scope"] for channel in channels}
     if scopes <= {"cpu", "dram"} and scopes:
-        if "cpu" not in scopes:
-            return Rule(name, False, "the energy is of memory alone")
-        words = {
-            None: "whether the processors or accelerators trained is not known",
-            True: "accelerators trained, and the energy is of processors alone",
-            False: "the processors trained",
-        }
-        accelerated = is_accelerated(record)
-        return Rule(name, None if accelerated is None else not accelerated, words[accelerated])
+        return _of_processors(record, scopes)
     if len(scopes) > 1:
-        return Rule(name, False, f"the sensors have different scopes: {', '.join(sorted(scopes))}")
+        return Rule(False, finding("mixed_scopes", scopes=", ".join(sorted(scopes))))
     if scopes & {"node", "supply"}:
-        return Rule(name, True, f"the sensors are of scope {scopes.pop()}, which contains them")
+        return Rule(True, finding("whole_node", scope=scopes.pop()))
     counted = Counter[str]()
     for channel in channels:
         counted[channel["hostname"]] += channel.get("num_devices") or 1
     if counted.total() > num_devices:  # sensors without ids, such as IPUs', and cards of two devices
-        return Rule(name, False, f"the energy of {counted.total()} devices is counted, {num_devices} trained")
+        return Rule(False, finding("too_many_devices", measured=counted.total(), devices=num_devices))
     trained = Counter(device.get("hostname") for device in record.get("devices") or [])
     if counted.total() == num_devices == trained.total() and counted != trained:
         known = ", ".join(f"{counted[host]} of {number} devices of {host}" for host, number in sorted(trained.items()))
-        return Rule(name, False, known)
-    return Rule(name, counted.total() == num_devices, f"{counted.total()} of {num_devices} devices")
+        return Rule(False, finding("other_devices", known=known))
+    is_all = counted.total() == num_devices
+    return Rule(is_all, finding("all_devices", measured=counted.total(), devices=num_devices))
 
 
-def window_too_short(results: PointResults, path: str = "") -> str:
-    """Return a sentence if the shortest window in which the value at a path was measured is too short; else empty."""
+def _of_processors(record: Record, scopes: set[str]) -> Rule:
+    """Check an energy of processors and memory: the processors must have trained."""
+    if "cpu" not in scopes:
+        return Rule(False, finding("memory_alone"))
+    accelerated = is_accelerated(record)
+    if accelerated is None:
+        return Rule(None, finding("trained_unknown"))
+    return Rule(not accelerated, finding("accelerators_trained" if accelerated else "processors_trained"))
+
+
+def window_too_short(results: PointResults, path: str = "") -> Finding | None:
+    """Return a finding if the shortest window in which the value at a path was measured is too short."""
     kind = "effective" if "effective" in path else "measured"
     times_s = [time_s for record in results.good if (time_s := value_at(record, f"metrics.{kind}_s"))]
     shortest_s = min(times_s, default=math.inf)
-    return f"its window is {shortest_s:.2g} s, at least {MIN_WINDOW_S:g} s wanted" if shortest_s < MIN_WINDOW_S else ""
+    is_short = shortest_s < MIN_WINDOW_S
+    return finding("short_window", window_s=shortest_s, least_s=MIN_WINDOW_S) if is_short else None
 
 
-def deviations(results: PointResults, with_energy: bool = True) -> list[str]:
-    """Return the deviations of a point's runs from the rules, as sentences."""
-    sentences = list(filter(None, [window_too_short(results)]))
+def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]:
+    """Return the deviations of a point's runs from the rules."""
+    found = list(filter(None, [window_too_short(results)]))
     if results.good and len(results.good) < MIN_REPEATS:
-        sentences.append(f"{count(len(results.good), 'run')}, {MIN_REPEATS} wanted")
+        found.append(finding("few_runs", runs=len(results.good), wanted=MIN_REPEATS))
     if results.bad and results.good:
-        sentences.append(f"{len(results.bad)} of {len(results.bad) + len(results.good)} runs failed")
+        found.append(finding("some_failed", failed=len(results.bad), runs=len(results.bad) + len(results.good)))
     for record in results.good:
-        origin = record.get("provenance") or {}
-        served = record.get("serving") or {}
-        sentences += served.get("notes", []) if served else unsteady(step_times_s(record))
-        sentences += _throttled(record)
-        if with_energy:
-            sentences += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept]
-            if grade(record) == ESTIMATE:
-                sentences.append("energy is an estimate")
-            elif record.get("energy") and record["energy"].get("accuracy_from") not in STATED:
-                sentences.append(f"energy, accuracy of the sensor: {accuracy_text(record)}")
+        found += served(record) if record.get("serving") else unsteady(step_times_s(record))
+        found += _throttled(record)
+        found += _of_energy(record) if with_energy else []
         if value_at(record, "metrics.comparable") is False:
-            sentences.append("not the workload of the comparison: smaller samples")
-        sentences += _rising(record)
-        sentences += _origin(origin)
+            found.append(finding("smaller_workload"))
+        found += record.get("corrected") or []
+        found += _rising(record)
+        found += _origin(record.get("provenance") or {})
     if with_energy and len({energy_kind(record) for record in results.good}) > 1:
-        sentences.append("its runs have energies of different kinds: the point has none")
+        found.append(finding("mixed_energies"))
     commits = {(record.get("provenance") or {}).get("git_commit") for record in results.good}
     if len(commits) > 1:
-        sentences.append(f"its runs are of {len(commits)} versions of the code")
-    return list(dict.fromkeys(sentences))
+        found.append(finding("versions", versions=len(commits)))
+    return list(dict.fromkeys(found))
 
 
-def _throttled(record: Record) -> list[str]:
+def served(record: Record) -> list[Finding]:
+    """Return what a client found on the server of a run; older records have it as texts."""
+    serving = record["serving"]
+    return [*map(note, serving.get("notes") or []), *map(from_data, serving.get("findings") or [])]
+
+
+def _of_energy(record: Record) -> list[Finding]:
+    """Return the rules that an energy breaks, and what is not known about its sensor."""
+    found = [
+        finding("idle" if rule.name == IDLE_POWER else "energy_rule", reasons=(rule.finding,))
+        for rule in energy_rules(record)
+        if not rule.kept
+    ]
+    if grade(record) == ESTIMATE:
+        found.append(finding("estimate"))
+    elif record.get("energy") and record["energy"].get("accuracy_from") not in STATED:
+        found.append(finding("accuracy", accuracy=accuracy_text(record)))
+    return found
+
+
+def _throttled(record: Record) -> list[Finding]:
     """Return the throttle reasons active for more than MAX_THROTTLED of the window, each on its most affected device.
 
     Also reports an accelerator whose sensor does not record throttling.
     """
-    worst: dict[str, float] = {QUOTA: value_at(record, "metrics.cpu_throttled_percent") or 0.0}
+    quota_percent = value_at(record, "metrics.cpu_throttled_percent") or 0.0
+    worst: dict[str, float] = {}
     by_channel = [(channel.get("clocks") or {}).get("throttled") for channel in sensor_channels(record)]
     for throttled in by_channel:
         for reason, percent in (throttled or {}).items():
             worst[reason] = max(worst.get(reason, 0.0), percent)
     is_unknown = bool(is_accelerated(record)) and None in by_channel
-    unknown = ["throttling of clocks is not known"] * is_unknown
-    return unknown + [
-        f"throttled: {reason} held {'threads' if reason == QUOTA else 'clocks'} back for {percent:.0f} % of the window"
-        for reason, percent in worst.items()
-        if percent > 100 * MAX_THROTTLED
-    ]
+    found = [finding("throttling_unknown")] * is_unknown
+    found += [finding("quota", percent=quota_percent)] * (quota_percent > 100 * MAX_THROTTLED)
+    held_back = {reason: percent for reason, percent in worst.items() if percent > 100 * MAX_THROTTLED}
+    return found + [finding("throttled", reason=reason, percent=percent) for reason, percent in held_back.items()]
 
 
-def _rising(record: Record) -> list[str]:
+def _rising(record: Record) -> list[Finding]:
     """Report a loss that is higher over the last quarter of the steps than over the first."""
     losses = [loss for loss in record.get("losses") or [] if loss is not None]
     quarter = max(1, len(losses) // 4)
     first, last = (math.fsum(part) / quarter for part in (losses[:quarter], losses[-quarter:]))
-    return [f"the loss rises over the run, from {first:.4g} to {last:.4g}"] if last > first else []
+    return [finding("rising_loss", first=first, last=last)] if last > first else []
 
 
-def _origin(origin: dict[str, Any]) -> list[str]:
+def _origin(origin: dict[str, Any]) -> list[Finding]:
     """Return the deviations of a run's code and node, and the unknown facts about them."""
-    changed = {"True": "the code had local changes", "False": ""}
-    shared = {"no": "the node was shared with other jobs", "yes": ""}
-    return [
-        words
-        for words in (
-            "" if origin.get("git_commit") else "the version of the code is not known",
-            changed.get(str(origin.get("git_dirty")), "whether the code had local changes is not known"),
-            shared.get(str(origin.get("exclusive")), "exclusive use of the node is not known"),
-        )
-        if words
-    ]
+    changed = {"True": "code_changed", "False": ""}
+    shared = {"no": "shared", "yes": ""}
+    kinds = (
+        "" if origin.get("git_commit") else "code_unknown",
+        changed.get(str(origin.get("git_dirty")), "changes_unknown"),
+        shared.get(str(origin.get("exclusive")), "exclusive_unknown"),
+    )
+    return [finding(kind) for kind in kinds if kind]
 
 
 def not_work_of_bf16(one: PointResults, results: Sequence[PointResults]) -> str:

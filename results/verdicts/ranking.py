@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from results.record.findings import Finding, finding
 from results.points.estimate import Estimate, overlap
 from results.points.repeats import PointResults
 from results.record.values import PER_DEVICE, grouped
 from results.verdicts.quality import energy_kind
 
 
-def why_left_out(one: PointResults) -> str:
-    """Return why a point with good runs is left out of all rankings and verdicts; empty if it is not."""
+def why_left_out(one: PointResults) -> Finding | None:
+    """Return why a point with good runs is left out of all rankings and verdicts; None if it is not."""
     if not one.is_comparable:
-        return "it is of a smaller workload, which is not comparable"
+        return finding("smaller")
     if client := (one.any.get("serving") or {}).get("defined_by"):
-        return f"it is by the definitions of {client}, which are not ours"
-    return "" if one.precision else "its precision is not known"
+        return finding("defined_by_others", client=client)
+    return None if one.precision else finding("no_precision")
 
 
 def ranked_points(results: Sequence[PointResults]) -> Sequence[PointResults]:

@@ -12,7 +12,7 @@ from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK, devices_text
 from results.verdicts.formula import Formula
 from results.verdicts.quality import GRADES
-from results.verdicts.tender.fixed import Fixed, read_fixed
+from results.verdicts.fixed import Fixed, read_fixed
 from results.verdicts.written import check_key, filled, read_mapping
 from results.workloads import workloads
 

@@ -11,6 +11,7 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from results.record.findings import Finding, finding
 from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
@@ -66,13 +67,11 @@ def setup_at_scale(one: PointResults) -> Setup:
     return tuple(sorted((options | chosen).items()))
 
 
-def unlike_words(few: PointResults, many: PointResults) -> str:
-    """Return the differences between the setups of two points, as text."""
+def unlike_setups(few: PointResults, many: PointResults) -> Finding:
+    """Return the differences between the setups of two points on different numbers of devices."""
     few_setup, many_setup = (", ".join(words) for words in differences([setup_at_scale(one) for one in (few, many)]))
-    return (
-        f"the runs on {devices_text(few.point.devices)} have {few_setup}, "
-        f"those on {devices_text(many.point.devices)} have {many_setup}"
-    )
+    numbers = {"few": few.point.devices, "many": many.point.devices}
+    return finding("unlike_setups", few_setup=few_setup, many_setup=many_setup, **numbers)
 
 
 def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
@@ -96,7 +95,7 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     speeds = [speed for alike in grouped(good, setup_at_scale).values() if (speed := _between(alike, devices))]
     if not speeds:
         few, many = (best_by_devices(good)[numbers[index]] for index in (more - 1, more))
-        return Speed(None, f"{unlike_words(few, many)}: no interpolation between different setups")
+        return Speed(None, f"{unlike_setups(few, many)}: no interpolation between different setups")
     return max(speeds, key=lambda one: one.estimate.value if one.estimate else 0.0)
 
 
@@ -135,7 +134,7 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     if one.system not in costs.systems:
         return Power(None, costs.no_price(one.system))
     if why := why_not_ranked(one):
-        return Power(None, why)
+        return Power(None, str(why))
     if power is None:
         return Power(None, "its runs have energies of different kinds")
     per_device = power / one.point.devices

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from results.record.findings import finding
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
 from results.record.records import RecordError
@@ -286,12 +287,12 @@ def _term(
     for system in systems:
         every, mine = (points_of(points, system, wanted) for points in (results, alike))
         left_out = any(one.good for one in every) and not any(one.good for one in mine)
-        answers[system] = Answer(why_not=NOT_SHARED) if left_out else answer(mine, quantity)
+        answers[system] = Answer(why_not=finding("unlike", reason=NOT_SHARED)) if left_out else answer(mine, quantity)
     kinds = {system: {one.energy_kind} for system, one in answers.items() if one.energy_kind}
     first = next((system for system in (reference, *systems) if system in kinds), reference)
     for system, kind in kinds.items():
         if why := _unlike_energies(kind, kinds[first], first):
-            answers[system] = Answer(why_not=why)
+            answers[system] = Answer(why_not=finding("unlike", reason=why))
     return answers
 
 

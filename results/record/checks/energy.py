@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
+from results.record.findings import Finding, finding
 from results.record.checks.run import (
     ENERGIES,
     INNER,
@@ -153,12 +154,12 @@ def scope_conflict(energy: dict[str, Any]) -> str:
     return ""
 
 
-def busier_elsewhere(energy: dict[str, Any]) -> str:
-    """Describe a clearly higher power outside of the run's windows; empty if the trace has none."""
+def busier_elsewhere(energy: dict[str, Any]) -> Finding | None:
+    """Return a clearly higher power outside of the run's windows; None if the trace has none."""
     most_w, own_w = energy.get("elsewhere_w"), energy.get("windows_w")
     if not (is_number(most_w) and is_number(own_w)):
-        return ""
-    return f"{own_w:.0f} W from the first to the last window, and {most_w:.0f} W over another time of the same length"
+        return None
+    return finding("busier_elsewhere", own_w=own_w, most_w=most_w)
 
 
 def _power_is_below_the_boards_limit(run: Run) -> Sentences:

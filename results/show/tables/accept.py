@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from results.record.findings import joined
 from results.points.estimate import Interval
 from results.record.records import Skipped
 from results.record.values import rounded
@@ -28,7 +29,7 @@ def verdict_rows(verdicts: Sequence[Verdict], name: str = "requirement") -> list
 
 def _row(one: Verdict) -> list[str]:
     cells = [outcome_text(one), found_text(one), interval_text(one.interval)]
-    return [one.system, str(one.item), *cells, one.answer.at, one.reason, "; ".join(one.answer.doubts)]
+    return [one.system, str(one.item), *cells, one.answer.at, one.reason, joined(one.answer.doubts)]
 
 
 def outcome_text(verdict: Verdict) -> str:
@@ -105,5 +106,5 @@ def _as_data(one: Verdict) -> dict[str, Any]:
         "unit": one.answer.unit,
         "at": one.answer.at,
         "reason": one.reason,
-        "doubts": one.answer.doubts,
+        "doubts": list(map(str, one.answer.doubts)),
     }

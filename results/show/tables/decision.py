@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from results.record.findings import Finding
 from results.points.repeats import PointResults
 from results.record.values import count, rounded
 from results.show.tables.accept import found_text, interval_text, outcome_text
@@ -33,7 +34,7 @@ class Cell(NamedTuple):
     outcome: str
     mark: str
     words: str
-    doubts: tuple[str, ...]  # that limit its runs
+    doubts: tuple[Finding, ...]  # that limit its runs
 
 
 def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list[Cell]]]]:

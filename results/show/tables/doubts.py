@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from results.record.findings import Finding, finding, without_numbers
 from results.points.repeats import PointResults, point_of, variant_of
 from results.record.records import Record
 from results.record.values import grouped
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import by_energy_kind, ranked_points
 
-NUMBER = re.compile(r"[-+±]?\d[\d.,]*")
+OUT_OF_MEMORY = "out_of_memory"
 EXAMPLES = 3  # places of a finding that are named
 
 
@@ -23,10 +23,10 @@ class Place(NamedTuple):
     options: tuple[str, ...]
 
 
-class Finding(NamedTuple):
-    """A finding with all its places; if its numbers differ, `words` has those of the first."""
+class Found(NamedTuple):
+    """A finding with all its places; if its numbers differ, it has those of the first."""
 
-    words: str
+    finding: Finding
     places: list[Place]
     differs: bool
 
@@ -35,14 +35,14 @@ class Finding(NamedTuple):
         such_as = ", such as" if len(known) > EXAMPLES else ":"
         places = f"{len(self.places)} points{such_as} " if len(self.places) > 1 else ""
         more = "; elsewhere with other numbers" if self.differs else ""
-        return f"{self.words} ({places}{'; '.join(known[:EXAMPLES])}{more})"
+        return f"{self.finding} ({places}{'; '.join(known[:EXAMPLES])}{more})"
 
 
-def once(findings: Iterable[tuple[Place, str]]) -> list[Finding]:
-    """Merge pairs of a place and a sentence if only numbers in the sentences differ; the most frequent first."""
-    kinds = grouped(findings, lambda pair: NUMBER.sub("#", pair[1]))
+def once(findings: Iterable[tuple[Place, Finding]]) -> list[Found]:
+    """Merge pairs of a place and a finding if only numbers of the findings differ; the most frequent first."""
+    kinds = grouped(findings, lambda pair: pair[1].alike)
     merged = [
-        Finding(pairs[0][1], list(dict.fromkeys(place for place, _ in pairs)), len({words for _, words in pairs}) > 1)
+        Found(pairs[0][1], list(dict.fromkeys(place for place, _ in pairs)), len({str(one) for _, one in pairs}) > 1)
         for pairs in kinds.values()
     ]
     return sorted(merged, key=lambda one: -len(one.places))
@@ -50,26 +50,29 @@ def once(findings: Iterable[tuple[Place, str]]) -> list[Finding]:
 
 def alike(sentences: Sequence[str]) -> list[str]:
     """Merge sentences that differ only in numbers: the first one, with the number of the others."""
-    kinds = grouped(sentences, lambda sentence: NUMBER.sub("#", sentence))
+    kinds = grouped(sentences, without_numbers)
     return [
         f"{first}{f' (and {len(more)} more with other numbers)' if more else ''}" for first, *more in kinds.values()
     ]
 
 
-def deviations_once(results: Sequence[PointResults]) -> list[Finding]:
+def deviations_once(results: Sequence[PointResults]) -> list[Found]:
     """Return the deviations of points from the rules of a run."""
-    return once((_place(one.any, one.variant), words) for one in results for words in deviations(one))
+    return once((_place(one.any, one.variant), finding) for one in results for finding in deviations(one))
 
 
-def failures_once(records: Sequence[Record]) -> list[Finding]:
+def failures_once(records: Sequence[Record]) -> list[Found]:
     """Return the reasons of failed runs."""
-    return once(
-        (
-            _place(record, variant_of(record)),
-            f"{record['status'].replace('_', ' ')}: {record.get('error') or 'no reason recorded'}",
-        )
-        for record in records
-        if record["status"] != "ok"
+    return once((_place(one, variant_of(one)), failure(one)) for one in records if one["status"] != "ok")
+
+
+def failure(record: Record) -> Finding:
+    """Return why a run failed."""
+    status, error = record["status"], record.get("error") or "no reason recorded"
+    return (
+        finding("out_of_memory", error=error)
+        if status == OUT_OF_MEMORY
+        else finding("failed", status=status, error=error)
     )
 
 

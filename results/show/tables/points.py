@@ -8,6 +8,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple
 
+from results.record.findings import Finding
 from results.points.operating import limited_percent
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
@@ -101,9 +102,9 @@ def _accuracy(one: PointResults) -> str:
     return " and ".join(dict.fromkeys(accuracy_text(record) for record in one.good if record.get("energy")))
 
 
-def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:
+def notes(results: Sequence[PointResults]) -> list[tuple[str, list[Finding]]]:
     """Return the name of each point that deviates from the rules, with its deviations."""
-    return [(f"{one.system}: {one.point}", sentences) for one in results if (sentences := deviations(one))]
+    return [(f"{one.system}: {one.point}", found) for one in results if (found := deviations(one))]
 
 
 def _p95_over_median_percent(one: PointResults) -> float | None:

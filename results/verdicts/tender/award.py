@@ -13,7 +13,7 @@ from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.record.records import Skipped
 from results.record.values import rounded
-from results.verdicts.accept import Verdict, accept, left_out, missing_words
+from results.verdicts.accept import Verdict, accept, left_out, missing_runs
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.requirements import (
     LESS_IS_BETTER,
@@ -121,8 +121,8 @@ def _awards(
         outcome, reason = Outcome.UNDECIDED, one.why_not or "one run gives no interval"
         if one.interval:
             outcome, reason = judge(partial(operator.le, minimum), one.interval), ""
-        if outcome is not Outcome.FAILED and (missing := missing_words(skipped, one.system)):
-            outcome, reason = Outcome.UNDECIDED, missing
+        if outcome is not Outcome.FAILED and (missing := missing_runs(skipped, one.system)):
+            outcome, reason = Outcome.UNDECIDED, str(missing)
         found.append(Award(one.system, score, one.value, one.interval, pledged, outcome, reason))
     return found
 

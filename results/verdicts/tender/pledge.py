@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar
 
+from results.record.findings import finding
 from results.points.estimate import Estimate, Part
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
@@ -17,7 +18,7 @@ from results.record.parts import is_number
 from results.record.records import RecordError, Skipped
 from results.record.signature import signer_of
 from results.record.values import devices_text, grouped, value_at
-from results.verdicts.accept import Verdict, judged, missing_words, verdict_on, with_missing
+from results.verdicts.accept import Verdict, judged, missing_runs, verdict_on, with_missing
 from results.verdicts.measures import Answer, check_alike, part_filled, points_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations, grade, why_not_ranked, window_too_short
@@ -42,10 +43,6 @@ POINT = ("devices", "global_batch", "power_limit_w", "clock_limit_mhz")
 PLACE = ("of", *POINT, "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
-NOT_FILLED = "no run filled the machine: run copies on all of it at once, with the tag 'fill'"
-ALL_FAILED = "all runs that filled the machine failed"
-NOT_TOGETHER = "runs with different setups keep the figures of this point, and none of them keeps all"
-OF_DEVICES = "the power is of the devices alone: measure at the node or the supply"
 
 
 @dataclass(frozen=True)
@@ -147,14 +144,14 @@ def check_pledge(
     Nothing is projected from other points. Raises RecordError if there is no run of the system.
     """
     systems = dict.fromkeys(one.system for one in results)
-    if pledge.system not in systems and not missing_words(skipped, pledge.system):
+    if pledge.system not in systems and not missing_runs(skipped, pledge.system):
         raise RecordError(f"the pledge is for {pledge.system}, but the runs are of {', '.join(systems)}")
     check_alike(results, requirements.workloads)
     found = []
     for item in pledge.points:
         verdict = verdict_on(item, pledge.system, results, requirements, skipped)
         if item.projected and verdict.answer.why_not and not verdict.answer.is_failure:
-            verdict = verdict._replace(reason=f"a projection does not count at acceptance: {verdict.reason}")
+            verdict = verdict._replace(reasons=(finding("projection", reasons=verdict.reasons),))
         found.append(verdict)
     found = [verdict for one in grouped(found, _place).values() for verdict in _together(one, results, requirements)]
     if pledge.power_kw is not None:
@@ -180,7 +177,9 @@ def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requi
     if any(map(keeps_all, results)):
         return list(figures)
     return [
-        one._replace(outcome=Outcome.UNDECIDED, reason=NOT_TOGETHER) if one.outcome is Outcome.PASSED else one
+        one._replace(outcome=Outcome.UNDECIDED, reasons=(finding("not_together"),))
+        if one.outcome is Outcome.PASSED
+        else one
         for one in figures
     ]
 
@@ -197,9 +196,10 @@ def _power(results: Sequence[PointResults], requirements: Requirements, pledge: 
     whole = [one for one in runs.values() if one.point.devices >= pledge.devices]
     if not whole:
         largest = max((one.point.devices for one in points), default=0)
-        why = part_filled(largest, pledge.devices) if largest else NOT_FILLED
+        why = part_filled(largest, pledge.devices) if largest else finding("not_filled")
         has_failed = largest >= pledge.devices
-        return judged(item, pledge.system, Answer(why_not=ALL_FAILED if has_failed else why, is_failure=has_failed))
+        failed = finding("fills_failed")
+        return judged(item, pledge.system, Answer(why_not=failed if has_failed else why, is_failure=has_failed))
     severity = (Outcome.PASSED, Outcome.UNDECIDED, Outcome.FAILED)
     verdicts = [_power_of(one, item, pledge.system) for one in whole]
     return max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
@@ -209,13 +209,13 @@ def _power_of(one: PointResults, item: Item, system: str) -> Verdict:
     """Return the verdict on the power of one run; sensors of the devices alone cannot show that it is kept."""
     [record] = one.good
     power_w = value_at(record, "energy.avg_power_w")
-    if why := why_not_ranked(one) or window_too_short(one) or ("" if power_w else "it is not known"):
-        return judged(item, system, Answer(why_not=f"no power that counts: {why}"))
+    if why := why_not_ranked(one) or window_too_short(one) or (None if power_w else finding("not_known")):
+        return judged(item, system, Answer(why_not=finding("power_left_out", reasons=(why,))))
     share = standard_uncertainty(record, with_accuracy=True)
     estimate = Estimate(power_w / 1000, math.log(power_w / 1000), (Part(share**2, math.inf),))
     limits, doubts = limits_of(record), tuple(deviations(one))
     at = f"{one.point.copies} copies at once" + (f", limits {limits}" if any(limits) else "")
     verdict = judged(item, system, Answer(estimate, unit="kW", at=at, doubts=doubts))
     if grade(record) == "Q1" and verdict.outcome is Outcome.PASSED:
-        return verdict._replace(outcome=Outcome.UNDECIDED, reason=OF_DEVICES)
+        return verdict._replace(outcome=Outcome.UNDECIDED, reasons=(finding("devices_alone"),))
     return verdict

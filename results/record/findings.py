@@ -1,0 +1,358 @@
+"""Findings on results: each is a kind with values; the table has each kind's sentence, meaning and remedy.
+
+A module that finds something yields a `Finding`. Words are made where it is printed, and nothing searches in them.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from results.record.values import count, rounded
+
+LACKING = "the record lacks the data"
+NUMBER = re.compile(r"[-+±]?\d[\d.,]*")
+
+
+class Advice(NamedTuple):
+    """Meaning of a finding, and what to do about it."""
+
+    seriousness: int  # 0 is the most serious
+    meaning: str
+    remedy: str
+    is_measurement: bool = True  # whether a further measurement is the remedy
+
+
+class Kind(NamedTuple):
+    """Kind of finding: its sentence, with the names of its values in braces, and its advice."""
+
+    sentence: str
+    advice: Advice
+    topic: str = ""  # the rule of an energy that it is the result of
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding: a kind of KINDS, and the values of its sentence in the order of their names."""
+
+    kind: str
+    values: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def topic(self) -> str:
+        """Rule of an energy that this is the result of; empty for any other finding."""
+        return KINDS[self.kind].topic
+
+    @property
+    def words(self) -> str:
+        """The sentence without its topic."""
+        sentence = KINDS[self.kind].sentence
+        is_lacking = self.topic and not self.values and "{" in sentence
+        return LACKING if is_lacking else _WORDS.vformat(sentence, (), dict(self.values))
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.words}" if self.topic else self.words
+
+    @property
+    def reasons(self) -> tuple[Finding, ...]:
+        """The findings that it follows from."""
+        return tuple(one for _, value in self.values if isinstance(value, tuple) for one in value)
+
+    @property
+    def advice(self) -> Advice:
+        """Its meaning, with the remedy of what it follows from."""
+        own = KINDS[self.kind].advice
+        if not self.reasons:
+            return own
+        first = self.reasons[0].advice
+        return own._replace(remedy=first.remedy, is_measurement=first.is_measurement)
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        """Equal for findings that differ in numbers alone."""
+        texts = (without_numbers(value) for _, value in self.values if isinstance(value, str))
+        return self.kind, *texts, *(one.alike for one in self.reasons)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as a record holds it."""
+        return {"kind": self.kind, "values": dict(self.values)}
+
+
+def finding(kind: str, **values: Any) -> Finding:
+    """Return a finding; raises KeyError for a kind without an entry in KINDS."""
+    KINDS[kind]
+    return Finding(kind, tuple(sorted(values.items())))
+
+
+def note(text: str) -> Finding:
+    """Return a text of an older record, or one that a user wrote, as a finding."""
+    return finding("note", text=text)
+
+
+def from_data(data: Mapping[str, Any]) -> Finding:
+    """Return a finding of a record; one of a kind that a newer version wrote is a note."""
+    kind, values = str(data.get("kind")), data.get("values") or {}
+    try:
+        found = finding(kind, **values)
+        return found if str(found) else note(kind)
+    except (KeyError, ValueError, TypeError):
+        return note(", ".join([kind, *(f"{name} {value}" for name, value in values.items())]))
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with a sign in place of each number, equal for texts that differ in numbers alone."""
+    return NUMBER.sub("#", text)
+
+
+def joined(findings: Iterable[Finding]) -> str:
+    """Return findings as one text."""
+    return "; ".join(map(str, findings))
+
+
+class _Words(string.Formatter):
+    """Format of sentences: `{runs:number of run}` is `1 run` or `2 runs`, and findings among the values are joined."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a value as its place in the sentence asks."""
+        if isinstance(value, tuple):
+            return joined(value)
+        if format_spec == "digits":
+            return rounded(value)
+        noun = format_spec.removeprefix("number of ")
+        return count(value, noun) if noun != format_spec else str(super().format_field(value, format_spec))
+
+
+_WORDS = _Words()
+METER = "Measure at the node ('jpwr --methods ipmi' or 'cray') or in the supply line ('--meter FILE')"
+LEFT_OUT = Advice(0, "Records are left out.", "Ask for these results again, or repeat the runs", False)
+TIE = Advice(2, "The first place is a tie.", "Repeat the best points, with more runs of each")
+FAILED = Advice(
+    3, "Runs failed.", "Read job.err in the point's folder; 'caraml wait --retry-failed' repeats them", False
+)
+NO_MEMORY = Advice(5, "Points do not fit into memory.", "Use a smaller micro batch size or more devices", False)
+SIZE = Advice(3, "The size that would be bought was not measured.", "Measure on as many devices as would be bought")
+PLACES = Advice(4, "Energy is measured at different places.", f"{METER} on all systems")
+NEIGHBOURS = Advice(6, "Points differ from what their neighbours predict.", "Repeat these points")
+
+_RULE = Advice(4, "Energy breaks a rule, and is not ranked.", "Repeat the run after a look at its sensor's rules")
+_ESTIMATE = Advice(4, "Energy is estimated from load, and not measured.", METER)
+_IDLE = Advice(7, "The idle power is unknown, or near that under load.", "Leave the devices idle before a job")
+_SHORT = Advice(5, "The measured window is too short.", "Measure longer")
+_UNSTEADY = Advice(6, "Step times are not steady.", "Measure more steps, with the node to itself")
+_CLOCKS = Advice(6, "Clocks may have been held back.", "Check cooling and power limit; repeat the run")
+_CODE = Advice(7, "The code is not one known version.", "Commit all changes, and repeat the runs")
+_SHARED = Advice(7, "Other jobs may have used the node.", "Request the node for this job alone")
+_LATE = Advice(6, "The client of a server was late.", "Give the client processors of its own; repeat the run")
+_TABLES = Advice(
+    5, "A figure of a run is not that of the tables.", "Check which one is right; results follow the tables", False
+)
+
+
+def _undecided(remedy: str, is_measurement: bool = True) -> Advice:
+    return Advice(1, "A requirement is undecided.", remedy, is_measurement)
+
+
+_AT_POINT = _undecided("Run this workload at this point")
+_REPEAT = _undecided("Repeat the runs of this point")
+_MORE_DEVICES = _undecided("Run this workload on more devices")
+
+KINDS: Mapping[str, Kind] = {
+    "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
+    # of a run that failed
+    "failed": Kind("{status}: {error}", FAILED),
+    "out_of_memory": Kind("out of memory: {error}", NO_MEMORY),
+    # of the runs of a point
+    "short_window": Kind("its window is {window_s:.2g} s, at least {least_s:g} s wanted", _SHORT),
+    "few_runs": Kind(
+        "{runs:number of run}, {wanted} wanted",
+        Advice(5, "Repeats are too few for an interval.", "Run each point three times"),
+    ),
+    "some_failed": Kind(
+        "{failed} of {runs} runs failed", Advice(7, "Some runs of a point failed.", "Repeat the point")
+    ),
+    "smaller_workload": Kind(
+        "not the workload of the comparison: smaller samples",
+        Advice(1, "Runs are of a smaller workload.", "Run the workload in full: these runs only try the suite"),
+    ),
+    "trend": Kind("trend: steps take {change:+.0%} at the end", _UNSTEADY),
+    "shift": Kind("shift: steps take {change:+.0%} after the first {first} of {steps}", _UNSTEADY),
+    "outliers": Kind("outliers: {slow} of {steps} steps are slow and cost {cost:.0%} of the time", _UNSTEADY),
+    "few_steps": Kind("{steps} steps are too few to check whether they are steady, {wanted} wanted", _UNSTEADY),
+    "rising_loss": Kind(
+        "the loss rises over the run, from {first:.4g} to {last:.4g}",
+        Advice(5, "The loss rises.", "Check data and learning rate; repeat the run"),
+    ),
+    "throttled": Kind("throttled: {reason} held clocks back for {percent:.0f} % of the window", _CLOCKS),
+    "quota": Kind("throttled: CPU quota held threads back for {percent:.0f} % of the window", _CLOCKS),
+    "throttling_unknown": Kind("throttling of clocks is not known", _CLOCKS),
+    "code_unknown": Kind("the version of the code is not known", _CODE),
+    "code_changed": Kind("the code had local changes", _CODE),
+    "changes_unknown": Kind("whether the code had local changes is not known", _CODE),
+    "versions": Kind("its runs are of {versions} versions of the code", _CODE),
+    "shared": Kind("the node was shared with other jobs", _SHARED),
+    "exclusive_unknown": Kind("exclusive use of the node is not known", _SHARED),
+    "peak_corrected": Kind(
+        "peak TFLOP/s per device: {recorded:.10g} recorded, {table:.10g} in the table of systems; MFU follows it",
+        _TABLES,
+    ),
+    "flops_corrected": Kind(
+        "FLOPs per unit of work: {recorded:.10g} recorded, {table:.10g} in workload.yaml; FLOP/s and MFU follow it",
+        _TABLES,
+    ),
+    # of the energy
+    "energy_rule": Kind("energy, {reasons}", _RULE),
+    "idle": Kind("energy, {reasons}", _IDLE),
+    "estimate": Kind("energy is an estimate", _ESTIMATE),
+    "accuracy": Kind(
+        "energy, accuracy of the sensor: {accuracy}",
+        Advice(6, "The accuracy of the sensor is not the vendor's figure.", f"Ask the vendor. {METER}"),
+    ),
+    "mixed_energies": Kind(
+        "its runs have energies of different kinds: the point has none",
+        Advice(4, "The runs of a point measure energy at different places.", f"{METER} in all runs"),
+    ),
+    "sampling_rate": Kind(
+        "{value:.1f} samples/s of the slowest channel, at least {limit:.1f} wanted", _RULE, "sampling rate"
+    ),
+    "samples": Kind("{value:.0f} samples of the slowest channel, at least {limit:.0f} wanted", _RULE, "samples"),
+    "gaps": Kind("the longest time without a sample is {value:.1f} s, at most {limit:.1f} wanted", _RULE, "gaps"),
+    "missing_samples": Kind(
+        "{value:.1%} of the samples of the worst channel, at most {limit:.1%} wanted", _RULE, "missing samples"
+    ),
+    "counter_and_integral": Kind(
+        "they differ by {value:.1%}, at most {limit:.1%} wanted", _RULE, "counter and integral"
+    ),
+    "devices_alike": Kind(
+        "one used {value:.1f} times the energy of another, at most {limit:.1f} wanted", _RULE, "devices alike"
+    ),
+    "interval": Kind("±{value:.1%} of the energy, at most {limit:.1%} wanted", _RULE, "interval"),
+    "same_window": Kind("throughput over {work_s:.2f} s, energy over {energy_s:.2f} s", _RULE, "same window"),
+    "nodes_differ": Kind(
+        "throughput over {work_s:.2f} s, energy over {energy_s:.2f} s, on one node {shortest_s:.2f} s and on another "
+        "{longest_s:.2f} s",
+        _RULE,
+        "same window",
+    ),
+    "all_nodes": Kind("{measured} of {nodes} nodes", _RULE, "all nodes"),
+    "all_devices": Kind("{measured} of {devices} devices", _RULE, "all devices"),
+    "too_many_devices": Kind("the energy of {measured} devices is counted, {devices} trained", _RULE, "all devices"),
+    "other_devices": Kind("{known}", _RULE, "all devices"),
+    "whole_node": Kind("the sensors are of scope {scope}, which contains them", _RULE, "all devices"),
+    "mixed_scopes": Kind("the sensors have different scopes: {scopes}", _RULE, "all devices"),
+    "memory_alone": Kind("the energy is of memory alone", _RULE, "all devices"),
+    "processors_trained": Kind("the processors trained", _RULE, "all devices"),
+    "accelerators_trained": Kind("accelerators trained, and the energy is of processors alone", _RULE, "all devices"),
+    "trained_unknown": Kind("whether the processors or accelerators trained is not known", _RULE, "all devices"),
+    "busier_elsewhere": Kind(
+        "{own_w:.0f} W from the first to the last window, and {most_w:.0f} W over another time of the same length",
+        _RULE,
+        "window of the work",
+    ),
+    "idle_power": Kind("{idle_w:.1f} W", _IDLE, "idle power"),
+    "idle_unknown": Kind("not known", _IDLE, "idle power"),
+    "idle_high": Kind(
+        "{idle_w:.1f} W, compared with {power_w:.1f} W in the window: little of it is for the work, or the devices "
+        "were busy before",
+        _IDLE,
+        "idle power",
+    ),
+    # of a server
+    "lock_step": Kind(
+        "the streams run in lock-step ({share:.2f} of 1)",
+        Advice(6, "A server's requests start together.", "Measure with arrivals at random (tag 'poisson')"),
+    ),
+    "drift": Kind(
+        "tokens/s differ by {change:.1%} between thirds of the window",
+        Advice(6, "A server's throughput is not steady.", "Warm the server up for longer; measure a longer window"),
+    ),
+    "no_prompt_tokens": Kind(
+        "the server reports no prompt tokens: those that were sent are counted",
+        Advice(7, "A server does not count prompt tokens.", "Switch the server's report of usage on", False),
+    ),
+    "p99_unbounded": Kind(
+        "{requests} requests do not bound the 99th percentiles from above",
+        Advice(
+            5, "A server's requests are too few for an interval of the 99th percentiles.", "Measure a longer window"
+        ),
+    ),
+    "few_in_flight": Kind("the client was late: {in_flight:.2f} requests were in flight, {wanted} wanted", _LATE),
+    "late_client": Kind(
+        "the client was late by up to {median_ms:.2f} ms (median) and {p99_ms:.2f} ms (99th percentile), of a TPOT of "
+        "{tpot_ms:.2f} ms and a TTFT of {ttft_ms:.2f} ms",
+        _LATE,
+    ),
+    "miscounted": Kind(
+        "the client counted {client} tokens in the window, and the server {server:.0f}",
+        Advice(4, "Client and server count different tokens.", "Use the server for this job alone, and repeat the run"),
+    ),
+    "other_client": Kind(
+        "by the definitions of {client}: tokens/s over the whole run, ramp and drain included; no window and no energy",
+        Advice(4, "Figures are by another client's definitions.", "Measure the server with jube/inference.yaml"),
+    ),
+    # why a requirement has no answer
+    "no_run": Kind("no run of this workload", _AT_POINT),
+    "machine_unknown": Kind(
+        "the devices of the machine are not known: give a pledge, or a budget of devices",
+        _undecided("Give a pledge, or a budget of devices", False),
+    ),
+    "part_filled": Kind(
+        "the copies filled {filled} of {devices:number of device}: a projection does not count",
+        _undecided("Run copies on the whole machine at once, with the tag 'fill'"),
+    ),
+    "not_filled": Kind(
+        "no run filled the machine: run copies on all of it at once, with the tag 'fill'",
+        _undecided("Run copies on the whole machine at once, with the tag 'fill'"),
+    ),
+    "elsewhere": Kind("no run at this point, only at {places}", _AT_POINT),
+    "not_at_point": Kind("no run at this point", _AT_POINT),
+    "no_load_within_limits": Kind(
+        "no load keeps the limits of TTFT and TPOT", _undecided("Measure smaller loads of this server")
+    ),
+    "no_energy": Kind("runs without an energy", _undecided(METER)),
+    "energy_left_out": Kind("no energy that counts: {reasons}", _undecided(METER)),
+    "power_left_out": Kind("no power that counts: {reasons}", _undecided(METER)),
+    "not_known": Kind("it is not known", _undecided(METER)),
+    "is_estimate": Kind("it is an estimate from load, and no measurement", _undecided(METER)),
+    "is_missing": Kind("there is none", _undecided(METER)),
+    "no_number": Kind("no run has this number", _AT_POINT),
+    "few_good_runs": Kind("{runs} good runs, {wanted} wanted", _REPEAT),
+    "one_size": Kind("runs on {devices:number of device} alone", _MORE_DEVICES),
+    "no_run_on": Kind("no run on {devices:number of device}", _AT_POINT),
+    "unlike_setups": Kind(
+        "the runs on {few:number of device} have {few_setup}, those on {many:number of device} have {many_setup}",
+        _undecided("Run both numbers of devices with the same setup"),
+    ),
+    "smaller": Kind("it is of a smaller workload, which is not comparable", _AT_POINT),
+    "defined_by_others": Kind("it is by the definitions of {client}, which are not ours", _AT_POINT),
+    "no_precision": Kind("its precision is not known", _AT_POINT),
+    "breaks_fixed": Kind("{words}", _AT_POINT),
+    "runs_left_out": Kind("no run that counts: {reasons}", _AT_POINT),
+    "all_failed": Kind("all {runs} runs: {states}", _REPEAT),
+    "one_failed": Kind("the one run: {states}", _REPEAT),
+    "fills_failed": Kind("all runs that filled the machine failed", _REPEAT),
+    "not_together": Kind(
+        "runs with different setups keep the figures of this point, and none of them keeps all",
+        _undecided("Run this point in one setup that keeps all of its figures"),
+    ),
+    "devices_alone": Kind("the power is of the devices alone: measure at the node or the supply", _undecided(METER)),
+    "projection": Kind("a projection does not count at acceptance: {reasons}", _AT_POINT),
+    "one_run": Kind("one run gives no interval", _undecided("Run this point three times")),
+    "not_without_accuracy": Kind(
+        "it passes only without the accuracy of the sensor; with it, {low:digits} to {high:digits}",
+        _undecided(f"{METER}, or ask the vendor for the sensor's accuracy"),
+    ),
+    "within_interval": Kind("the limit is within the interval, {low:digits} to {high:digits}", _REPEAT),
+    "within_interval_of_best": Kind(
+        "the limit is within the interval, {low:digits} to {high:digits} for the best of {points} points: to narrow "
+        "it, the requirement can name devices and global_batch",
+        _REPEAT,
+    ),
+    "runs_missing": Kind(
+        "runs are missing ({reasons:number of reason})", _undecided("Ask for the missing runs, or repeat them", False)
+    ),
+    "precision_not_named": Kind("in {precision}: the requirements name no precision, and {reason}", _REPEAT),
+    "unlike": Kind("{reason}", _REPEAT),
+}

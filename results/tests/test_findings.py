@@ -1,0 +1,124 @@
+"""Findings: each kind has its values and its advice, and a record keeps it as data."""
+
+from __future__ import annotations
+
+import ast
+import json
+import string
+from pathlib import Path
+
+import pytest
+
+from results.record.findings import KINDS, Finding, finding, from_data, note
+from results.points.repeats import by_point
+from results.show.page.limits import limits
+from results.tests import made_up
+from results.tests.test_serving import served
+from results.verdicts.quality import deviations
+
+ROOT = Path(__file__).parents[2]
+GENERAL = KINDS["note"].advice
+
+
+def _calls():
+    """Yield each call of `finding` with a constant kind: place, kind, and names of its values; None if some vary."""
+    for file in [*ROOT.glob("results/**/*.py"), *ROOT.glob("benchmarks/**/*.py")]:
+        if "tests" not in file.parts:
+            for node in ast.walk(ast.parse(file.read_text())):
+                is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "finding"
+                if is_call and isinstance(node.args[0], ast.Constant):
+                    names = {one.arg for one in node.keywords}
+                    yield f"{file.name}:{node.lineno}", node.args[0].value, None if None in names else names
+
+
+def _names_in(kind):
+    return {name for _, name, _, _ in string.Formatter().parse(KINDS[kind].sentence) if name}
+
+
+def test_every_finding_has_the_values_of_its_sentence():
+    calls = list(_calls())
+    assert len(calls) > 60
+    for place, kind, names in calls:
+        assert kind in KINDS, place
+        assert names is None or names == _names_in(kind) or (KINDS[kind].topic and not names), place
+
+
+def test_every_kind_is_found_somewhere():
+    text = "\n".join(file.read_text() for file in ROOT.glob("*/**/*.py") if file.name != "findings.py")
+    assert [kind for kind in KINDS if f'"{kind}"' not in text] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_keeps_a_finding_as_data(kind):
+    values = dict.fromkeys(_names_in(kind), "a text")
+    try:
+        one = finding(kind, **values)
+        str(one)
+    except (ValueError, TypeError):
+        one = finding(kind, **dict.fromkeys(values, 2.5))
+    stored = json.loads(json.dumps(one.as_data()))
+    assert from_data(stored) == one
+    assert str(from_data(stored)) == str(one) != ""
+    assert one.advice.meaning.endswith(".")
+    assert not one.advice.remedy.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"kind": "of_a_newer_version", "values": {"watts": 3}}, "of_a_newer_version, watts 3"),
+        ({"kind": "drift", "values": {}}, "drift"),
+        ({"kind": "drift", "values": {"change": "much"}}, "drift, change much"),
+        ({}, "None"),
+    ],
+)
+def test_a_finding_that_this_version_cannot_word_is_a_note(data, words):
+    assert from_data(data) == note(words)
+
+
+def test_findings_differ_in_more_than_numbers_or_are_alike():
+    heat, more, power = (
+        finding("throttled", reason=reason, percent=percent).alike
+        for reason, percent in (("heat", 4.0), ("heat", 9.0), ("power", 4.0))
+    )
+    assert heat == more != power
+    assert note("node n1 burned").alike == note("node n2 burned").alike != note("node n1 froze").alike
+
+
+def test_a_finding_has_the_remedy_of_what_it_follows_from():
+    own = finding("energy_left_out", reasons=(finding("is_estimate"),))
+    of_idle = finding("energy_left_out", reasons=(finding("idle_unknown"),))
+    assert own.advice.remedy == finding("is_estimate").advice.remedy != of_idle.advice.remedy
+    assert own.advice.meaning == of_idle.advice.meaning == "A requirement is undecided."
+    assert (str(own), str(of_idle)) == (
+        "no energy that counts: it is an estimate from load, and no measurement",
+        "no energy that counts: idle power: not known",
+    )
+
+
+def test_each_deviation_has_its_own_advice():
+    record = made_up.result(estimated=True)
+    record["metrics"] |= {"measured_s": 1.0, "comparable": False, "cpu_throttled_percent": 50.0}
+    record["losses"] = [1.0, 2.0, 3.0, 4.0]
+    record["provenance"] |= {"git_dirty": True, "exclusive": "no"}
+    record["step_times_s"] = [1.0] * 3
+    record["energy"]["channels"][0]["missing"] = 600
+    found = deviations(by_point([record])[0])
+    record["provenance"]["exclusive"] = None
+    found += deviations(by_point([record])[0])
+    assert len(set(found)) >= 10
+    assert [one for one in found if one.advice is GENERAL] == []
+
+
+def test_no_finding_on_a_server_asks_for_steps_or_has_the_advice_for_any_run():
+    kinds = ["drift", "lock_step", "late_client", "few_in_flight", "miscounted", "other_client", "p99_unbounded"]
+    stored = [Finding(kind, tuple(dict.fromkeys(sorted(_names_in(kind)), 2.5).items())).as_data() for kind in kinds]
+    record = served()
+    record["serving"]["findings"] = [*stored, finding("no_prompt_tokens").as_data()]
+    found = limits([record], [], [("LLM inference", by_point([record]))], [], None)
+    words = [str(from_data(data)) for data in record["serving"]["findings"]]
+    of_server = [one for one in found if one.detail.startswith(tuple(words))]
+    assert len(of_server) == len(words)
+    for one in of_server:
+        assert "step" not in f"{one.advice.meaning} {one.advice.remedy}", one
+        assert one.advice is not GENERAL, one
