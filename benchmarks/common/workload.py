@@ -13,10 +13,17 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.measure.step_timer import Event
 from benchmarks.common.options import ComputeOptions, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.record import Device, RunRecord
 from jpwr.regions import RegionTimer
+
+
+class Event(Protocol):
+    """Moment on the device, after all work that was given to it before."""
+
+    def elapsed_s(self, since: Any) -> float:
+        """Return the seconds on the device since an earlier event; both must have passed."""
+        ...
 
 
 class Options(Protocol):

@@ -26,6 +26,10 @@ PROBE_S = 0.05  # between two looks at how late a timer is
 SILENT_S = 120.0  # no byte of a stream for so long: the server is taken to have stopped
 
 
+class LoadError(Exception):
+    """There is no measurement: one sentence with the reason."""
+
+
 class Load(NamedTuple):
     """Work of one client process; times on the monotonic clock of the node."""
 

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
-from benchmarks.llm_inference.load import log_normal_lengths
-from benchmarks.llm_inference.metrics import SLOS, Slo
+from benchmarks.llm_inference.demand import SLOS, Slo, log_normal_lengths
 from benchmarks.llm_inference.models import PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import random
@@ -12,26 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.common.progress import Pace
-from benchmarks.llm_inference.client import Load, Request, Statistics, run
-
-if TYPE_CHECKING:
-    from benchmarks.llm_inference.config import LoadOptions, WindowOptions
+from benchmarks.llm_inference.client import Load, LoadError, Request, Statistics, run
+from benchmarks.llm_inference.config import LoadOptions, WindowOptions
 
 STREAMS_PER_PROCESS = 64  # with more, bursts of tokens wait for more than a millisecond
 FEWEST_CORES_TO_BIND = 8  # the client's processes to cores of their own
 LEAST_E2E = 5  # a window is at least so many times as long as a request takes
 RAMP_SHARE = 0.25  # of the limit; what has not reached a steady state by then is too slow
 POLL_S = 0.2
-PAIRS = 1024  # of log-normal lengths, taken in turn
 FIRST_REQUESTS = 2  # before the load: the first warms the server up, the second shows how long one takes
 DEATH_S = 1.0  # from a lost connection until the server's process has ended
-
-
-class LoadError(Exception):
-    """There is no measurement: one sentence with the reason."""
 
 
 class Server(NamedTuple):
@@ -61,16 +53,6 @@ def arrivals_s(rate_per_s: float, burstiness: float, seed: int, until_s: float) 
     chance, time_s = random.Random(seed), 0.0
     while (time_s := time_s + chance.gammavariate(burstiness, 1 / (rate_per_s * burstiness))) < until_s:
         yield time_s
-
-
-def log_normal_lengths(mean_input: int, mean_output: int, sigma: float, seed: int) -> list[tuple[int, int]]:
-    """Return pairs of lengths, each log-normal with that mean and shape, at least 2 tokens and at most four means."""
-    chance = random.Random(seed)
-
-    def length(mean: int) -> int:
-        return max(2, min(4 * mean, round(chance.lognormvariate(math.log(mean) - sigma**2 / 2, sigma))))
-
-    return [(length(mean_input), length(mean_output)) for _ in range(PAIRS)]
 
 
 def first_requests(server: Server, load: LoadOptions, limit_s: float, watch: Callable[[], None]) -> Request:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import statistics
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from benchmarks.llm_inference.client import Request, Statistics
+from benchmarks.llm_inference.demand import Slo
 from benchmarks.llm_inference.load import Measurement
 
 Z = 1.96  # of a normal distribution, for 95 %
@@ -23,29 +24,6 @@ ROUNDS = 4  # that a slice is long, so that one is nearly independent of the nex
 # Slices of a window. Shorter ones would miss what changes slowly (Schmeiser 1982, Operations Research 30, 556).
 FEWEST_SLICES, MOST_SLICES = 5, 10
 STUDENT = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 95 %, of 4 to 9 degrees of freedom (Conover 1999, table A21)
-
-
-class Slo(NamedTuple):
-    """Limits that a request must keep to count for goodput, in seconds; those of a percentile of all requests, too."""
-
-    ttft_s: float
-    tpot_s: float
-    source: str
-
-
-MLPERF = "MLPerf Inference 6.0, inference_policies at ac93e89: limits of the 99th percentiles"
-SLOS: Mapping[str, Slo] = {
-    "llama-3.1-8b-server": Slo(2.0, 0.1, MLPERF),
-    "llama-3.1-8b-interactive": Slo(0.5, 0.03, MLPERF),
-    "llama-2-70b-server": Slo(2.0, 0.2, MLPERF),
-    "llama-2-70b-interactive": Slo(0.45, 0.04, MLPERF),
-    "llama-3.1-405b-server": Slo(6.0, 0.175, MLPERF),
-    "llama-3.1-405b-interactive": Slo(4.5, 0.08, MLPERF),
-    "deepseek-r1-server": Slo(2.0, 0.08, MLPERF),
-    "deepseek-r1-interactive": Slo(1.5, 0.015, MLPERF),
-    "gpt-oss-120b-server": Slo(3.0, 0.08, MLPERF),
-    "gpt-oss-120b-interactive": Slo(2.0, 0.02, MLPERF),
-}
 
 
 def number(metrics: Metrics, name: str) -> float:

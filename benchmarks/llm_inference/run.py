@@ -19,17 +19,18 @@ from types import FrameType
 from typing import get_type_hints
 from urllib.parse import urlsplit
 
+from benchmarks.common.cgroup import quota_periods
 from benchmarks.common.launch import Launch, mark_window, node_name, node_window, read_launch, usable_cores, usable_cpus
-from benchmarks.common.node.cgroup import quota_periods
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.node.out_of_memory import is_out_of_memory
 from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unencodable, parse_config
 from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
+from benchmarks.llm_inference.client import LoadError
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
-from benchmarks.llm_inference.load import LoadError, Measurement, Server, first_requests, measure
+from benchmarks.llm_inference.load import Measurement, Server, first_requests, measure
 from benchmarks.llm_inference.metrics import Window, as_json, client_metrics, from_the_start, metrics_of
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
 from benchmarks.llm_inference.servers import COMPLETIONS, NAME, SERVERS, Address, Process, command_of, free_port

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common.node.out_of_memory import WORDS
-from benchmarks.llm_inference.load import LoadError
+from benchmarks.llm_inference.client import LoadError
 
 COMPLETIONS, MODELS, HEALTH = "/v1/completions", "/v1/models", "/health"  # of all of them
 NAME = "model"  # by which our own servers know their model

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.common.cgroup import quota_periods
 from benchmarks.common.launch import mark
-from benchmarks.common.node.cgroup import quota_periods
 from benchmarks.common.node.gpu_ids import PCI_DEVICES
 from benchmarks.common.node.out_of_memory import short_message
 from benchmarks.node_check.config import ModelOptions

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from results.record.findings import KINDS, Finding, finding, from_data, note
 from results.points.repeats import by_point
+from results.record.findings import KINDS, Finding, finding, from_data, note
 from results.show.page.limits import limits
 from results.tests import made_up
 from results.tests.test_serving import served

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from results.record.findings import Finding, finding, joined
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
+from results.record.findings import Finding, finding, joined
 from results.record.records import RecordError, Skipped
 from results.verdicts.measures import Answer, answer, at, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from results.record.findings import Finding, finding
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
 from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
+from results.record.findings import Finding, finding
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, count, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
-from results.record.findings import Finding, finding, from_data, note
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INNER
+from results.record.findings import Finding, finding, from_data, note
 from results.record.parts import sensor_channels, total_s, windows_of
 from results.record.records import Record
 from results.record.values import is_accelerated, value_at

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from results.record.findings import Finding, finding
 from results.points.estimate import Estimate, overlap
 from results.points.repeats import PointResults
+from results.record.findings import Finding, finding
 from results.record.values import PER_DEVICE, grouped
 from results.verdicts.quality import energy_kind
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from results.points.repeats import PointResults
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK, devices_text
+from results.verdicts.fixed import Fixed, read_fixed
 from results.verdicts.formula import Formula
 from results.verdicts.quality import GRADES
-from results.verdicts.fixed import Fixed, read_fixed
 from results.verdicts.written import check_key, filled, read_mapping
 from results.workloads import workloads
 

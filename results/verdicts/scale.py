@@ -11,10 +11,10 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from results.record.findings import Finding, finding
 from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
+from results.record.findings import Finding, finding
 from results.record.values import PER_DEVICE, devices_text, grouped, is_accelerated
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
 from results.verdicts.quality import energy_kind, why_not_ranked

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from results.record.findings import finding
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
+from results.record.findings import finding
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, grouped
 from results.verdicts.accept import Verdict

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.node.cgroup import Periods, quota_periods
+from benchmarks.common.cgroup import Periods, quota_periods
 from benchmarks.common.record import EFFECTIVE, MEASURED
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import (

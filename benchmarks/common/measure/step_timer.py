@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
 
 from benchmarks.common.options import ConfigError
-
-
-class Event(Protocol):
-    """Moment on the device, after all work that was given to it before."""
-
-    def elapsed_s(self, since: Any) -> float:
-        """Return the seconds on the device since an earlier event; both must have passed."""
-        ...
+from benchmarks.common.workload import Event
 
 
 @dataclass

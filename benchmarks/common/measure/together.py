@@ -11,12 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common.launch import COPY_VARIABLE
+from benchmarks.common.launch import COPIES_VARIABLE, COPY_VARIABLE, FAILED_COPY, FOLDER_VARIABLE
 from benchmarks.common.options import ConfigError
 
-COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
-FOLDER_VARIABLE = "CARAML_COPIES_FOLDER"  # the shared folder
-FAILED = "failed"  # file with number and exit code of the copy that failed first
 READY, DONE = "ready", "done"
 # Below the 600 s after which NCCL ends the other processes of a copy that wait for the first.
 LIMIT_S = 480.0
@@ -39,7 +36,7 @@ class Copies(NamedTuple):
         self._touch(READY)
         deadline_s = self.now_s() + self.limit_s
         while late := self._without(READY):
-            if (self.folder / FAILED).exists():
+            if (self.folder / FAILED_COPY).exists():
                 raise ConfigError("another copy of the point has failed")
             if self.now_s() > deadline_s:
                 names = ", ".join(map(str, late))

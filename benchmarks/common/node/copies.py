@@ -16,8 +16,14 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from benchmarks.common.launch import COPY_VARIABLE, CORES_VARIABLE, usable_cores
-from benchmarks.common.measure.together import COPIES_VARIABLE, FAILED, FOLDER_VARIABLE
+from benchmarks.common.launch import (
+    COPIES_VARIABLE,
+    COPY_VARIABLE,
+    CORES_VARIABLE,
+    FAILED_COPY,
+    FOLDER_VARIABLE,
+    usable_cores,
+)
 from benchmarks.common.options import ConfigError, Parser
 from benchmarks.common.spawn import run_all
 
@@ -59,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not ended.was_asked:
         copy, code = options.first + ended.number, ended.exit_code
         print(f"copies: error: copy {copy} ended with exit code {code}; the others were ended", file=sys.stderr)
-        with suppress(FileExistsError), (shared / FAILED).open("x") as file:
+        with suppress(FileExistsError), (shared / FAILED_COPY).open("x") as file:
             file.write(f"{copy} {code}\n")
     return ended.exit_code
 

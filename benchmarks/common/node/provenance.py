@@ -16,8 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.cgroup import cpu_quota, memory_limit_bytes
 from benchmarks.common.launch import node_name, usable_cores
-from benchmarks.common.node.cgroup import cpu_quota, memory_limit_bytes
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 NUMA_NODES = Path("/sys/devices/system/node")

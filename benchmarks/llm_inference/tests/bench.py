@@ -26,7 +26,8 @@ from typing import Any
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_inference import client
 from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
-from benchmarks.llm_inference.load import Server, log_normal_lengths, measure
+from benchmarks.llm_inference.demand import log_normal_lengths
+from benchmarks.llm_inference.load import Server, measure
 from benchmarks.llm_inference.metrics import Window, metrics_of, number, percentile
 from benchmarks.llm_inference.models import SHAPES, make_folder
 from benchmarks.llm_inference.run import Started

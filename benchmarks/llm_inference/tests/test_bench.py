@@ -42,7 +42,7 @@ def write(**changes):
 
 def test_the_medians_of_both_clients_are_compared(stand_in, capsys):
     bench.compare(stand_in(write(median_ttft_ms=9000.0)))
-    _, ttft, tpot = capsys.readouterr().out.splitlines()
+    *_, ttft, tpot = capsys.readouterr().out.splitlines()  # a slow machine prints progress before
     assert "vllm bench serve 9000.00 ms" in ttft
     assert ttft.endswith("more than 3 % and the ranges do not overlap")
     assert "vllm bench serve 20.01 ms" in tpot

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from benchmarks.llm_inference.metrics import Slo, Window, metrics_of
+from benchmarks.llm_inference.demand import Slo
+from benchmarks.llm_inference.metrics import Window, metrics_of
 from benchmarks.llm_inference.tests.simulated import closed_loop
 from jpwr.tests.loads import Load, channel, levels, moments
 from results.join.serving import energy_per_token

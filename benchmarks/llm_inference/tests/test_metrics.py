@@ -11,10 +11,10 @@ from statistics import NormalDist
 import pytest
 
 from benchmarks.llm_inference.config import LoadOptions
+from benchmarks.llm_inference.demand import SLOS, log_normal_lengths
 from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
-from benchmarks.llm_inference.load import arrivals_s, log_normal_lengths
+from benchmarks.llm_inference.load import arrivals_s
 from benchmarks.llm_inference.metrics import (
-    SLOS,
     Slo,
     Window,
     lock_step,
@@ -189,7 +189,7 @@ def test_prompts_that_the_server_does_not_count_are_as_long_as_they_were_sent():
     for request in window.every:
         request.prompt_tokens = None
     assert window.input_tokens() == before > 0
-    assert "reports no prompt tokens" in next(remarks(window, asked(4), metrics_of(window, 1, SLO)))
+    assert "reports no prompt tokens" in str(next(remarks(window, asked(4), metrics_of(window, 1, SLO))))
 
 
 def test_too_few_requests_and_a_short_window_are_bad():
@@ -206,9 +206,9 @@ def test_a_window_that_is_short_for_its_requests_is_bad():
 def test_another_count_of_the_server_is_bad(by_request):
     window, load = Window(closed_loop(4, 400)), asked(4)
     ours = sum(count for _, count in window.output_tokens())
-    assert miscounted(window, load, ours + 10, 0.01, by_request) == ""
-    assert f"and the server {1.02 * ours:.0f}" in miscounted(window, load, 1.02 * ours, 0.0, by_request)
-    assert miscounted(window, load, 1.02 * ours, 0.02 * window.duration_s, by_request) == ""
+    assert miscounted(window, load, ours + 10, 0.01, by_request) is None
+    assert f"and the server {1.02 * ours:.0f}" in str(miscounted(window, load, 1.02 * ours, 0.0, by_request))
+    assert miscounted(window, load, 1.02 * ours, 0.02 * window.duration_s, by_request) is None
 
 
 def test_a_rate_that_drifts_is_a_remark():
@@ -216,7 +216,7 @@ def test_a_rate_that_drifts_is_a_remark():
     for request in window.every[: len(window.every) // 3]:
         request.counts[0] = 3
     found = list(remarks(window, asked(4), metrics_of(window, 1, SLO)))
-    assert any("between thirds of the window" in one for one in found), found
+    assert "drift" in [one.kind for one in found], found
 
 
 def test_an_open_loop_of_few_requests_varies_by_chance():
@@ -237,10 +237,10 @@ def test_an_open_loop_whose_queue_grows_is_bad():
 def test_a_late_client_is_told():
     usual = {"tpot_p50_s": 0.01, "ttft_p50_s": 0.05, "client_delay_p50_s": 0.001, "client_delay_p99_s": 0.001}
     assert not late_client({**usual, "client_delay_p50_s": 0.0001, "mean_in_flight": 3.99}, asked(4))
-    assert "late by up to 1.00 ms" in late_client({**usual, "mean_in_flight": 3.99}, asked(4))
-    assert "3.90 requests were in flight" in late_client({**usual, "mean_in_flight": 3.9}, asked(4))
+    assert "late by up to 1.00 ms" in str(late_client({**usual, "mean_in_flight": 3.99}, asked(4)))
+    assert "3.90 requests were in flight" in str(late_client({**usual, "mean_in_flight": 3.9}, asked(4)))
     together = Window(closed_loop(8, 400, stagger=False))
-    assert next(remarks(together, asked(8), metrics(8))).startswith("the streams run in lock-step")
+    assert str(next(remarks(together, asked(8), metrics(8)))).startswith("the streams run in lock-step")
 
 
 def test_arrivals_have_the_rate_that_was_asked_for():

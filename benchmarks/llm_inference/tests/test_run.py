@@ -23,6 +23,7 @@ from results.join.serving import request_problems
 from results.record.checks import contradictions
 from results.record.checks.inference import RULES, rates
 from results.record.checks.run import Run
+from results.record.findings import note
 from tests.conftest import REPOSITORY, make_checkout
 from tests.waiting import PATIENCE_S, until
 
@@ -149,9 +150,9 @@ def test_what_takes_too_long_fails(against_mock):
 @pytest.mark.parametrize("rule", ["late_client", "miscounted"])
 def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, against_mock, monkeypatch):
     for name in ("late_client", "miscounted"):
-        monkeypatch.setattr(run, name, lambda *_, words="as told" if name == rule else "": words)
+        monkeypatch.setattr(run, name, lambda *_, found=note("as told") if name == rule else None: found)
     _, record = against_mock("--concurrency", "2")
-    assert (record["status"], "as told" in record["serving"]["notes"]) == ("ok", True)
+    assert (record["status"], note("as told").as_data() in record["serving"]["findings"]) == ("ok", True)
     monkeypatch.setenv("CARAML_EXCLUSIVE", "yes")
     code, record = against_mock("--concurrency", "2")
     assert (code, record["error"]) == (1, "as told")

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from results.record.findings import Finding, finding
 from results.record.checks.run import (
     ENERGIES,
     INNER,
@@ -21,6 +20,7 @@ from results.record.checks.run import (
     sum_of_all,
     total,
 )
+from results.record.findings import Finding, finding
 from results.record.parts import JOULES_PER_WH, devices_of, is_number
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times

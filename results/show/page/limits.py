@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from results.record.findings import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, TIE, Advice, joined
 from results.points.repeats import PointResults
+from results.record.findings import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, TIE, Advice, joined
 from results.record.records import Record, Skipped
 from results.record.values import PER_DEVICE, grouped
 from results.show.page.answer import Decision

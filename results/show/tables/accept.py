@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from results.record.findings import joined
 from results.points.estimate import Interval
+from results.record.findings import joined
 from results.record.records import Skipped
 from results.record.values import rounded
 from results.show.tables.table import aligned

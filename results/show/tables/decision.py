@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from results.record.findings import Finding
 from results.points.repeats import PointResults
+from results.record.findings import Finding
 from results.record.values import count, rounded
 from results.show.tables.accept import found_text, interval_text, outcome_text
 from results.verdicts.accept import Verdict

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from results.record.findings import Finding, finding, without_numbers
 from results.points.repeats import PointResults, point_of, variant_of
+from results.record.findings import Finding, finding, without_numbers
 from results.record.records import Record
 from results.record.values import grouped
 from results.verdicts.quality import deviations

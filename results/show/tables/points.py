@@ -8,10 +8,10 @@ from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple
 
-from results.record.findings import Finding
 from results.points.operating import limited_percent
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
+from results.record.findings import Finding
 from results.record.parts import sensor_channels
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded
 from results.show.tables.table import column_of, ordered, without_empty_columns

@@ -9,11 +9,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar
 
-from results.record.findings import finding
 from results.points.estimate import Estimate, Part
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.points.sensors import standard_uncertainty
+from results.record.findings import finding
 from results.record.parts import is_number
 from results.record.records import RecordError, Skipped
 from results.record.signature import signer_of
