@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from operator import eq
-from typing import TYPE_CHECKING, Iterator, Sequence
+from typing import Iterator, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate
 from jpwr.messages import short
 from jpwr.process.words import number_of
-
-if TYPE_CHECKING:
-    from jpwr.report.summary import Summary
+from jpwr.report.sums import Sums
 
 WIDE = 1.0  # half-width as a share of the energy above which an interval has a note
 LATE_END_S = 2.0  # longest usual time from the last reading to a command's end, for short sampling intervals
@@ -21,29 +19,29 @@ CHECKED = 0.07
 REPEATED = 0.5  # share of samples that repeat the one before, above which the sensor probably holds its values
 
 
-def notes(summary: Summary) -> list[str]:
+def notes(summary: Sums) -> list[str]:
     """Return all notes on a summary, one sentence each."""
     return [sentence for kind in KINDS for sentence in kind(summary)]
 
 
-def _known(summary: Summary) -> list[tuple[ChannelInfo, EnergyEstimate]]:
+def _known(summary: Sums) -> list[tuple[ChannelInfo, EnergyEstimate]]:
     return [(info, one) for info, one in zip(summary.infos, summary.command) if one is not None]
 
 
-def _counters_not_used(summary: Summary) -> Iterator[str]:
+def _counters_not_used(summary: Sums) -> Iterator[str]:
     for info, estimate in _known(summary):
         if estimate.reason:
             yield f"{info.name}: {estimate.reason}; the integral is used"
 
 
-def _faulty_counters_without_power(summary: Summary) -> Iterator[str]:
+def _faulty_counters_without_power(summary: Sums) -> Iterator[str]:
     for info, estimate, curve in zip(summary.infos, summary.command, summary.trace.curves()):
         if estimate is None and curve.counter is not None and curve.counter.fault:
             fault = curve.counter.fault
             yield f"{info.name}: no energy, because the counter {fault} and there is no power to integrate"
 
 
-def _integral_too_wide_to_check(summary: Summary) -> Iterator[str]:
+def _integral_too_wide_to_check(summary: Sums) -> Iterator[str]:
     shares = {
         info: estimate.integral_uncertainty_j / abs(estimate.integral_j)
         for info, estimate in _known(summary)
@@ -57,7 +55,7 @@ def _integral_too_wide_to_check(summary: Summary) -> Iterator[str]:
         )
 
 
-def _counters_with_a_partial_sensor(summary: Summary) -> Iterator[str]:
+def _counters_with_a_partial_sensor(summary: Sums) -> Iterator[str]:
     counted = [info for info, estimate in _known(summary) if estimate.method == "counter"]
     if partly := [info for info in counted if info.seen_share < 1]:
         yield (
@@ -66,7 +64,7 @@ def _counters_with_a_partial_sensor(summary: Summary) -> Iterator[str]:
         )
 
 
-def _sensors_that_hold_values(summary: Summary) -> Iterator[str]:
+def _sensors_that_hold_values(summary: Sums) -> Iterator[str]:
     for info, estimate, series in zip(summary.infos, summary.command, summary.trace.series()):
         repeats = repeated_share(series.power_w)
         if estimate is not None and estimate.method != "counter" and not info.held_s and repeats > REPEATED:
@@ -76,7 +74,7 @@ def _sensors_that_hold_values(summary: Summary) -> Iterator[str]:
             )
 
 
-def _wide_intervals(summary: Summary) -> Iterator[str]:
+def _wide_intervals(summary: Sums) -> Iterator[str]:
     wide = [
         (info, estimate)
         for info, estimate in _known(summary)
@@ -91,12 +89,12 @@ def _wide_intervals(summary: Summary) -> Iterator[str]:
     yield f"{names}: the energy has an uncertainty of ±{100 * share:.0f} %, by {estimate.samples} samples{missing}"
 
 
-def _slopes_of_counters(summary: Summary) -> Iterator[str]:
+def _slopes_of_counters(summary: Sums) -> Iterator[str]:
     if slopes := [info for info in summary.infos if info.from_counter]:
         yield f"{first_of(slopes)}: power is the slope of the counter, so nothing checks the counter"
 
 
-def _brief_regions(summary: Summary) -> Iterator[str]:
+def _brief_regions(summary: Sums) -> Iterator[str]:
     for info in summary.infos:
         resolves_s = max(info.period_s, info.averaging_s, summary.interval_s)
         brief = [region for region in summary.regions.values() if region.shortest_s < resolves_s]
@@ -109,7 +107,7 @@ def _brief_regions(summary: Summary) -> Iterator[str]:
             )
 
 
-def _unknown_ends(summary: Summary) -> Iterator[str]:
+def _unknown_ends(summary: Sums) -> Iterator[str]:
     if "started" in summary.cut_short:
         yield "the trace has no start of the command: energies are those of the whole trace"
         return
@@ -124,7 +122,7 @@ def _unknown_ends(summary: Summary) -> Iterator[str]:
         )
 
 
-def _loads_in_step(summary: Summary) -> Iterator[str]:
+def _loads_in_step(summary: Sums) -> Iterator[str]:
     alone = [info for info, _ in _known(summary) if not info.has_counter and info.seen_share >= 1]
     if holding := [info for info in alone if info.held_s]:
         yield (
@@ -133,7 +131,7 @@ def _loads_in_step(summary: Summary) -> Iterator[str]:
         )
 
 
-def _partial_sensors(summary: Summary) -> Iterator[str]:
+def _partial_sensors(summary: Sums) -> Iterator[str]:
     if partly := [info for info in summary.infos if not info.has_counter and info.seen_share < 1]:
         yield (
             f"{first_of(partly)}: the sensor has a duty cycle of {partly[0].seen_share:.0%}, and there is no counter: "
@@ -141,12 +139,12 @@ def _partial_sensors(summary: Summary) -> Iterator[str]:
         )
 
 
-def _faulty_marks(summary: Summary) -> Iterator[str]:
+def _faulty_marks(summary: Sums) -> Iterator[str]:
     for fault, names in summary.trace.faulty_marks().items():
         yield f"{_counted(names)} {fault}: no energy"
 
 
-def _regions_at_once(summary: Summary) -> Iterator[str]:
+def _regions_at_once(summary: Sums) -> Iterator[str]:
     if at_once := [region for region in summary.regions.values() if region.at_once]:
         more = len(at_once) - 1
         others = f"; so {'were' if more > 1 else 'was'} {number_of(more, 'other region')}" if more else ""
@@ -156,7 +154,7 @@ def _regions_at_once(summary: Summary) -> Iterator[str]:
         )
 
 
-def _regions_outside(summary: Summary) -> Iterator[str]:
+def _regions_outside(summary: Sums) -> Iterator[str]:
     if summary.outside:
         yield f"{_counted(summary.outside)} is outside of the trace: no energy"
 

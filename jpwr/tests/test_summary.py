@@ -9,7 +9,8 @@ import pytest
 
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.energy import EnergyEstimate
-from jpwr.report.summary import MANY, RegionSum, Summary
+from jpwr.report.summary import MANY, Summary
+from jpwr.report.sums import RegionSum
 from jpwr.report.tools import rule_findings
 from jpwr.tests.loads import moments, square
 from jpwr.trace.trace import Trace
