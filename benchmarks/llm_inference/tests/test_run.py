@@ -150,7 +150,8 @@ def test_what_takes_too_long_fails(against_mock):
 @pytest.mark.parametrize("rule", ["late_client", "miscounted"])
 def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, against_mock, monkeypatch):
     for name in ("late_client", "miscounted"):
-        monkeypatch.setattr(run, name, lambda *_, found=note("as told") if name == rule else None: found)
+        found = note("as told") if name == rule else None
+        monkeypatch.setattr(run, name, lambda *_, found=found: found)
     _, record = against_mock("--concurrency", "2")
     assert (record["status"], note("as told").as_data() in record["serving"]["findings"]) == ("ok", True)
     monkeypatch.setenv("CARAML_EXCLUSIVE", "yes")
