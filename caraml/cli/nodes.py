@@ -8,8 +8,9 @@ import json
 from caraml.cli.after import JSON, good_checks, records_in
 from caraml.cli.command import Group, argument, file, folders, percent
 from results.record.records import RecordError
+from results.show.tables.fit import aligned
 from results.show.tables.machine.nodes import node_data, node_rows, node_sentences
-from results.show.tables.table import aligned, failures
+from results.show.tables.table import failures
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 

@@ -9,7 +9,7 @@ from results.predict.leave_out import LeftOut
 from results.predict.predict import Group, Prediction
 from results.predict.validate import Errors
 from results.record.values import Number, devices_text, rounded
-from results.show.tables.table import without_empty_columns
+from results.show.tables.fit import without_empty_columns
 
 
 def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded) -> list[list[str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from results.record.values import rounded
 from results.show.tables.accept import MARKS
-from results.show.tables.table import without_empty_columns
+from results.show.tables.fit import without_empty_columns
 from results.verdicts.nodes import MATMUL, Kind, Subject, Verdict
 from results.verdicts.outcome import Outcome
 

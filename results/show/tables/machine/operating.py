@@ -8,8 +8,8 @@ from results.points.estimate import Estimate
 from results.points.operating import SHARES, Choice, OperatingPoint, Sweep, options_of, sweeps_of, unsettled
 from results.points.repeats import PointResults
 from results.record.values import THROUGHPUT, WORK, Number, count, rounded
+from results.show.tables.fit import without_empty_columns
 from results.show.tables.points import PLACE, place_of
-from results.show.tables.table import without_empty_columns
 
 OF_RUNS = (
     "{unit}/s",
