@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from collections.abc import Callable, Sequence
@@ -12,6 +13,10 @@ from typing import NamedTuple
 from results.record.values import count
 
 WIDTH = 120  # characters of a line that goes to no terminal; a table that cannot be as narrow has one line for each row
+NARROW = 12  # characters: a text is not wrapped to less, or to the longest word
+NO_BREAK = "\u00a0"
+TOGETHER = re.compile(r"(?<=±) | (?=%)")  # spaces at which a line is not broken
+STATUS = "status"  # title of the column with the outcome
 PARTS = ", "  # between the parts of a text, such as the options of a run
 GROUP = 2  # leading columns, the system and the model, within which Shown.WITHIN looks for differences
 
@@ -50,24 +55,35 @@ def _chosen(lines: Sequence[Sequence[str]], columns: Sequence[int]) -> list[list
 def view(lines: Sequence[Sequence[str]], shown: Sequence[Shown], everything: bool = False) -> View:
     """Return the columns of a table that a reader needs, without empty ones.
 
-    `shown` has an entry for each column. With `everything`, only empty columns are left out.
+    `shown` has an entry for each column. With `everything`, only empty columns are left out. Empty cells of a failed run
+    count as no difference.
     """
     filled = _filled(lines)
     if everything:
         return View(_chosen(lines, filled))
-    columns = {at: [line[at] for line in lines] for at in filled}
-    common = {at: _in_common(columns[at][1:]) for at in filled if shown[at] in (Shown.DIFFERS, Shown.WITHIN)}
-    for at, parts in common.items():
+    header, *body = lines
+    good = [STATUS not in header or row[header.index(STATUS)] == "ok" for row in body]
+    kept, notes, hidden = [], [], 0
+    for at in filled:
+        texts = [row[at] for row in body]
+        known = [
+            (text, tuple(row[:GROUP])) for text, row, is_good in zip(texts, body, good, strict=True) if text or is_good
+        ]
+        common = _in_common([text for text, _ in known]) if shown[at] in (Shown.DIFFERS, Shown.WITHIN) else []
         if shown[at] is Shown.DIFFERS:
-            columns[at][1:] = [_without(text, parts) for text in columns[at][1:]]
-    groups = [tuple(row[:GROUP]) for row in lines[1:]]
-    kept = [at for at in filled if _is_needed(columns[at][1:], shown[at], groups)]
-    stated = {at: parts for at, parts in common.items() if parts and (shown[at] is Shown.DIFFERS or at not in kept)}
-    notes = [f"{columns[at][0]} {PARTS.join(parts)}" for at, parts in stated.items()]
-    notes = [f"In all rows: {'; '.join(notes)}."] if notes else []
-    if hidden := len(set(filled) - {*kept, *stated}):
-        notes.append(f"{count(hidden, 'more column')}: --all shows {'it' if hidden == 1 else 'them'}.")
-    return View([list(line) for line in zip(*(columns[at] for at in kept), strict=True)], notes)
+            texts = [_without(text, common) for text in texts]
+        is_needed = _is_needed(shown[at], texts, known)
+        if is_needed:
+            kept.append([header[at], *texts])
+        if common and (shown[at] is Shown.DIFFERS or not is_needed):
+            notes.append(f"{header[at]} {PARTS.join(common)}")
+        elif not is_needed:
+            hidden += 1
+    which = "all rows" if all(good) else "all rows that have it"
+    said = [f"In {which}: {'; '.join(notes)}."] if notes else []
+    if hidden:
+        said.append(f"{count(hidden, 'more column')}: --all shows {'it' if hidden == 1 else 'them'}.")
+    return View([list(line) for line in zip(*kept, strict=True)], said)
 
 
 def _in_common(texts: Sequence[str]) -> list[str]:
@@ -79,9 +95,10 @@ def _without(text: str, parts: Sequence[str]) -> str:
     return PARTS.join(part for part in text.split(PARTS) if part not in parts)
 
 
-def _is_needed(texts: Sequence[str], shown: Shown, groups: Sequence[tuple[str, ...]]) -> bool:
+def _is_needed(shown: Shown, texts: Sequence[str], known: Sequence[tuple[str, tuple[str, ...]]]) -> bool:
+    """Return whether a column is shown; `known` has the known values, each with the system and model of its row."""
     if shown is Shown.WITHIN:
-        return len({*zip(groups, texts, strict=True)}) > len({*groups})
+        return len(set(known)) > len({group for _, group in known})
     return shown is Shown.ALWAYS or (shown is Shown.DIFFERS and any(texts))
 
 
@@ -105,7 +122,7 @@ def aligned(
 ) -> str:
     """Return rows as lines of aligned columns; the first row is the header.
 
-    Headings take two lines. If that makes the table fit the terminal, long texts are wrapped.
+    Headings of a table that is wider than the terminal take two lines; then long texts are wrapped, if that helps.
     """
     widths = _widths(lines, len(gap))
     header, *body = [_wrapped(line, widths, place, gap) for line in lines]
@@ -116,10 +133,14 @@ def aligned(
 def _widths(lines: Sequence[Sequence[str]], gap: int) -> list[int]:
     """Return the width of each column; the widest ones are reduced, by no more than their longest word allows."""
     columns = list(zip(*lines, strict=True))
-    least = [max((len(word) for text in column for word in text.split()), default=0) for column in columns]
-    widths = [max(_heading_width(title), *map(len, texts), 0) for title, *texts in columns]
     gaps = gap * (len(columns) - 1)
     room = shutil.get_terminal_size((WIDTH, 0)).columns - gaps
+    widths = [max(map(len, column)) for column in columns]
+    if sum(widths) <= room:
+        return widths
+    widths = [max(_heading_width(title), *map(len, texts), 0) for title, *texts in columns]
+    words = [max(len(line) for text in column for line in _lines(text, 1)) for column in columns]
+    least = [max(word, min(width, NARROW)) for word, width in zip(words, widths, strict=True)]
     if sum(least) > max(room, WIDTH - gaps):
         return widths
     while sum(widths) > room and widths != least:
@@ -130,14 +151,21 @@ def _widths(lines: Sequence[Sequence[str]], gap: int) -> list[int]:
 
 def _heading_width(title: str) -> int:
     """Return the width at which a title takes two lines at most."""
-    words = title.split()
+    words = TOGETHER.sub(NO_BREAK, title).split(" ")
     halves = [(" ".join(words[:at]), " ".join(words[at:])) for at in range(1, len(words) + 1)]
     return min((max(map(len, half)) for half in halves), default=0)
 
 
 def _wrapped(line: Sequence[str], widths: Sequence[int], place: Callable[[str, int], str], gap: str) -> list[str]:
-    cells = [
-        textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) if len(text) > width else [text]
-        for text, width in zip(line, widths, strict=True)
-    ]
+    cells = [_lines(text, width) for text, width in zip(line, widths, strict=True)]
     return [gap.join(map(place, row, widths)).rstrip() for row in zip_longest(*cells, fillvalue="")]
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Return a text in lines of a width, if its words allow that."""
+    if len(text) <= width:
+        return [text]
+    return [
+        line.replace(NO_BREAK, " ")
+        for line in textwrap.wrap(TOGETHER.sub(NO_BREAK, text), width, break_long_words=False)
+    ]

@@ -54,7 +54,7 @@ OF_POINTS = (
     PointColumn("concurrency", lambda one: one.point.global_batch, shown=Shown.ALWAYS),
     PointColumn("options", lambda one: ", ".join(one.variant), shown=Shown.DIFFERS),
     PointColumn("status", status, shown=Shown.ALWAYS),
-    PointColumn("runs", lambda one: len(one.good), shown=Shown.ALWAYS),
+    PointColumn("runs", lambda one: len(one.good), shown=Shown.DIFFERS),
     *(
         made
         for one in COLUMNS

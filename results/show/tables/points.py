@@ -163,7 +163,7 @@ COLUMNS: tuple[PointColumn, ...] = (
         "options", lambda one: ", ".join(text for text in one.variant if text != one.precision), shown=Shown.DIFFERS
     ),
     PointColumn("status", status, shown=Shown.ALWAYS),
-    PointColumn("runs", lambda one: len(one.good), shown=Shown.ALWAYS),
+    PointColumn("runs", lambda one: len(one.good), shown=Shown.DIFFERS),
     PointColumn("{unit}/s", partial(_median, THROUGHPUT), methodcaller("half_width", THROUGHPUT), shown=Shown.ALWAYS),
     PointColumn(
         "± 95 %", methodcaller("half_width", THROUGHPUT), methodcaller("half_width", THROUGHPUT), shown=Shown.ALWAYS

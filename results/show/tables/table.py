@@ -41,6 +41,8 @@ COLUMNS = (
     Column("DP", "layout.data_parallel_size", shown=Shown.WITHIN),
     Column("copies", "fill.copies", shown=Shown.DIFFERS),
     Column("options", "variant", shown=Shown.DIFFERS),
+    Column("power limit [W]", "energy.power_limit_w", ".0f", shown=Shown.WITHIN),
+    Column("clock limit [MHz]", "energy.clock_limit_mhz", ".0f", shown=Shown.WITHIN),
     Column("{unit}/s", "metrics.{unit}_per_s", ".1f", shown=Shown.ALWAYS),
     Column("slowest copy [{unit}/s]", "fill.slowest", ".1f"),
     Column("{unit}/s/device", "metrics.{unit}_per_s_per_device", ".1f"),
