@@ -55,8 +55,8 @@ def _chosen(lines: Sequence[Sequence[str]], columns: Sequence[int]) -> list[list
 def view(lines: Sequence[Sequence[str]], shown: Sequence[Shown], everything: bool = False) -> View:
     """Return the columns of a table that a reader needs, without empty ones.
 
-    `shown` has an entry for each column. With `everything`, only empty columns are left out. Empty cells of a failed run
-    count as no difference.
+    `shown` has an entry for each column. With `everything`, only empty columns are left out. Empty cells of a failed
+    run count as no difference.
     """
     filled = _filled(lines)
     if everything:
