@@ -52,10 +52,9 @@ def run(jube: str, *arguments: str, **options) -> subprocess.CompletedProcess[st
 
 
 def cells_of(shown: str) -> list[list[str]]:
-    """Return the header, whose titles take two lines, and the rows of JUBE's table."""
+    """Return the header and the rows of JUBE's table."""
     lines = [line.strip("|").split("|") for line in shown.splitlines() if line.startswith("| ")]
-    first, second, *body = [[cell.strip() for cell in line] for line in lines]
-    return [[" ".join(filter(None, title)) for title in zip(first, second, strict=True)], *body]
+    return [[cell.strip() for cell in line] for line in lines]
 
 
 def table_of(jube: str, out: Path) -> list[dict[str, str]]:
