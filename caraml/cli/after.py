@@ -19,14 +19,14 @@ from results.record.records import RESULT_NAME, Found, Record, RecordError, Skip
 from results.record.stated import with_todays_figures
 from results.record.values import plain, rounded, sort_key
 from results.show.notebook import frame_of
-from results.show.tables import inference
+from results.show.tables import inference, regions
 from results.show.tables import table as tables
 from results.show.tables.accept import tender_text, verdicts_json
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.doubts import alike
-from results.show.tables.points import point_rows, points_in_order
+from results.show.tables.fit import View
+from results.show.tables.points import place_view, point_view, points_in_order
 from results.show.tables.reads import file_rows, of_reads, read_rows
-from results.show.tables.regions import region_rows
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import is_check
 from results.verdicts.outcome import exit_code
@@ -38,6 +38,7 @@ from results.verdicts.tender.pledge import Pledge, read_pledge
 COMMANDS = Group()
 TITLES = {"ours": tables.COLUMNS, "caraml": tables.CARAML_COLUMNS}
 PARQUET = "parquet"
+ACHIEVABLE = "of achievable [%]"
 OWN_ORDER = ("pivot", "regions", "reads")
 SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
 
@@ -63,6 +64,10 @@ REQUIREMENTS = "requirements, in the form of requirements.example.yaml"
 PLEDGE = file("--pledge", "with requirements: a vendor's pledge, in the form of pledge.example.yaml")
 SIGNERS = file("--signers", "refuse the pledge unless one of these signed it: lines of a name and a public key")
 JSON = flag("--json", "print JSON for programs, with all digits")
+FORMAT = argument(
+    "--format", choices=tables.FORMS, default="text", help="csv has every column and all digits; default: %(default)s"
+)
+ALL = flag("--all", "every column; default: those that are always needed, and those that tell rows apart")
 
 
 def out(help: str = "default: %(default)s", default: Path | None = None) -> Argument:
@@ -72,7 +77,13 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
 
 @COMMANDS.command(
     folders(),
-    argument("--format", choices=[*tables.FORMS, PARQUET], default="text", help="default: %(default)s"),
+    argument(
+        "--format",
+        choices=[*tables.FORMS, PARQUET],
+        default="text",
+        help="csv and parquet have every column and all digits; default: %(default)s",
+    ),
+    ALL,
     file("--out", "write the table to this file; parquet needs it"),
     FILTER,
     METER,
@@ -102,8 +113,9 @@ def table(options: argparse.Namespace) -> int:
     else:
         print(_rendered(records, options))
     # Failures would spoil a table for a program or a document.
-    for failure in [*sources, *tables.failures(records)]:
-        print(failure, file=sys.stdout if options.format == "text" else sys.stderr)
+    sources = sources if options.all or options.node_check or options.format == "csv" else []
+    for sentence in [*sources, *tables.failures(records)]:
+        print(sentence, file=sys.stdout if options.format == "text" else sys.stderr)
     return 0
 
 
@@ -123,32 +135,49 @@ def _check_table(options: argparse.Namespace) -> None:
 
 def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     number = plain if options.format == "csv" else rounded
+    everything = options.all or options.format == "csv"
+    wanted = [*([options.sort] if options.sort else []), *([ACHIEVABLE] if options.node_check else [])]
     notes: Sequence[str] = ()
     if options.pivot:
-        rows = tables.pivot_rows(records, options.pivot)
-    elif options.repeats:
+        return tables.render_rows(tables.pivot_rows(records, options.pivot), options.format)
+    if options.repeats:
         points = by_point(records)
         if options.sort:
             points = points_in_order(points, options.sort, options.largest_first)
-        rows = point_rows(points, number=number)
+        shown = point_view(points, number, everything, wanted)
         notes = inference.within_limits(points)
     elif options.regions:
-        rows = region_rows(by_point(records), number)
+        rows = regions.region_rows(by_point(records), number)
         if not rows:
             raise RecordError("no good run has times of regions: measure with this version of the suite")
+        shown = place_view(rows, everything, regions.SHOWN)
     elif options.reads:
         points = by_point(records)
         rows = read_rows(points, number)
         if not rows:
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
-        notes = [tables.render_rows(file_rows(points, number), "text"), *of_reads(points, options.tier)]
+        shown = place_view(rows, everything, {})
+        files = place_view(file_rows(points, number), everything, {})
+        notes = [rendered(files, "text"), *of_reads(points, options.tier)]
     else:
         columns = TITLES[options.titles] if options.titles else inference.columns_of(records)
         ordered = sorted(records, key=sort_key)
         if options.sort:
             ordered = tables.in_order(ordered, options.sort, options.largest_first, columns)
-        return tables.render(ordered, options.format, columns)
-    return "\n".join([tables.render_rows(rows, options.format), *(notes if options.format == "text" else ())])
+        if options.format == "csv":
+            return tables.render_rows(tables.exact_rows(ordered, columns), "csv")
+        shown = tables.record_view(ordered, columns, everything or bool(options.titles), wanted)
+    return "\n".join([rendered(shown, options.format), *(notes if options.format == "text" else ())])
+
+
+def rendered(shown: View, form: str) -> str:
+    """Return a table in one of the forms; sentences on its other columns are part of text, and else are printed."""
+    table = tables.render_rows(shown.lines, form)
+    if form == "text":
+        return "\n".join([table, *shown.notes])
+    for note in shown.notes:
+        say(note)
+    return table
 
 
 @COMMANDS.command(

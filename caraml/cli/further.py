@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from caraml.cli.after import FILTER, METER, matching, metered, out, records_in
+from caraml.cli.after import ALL, FILTER, FORMAT, METER, matching, metered, out, records_in, rendered
 from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
 from results.achievable import add_achievable
 from results.anchors import anchor_rows
@@ -15,6 +15,7 @@ from results.record.records import RecordError
 from results.record.values import plain, rounded
 from results.show.tables import table as tables
 from results.show.tables.doubts import alike
+from results.show.tables.points import place_view
 from results.show.tables.published import published_text
 
 COMMANDS = Group()
@@ -36,7 +37,8 @@ PUBLISHED_PLOTS = ("heat-maps", "bars")
     argument(
         "--batch", type=int, nargs="+", default=[], metavar="B", help="global batch sizes; default: those measured"
     ),
-    argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
+    FORMAT,
+    ALL,
     FILTER,
     flag("--validate", "print the errors of predictions, on published points and on these runs"),
     file("--points", "with --validate: further points, in the form of results/reference/training.csv"),
@@ -46,7 +48,7 @@ def predict(options: argparse.Namespace) -> int:
     from caraml.prediction import Question, answer
     from results.predict.predict import groups_of
     from results.predict.validate import validated, validated_datasheets, validated_points
-    from results.show.tables.prediction import disturbed_words, error_rows, prediction_rows
+    from results.show.tables.prediction import disturbed_words, error_rows, prediction_view
 
     if options.points and not options.validate:
         raise RecordError("--points needs --validate: predictions are made from runs")
@@ -60,9 +62,10 @@ def predict(options: argparse.Namespace) -> int:
         return 0
     question = Question(options.system, options.size, options.precision, options.devices, options.batch)
     found = answer(points, groups, question)
-    number = plain if options.format == "csv" else rounded
+    is_csv = options.format == "csv"
     if found.predictions:
-        print(tables.render_rows(prediction_rows(found.predictions, number), options.format))
+        shown = prediction_view(found.predictions, plain if is_csv else rounded, options.all or is_csv)
+        print(rendered(shown, options.format))
     if options.format == "text" and found.predictions:
         print("PREDICTED, not measured: do not rank with measured points. Low and high bound the 95 % interval.")
     for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(found.refused)]:
@@ -72,7 +75,8 @@ def predict(options: argparse.Namespace) -> int:
 
 @COMMANDS.command(
     folders(),
-    argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
+    FORMAT,
+    ALL,
     argument("--plots", type=Path, metavar="FOLDER", help="draw the two plots into this folder, as PNG"),
     FILTER,
     METER,
@@ -81,18 +85,19 @@ def operating_points(options: argparse.Namespace) -> int:
     """Compare power limits and clocks of one system: speed, work per energy, and what the best of them saves."""
     if options.plots and options.plots.is_file():
         raise RecordError(f"--plots {options.plots} is a file: name a folder")
-    from results.show.tables.machine.operating import operating_rows, operating_sentences
+    from results.show.tables.machine.operating import SHOWN, operating_rows, operating_sentences
 
     records = matching(records_in(options.folders)[0], options.filter)
     metered(records, options.meter)
     points = by_point(records)
-    rows = operating_rows(points, plain if options.format == "csv" else rounded)
+    is_csv = options.format == "csv"
+    rows = operating_rows(points, plain if is_csv else rounded)
     if not rows:
         raise RecordError(
             "no runs of one system differ in their limits alone: measure with the tag 'caps' or 'clocks', or at other "
             "limits with 'observe'"
         )
-    print(tables.render_rows(rows, options.format))
+    print(rendered(place_view(rows, options.all or is_csv, SHOWN), options.format))
     if options.format == "text":
         print("\n".join(operating_sentences(points)))
     if options.plots:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from caraml.cli.after import JSON, good_checks, records_in
-from caraml.cli.command import Group, argument, file, folders, percent
+from caraml.cli.after import JSON, good_checks, records_in, rendered
+from caraml.cli.command import Group, argument, file, flag, folders, percent
 from results.record.records import RecordError
-from results.show.tables.machine.nodes import node_data, node_rows, node_sentences
-from results.show.tables.table import aligned, failures
+from results.show.tables.machine.nodes import node_data, node_sentences, node_view
+from results.show.tables.table import failures
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 
@@ -27,6 +27,7 @@ COMMANDS = Group()
         help="share of the group's median or the baseline, below which a figure is slow; default: %(default)g",
     ),
     JSON,
+    flag("--all", "every figure; default: with more than six, those that are slow or undecided"),
 )
 def check_nodes(options: argparse.Namespace) -> int:
     """Find slow devices and nodes; exits with 1 if one is slow, with 3 if that cannot be decided."""
@@ -52,7 +53,7 @@ def check_nodes(options: argparse.Namespace) -> int:
         print(json.dumps({**data, "figures": node_data(verdicts, unlike)}, indent=1))
         return code
     if verdicts:
-        print(aligned(node_rows(verdicts)))
+        print(rendered(node_view(verdicts, options.all), "text"))
     for sentence in [*node_sentences(verdicts, unlike, missing), *failed]:
         print(sentence)
     return code

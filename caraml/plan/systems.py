@@ -11,7 +11,7 @@ from caraml.errors import SiteError, near
 from caraml.installation import REFUSED, SYSTEMS, table_file
 from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_0, FROM_1, RUNTIME, SUBMIT, SWEEP, TEXT, Kind, one_of
 from caraml.plan.nodes import entries, read_otherwise, text_of, value_of
-from results.show.tables.table import aligned
+from results.show.tables.fit import aligned
 from results.workloads import VENDORS, workloads
 from results.yaml_files import YamlError, read_nodes, read_yaml
 

@@ -15,6 +15,12 @@ from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep each row of a table on one line."""
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
 def make_record(**changes: Any) -> dict[str, Any]:
     """A good record: 1000 tokens in the window from 10 s to 20 s on one CPU."""
     record: dict[str, Any] = {

@@ -356,7 +356,7 @@ def test_published_figures_are_below_the_peaks_of_their_systems():
 def test_the_table_finds_the_node_check_among_its_folders_or_by_an_option(tmp_path, capsys):
     runs = made_up.store(tmp_path / "runs", [made_up.result("WAIH100", tokens_per_s=60_000.0, model="800M")])
     checks = made_up.store(tmp_path / "checks", [check()])
-    for arguments in ([str(runs), str(checks)], [str(runs), "--node-check", str(checks)]):
+    for arguments in ([str(runs), str(checks), "--all"], [str(runs), "--node-check", str(checks)]):
         assert main(["table", *arguments]) == 0
         printed = capsys.readouterr().out
         assert "of achievable [%]" in printed

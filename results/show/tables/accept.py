@@ -10,7 +10,7 @@ from results.points.estimate import Interval
 from results.record.findings import joined
 from results.record.records import Skipped
 from results.record.values import rounded
-from results.show.tables.table import aligned
+from results.show.tables.fit import aligned
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 from results.verdicts.tender.award import Tender

@@ -8,37 +8,38 @@ from operator import methodcaller
 from results.points.repeats import PointResults
 from results.record.records import Record
 from results.record.values import PER_DEVICE, THROUGHPUT, count, devices_text, grouped, value_at
+from results.show.tables.fit import Shown
 from results.show.tables.points import COLUMNS as POINT_COLUMNS
 from results.show.tables.points import PointColumn, status
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS
 from results.show.tables.table import Column
 
 COLUMNS = (
-    Column("system", "system"),
-    Column("server", "serving.server"),
-    Column("version", "serving.version"),
-    Column("model", "model"),
-    Column("precision", "precision"),
-    Column("in/out", "sample"),
-    Column("devices", "layout.num_devices"),
-    Column("TP", "layout.tensor_parallel_size"),
-    Column("concurrency", "layout.global_batch_size"),
-    Column("tokens/s", THROUGHPUT, ".1f"),
+    Column("system", "system", shown=Shown.ALWAYS),
+    Column("server", "serving.server", shown=Shown.DIFFERS),
+    Column("version", "serving.version", shown=Shown.WITHIN),
+    Column("model", "model", shown=Shown.ALWAYS),
+    Column("precision", "precision", shown=Shown.DIFFERS),
+    Column("in/out", "sample", shown=Shown.DIFFERS),
+    Column("devices", "layout.num_devices", shown=Shown.ALWAYS),
+    Column("TP", "layout.tensor_parallel_size", shown=Shown.WITHIN),
+    Column("concurrency", "layout.global_batch_size", shown=Shown.ALWAYS),
+    Column("tokens/s", THROUGHPUT, ".1f", shown=Shown.ALWAYS),
     Column("tokens/s/device", PER_DEVICE, ".1f"),
     Column("total tokens/s", "metrics.total_tokens_per_s", ".1f"),
     Column("tokens/s/user", "metrics.tokens_per_s_per_user", ".1f"),
     Column("TTFT p50 [s]", "metrics.ttft_p50_s", ".4f"),
-    Column("TTFT p99 [s]", "metrics.ttft_p99_s", ".4f"),
+    Column("TTFT p99 [s]", "metrics.ttft_p99_s", ".4f", shown=Shown.ALWAYS),
     Column("TPOT p50 [s]", "metrics.tpot_p50_s", ".5f"),
-    Column("TPOT p99 [s]", "metrics.tpot_p99_s", ".5f"),
+    Column("TPOT p99 [s]", "metrics.tpot_p99_s", ".5f", shown=Shown.ALWAYS),
     Column("goodput [requests/s]", "metrics.goodput_requests_per_s", ".2f"),
-    Column("avg power [W]", "energy.avg_power_w", ".1f"),
-    Column("J/output token", "energy.j_per_output_token", ".4f"),
+    Column("avg power [W]", "energy.avg_power_w", ".1f", shown=Shown.ALWAYS),
+    Column("J/output token", "energy.j_per_output_token", ".4f", shown=Shown.ALWAYS),
     Column("J/total token", "energy.j_per_total_token", ".4f"),
     Column("J/request", "energy.j_per_request", ".2f"),
     Column("tokens/Wh", "energy.{unit}_per_wh", ".0f"),
-    Column("power source", "energy.power_source"),
-    Column("status", "status"),
+    Column("power source", "energy.power_source", shown=Shown.DIFFERS),
+    Column("status", "status", shown=Shown.ALWAYS),
 )
 
 
@@ -46,21 +47,23 @@ OF_DEVICES = ("tokens/s/device", "total tokens/s", "tokens/Wh")  # follow from o
 
 
 OF_POINTS = (
-    PointColumn("system", lambda one: one.system),
-    PointColumn("model", lambda one: one.point.model),
-    PointColumn("in/out", lambda one: one.point.sample),
-    PointColumn("devices", lambda one: one.point.devices),
-    PointColumn("concurrency", lambda one: one.point.global_batch),
-    PointColumn("options", lambda one: ", ".join(one.variant)),
-    PointColumn("status", status),
-    PointColumn("runs", lambda one: len(one.good)),
+    PointColumn("system", lambda one: one.system, shown=Shown.ALWAYS),
+    PointColumn("model", lambda one: one.point.model, shown=Shown.ALWAYS),
+    PointColumn("in/out", lambda one: one.point.sample, shown=Shown.DIFFERS),
+    PointColumn("devices", lambda one: one.point.devices, shown=Shown.ALWAYS),
+    PointColumn("concurrency", lambda one: one.point.global_batch, shown=Shown.ALWAYS),
+    PointColumn("options", lambda one: ", ".join(one.variant), shown=Shown.DIFFERS),
+    PointColumn("status", status, shown=Shown.ALWAYS),
+    PointColumn("runs", lambda one: len(one.good), shown=Shown.DIFFERS),
     *(
         made
         for one in COLUMNS
         if one.form and one.title not in OF_DEVICES
         for made in (
-            PointColumn(one.title, methodcaller("value", one.path), methodcaller("half_width", one.path)),
-            PointColumn("± 95 %", *[methodcaller("half_width", one.path)] * 2),
+            PointColumn(one.title, methodcaller("value", one.path), methodcaller("half_width", one.path), one.shown),
+            PointColumn(
+                "± 95 %", methodcaller("half_width", one.path), methodcaller("half_width", one.path), one.shown
+            ),
         )
     ),
     *(one for one in POINT_COLUMNS if one.title in ("sampling ± [%]", "sensor accuracy", "energy")),

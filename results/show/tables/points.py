@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple
@@ -14,7 +14,8 @@ from results.points.sensors import accuracy_text, sampling_share
 from results.record.findings import Finding
 from results.record.parts import sensor_channels
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded
-from results.show.tables.table import column_of, ordered, without_empty_columns
+from results.show.tables.fit import Shown, View, once_each, view
+from results.show.tables.table import column_of, ordered, shown_of
 from results.verdicts.quality import deviations, energy_kind
 
 
@@ -32,17 +33,24 @@ class PointColumn(NamedTuple):
     title: str
     value: Callable[[PointResults], str | int | float | None]  # a count is an int
     half_width: Callable[[PointResults], float | None] = lambda one: None
+    shown: Shown = Shown.MORE
 
 
-def point_rows(
-    results: Sequence[PointResults], without: Sequence[str] = (), number: Number = rounded
-) -> list[list[str]]:
-    """Return the header and one row per point, as text, without empty columns and those in `without`."""
-    units = dict.fromkeys(one.any["work_unit"] for one in results)
+def point_view(
+    results: Sequence[PointResults], number: Number = rounded, everything: bool = False, wanted: Sequence[str] = ()
+) -> View:
+    """Return a row per point with the columns that a reader needs, and those with the titles `wanted`."""
+    records = [one.any for one in results]
+    units = dict.fromkeys(record["work_unit"] for record in records)
     columns = _columns_of(results)
     rows = [[column.title.format(unit=" or ".join(units)) for column in columns]]
     rows += [[_text(one, column, number) for column in columns] for one in results]
-    return without_empty_columns(rows, without)
+    return view(rows, shown_of(columns, records, wanted), everything)
+
+
+def point_rows(results: Sequence[PointResults]) -> list[list[str]]:
+    """Return the header and one row per point, as text, without empty columns."""
+    return point_view(results, everything=True).lines
 
 
 def _columns_of(results: Sequence[PointResults]) -> Sequence[PointColumn]:
@@ -70,6 +78,18 @@ def place_of(one: PointResults) -> list[str]:
     """Return the cells of the columns PLACE."""
     point = one.point
     return [one.system, point.model, str(point.devices), str(point.global_batch), ", ".join(one.variant)]
+
+
+def place_view(lines: Sequence[Sequence[str]], everything: bool, shown: Mapping[str, Shown]) -> View:
+    """Return a table whose rows begin with the columns PLACE, which are shown if they differ.
+
+    `shown` has the other columns that are not always shown.
+    """
+    found = view(
+        lines, [Shown.DIFFERS if one in PLACE else shown.get(one, Shown.ALWAYS) for one in lines[0]], everything
+    )
+    places = sum(title in PLACE for title in found.lines[0])
+    return found if everything else found._replace(lines=once_each(found.lines, places))
 
 
 def points_in_order(results: Sequence[PointResults], title: str, largest_first: bool = False) -> list[PointResults]:
@@ -134,29 +154,33 @@ def _throttled_percent(one: PointResults) -> float | None:
 
 
 COLUMNS: tuple[PointColumn, ...] = (
-    PointColumn("system", lambda one: one.system),
-    PointColumn("model", lambda one: one.point.model),
-    PointColumn("data", lambda one: one.point.data),
-    PointColumn("devices", lambda one: one.point.devices),
-    PointColumn("global batch", lambda one: one.point.global_batch),
-    PointColumn("precision", lambda one: one.precision),
-    PointColumn("options", lambda one: ", ".join(text for text in one.variant if text != one.precision)),
-    PointColumn("status", status),
-    PointColumn("runs", lambda one: len(one.good)),
-    PointColumn("{unit}/s", partial(_median, THROUGHPUT), methodcaller("half_width", THROUGHPUT)),
-    PointColumn("± 95 %", methodcaller("half_width", THROUGHPUT), methodcaller("half_width", THROUGHPUT)),
+    PointColumn("system", lambda one: one.system, shown=Shown.ALWAYS),
+    PointColumn("model", lambda one: one.point.model, shown=Shown.ALWAYS),
+    PointColumn("data", lambda one: one.point.data, shown=Shown.DIFFERS),
+    PointColumn("devices", lambda one: one.point.devices, shown=Shown.ALWAYS),
+    PointColumn("global batch", lambda one: one.point.global_batch, shown=Shown.ALWAYS),
+    PointColumn("precision", lambda one: one.precision, shown=Shown.DIFFERS),
+    PointColumn(
+        "options", lambda one: ", ".join(text for text in one.variant if text != one.precision), shown=Shown.DIFFERS
+    ),
+    PointColumn("status", status, shown=Shown.ALWAYS),
+    PointColumn("runs", lambda one: len(one.good), shown=Shown.DIFFERS),
+    PointColumn("{unit}/s", partial(_median, THROUGHPUT), methodcaller("half_width", THROUGHPUT), shown=Shown.ALWAYS),
+    PointColumn(
+        "± 95 %", methodcaller("half_width", THROUGHPUT), methodcaller("half_width", THROUGHPUT), shown=Shown.ALWAYS
+    ),
     PointColumn("slowest copy [{unit}/s]", partial(_median, "fill.slowest")),
     PointColumn("spread of copies [%]", partial(_median, "fill.spread_percent")),
     PointColumn("{unit}/s/device", partial(_median, PER_DEVICE), methodcaller("half_width", PER_DEVICE)),
     PointColumn("TFLOP/s/device", partial(_median, "metrics.tflops_per_device")),
     PointColumn("MFU [%]", _mfu_percent),
     PointColumn("of achievable [%]", partial(_median, "metrics.achievable_percent")),
-    PointColumn("avg power [W]", partial(_median, "energy.avg_power_w")),
-    PointColumn("{unit}/Wh", partial(_median, WORK), methodcaller("half_width", WORK)),
-    PointColumn("± 95 %", methodcaller("half_width", WORK), methodcaller("half_width", WORK)),
+    PointColumn("avg power [W]", partial(_median, "energy.avg_power_w"), shown=Shown.ALWAYS),
+    PointColumn("{unit}/Wh", partial(_median, WORK), methodcaller("half_width", WORK), shown=Shown.ALWAYS),
+    PointColumn("± 95 %", methodcaller("half_width", WORK), methodcaller("half_width", WORK), shown=Shown.ALWAYS),
     PointColumn("sampling ± [%]", sampling_percent),
     PointColumn("sensor accuracy", _accuracy),
-    PointColumn("energy", _energy_kinds),
+    PointColumn("energy", _energy_kinds, shown=Shown.DIFFERS),
     PointColumn("p95 step over median [%]", _p95_over_median_percent),
     PointColumn("peak memory [GiB]", _peak_memory_gib),
     PointColumn("clock [MHz]", _clock_mhz),

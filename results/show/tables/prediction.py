@@ -9,11 +9,18 @@ from results.predict.leave_out import LeftOut
 from results.predict.predict import Group, Prediction
 from results.predict.validate import Errors
 from results.record.values import Number, devices_text, rounded
-from results.show.tables.table import without_empty_columns
+from results.show.tables.fit import Shown, View, view
+
+DIFFERING = ("precision", "options", "energy")
 
 
-def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded) -> list[list[str]]:
+def prediction_rows(predictions: Sequence[Prediction]) -> list[list[str]]:
     """Return the header and one row per prediction, as text, without empty columns."""
+    return prediction_view(predictions, everything=True).lines
+
+
+def prediction_view(predictions: Sequence[Prediction], number: Number = rounded, everything: bool = False) -> View:
+    """Return a row per prediction with the columns that a reader needs."""
     units = " or ".join(dict.fromkeys(one.unit for one in predictions))
     header = ["system", "model", "precision", "options", "devices", "global batch"]
     header += _with_ends(f"{units}/s")
@@ -40,7 +47,9 @@ def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded)
         ]
         for one in predictions
     ]
-    return without_empty_columns([header, *rows])
+    more = [*_with_ends(f"effective {units}/s")[1:], "W/device", "level"]
+    shown = [Shown.MORE if title in more else Shown.DIFFERS if title in DIFFERING else Shown.ALWAYS for title in header]
+    return view([header, *rows], shown, everything)
 
 
 def _with_ends(title: str) -> list[str]:

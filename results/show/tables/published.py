@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from results.published import Published
 from results.record.records import RecordError
-from results.show.tables.table import aligned, without_empty_columns
+from results.show.tables.fit import aligned, without_empty_columns
 
 
 def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from results.points.regions import regions_of
 from results.points.repeats import PointResults
 from results.record.values import Number, rounded
+from results.show.tables.fit import Shown
 from results.show.tables.points import PLACE, place_of
 
 HEADER = (
@@ -20,6 +21,7 @@ HEADER = (
     "imbalance [%]",
     "timed by",
 )
+SHOWN = {"window": Shown.DIFFERS, "imbalance [%]": Shown.DIFFERS, "timed by": Shown.DIFFERS}  # the others are always
 
 
 def region_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:

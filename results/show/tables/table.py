@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from results.record.records import Record, RecordError
 from results.record.values import devices_text, sort_key, value_at
+from results.show.tables.fit import Shown, View, aligned, view
 from results.workloads import batch_text
 
 FORMS = ("text", "csv", "markdown", "latex", "html")
@@ -20,40 +21,44 @@ class Column(NamedTuple):
     title: str
     path: str  # keys from the top of the record, joined by dots, or several paths joined by |; {unit} is its work unit
     form: str = ""  # format specification of a number
+    shown: Shown = Shown.MORE
 
 
 COLUMNS = (
-    Column("system", "system"),
-    Column("model", "model"),
-    Column("precision", "precision"),
-    Column("data", "data"),
-    Column("sample", "sample"),
-    Column("comparable", "metrics.comparable"),
-    Column("devices", "layout.num_devices"),
-    Column("global batch", "layout.global_batch_size"),
-    Column("micro batch", "layout.micro_batch_size"),
-    Column("TP", "layout.tensor_parallel_size"),
-    Column("PP", "layout.pipeline_parallel_size"),
-    Column("CP", "layout.context_parallel_size"),
-    Column("EP", "layout.expert_parallel_size"),
-    Column("DP", "layout.data_parallel_size"),
-    Column("copies", "fill.copies"),
-    Column("{unit}/s", "metrics.{unit}_per_s", ".1f"),
+    Column("system", "system", shown=Shown.ALWAYS),
+    Column("model", "model", shown=Shown.ALWAYS),
+    Column("precision", "precision", shown=Shown.DIFFERS),
+    Column("data", "data", shown=Shown.DIFFERS),
+    Column("sample", "sample", shown=Shown.WITHIN),
+    Column("comparable", "metrics.comparable", shown=Shown.DIFFERS),
+    Column("devices", "layout.num_devices", shown=Shown.ALWAYS),
+    Column("global batch", "layout.global_batch_size", shown=Shown.ALWAYS),
+    Column("micro batch", "layout.micro_batch_size", shown=Shown.WITHIN),
+    Column("TP", "layout.tensor_parallel_size", shown=Shown.WITHIN),
+    Column("PP", "layout.pipeline_parallel_size", shown=Shown.WITHIN),
+    Column("CP", "layout.context_parallel_size", shown=Shown.WITHIN),
+    Column("EP", "layout.expert_parallel_size", shown=Shown.WITHIN),
+    Column("DP", "layout.data_parallel_size", shown=Shown.WITHIN),
+    Column("copies", "fill.copies", shown=Shown.DIFFERS),
+    Column("options", "variant", shown=Shown.DIFFERS),
+    Column("power limit [W]", "energy.power_limit_w", ".0f", shown=Shown.WITHIN),
+    Column("clock limit [MHz]", "energy.clock_limit_mhz", ".0f", shown=Shown.WITHIN),
+    Column("{unit}/s", "metrics.{unit}_per_s", ".1f", shown=Shown.ALWAYS),
     Column("slowest copy [{unit}/s]", "fill.slowest", ".1f"),
     Column("{unit}/s/device", "metrics.{unit}_per_s_per_device", ".1f"),
-    Column("effective {unit}/s", "metrics.effective_{unit}_per_s", ".1f"),
+    Column("effective {unit}/s", "metrics.effective_{unit}_per_s", ".1f", shown=Shown.ALWAYS),
     Column("EPCC's {unit}/s", "metrics.epcc_{unit}_per_s", ".1f"),
     Column("input wait [%]", "metrics.input_wait_percent", ".1f"),
     Column("IO [%]", "metrics.io_percent", ".1f"),
     Column("Comm [%]", "metrics.comm_percent", ".1f"),
     Column("TFLOP/s/device", "metrics.tflops_per_device", ".3f"),
     Column("of achievable [%]", "metrics.achievable_percent", ".1f"),
-    Column("avg power [W]", "energy.avg_power_w", ".1f"),
+    Column("avg power [W]", "energy.avg_power_w", ".1f", shown=Shown.ALWAYS),
     Column("energy [Wh/device]", "energy.energy_wh_per_device", ".4f"),
-    Column("{unit}/Wh", "energy.{unit}_per_wh", ".0f"),
+    Column("{unit}/Wh", "energy.{unit}_per_wh", ".0f", shown=Shown.ALWAYS),
     Column("Slurm, whole job [Wh]", "slurm.consumed_energy_wh", ".4f"),  # another source, over a longer time
-    Column("power source", "energy.power_source"),
-    Column("status", "status"),
+    Column("power source", "energy.power_source", shown=Shown.DIFFERS),
+    Column("status", "status", shown=Shown.ALWAYS),
 )
 
 # The titles of the original suite's table of its GPT benchmark, for those who keep its spreadsheets.
@@ -86,15 +91,7 @@ def name(record: Record) -> str:
 
 def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
     """Return the header and one row per record, without empty columns; an unknown value is empty."""
-    body = [[_text(record, column) for column in columns] for record in records]
-    return without_empty_columns([_titles(records, columns), *body])
-
-
-def without_empty_columns(lines: Sequence[Sequence[str]], without: Sequence[str] = ()) -> list[list[str]]:
-    """Return a header and rows without empty columns, and without the columns with the given titles."""
-    header, *body = lines
-    known = [index for index, title in enumerate(header) if title not in without and any(row[index] for row in body)]
-    return [[line[index] for index in known] for line in lines]
+    return record_view(records, columns, everything=True).lines
 
 
 def _titles(records: Sequence[Record], columns: Sequence[Column]) -> list[str]:
@@ -106,6 +103,8 @@ def _text(record: Record, column: Column) -> str:
     value = _value(record, column)
     if isinstance(value, bool):
         return "yes" if value else "NO"
+    if isinstance(value, list):
+        return ", ".join(value)
     return "" if value is None else format(value, column.form if isinstance(value, int | float) else "")
 
 
@@ -125,16 +124,25 @@ def failures(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def render(records: Sequence[Record], form: str, columns: Sequence[Column] = COLUMNS) -> str:
-    """Return the table in one of FORMS; csv has numbers with all digits, the others rounded ones."""
-    if form != "csv":
-        return render_rows(rows(records, columns), form)
-    numbers = [[_value(record, column) for column in columns] for record in records]
-    return _csv([_titles(records, columns), *numbers])
+def record_view(
+    records: Sequence[Record], columns: Sequence[Column] = COLUMNS, everything: bool = False, wanted: Sequence[str] = ()
+) -> View:
+    """Return the columns of records that a reader needs, and those with the titles `wanted`."""
+    lines = [_titles(records, columns), *([_text(record, column) for column in columns] for record in records)]
+    return view(lines, shown_of(columns, records, wanted), everything)
 
 
-def render_rows(lines: Sequence[Sequence[str]], form: str) -> str:
-    """Return rows of text, the first of which is the header, in one of FORMS."""
+def exact_rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[Any]]:
+    """Return the header and one row per record with every column, and numbers with all digits."""
+    numbers = ([_value(record, column) for column in columns] for record in records)
+    return [
+        _titles(records, columns),
+        *([", ".join(one) if isinstance(one, list) else one for one in row] for row in numbers),
+    ]
+
+
+def render_rows(lines: Sequence[Sequence[Any]], form: str) -> str:
+    """Return rows, the first of which is the header, in one of FORMS; only csv takes values that are not text."""
     if form == "text":
         return aligned(lines)
     if form == "csv":
@@ -167,6 +175,10 @@ class Titled(Protocol):
     def title(self) -> str:
         """Heading of the column."""
 
+    @property
+    def shown(self) -> Shown:
+        """When a table has the column."""
+
 
 AnyColumn = TypeVar("AnyColumn", bound=Titled)
 Row = TypeVar("Row")
@@ -187,6 +199,12 @@ def column_of(title: str, columns: Sequence[AnyColumn], records: Sequence[Record
     if len(matching) > 1:
         raise RecordError(f"{len(matching)} columns are called {title.strip()!r}: choose another")
     return matching[0]
+
+
+def shown_of(columns: Sequence[AnyColumn], records: Sequence[Record], wanted: Sequence[str] = ()) -> list[Shown]:
+    """Return when each column is shown: always for those with the titles `wanted`."""
+    chosen = [column_of(title, columns, records) for title in wanted]
+    return [Shown.ALWAYS if column in chosen else column.shown for column in columns]
 
 
 def ordered(rows: Sequence[Row], value: Callable[[Row], Any], largest_first: bool) -> list[Row]:
@@ -250,15 +268,3 @@ def pivot_rows(records: Sequence[Record], path: str) -> list[list[str]]:
     table = [["devices", *(f"batch {batch}" for batch in batches)]]
     table += [[str(number), *(cells.get((number, batch), "") for batch in batches)] for number in devices]
     return table
-
-
-def aligned(
-    lines: Sequence[Sequence[str]],
-    place: Callable[[str, int], str] = str.rjust,
-    gap: str = " | ",
-    rule_gap: str = "-+-",
-) -> str:
-    """Return rows as lines of aligned columns; the first row is the header."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [gap.join(map(place, line, widths)).rstrip() for line in lines]
-    return "\n".join([*text[:1], rule_gap.join("-" * width for width in widths), *text[1:]])

@@ -11,7 +11,7 @@ from typing import Any
 from results.history.changes import trend_of
 from results.history.series import Series, changed_facts
 from results.record.values import rounded
-from results.show.tables.table import aligned, without_empty_columns
+from results.show.tables.fit import aligned, without_empty_columns
 
 TITLES = ("system", "workload", "devices", "global batch", "options", "quantity", "days", "last run", "last", "median")
 

@@ -7,17 +7,24 @@ from typing import Any
 
 from results.record.values import rounded
 from results.show.tables.accept import MARKS
-from results.show.tables.table import without_empty_columns
+from results.show.tables.fit import Shown, View, view
 from results.verdicts.nodes import MATMUL, Kind, Subject, Verdict
 from results.verdicts.outcome import Outcome
 
 # From the worst outcome to the best.
 WORDS = {Outcome.FAILED: "slow", Outcome.UNDECIDED: "undecided", Outcome.PASSED: "ok", None: "not compared"}
+MARKED = (Outcome.FAILED, Outcome.UNDECIDED)
+FIGURES = 6  # that fit a terminal
 Unlike = Mapping[Subject, Sequence[str]]  # what differs on a device
 
 
 def node_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
     """Return the header and a row for each device, node and all nodes, with a mark at each figure that is not ok."""
+    return node_view(verdicts, everything=True).lines
+
+
+def node_view(verdicts: Sequence[Verdict], everything: bool = False) -> View:
+    """Return the same, of more than FIGURES figures only those that are slow or undecided somewhere."""
     titles = list(dict.fromkeys(_title(one.kind) for one in verdicts))
     rows = [["system", "node", "device", *titles, "verdict"]]
     for subject in dict.fromkeys(one.subject for one in verdicts):
@@ -26,7 +33,9 @@ def node_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
         # Checks with matrices or messages of different sizes share a column.
         cells = [" / ".join(_cell(one) for one in mine if _title(one.kind) == title) for title in titles]
         rows.append([*subject, *cells, f"{MARKS[worst]} {WORDS[worst]}" if worst else WORDS[worst]])
-    return without_empty_columns(rows)
+    marked = {_title(one.kind) for one in verdicts if one.outcome in MARKED}
+    hidden = {title for title in titles if title not in marked} if len(titles) > FIGURES else set()
+    return view(rows, [Shown.MORE if title in hidden else Shown.ALWAYS for title in rows[0]], everything)
 
 
 def _title(kind: Kind) -> str:
@@ -39,7 +48,7 @@ def _full_title(kind: Kind) -> str:
 
 
 def _cell(one: Verdict) -> str:
-    mark = f"{MARKS[one.outcome]} " if one.outcome in (Outcome.FAILED, Outcome.UNDECIDED) else ""
+    mark = f"{MARKS[one.outcome]} " if one.outcome in MARKED else ""
     return mark + _value(one)
 
 
@@ -54,7 +63,7 @@ def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike, missing: Sequenc
     """
     found = []
     for one in verdicts:
-        if one.outcome in (Outcome.FAILED, Outcome.UNDECIDED):
+        if one.outcome in MARKED:
             share = f" {_value(one)} {one.kind.unit} is {one.percent:.1f} % of {one.against}" if one.percent else ""
             words = [f"{one.subject}: {WORDS[one.outcome]}: {one.kind.name.replace('_', ' ')}{share}", one.reason]
             words += [f"what differs: {', '.join(facts)}"] if (facts := unlike.get(one.subject)) else []

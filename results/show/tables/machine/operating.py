@@ -8,8 +8,8 @@ from results.points.estimate import Estimate
 from results.points.operating import SHARES, Choice, OperatingPoint, Sweep, options_of, sweeps_of, unsettled
 from results.points.repeats import PointResults
 from results.record.values import THROUGHPUT, WORK, Number, count, rounded
+from results.show.tables.fit import Shown, without_empty_columns
 from results.show.tables.points import PLACE, place_of
-from results.show.tables.table import without_empty_columns
 
 OF_RUNS = (
     "{unit}/s",
@@ -22,6 +22,12 @@ OF_RUNS = (
     "± 95 %",
 )
 OF_LIMITS = ("power limit [W]", "clock limit [MHz]", "runs")
+SHOWN = {  # the others are always
+    "runs": Shown.DIFFERS,
+    "energy-delay [%]": Shown.MORE,
+    "limit bound [%]": Shown.MORE,
+    "settled": Shown.DIFFERS,
+}
 HEADER = (*PLACE, *OF_LIMITS, *OF_RUNS, "energy-delay [%]", "limit bound [%]", "settled")
 
 

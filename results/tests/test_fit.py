@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+
+from results.show.tables.fit import Shown, aligned, once_each, view
+from results.show.tables.inference import OF_POINTS
+from results.show.tables.table import CARAML_COLUMNS, COLUMNS, record_view
+from results.tests import made_up
+
+ALWAYS, DIFFERS, WITHIN, MORE = Shown
+HEADER = ["system", "model", "x", "status"]
+
+
+def shown(mark, *rows):
+    """The cells of column x that are shown, or None, and the sentences on it."""
+    lines, notes = view([HEADER, *rows], [ALWAYS, ALWAYS, mark, ALWAYS])
+    return ([row[2] for row in lines[1:]] if "x" in lines[0] else None), notes
+
+
+@pytest.mark.parametrize(
+    ("mark", "rows", "cells", "notes"),
+    [
+        (ALWAYS, [("A", "m", "1", "ok"), ("B", "m", "1", "ok")], ["1", "1"], []),
+        (ALWAYS, [("A", "m", "", "ok")], None, []),
+        (MORE, [("A", "m", "1", "ok"), ("A", "m", "2", "ok")], None, ["1 more column: --all shows it."]),
+        (DIFFERS, [("A", "m", "1", "ok"), ("B", "m", "1", "ok")], None, ["In all rows: x 1."]),
+        (DIFFERS, [("A", "m", "1", "ok"), ("B", "m", "2", "ok")], ["1", "2"], []),
+        # A run without an option differs from one with it; one that failed too early to have it does not.
+        (DIFFERS, [("A", "m", "1", "ok"), ("A", "m", "", "ok")], ["1", ""], []),
+        (DIFFERS, [("A", "m", "1", "ok"), ("A", "m", "", "failed")], None, ["In all rows that have it: x 1."]),
+        (DIFFERS, [("A", "m", "a, b", "ok"), ("A", "m", "b", "ok")], ["a", ""], ["In all rows: x b."]),
+        (DIFFERS, [("A", "m", "", "failed"), ("A", "m", "", "failed")], None, []),
+        (WITHIN, [("A", "m", "1", "ok"), ("A", "m", "2", "ok")], ["1", "2"], []),
+        (WITHIN, [("A", "m", "1", "ok"), ("B", "m", "1", "ok")], None, ["In all rows: x 1."]),
+        (WITHIN, [("A", "m", "1", "ok"), ("B", "m", "2", "ok")], None, ["1 more column: --all shows it."]),
+        (WITHIN, [("A", "m", "1", "ok"), ("A", "m", "", "failed")], None, ["In all rows that have it: x 1."]),
+    ],
+)
+def test_a_column_is_shown_where_its_mark_and_its_values_say_so(mark, rows, cells, notes):
+    assert shown(mark, *rows) == (cells, notes)
+
+
+def test_with_everything_only_empty_columns_are_left_out():
+    lines = [HEADER, ["A", "m", "1", "ok"]]
+    assert view(lines, [ALWAYS, MORE, DIFFERS, ALWAYS], everything=True) == (lines, ())
+    assert view([HEADER, ["A", "m", "", "ok"]], [MORE] * 4, everything=True).lines[0] == ["system", "model", "status"]
+
+
+def test_cells_like_those_above_are_left_empty():
+    rows = [["h", "i", "j"], ["1", "2", "3"], ["1", "2", "4"], ["1", "3", "4"]]
+    assert once_each(rows, 2) == [["h", "i", "j"], ["1", "2", "3"], ["", "", "4"], ["1", "3", "4"]]
+
+
+WORDS = "compiled layers, CUDA graph, cuDNN attention"
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        # It fits.
+        (
+            80,
+            [
+                "avg power [W] | ± 95 % |                                      options",
+                "--------------+--------+---------------------------------------------",
+                "        687.0 |     12 | compiled layers, CUDA graph, cuDNN attention",
+            ],
+        ),
+        # Headings take two lines, then texts are wrapped; a sign stays with its number.
+        (
+            40,
+            [
+                "avg power | ± 95 % |             options",
+                "      [W] |        |",
+                "----------+--------+--------------------",
+                "    687.0 |     12 |    compiled layers,",
+                "          |        |   CUDA graph, cuDNN",
+                "          |        |           attention",
+            ],
+        ),
+    ],
+)
+def test_a_table_is_wrapped_only_as_far_as_the_terminal_asks(columns, lines, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    table = [["avg power [W]", "± 95 %", "options"], ["687.0", "12", WORDS]]
+    assert aligned(table).splitlines() == lines
+
+
+def test_a_table_that_cannot_fit_has_one_line_for_each_row(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    table = [[f"column {number}" for number in range(20)], [WORDS] * 20]
+    assert len(aligned(table).splitlines()) == 3
+
+
+def test_records_of_one_setup_that_differ_are_told_apart():
+    records = [
+        made_up.result("A100", 2, 8, 100.0),
+        made_up.result("A100", 2, 8, 110.0),
+        made_up.result("H200", 4, 8, 1.0),
+    ]
+    records[1]["layout"]["tensor_parallel_size"] = 2
+    records[1]["variant"] = ["compiled layers"]
+    lines, notes = record_view(records)
+    assert {"TP", "options"} < set(lines[0])
+    assert "PP" not in lines[0]
+    assert "PP 1" in notes[0]
+    assert "TFLOP/s/device" in record_view(records, wanted=["TFLOP/s/device"]).lines[0]
+
+
+def test_every_table_has_columns_that_are_always_shown():
+    for columns in (COLUMNS, OF_POINTS):
+        always = [one.title for one in columns if one.shown is ALWAYS]
+        assert always[:2] == ["system", "model"]
+        assert "status" in always
+    assert len([one for one in COLUMNS if one.shown is ALWAYS]) == 9
+    assert {one.shown for one in CARAML_COLUMNS} == {MORE}  # those with the original suite's titles are shown together
