@@ -23,8 +23,6 @@ def test_that_needs_nothing():
 """
 
 
-
-
 def run_pytest(folder, *flags, **variables):
     (folder / "test_made_up.py").write_text(TESTS)
     (folder / "conftest.py").write_text((REPOSITORY / "conftest.py").read_text())

@@ -241,7 +241,9 @@ def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_com
             "DeepCAM training was asked for on BOW, but it does not run on Graphcore Bow",
         ),
         ("llm", ["A100", "CS2"], "CS2 was asked for, but a Cerebras CS-2 needs its own software stack"),
-        pytest.param("deepcam", ["A100", "CS2"], "'caraml published CS-2' shows published results of one", marks=pytest.mark.slow),
+        pytest.param(
+            "deepcam", ["A100", "CS2"], "'caraml published CS-2' shows published results of one", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_does_not_run_on_a_system_is_refused_with_the_reason(

@@ -172,9 +172,7 @@ def test_earlier_results_are_untouched_by_a_later_run(sweep):
         ("resnet50", ["CPU", "fp16", "fp32"], "precision was defined at least twice"),
         ("llm", ["CPX"], '"system" not found'),
         ("llm", ["CPU", "A100"], '"system" can be found multiple times'),
-        pytest.param(
-            "llm", ["CPU", "117M", "800M"], "asked_model was defined at least twice", marks=pytest.mark.slow
-        ),
+        pytest.param("llm", ["CPU", "117M", "800M"], "asked_model was defined at least twice", marks=pytest.mark.slow),
     ],
 )
 def test_tags_that_make_no_run_are_refused(jube, workflow, tags, message, tmp_path):
@@ -477,7 +475,8 @@ def test_a_job_whose_own_end_is_killed_does_not_say_that_it_has_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("checkout", "out"), [("my project", "out"), pytest.param("a,b:c|d", "out", marks=pytest.mark.slow), ("good", "a,b")]
+    ("checkout", "out"),
+    [("my project", "out"), pytest.param("a,b:c|d", "out", marks=pytest.mark.slow), ("good", "a,b")],
 )
 def test_a_folder_that_jube_or_a_shell_would_read_otherwise_is_one_sentence(jube, tmp_path, checkout, out):
     folder = make_checkout(tmp_path / checkout)
