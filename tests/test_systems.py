@@ -355,10 +355,8 @@ def test_a_system_is_added_by_one_block_and_nothing_else(one_point_checkout, jub
     assert "TESTBED" in shown.stdout
 
 
-@pytest.mark.parametrize(
-    ("workflow", "framework"),
-    [("llm", "PyTorch"), pytest.param("resnet50", "TensorFlow", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow  # its parts are quick: the golden jobs ask for a GPU, and each benchmark refuses where there is none
+@pytest.mark.parametrize(("workflow", "framework"), [("llm", "PyTorch"), ("resnet50", "TensorFlow")])
 def test_a_cpus_speed_never_stands_under_an_accelerators_name(workflow, framework, tmp_path, jube_command):
     sweep = {"devices_sweep": "1", "batch_sweep": "8", "image_batch_sweep": "8"}
     checkout = make_checkout(tmp_path / "caraml", made_up_system(vendor="nvidia", power_methods="estimate", **sweep))
