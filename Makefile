@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/build/test-packages/bin:$(PATH)
 # Each core runs one test file after the other, so that a file's shared fixtures are made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-all test-packages test-quick test-busy test-kubernetes lint bench coverage mutants docs docs-serve release-check gpu-check image clean
+.PHONY: help setup demo test test-all test-skipped test-packages test-quick test-busy test-kubernetes lint bench coverage mutants docs docs-serve release-check gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 17
@@ -21,6 +21,9 @@ test: lint ## set-up, lint, types and tests: 11 minutes on two cores
 
 test-all: lint ## every test, also the slow ones: 35 minutes
 	pytest $(PARALLEL) -m ''
+
+test-skipped: ## the tests that the last run skipped for a missing program: after make test-packages
+	pytest $(PARALLEL) -m '' --skipped
 
 test-packages: ## install the programs that only some tests need: Slurm, containers, a browser, compilers
 	@scripts/test_packages.sh

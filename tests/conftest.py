@@ -20,10 +20,15 @@ SHIPPED |= {"ARCHER2", "MI210", "V100", "BOW", "B200", "B300", "GB300", "MI325X"
 SMALL = "llm_training_flags: --sequence-length 64\nresnet50_flags: --image-size 32\n"
 
 
+def read_blocks() -> list[dict]:
+    """Return the blocks of all systems, with the types that JUBE reads."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load((REPOSITORY / SYSTEMS).read_text(), loader)["parameterset"]
+
+
 def made_up_system(**values: str) -> str:
     """The block of a system TESTBED, as a user adds it: that of the CPU with other values."""
-    blocks = yaml.safe_load((REPOSITORY / SYSTEMS).read_text())["parameterset"]
-    [block] = [block for block in blocks if block["tag"] == "CPU"]
+    [block] = [block for block in read_blocks() if block["tag"] == "CPU"]
     kept = [one for one in block["parameter"] if one.get("tag", "").startswith("!") or "tag" not in one]
     changed = {"system_name": "TESTBED", **values}
     for parameter in kept:
@@ -35,8 +40,13 @@ def made_up_system(**values: str) -> str:
     return yaml.safe_dump([{"name": "system", "tag": "TESTBED", "parameter": kept}], sort_keys=False)
 
 
+def write_systems(checkout: Path, *blocks: dict) -> None:
+    """Keep only some systems in a checkout: JUBE reads the file of all several times in a run, and slowly."""
+    (checkout / SYSTEMS).write_text(yaml.safe_dump({"parameterset": blocks}, sort_keys=False))
+
+
 def make_checkout(folder: Path, block: str = "", site: str = "") -> Path:
-    """What git has of this checkout, with its environment, a block added to the systems, and a site.yaml."""
+    """What git has of this checkout, with its environment and a site.yaml; with a block, it has that and the CPU's."""
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     for name in listed.stdout.split():
@@ -46,8 +56,8 @@ def make_checkout(folder: Path, block: str = "", site: str = "") -> Path:
     if (REPOSITORY / ".venv").exists():
         (folder / ".venv").symlink_to(REPOSITORY / ".venv")
     if block:
-        with (folder / SYSTEMS).open("a") as file:
-            file.write("\n" + "".join(f"  {line}\n" for line in block.splitlines()))
+        cpu = [one for one in read_blocks() if one["tag"] == "CPU"]
+        write_systems(folder, *cpu, *yaml.safe_load(block))
     if site:
         (folder / "site.yaml").write_text(site)
     return folder

@@ -59,7 +59,8 @@ def closing_block(reasons: list[str]) -> str:
     lines = [f"{len(wanted)} tests were not run: they need {', '.join([*programs, *others])}."]
     if programs:
         packages = sorted({package for name in programs for package in PACKAGES[name].split()})
-        lines += [f"  sudo apt-get install {' '.join(packages)}", "or, all that any test needs: make test-packages"]
+        lines += [f"  sudo apt-get install {' '.join(packages)}"]
+        lines += ["or, all that any test needs, and then these tests: make test-packages test-skipped"]
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ Where one fails, correct the page, or the program; one that needs a site belongs
 from __future__ import annotations
 
 import functools
+import io
 import os
 import re
 import shlex
@@ -15,13 +16,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 import yaml
 
-from caraml.cli import COMMANDS
+from caraml.cli import COMMANDS, main
 from caraml.plan.site import DEFAULTS, defaults
 from caraml.plan.systems import read_systems
 from caraml.plan.tags import known_tags
@@ -45,7 +48,7 @@ MOST_LINES = 120  # of README.md
 
 # What stands in a block `sh` and is not run here, and what runs it.
 RUN_BY = {
-    "make": ".ci/run: make lint, test and demo; the other tiers are parts of make test",
+    "make": ".ci/run: make setup, demo, test-all (lint and all tiers), test-skipped and release-check",
     "jube run": "tests/test_workflow.py; here one short sweep is shared by all pages",
     "pytest": "make test",
     "ruff": "make lint",
@@ -54,6 +57,9 @@ RUN_BY = {
     "caraml published --plot": "make demo",
 }
 PAGES_RUN_BY = dict.fromkeys(("docs/howto/add_a_system.md", "docs/howto/add_a_workload.md"), "tests/test_tutorial.py")
+
+# Pages of the first steps; most others make reports, and are run by `make test-all`.
+RUN_FIRST = r"README|CONTRIBUTING|docs/tutorial/|(run_a_sweep|hand_in_a_result|measure_a_program|run_by_hand)\.md"
 
 OURS = ("caraml", "ioprof", "jpwr", "jube", "make", "pip", "pytest", "python", "python3", "torchrun")
 AROUND_A_COMMAND = {"jpwr": ("list", "read", "check"), "ioprof": ("read", "build")}  # and what else they do
@@ -271,11 +277,24 @@ def _look_up_flags(program: tuple[str, ...], words: list[str]) -> None:
 
 @functools.cache
 def _help(program: tuple[str, ...]) -> str:
+    if program[0] == "caraml":
+        return _help_of_caraml(program[1:])
     environ = {**os.environ, "COLUMNS": "1000", "PYTHONPATH": str(REPOSITORY), "PATH": _path()}
     done = subprocess.run([*program, "--help"], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     if done.returncode:
         raise WrongCommand(f"{' '.join(program)} is not there: {done.stderr.strip()}")
     return done.stdout
+
+
+def _help_of_caraml(words: tuple[str, ...]) -> str:
+    told, errors = io.StringIO(), io.StringIO()
+    with mock.patch.dict(os.environ, COLUMNS="1000"), redirect_stdout(told), redirect_stderr(errors):
+        try:
+            main([*words, "--help"])
+        except SystemExit as ended:
+            if ended.code:
+                raise WrongCommand(f"caraml {' '.join(words)} is not there: {errors.getvalue().strip()}") from ended
+    return told.getvalue()
 
 
 def _path() -> str:
@@ -315,7 +334,14 @@ def is_run_elsewhere(text: str) -> bool:
     return any(f"{' '.join(words)} ".startswith(f"{name} ") for name in RUN_BY)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in PAGES_RUN_BY])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[] if re.search(RUN_FIRST, page) else pytest.mark.slow)
+        for page in PAGES
+        if page not in PAGES_RUN_BY
+    ],
+)
 def test_every_command_of_a_page_works(page, prepared):
     if page == "ioprof/README.md":
         need("cc")
@@ -457,6 +483,7 @@ def test_a_page_begins_with_what_its_reader_can_do_after_it(page):
     assert re.match("After (this|these|one)", first)
 
 
+@pytest.mark.slow  # `make docs` builds it, too
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
     pytest.importorskip("sphinx", reason="sphinx is not installed: scripts/setup.sh docs installs it")
     build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]

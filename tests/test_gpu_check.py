@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
 
-from tests.conftest import make_checkout
+from tests.conftest import REPOSITORY, make_checkout
 
 pytestmark = pytest.mark.long
 
@@ -20,14 +21,20 @@ def gpu_check(checkout, *arguments, path):
     )
 
 
-def test_a_gpu_that_pytorch_does_not_see_leaves_a_failed_record_and_exit_code_1(tmp_path):
-    checkout = make_checkout(tmp_path / "caraml")
-    done = gpu_check(checkout, "A100", path=tmp_path)
+def test_a_check_without_a_gpu_or_a_known_system_is_refused(tmp_path):
+    done = gpu_check(REPOSITORY, "A100", path=tmp_path)
     assert done.returncode == 1
     assert "nvidia-smi shows no GPU" in done.stderr
-    assert "there is no system X" in gpu_check(checkout, "X", path=tmp_path).stderr
-    assert "state the system of the GPU" in gpu_check(checkout, path=tmp_path).stderr
+    assert "there is no system X" in gpu_check(REPOSITORY, "X", path=tmp_path).stderr
+    assert "state the system of the GPU" in gpu_check(REPOSITORY, path=tmp_path).stderr
 
+
+@pytest.mark.slow
+def test_a_gpu_that_pytorch_does_not_see_leaves_a_failed_record_and_exit_code_1(tmp_path):
+    checkout = make_checkout(tmp_path / "caraml")
+    script = checkout / "scripts" / "gpu_check.sh"
+    one_of_each = 'points=("800M 4 16 30" "117M 16 64 50")'
+    script.write_text(re.sub(r"^points=\(\n.*?^\)", one_of_each, script.read_text(), flags=re.MULTILINE | re.DOTALL))
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: made up'\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     done = gpu_check(checkout, "A100", path=tmp_path)

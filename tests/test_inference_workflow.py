@@ -61,7 +61,9 @@ def test_a_sweep_has_a_row_for_each_load_and_its_archive_is_verified(tmp_path, j
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 0, capsys.readouterr()
 
 
-@pytest.mark.parametrize("server", ["vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize(
+    "server", ["vllm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sglang", "trtllm"))]
+)
 def test_a_server_runs_in_its_own_image(server, tmp_path, jube_command):
     block = made_up_system(submit="sbatch", image="$framework-nvidia-x86_64", default_server="vllm")
     checkout = make_checkout(tmp_path / "caraml", block)

@@ -80,7 +80,7 @@ PREPARES, TRAINS = ("benchmarks.resnet50.prepare",), ("-u", "benchmarks.llm_trai
 @pytest.mark.parametrize(
     ("command", "busy_with", "presses", "code"),
     [
-        pytest.param(DEMO, PREPARES, 0, 143, id="demo, SIGTERM while data is made"),
+        pytest.param(DEMO, PREPARES, 0, 143, id="demo, SIGTERM while data is made", marks=pytest.mark.slow),
         pytest.param(DEMO, TRAINS, 0, 143, id="demo, SIGTERM", marks=pytest.mark.slow),
         pytest.param(DEMO, TRAINS, 1, 130, id="demo, Ctrl-C", marks=pytest.mark.slow),
         pytest.param(JUBE, TRAINS, 1, "", id="jube run, Ctrl-C"),

@@ -39,6 +39,7 @@ def test_a_check_has_a_row_a_verdict_and_an_archive(tmp_path, jube_command, caps
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 0, capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_a_check_that_fails_is_a_row_with_the_cause(tmp_path, jube_command, capsys):
     out, record = checked(tmp_path, jube_command, f"{SMALL} --effective")
     assert record["status"] == "failed"

@@ -21,6 +21,7 @@ def of_key(timer, key):
     return [span for span in timer.spans() if span.key == key]
 
 
+@pytest.mark.slow  # TensorFlow starts
 def test_keras_marks_epochs_and_batches():
     timer = RegionTimer()
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])

@@ -34,7 +34,7 @@ VALUES = {
     "image_batch_sweep": "8",
     "warmup_steps": 1,
     "measured_steps": 2,
-    "min_measured_s": 2,
+    "min_measured_s": 1,
 }
 BLOCK = made_up_system(**VALUES)
 SITE = """
@@ -306,6 +306,7 @@ def test_what_failed_is_submitted_again_and_only_that(jube_command, tmp_path, sl
     assert "CANCELLED" in json.loads(kept.read_text())["error"]
 
 
+@pytest.mark.slow
 def test_copies_of_a_point_fill_two_nodes(jube_command, tmp_path, slurm):
     checkout = make_checkout(tmp_path / "caraml", BLOCK)
     run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ import yaml
 from benchmarks.common.measure.together import LIMIT_S
 from caraml.plan.systems import OPTIONAL, read_refused, read_systems
 from results.workloads import workloads
-from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout
+from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout, read_blocks, write_systems
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -25,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", image_batch_sweep="8")
 GOLDEN = Path(__file__).with_name("golden")
 UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
-BLOCKS = yaml.safe_load((REPOSITORY / SYSTEMS).read_text())["parameterset"]
+BLOCKS = read_blocks()
 NAMES = [block["tag"] for block in BLOCKS]
 NUMBERS = {"int": int, "float": (int, float)}
 
@@ -108,11 +107,8 @@ def test_no_other_file_knows_a_systems_name():
 
 @pytest.fixture(scope="module")
 def one_point_checkout(tmp_path_factory):
-    """Each system with its largest point alone, and a scheduler that only takes jobs."""
-    folder = make_checkout(tmp_path_factory.mktemp("golden") / "caraml", ONE_POINT)
-    text = (folder / SYSTEMS).read_text()
-    sweeps = r'(name: (?:devices|batch|\w+_batch)_sweep,.*_: )"[^"]*?(\d+)"'
-    (folder / SYSTEMS).write_text(re.sub(sweeps, r'\1"\2"', text))
+    """A checkout whose workflows have their largest point alone, and a scheduler that only takes jobs."""
+    folder = make_checkout(tmp_path_factory.mktemp("golden") / "caraml")
     for path in (folder / "benchmarks").glob("*/workload.yaml"):
         path.write_text(re.sub(r"(batch_sweep: ).* (\d+)$", r"\1\2", path.read_text(), flags=re.MULTILINE))
     (folder / "bin").mkdir()
@@ -122,20 +118,30 @@ def one_point_checkout(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def golden_checkout(one_point_checkout, tmp_path_factory):
-    """The same for one system at a time, and the block of each: JUBE reads the file of all many times, and slowly."""
-    folder = shutil.copytree(one_point_checkout, tmp_path_factory.mktemp("golden") / "caraml", symlinks=True)
-    blocks = yaml.safe_load((folder / SYSTEMS).read_text())["parameterset"]
-    return folder, {block["tag"]: block for block in blocks}
+def one_point(system: str) -> dict:
+    """Return the block of a system with its largest point alone."""
+    [block] = [block for block in (*BLOCKS, *yaml.safe_load(ONE_POINT)) if block["tag"] == system]
+    sweeps = r"(devices|batch|\w+_batch)_sweep"
+    largest = [
+        {**one, "_": str(one["_"]).split()[-1]} if re.fullmatch(sweeps, one["name"]) and "mode" not in one else one
+        for one in block["parameter"]
+    ]
+    return {**block, "parameter": largest}
+
+
+def jube_run(checkout: Path, jube: str, workflow: str, system: str, *tags: str, out: Path, **environ: str):
+    """Run a workflow in a checkout with one system alone, whose scheduler may be replaced by `PATH`."""
+    write_systems(checkout, one_point(system))
+    path = f"{environ.pop('PATH', '')}:{checkout}/bin:{os.environ['PATH']}"
+    command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, *tags, "--outpath", str(out)]
+    environ = {**os.environ, "PATH": path, **environ}
+    return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def job_of(checkout: Path, jube: str, workflow: str, system: str, *tags: str, out: Path | None = None) -> str:
     """What differs between systems: the scheduler's lines, the launcher, and the command on each node."""
-    environ = {**os.environ, "PATH": f"{checkout}/bin:{os.environ['PATH']}"}
     out = out or checkout / f"{system}_{workflow}"
-    command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, "synthetic", "once", *tags, "--outpath", str(out)]
-    done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = jube_run(checkout, jube, workflow, system, "synthetic", "once", *tags, out=out)
     assert done.returncode == 0, done.stdout + done.stderr
     [point] = out.glob("*/*_benchmark/work")
     job, node = (point / "job.sh").read_text(), (point / "node.sh").read_text()
@@ -185,12 +191,7 @@ def test_an_operating_point_is_set_by_the_sampler_or_by_slurm(one_point_checkout
 def test_the_runs_of_a_point_are_one_job_or_each_one(one_point_checkout, jube_command, tmp_path):
     found = {}
     for tag in ("shared", "apart"):
-        command = [jube_command, "run", "jube/llm.yaml", "--tag", "A100", "synthetic", tag]
-        command += ["--outpath", str(tmp_path / tag)]
-        environ = {**os.environ, "PATH": f"{one_point_checkout}/bin:{os.environ['PATH']}"}
-        done = subprocess.run(
-            command, cwd=one_point_checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S
-        )
+        done = jube_run(one_point_checkout, jube_command, "llm", "A100", "synthetic", tag, out=tmp_path / tag)
         assert done.returncode == 0, done.stdout + done.stderr
         points = sorted((tmp_path / tag).glob("*/*_benchmark/work"))
         found[tag] = [(point / "job.sh").read_text().split("#SBATCH --time=")[1].split()[0] for point in points]
@@ -204,9 +205,8 @@ def test_a_scheduler_that_does_not_answer_is_said_before_anything_is_submitted(
 ):
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Slurmctld(primary) at made-up is DOWN'\n")
     (tmp_path / "scontrol").chmod(0o755)
-    command = [jube_command, "run", "jube/llm.yaml", "--tag", "A100", "synthetic", "--outpath", str(tmp_path / "run")]
-    environ = {**os.environ, "PATH": f"{tmp_path}:{one_point_checkout}/bin:{os.environ['PATH']}"}
-    done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
+    out, path = tmp_path / "run", str(tmp_path)
+    done = jube_run(one_point_checkout, jube_command, "llm", "A100", "synthetic", out=out, PATH=path)
     assert done.returncode != 0
     assert (done.stdout + done.stderr).count("Slurm does not answer: ") == 1
     assert not list(tmp_path.rglob("result.json"))
@@ -220,10 +220,7 @@ def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_com
     assert "--nproc-per-node 2 " in job
     assert "--precision fp16 " in job
     monkeypatch.setenv("CARAML_BATCHES", "63")
-    command = [jube_command, "run", "jube/resnet50.yaml", "--tag", "A100", "synthetic"]
-    command += ["--outpath", str(tmp_path / "none")]
-    environ = {**os.environ, "PATH": f"{one_point_checkout}/bin:{os.environ['PATH']}"}
-    done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
+    done = jube_run(one_point_checkout, jube_command, "resnet50", "A100", "synthetic", out=tmp_path / "none")
     assert done.returncode != 0
     assert "v1.5 on 2 devices: global_batch_size 63 is not a multiple of the 2 devices" in done.stdout + done.stderr
 
@@ -243,29 +240,28 @@ def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_com
             ["BOW", "synthetic"],
             "DeepCAM training was asked for on BOW, but it does not run on Graphcore Bow",
         ),
-        ("llm", ["CS2"], "CS2 was asked for, but a Cerebras CS-2 needs its own software stack"),
-        ("deepcam", ["CS2", "A100"], "'caraml published CS-2' shows published results of one"),
+        ("llm", ["A100", "CS2"], "CS2 was asked for, but a Cerebras CS-2 needs its own software stack"),
+        pytest.param(
+            "deepcam", ["A100", "CS2"], "'caraml published CS-2' shows published results of one", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_does_not_run_on_a_system_is_refused_with_the_reason(
     workflow, tags, sentence, one_point_checkout, jube_command, tmp_path
 ):
-    command = [jube_command, "run", f"jube/{workflow}.yaml", "--tag", *tags, "--outpath", str(tmp_path / "run")]
-    environ = {**os.environ, "PATH": f"{one_point_checkout}/bin:{os.environ['PATH']}"}
-    done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
+    done = jube_run(one_point_checkout, jube_command, workflow, *tags, out=tmp_path / "run")
     assert done.returncode != 0
     assert (done.stdout + done.stderr).count(sentence) == 1
     assert not list(tmp_path.rglob("result.json"))
 
 
-@pytest.mark.parametrize("seed", range(4))  # of the order in which JUBE evaluates
+# Of the order in which JUBE evaluates.
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_what_is_refused_is_said_before_that_no_scheduler_answers(seed, one_point_checkout, jube_command, tmp_path):
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Slurmctld(primary) at made-up is DOWN'\n")
     (tmp_path / "scontrol").chmod(0o755)
-    command = [jube_command, "run", "jube/cosmoflow.yaml", "--tag", "GC200", "--outpath", str(tmp_path / "run")]
-    path = f"{tmp_path}:{one_point_checkout}/bin:{os.environ['PATH']}"
-    environ = {**os.environ, "PATH": path, "PYTHONHASHSEED": str(seed)}
-    done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
+    environ = {"PATH": str(tmp_path), "PYTHONHASHSEED": str(seed)}
+    done = jube_run(one_point_checkout, jube_command, "cosmoflow", "GC200", out=tmp_path / "run", **environ)
     assert done.returncode != 0
     assert "CosmoFlow training was asked for on GC200, but it does not run" in done.stdout + done.stderr
 
@@ -335,11 +331,9 @@ def test_copies_take_the_nodes_to_fill_and_begin_at_a_node_of_their_own(
 
 @pytest.mark.parametrize("workflow", ["llm", "resnet50"])
 @pytest.mark.parametrize("system", GOLDEN_SYSTEMS)
-def test_a_systems_job_is_what_it_was(system, workflow, golden_checkout, jube_command):
+def test_a_systems_job_is_what_it_was(system, workflow, one_point_checkout, jube_command):
     """`UPDATE_GOLDEN=1 pytest tests/test_systems.py` stores what comes out now: look at the difference."""
-    checkout, blocks = golden_checkout
-    (checkout / SYSTEMS).write_text(yaml.safe_dump({"parameterset": [blocks[system]]}, sort_keys=False))
-    found = job_of(checkout, jube_command, workflow, system)
+    found = job_of(one_point_checkout, jube_command, workflow, system)
     golden = GOLDEN / f"{system}.{workflow}.txt"
     if UPDATE:
         golden.parent.mkdir(exist_ok=True)
@@ -348,30 +342,20 @@ def test_a_systems_job_is_what_it_was(system, workflow, golden_checkout, jube_co
 
 
 def test_a_system_is_added_by_one_block_and_nothing_else(one_point_checkout, jube_command):
+    assert "benchmarks.llm_training" in job_of(one_point_checkout, jube_command, "llm", "TESTBED")
     changed = subprocess.run(
         ["diff", "-rq", REPOSITORY / "jube", one_point_checkout / "jube"], capture_output=True, text=True
     ).stdout
     assert [line for line in changed.splitlines() if line.startswith("Files")] == [
         f"Files {REPOSITORY / SYSTEMS} and {one_point_checkout / SYSTEMS} differ"
     ]
-    assert "benchmarks.llm_training" in job_of(one_point_checkout, jube_command, "llm", "TESTBED")
     shown = subprocess.run(
         [sys.executable, "-m", "caraml", "systems"], cwd=one_point_checkout, capture_output=True, text=True
     )
     assert "TESTBED" in shown.stdout
 
 
-@pytest.mark.parametrize("workflow", ["llm", "resnet50"])
-def test_the_workflows_hold_nothing_that_jube_would_ignore(workflow):
-    done = subprocess.run(
-        [sys.executable, "-m", "caraml", "check", f"jube/{workflow}.yaml"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
+@pytest.mark.slow  # its parts are quick: the golden jobs ask for a GPU, and each benchmark refuses where there is none
 @pytest.mark.parametrize(("workflow", "framework"), [("llm", "PyTorch"), ("resnet50", "TensorFlow")])
 def test_a_cpus_speed_never_stands_under_an_accelerators_name(workflow, framework, tmp_path, jube_command):
     sweep = {"devices_sweep": "1", "batch_sweep": "8", "image_batch_sweep": "8"}

@@ -42,10 +42,12 @@ def run_in(checkout, script):
     return done.stdout
 
 
-def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
+@pytest.fixture(scope="module")
+def with_machines(tmp_path_factory, jube_command):
+    """A checkout with the systems of the tutorial, and what its commands print."""
     parts = re.findall(r"```(yaml|sh)\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
     assert [kind for kind, _ in parts] == ["yaml", "yaml", "sh", "sh"]
-    checkout = make_checkout(tmp_path / "caraml")
+    checkout = make_checkout(tmp_path_factory.mktemp("machines") / "caraml")
     # The training takes the options of the new block, but is not run: it is in other tests.
     quick = f"python3 {checkout}/tests/quick_run.py"
     run_in_place_of_training(checkout, f"""sh -c 'python3 "$@" --dry-run && exec {quick}' - #PROGRAM#""")
@@ -56,12 +58,21 @@ def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
                 file.write("\n" + text)
             continue
         said += run_in(checkout, text)
+    return checkout, said
+
+
+def test_a_machine_is_added_by_what_the_tutorial_says(with_machines):
+    checkout, said = with_machines
     assert re.search("^MYBOX +the CPU under my desk", said, re.MULTILINE)
     assert re.search("^MYGPUS +NVIDIA L40S 48GB", said, re.MULTILINE)
     assert "1 point: 1 ok" in said
     [result] = (checkout / "jube" / "llm_run").glob("*/*_benchmark/work/result.json")
     assert json.loads(result.read_text())["system"] == "MYBOX"
-    # The tests that look at every system find nothing wrong with one more.
+
+
+@pytest.mark.slow
+def test_the_tests_of_every_system_find_nothing_wrong_with_one_more(with_machines):
+    checkout, _ = with_machines
     looks = "same_keys or described or every_system or place_in_a_table or other_file or every_workload"
     files = ["tests/test_systems.py", "tests/test_containers.py", "tests/test_docs.py", "caraml/tests"]
     run_in(checkout, shlex.join([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", looks, *files]))

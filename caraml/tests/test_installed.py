@@ -102,13 +102,6 @@ def whole(wheels, tmp_path_factory):
     return Installed(tmp_path_factory.mktemp("whole"), wheels)
 
 
-def test_what_is_built_passes_the_checks_of_an_index(sdists, wheels):
-    pytest.importorskip("twine", reason="twine is not installed: scripts/setup.sh dev installs it")
-    assert len(sdists) == len(wheels) == 2
-    done = run(sys.executable, "-m", "twine", "check", "--strict", *sdists, *wheels)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def metadata(wheel):
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
@@ -156,6 +149,7 @@ class Pair:
         return lost
 
 
+@pytest.mark.slow
 def test_the_suite_can_be_uninstalled_and_the_sampler_is_whole(wheels, tmp_path):
     pair = Pair(tmp_path / "env", wheels)
     pair.uninstall("caraml-suite")
@@ -164,6 +158,7 @@ def test_the_suite_can_be_uninstalled_and_the_sampler_is_whole(wheels, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_sampler_can_be_uninstalled_and_the_suite_says_that_it_is_missing(wheels, tmp_path):
     pair = Pair(tmp_path / "env", wheels)
     pair.uninstall("caraml-jpwr")
@@ -208,23 +203,27 @@ READING = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
 def test_results_are_read_with_the_wheel_alone(whole, results, arguments):
     done = whole.caraml(*arguments, cwd=results)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_wheel_knows_the_systems_of_the_checkout_and_its_version(whole, results):
     told = whole.caraml("systems", cwd=results).stdout
     assert [line.split()[0] for line in told.splitlines()[2:]] == list(read_systems())
     assert whole.caraml("--version", cwd=results).stdout == f"caraml {__version__}\n"
 
 
+@pytest.mark.slow
 def test_the_wheel_hides_no_package_of_jubes(whole, results):
     done = run(whole.bin / "python", "-c", "import importlib.util as u; print(u.find_spec('jube'))", cwd=results)
     assert done.stdout == "None\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "module"),
     [
@@ -240,11 +239,13 @@ def test_what_a_document_needs_is_one_sentence(whole, results, arguments, module
     assert sentence.endswith(TO_INSTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("image", "cpu"), ("archive", "llm_run")], ids=" ".join)
 def test_what_is_in_a_checkout_alone_is_said_outside_of_one(whole, results, arguments):
     assert "this needs a checkout of CARAML" in whole.refused(*arguments, cwd=results)
 
 
+@pytest.mark.slow
 def test_the_doctor_says_that_there_is_no_checkout_and_looks_at_the_rest(whole, results):
     done = whole.caraml("doctor", "--system", next(iter(read_systems())), cwd=results)
     assert done.returncode == 1
@@ -253,6 +254,7 @@ def test_the_doctor_says_that_there_is_no_checkout_and_looks_at_the_rest(whole, 
     assert "sensor " in done.stdout
 
 
+@pytest.mark.slow
 def test_in_a_checkout_the_wheel_takes_that_ones_systems_site_and_workflow(whole, results, copy, tmp_path):
     here = tmp_path / "caraml"
     shutil.copytree(copy, here)
@@ -306,6 +308,7 @@ def test_the_workflows_question_for_the_site_is_one_sentence_too(bare, copy, tmp
     assert f"DATA_FOLDER={tmp_path / 'data'}\n" in (tmp_path / "site.sh").read_text()
 
 
+@pytest.mark.slow
 def test_a_table_of_the_wheel_is_that_of_the_checkout(whole, results, capsys):
     assert main(["table", str(results / "llm_run"), "--repeats", "--format", "csv"]) == 0
     told = whole.caraml("table", "llm_run", "--repeats", "--format", "csv", cwd=results)

@@ -53,6 +53,7 @@ def test_plain_names_need_no_other_font(monkeypatch):
     assert fonts.fonts_for(chart("H200 ± Größe").figure) == [fonts.OWN]
 
 
+@pytest.mark.slow
 def test_no_warning_of_a_library_reaches_who_asks_for_a_report(tmp_path):
     records = [made_up.result(system=name, tokens_per_s=100.0 + repeat) for name in NAMES for repeat in range(3)]
     made_up.store(tmp_path / "runs", records)

@@ -540,6 +540,7 @@ def test_effective_throughput_is_the_smaller_of_computing_and_reading():
     assert groups_of(by_point(records(machine)))[0].predict(8, 512).effective_per_s is None
 
 
+@pytest.mark.slow
 def test_two_groups_of_one_system_are_told_apart_in_a_plot(tmp_path):
     both = [*records(Machine(), model="800M"), *records(Machine(sample=0.02), model="800M", precision="fp8")]
     write_report(both, [], tmp_path / "report.html")

@@ -198,6 +198,7 @@ def samples_run(model, devices, batch, samples_per_s):
     return made_up.in_units(record, "samples")
 
 
+@pytest.mark.slow
 def test_a_report_of_cosmoflow_draws_them_beside_ours_and_ranks_ours_alone(tmp_path):
     runs = [samples_run("CosmoFlow 128", 1, 8, 150.0), samples_run("CosmoFlow 128", 1, 16, 160.0)]
     made_up.store(tmp_path / "runs", [*runs, samples_run("CosmoFlow 32", 1, 8, 9000.0)])

@@ -213,7 +213,7 @@ must:
 """
 
 
-@pytest.mark.parametrize("count", [2, 3, 8])
+@pytest.mark.parametrize("count", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (3, 8))])
 def test_pages_of_several_vendors_have_nothing_cut_or_covered(browser, tmp_path, count):
     made_up.store(tmp_path / "runs", vendors(count))
     (tmp_path / "requirements.yaml").write_text(NEEDS)
@@ -483,6 +483,7 @@ def test_what_is_chosen_is_shown_in_tables_and_plots_and_said(opened):
     assert said.inner_text() == ""
 
 
+@pytest.mark.slow
 def test_the_history_is_a_page_of_small_plots_with_marks_and_intervals(browser, tmp_path):
     pytest.importorskip("ruptures", reason="needs the package ruptures: scripts/setup.sh history")
     records = made_up.weekly() + made_up.weekly(7, {}, system="<b>evil</b>")

@@ -34,6 +34,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "sweep"
 
 
+@pytest.mark.slow
 def test_mlflow_has_each_run_once_with_all_that_is_known(folder, tmp_path, capsys):
     from mlflow import MlflowClient  # needs: pip install '.[tracking]'
 
