@@ -45,8 +45,6 @@ def pipeline(imported, tmp_path_factory):
     return trained(tmp_path_factory.mktemp("pipeline"), 4)
 
 
-
-
 def test_a_pipeline_of_four_ipus_trains_in_one_process(pipeline):
     record = json.loads((pipeline / "record.json").read_text())
     assert record["status"] == "ok"
