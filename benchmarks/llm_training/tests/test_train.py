@@ -130,9 +130,9 @@ def test_memory_of_the_tiny_run_stays_below_its_limit(one_rank):
 @pytest.mark.parametrize(
     ("ranks", "flags", "precision"),
     [
-        (2, ["--tensor-parallel-size", "2"], "fp32"),
+        pytest.param(2, ["--tensor-parallel-size", "2"], "fp32", marks=pytest.mark.slow),
         (2, ["--tensor-parallel-size", "2", "--sequence-parallel", "on", "--recompute", "full"], "fp32"),
-        (2, ["--pipeline-parallel-size", "2"], "fp32"),
+        pytest.param(2, ["--pipeline-parallel-size", "2"], "fp32", marks=pytest.mark.slow),
         (4, ["--tensor-parallel-size", "2", "--pipeline-parallel-size", "2"], "fp32"),
         (2, ["--pipeline-parallel-size", "2"], "bf16"),
         pytest.param(2, ["--tensor-parallel-size", "2", "--compile", "layers"], "fp32", marks=pytest.mark.slow),
@@ -243,6 +243,7 @@ def test_a_rank_with_other_options_than_rank_0_is_named(tmp_path):
     assert json.loads((tmp_path / "record.json").read_text())["status"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_record_that_looks_good(tmp_path):
     record = tmp_path / "record.json"
     flags = [*SHORT, "--measured-steps", "100000", "--record", str(record)]
