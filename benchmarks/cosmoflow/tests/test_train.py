@@ -58,6 +58,7 @@ def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
     assert losses[2] == pytest.approx(losses[0], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path, volumes):
     flags = ["--data", "fake-cosmoflow", "--data-dir", str(volumes), "--effective", "--rounds", "2", "--cold-cache"]
     flags += FEW_AHEAD
