@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.node.out_of_memory import is_out_of_memory, short_message
@@ -91,6 +91,12 @@ def leave(exit_code: int) -> NoReturn:
     # C's exit, as preloaded tools write their counts then. PyDLL keeps Python's lock, so that no thread continues.
     ctypes.PyDLL(None).exit(exit_code)
     raise AssertionError("exit does not return")
+
+
+def skip_imports(*packages: str) -> None:
+    """Treat packages as not installed: frameworks import what they find, which costs seconds at each start."""
+    for name in packages:
+        cast(dict[str, Any], sys.modules).setdefault(name, None)
 
 
 def check_record_path(record: str) -> None:

@@ -12,6 +12,7 @@ import random
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from math import prod
 from pathlib import Path
@@ -119,6 +120,14 @@ def make_gguf(path: Path, shape: Shape, precision: str) -> None:
 
 def _weights(count: int, precision: str) -> bytes:
     """Return random numbers of 1/64 to 1/32 and of either sign: about as large as those of a trained model."""
+    block = _random_block(precision)
+    whole, rest = divmod(count * TYPES[precision][2], BLOCK_BYTES)
+    return block * whole + block[:rest]
+
+
+@cache
+def _random_block(precision: str) -> bytes:
+    """Return the weights that all tensors of a precision repeat."""
     size = TYPES[precision][2]
     block = bytearray(random.Random(0).randbytes(BLOCK_BYTES))
     # The highest byte holds the sign and the top of the exponent; in float32 and bfloat16 the next its last bit.
@@ -127,8 +136,7 @@ def _weights(count: int, precision: str) -> bytes:
     else:
         block[size - 1 :: size] = bytes(0x3C | one & 0x80 for one in block[size - 1 :: size])
         block[size - 2 :: size] = bytes(0x80 | one & 0x7F for one in block[size - 2 :: size])
-    whole, rest = divmod(count * size, BLOCK_BYTES)
-    return bytes(block) * whole + bytes(block[:rest])
+    return bytes(block)
 
 
 def _head(shape: Shape, precision: str) -> bytes:

@@ -1,6 +1,7 @@
 """`python -m benchmarks.llm_training`, alone or under torchrun."""
 
-from benchmarks.common.run import leave
+from benchmarks.common.run import leave, skip_imports
 from benchmarks.llm_training.train import main
 
+skip_imports("wandb")  # of megatron-core
 leave(main())

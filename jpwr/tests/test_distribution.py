@@ -122,7 +122,7 @@ print(energy["estimate:cpu"] > 0, [region.name for region in measured.trace.regi
 """
 
 
-@pytest.mark.parametrize("version", ["3.8", "3.13"])
+@pytest.mark.parametrize("version", ["3.8", pytest.param("3.13", marks=pytest.mark.slow)])
 def test_it_is_installed_and_measures_on_the_oldest_and_the_newest_python(version, wheel, tmp_path):
     python = interpreter(version)
     if subprocess.run([python, "-c", "import ensurepip"], capture_output=True).returncode:

@@ -173,7 +173,7 @@ def test_a_sampler_that_was_stopped_for_a_while_states_it(stop_s):
 
 
 @pytest.mark.parametrize("load", LOADS)
-@pytest.mark.parametrize("interval_s", [0.01, 0.1])
+@pytest.mark.parametrize("interval_s", [pytest.param(0.01, marks=pytest.mark.slow), 0.1])
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_without_a_counter_the_interval_holds(sensor, interval_s, load):
     trials = [tried(sensor, "none", interval_s, 8.0, load, number) for number in range(40)]
@@ -269,7 +269,7 @@ def test_windows_whose_edges_are_read_are_known_as_well_as_the_counter_is_renewe
     assert {one.estimate.method for one in done} == {"counter"}
 
 
-@pytest.mark.parametrize(("window_s", "largest"), [(8.0, 0.01), (60.0, 0.003)])
+@pytest.mark.parametrize(("window_s", "largest"), [(8.0, 0.01), pytest.param(60.0, 0.003, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("refresh_s", [0.0, 0.1])
 def test_next_to_a_sensor_that_is_blind_for_a_part_of_the_time_a_sound_counter_is_used(refresh_s, window_s, largest):
     def trial(chance):

@@ -173,9 +173,12 @@ WAYS = {
     "a sensor that hangs": ("touch hangs; sleep 1.5", 0),
     "a disk that is full": ("is_full() { (($(stat -c %s out/trace.csv) == 4096)); }; wait_until is_full", 0),
 }
+LIKE_OTHERS = ("it fails", "SIGINT", "SIGHUP", "SIGUSR1", "SIGSEGV", "kill -9, and of the command")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.slow] if way in LIKE_OTHERS else []) for way in WAYS]
+)
 def test_what_was_there_before_is_restored_on_every_way_out(machine, way):
     script, expected = WAYS[way]
     is_there = "grep -q '^250 ' state/gpu-0 || exit 99"

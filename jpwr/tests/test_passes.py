@@ -40,7 +40,7 @@ def passes(number, length_s, pause_s=0.0, start_s=5.0):
     return [(begin_s, next_s - pause_s) for begin_s, next_s in itertools.pairwise(starts_s)]
 
 
-@pytest.mark.parametrize("refresh_s", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("refresh_s", [0.0, pytest.param(0.02, marks=pytest.mark.slow), 0.1])
 @pytest.mark.parametrize(("step_s", "pause_s"), [(0.3, 0.0), (0.3, 0.0005), (0.5, 0.002), (0.101, 0.0)])
 def test_the_interval_of_steps_in_a_row_is_that_of_the_window_around_them(refresh_s, step_s, pause_s):
     held = 0

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.arithmetic
 
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001, limit_w=700.0)
 # No example's time is a fault: machines differ.
-settings.register_profile("any machine", deadline=None, max_examples=200)
+settings.register_profile("any machine", deadline=None, max_examples=100)
 settings.load_profile("any machine")
 
 POWERS_W = st.lists(st.floats(50, 700), min_size=12, max_size=60)

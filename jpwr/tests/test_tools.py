@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
+import subprocess
 import sys
 
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
+from jpwr.cli import main
 from jpwr.errors import JpwrError
 from jpwr.report import rules
 from jpwr.report.tools import check_trace, show_trace
@@ -17,6 +20,24 @@ from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, install_method, needed, 
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from results.verdicts import quality
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, capfd):
+    """Run a subcommand in this process, in an empty folder: Matplotlib is imported once."""
+
+    def in_process(*arguments):
+        monkeypatch.chdir(tmp_path)
+        before = signal.getsignal(signal.SIGPIPE)
+        try:
+            code = main(arguments)
+        except SystemExit as ended:
+            code = ended.code
+        finally:
+            signal.signal(signal.SIGPIPE, before)
+        return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
+
+    return in_process
 
 
 def test_the_help_fits_a_terminal_and_lists_every_exit_code(jpwr):
@@ -34,8 +55,8 @@ def test_the_help_fits_a_terminal_and_lists_every_exit_code(jpwr):
         (["check", "a", "b"], "jpwr: unrecognized arguments: b; 'jpwr --help' lists the options"),
     ],
 )
-def test_a_tool_that_is_called_wrongly_is_125_with_one_clear_sentence(jpwr, arguments, message):
-    done = jpwr(*arguments)
+def test_a_tool_that_is_called_wrongly_is_125_with_one_clear_sentence(here, arguments, message):
+    done = here(*arguments)
     assert (done.returncode, done.stderr.splitlines()) == (125, [message])
 
 
@@ -73,13 +94,15 @@ def test_a_sensor_that_cannot_be_read_ends_no_list(tmp_path, read, words):
 @pytest.mark.parametrize(
     ("name", "plot"), [("trace.csv", "trace.png"), ("trace.csv.old.2", "trace.csv.old.2.png"), ("t.png", "t.png.png")]
 )
-def test_a_plot_has_a_name_of_its_own(jpwr, tmp_path, name, plot):
+def test_a_plot_has_a_name_of_its_own(here, tmp_path, name, plot):
     needed("matplotlib")
     write_trace(tmp_path / name, 5)
     before = (tmp_path / name).read_bytes()
-    assert jpwr("read", name).returncode == 0
+    done = here("read", name)
+    assert (done.returncode, "pynvml:0" in done.stdout) == (0, True)
     assert {path.name for path in tmp_path.iterdir()} == {name, plot}
-    done = jpwr("read", name, "--plot", name)
+    assert (tmp_path / plot).read_bytes().startswith(b"\x89PNG")
+    done = here("read", name, "--plot", name)
     assert (done.returncode, (tmp_path / name).read_bytes()) == (125, before)
     assert f"--plot {name} is the trace itself: choose another file" in done.stderr
 
@@ -95,51 +118,42 @@ def write_trace(path, seconds):
         writer.event("command_ended", float(seconds), exit_code=0)
 
 
-def test_a_trace_of_one_moment_has_no_energy_and_no_traceback(jpwr, tmp_path):
+def test_a_trace_of_one_moment_has_no_energy_and_no_traceback(here, tmp_path):
     info = ChannelInfo("a", Scope.CPU, "made up")
     with CsvWriter(tmp_path / "trace.csv", [info], {"interval_s": 0.1}) as writer:
         writer.extend([Row(1.0, [300.0], [None])] * 3)
         writer.event("command_started", 1.0)
         writer.event("command_ended", 2.0)
     for tool, code in (("read", 0), ("check", 1)):
-        done = jpwr(tool, "trace.csv")
+        done = here(tool, "trace.csv")
         assert done.returncode == code
         assert "too few samples" in done.stdout
         assert "Traceback" not in done.stderr
 
 
-def test_a_command_that_ended_long_after_the_last_reading_is_reported(jpwr, tmp_path):
+def test_a_command_that_ended_long_after_the_last_reading_is_reported(here, tmp_path):
     write_trace(tmp_path / "trace.csv", seconds=10)
     text = (tmp_path / "trace.csv").read_text().replace('"time_s": 10.0', '"time_s": 1000000.0')
     (tmp_path / "trace.csv").write_text(text)
-    assert "the command ended 1e+06 s after the last reading" in jpwr("read", "trace.csv").stdout
-
-
-def test_an_old_trace_is_summarised_and_plotted(jpwr, tmp_path):
-    needed("matplotlib")
-    write_trace(tmp_path / "trace.csv", seconds=10)
-    done = jpwr("read", "trace.csv")
-    assert done.returncode == 0
-    assert "pynvml:0" in done.stdout
-    assert (tmp_path / "trace.png").read_bytes().startswith(b"\x89PNG")
+    assert "the command ended 1e+06 s after the last reading" in here("read", "trace.csv").stdout
 
 
 @pytest.mark.parametrize(("plot", "starts"), [("a plot", b"\x89PNG"), ("a.b/plot", b"\x89PNG"), ("plot.pdf", b"%PDF")])
-def test_a_plot_has_the_name_that_was_asked_for(jpwr, tmp_path, plot, starts):
+def test_a_plot_has_the_name_that_was_asked_for(here, tmp_path, plot, starts):
     needed("matplotlib")
     write_trace(tmp_path / "trace.csv", seconds=10)
     (tmp_path / "a.b").mkdir()
-    done = jpwr("read", "trace.csv", "--plot", plot)
+    done = here("read", "trace.csv", "--plot", plot)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (0, plot)
     assert (tmp_path / plot).read_bytes().startswith(starts)
 
 
-def test_a_plot_that_nobody_asked_for_follows_no_link(jpwr, tmp_path):
+def test_a_plot_that_nobody_asked_for_follows_no_link(here, tmp_path):
     needed("matplotlib")
     write_trace(tmp_path / "trace.csv", seconds=10)
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "trace.png").symlink_to("precious")
-    done = jpwr("read", "trace.csv")
+    done = here("read", "trace.csv")
     assert done.returncode == 0
     assert "no plot was drawn: trace.png is a link" in done.stderr
     assert (tmp_path / "precious").read_text() == "mine"
@@ -217,13 +231,13 @@ def test_a_stdout_that_is_full_is_one_clear_sentence(tmp_path, tool):
     assert "Traceback" not in done.stderr
 
 
-def test_a_trace_is_checked_against_the_rules(jpwr, tmp_path):
+def test_a_trace_is_checked_against_the_rules(here, tmp_path):
     write_trace(tmp_path / "long.csv", seconds=10)
-    done = jpwr("check", "long.csv")
+    done = here("check", "long.csv")
     assert done.returncode == 0, done.stdout
     assert "FAIL" not in done.stdout
     write_trace(tmp_path / "short.csv", seconds=5)
-    done = jpwr("check", "short.csv")
+    done = here("check", "short.csv")
     assert done.returncode == 1
     assert [line for line in done.stdout.splitlines() if line.startswith("FAIL")] == [
         "FAIL  pynvml:0: 51 samples, 60 needed"
@@ -305,9 +319,9 @@ def file_with(text):
         (lambda path: path.write_text('# jpwr-trace {"format": 1}\n', encoding="utf-16"), "is not a trace of jpwr"),
     ],
 )
-def test_a_trace_that_is_none_is_one_clear_sentence(jpwr, tmp_path, tool, make, message):
+def test_a_trace_that_is_none_is_one_clear_sentence(here, tmp_path, tool, make, message):
     make(tmp_path / "x.csv")
-    done = jpwr(tool, "x.csv")
+    done = here(tool, "x.csv")
     assert done.returncode == 125
     [sentence] = done.stderr.splitlines()
     assert sentence.startswith("jpwr: x.csv ")

@@ -17,7 +17,7 @@ from jpwr.errors import TraceError
 from jpwr.report import frames
 from jpwr.report.frames import ticks, write_frames
 from jpwr.report.summary import Summary
-from jpwr.tests.conftest import DEADLINE_S, environment, needed
+from jpwr.tests.conftest import DEADLINE_S, environment, needed, wait_until
 from jpwr.trace.files import own_name
 from jpwr.trace.trace import Event, Row, Trace
 from jpwr.trace.writers import CsvWriter, read_trace
@@ -276,15 +276,14 @@ def test_what_is_no_file_is_left_alone(tmp_path, make):
 
 def test_samplers_that_begin_at_once_have_each_a_trace_of_its_own(tmp_path):
     program = """
-import os, sys, time
+import fcntl, sys, time
 from pathlib import Path
 from jpwr.tests.test_writers import CHANNELS
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 number = int(sys.argv[1])
 Path(f"up-{number}").touch()
-while len(list(Path().glob("up-*"))) < 8:
-    pass
+fcntl.flock(open("gate"), fcntl.LOCK_SH)
 with CsvWriter(Path("out/trace.csv"), CHANNELS, {"boot_id": "b1"}) as writer:
     for row in range(50):
         writer.extend([Row(float(row), [number, 0.0], [0.0, None])])
@@ -293,10 +292,13 @@ with CsvWriter(Path("out/trace.csv"), CHANNELS, {"boot_id": "b1"}) as writer:
         time.sleep(0.01)
 """
     write(tmp_path / "out" / "trace.csv", rows=1)
-    started = [
-        subprocess.Popen([sys.executable, "-c", program, str(number)], cwd=tmp_path, env=environment())
-        for number in range(8)
-    ]
+    with (tmp_path / "gate").open("w") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)  # until all wait for it
+        started = [
+            subprocess.Popen([sys.executable, "-c", program, str(number)], cwd=tmp_path, env=environment())
+            for number in range(8)
+        ]
+        wait_until(lambda: len(list(tmp_path.glob("up-*"))) == 8, "the samplers")
     assert [process.wait(DEADLINE_S) for process in started] == [0] * 8
     traces = [read_trace(path) for path in (tmp_path / "out").iterdir()]
     written = [tuple(trace.series()[0].power_w) for trace in traces]

@@ -67,6 +67,7 @@ def _wait(running: Sequence[multiprocessing.process.BaseProcess]) -> list[int | 
 def _program(module: str, arguments: Sequence[str], environ: Mapping[str, str], output: Path) -> None:
     """In the forked process: all that it says goes to files."""
     os.environ.update(environ)
+    sys.path[:0] = environ.get("PYTHONPATH", "").split(":")
     for kind, number in (("out", 1), ("err", 2)):
         file = os.open(f"{output}.{kind}", os.O_WRONLY | os.O_CREAT)
         os.dup2(file, number)

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRON = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
+# Few batches are made in advance, as all of them are used up before each block.
+FEW_AHEAD = ["--prefetch-batches", "1", "--parallel-files", "1"]
 SHORT = ["--size", "32", "--global-batch-size", "4", "--warmup-steps", "1", "--measured-steps", "4"]
 
 
@@ -56,8 +58,10 @@ def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
     assert losses[2] == pytest.approx(losses[0], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path, volumes):
     flags = ["--data", "fake-cosmoflow", "--data-dir", str(volumes), "--effective", "--rounds", "2", "--cold-cache"]
+    flags += FEW_AHEAD
     found, said = start(ALONE, tmp_path / "record.json", *flags, "--stage", str(tmp_path / "disk"))
     metrics = found["metrics"]
     assert metrics["measured_samples"] == metrics["effective_samples"] == 2 * 2 * 4
@@ -96,6 +100,7 @@ def test_files_that_are_damaged_make_no_good_run(tmp_path, volumes):
     assert json.loads((tmp_path / "record.json").read_text())["status"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_not_heard_of_is_waited_for_a_minute(tmp_path):
     """As the strategy itself has set it: TensorFlow's own 10 s are little on a busy node."""
     (tmp_path / "program.py").write_text(

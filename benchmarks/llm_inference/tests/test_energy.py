@@ -15,7 +15,7 @@ from results.record.parts import JOULES_PER_WH
 
 pytestmark = pytest.mark.arithmetic
 IDLE_W, PREFILL_W, DECODE_W = 60.0, 90.0, 35.0  # of the device, and of each stream before and after its first token
-RUNS, FEWEST_HELD, AROUND_S, STREAMS = 100, 93, 1.0, 4
+RUNS, FEWEST_HELD, AROUND_S, STREAMS = 50, 46, 1.0, 4
 
 
 def load_of(window: Window) -> Load:

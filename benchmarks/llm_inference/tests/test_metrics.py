@@ -31,7 +31,8 @@ from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, clo
 
 pytestmark = pytest.mark.arithmetic
 SLO = Slo(0.06, 0.012, "")
-RUNS, FEWEST_HELD = 200, 182  # intervals that hold in 95 of 100 cases hold fewer times in 1 of 100 tests
+# Intervals that hold in 95 of 100 cases hold fewer times in 1 of 100 tests; ones of 0.7 times their width, in 95.
+RUNS, FEWEST_HELD = 100, 90
 
 
 def asked(streams: int, **changes) -> LoadOptions:
@@ -117,7 +118,7 @@ def test_a_steady_rate_has_a_narrow_interval():
     assert found.high - found.low < 1.0
 
 
-@pytest.mark.parametrize(("streams", "requests"), [(4, 800), (16, 800)])
+@pytest.mark.parametrize(("streams", "requests"), [(4, 800), pytest.param(16, 800, marks=pytest.mark.slow)])
 def test_intervals_hold_the_true_value(streams, requests):
     noise, normal = 0.2, NormalDist()
     mean = math.exp(noise**2 / 2)

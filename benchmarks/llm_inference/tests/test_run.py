@@ -147,7 +147,7 @@ def test_what_takes_too_long_fails(against_mock):
     assert (code, "too slow" in record["error"]) == (1, True)
 
 
-@pytest.mark.parametrize("rule", ["late_client", "miscounted"])
+@pytest.mark.parametrize("rule", ["late_client", pytest.param("miscounted", marks=pytest.mark.slow)])
 def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, against_mock, monkeypatch):
     for name in ("late_client", "miscounted"):
         found = note("as told") if name == rule else None

@@ -94,7 +94,7 @@ def test_llama_cpp_serves_a_model_that_was_made(tmp_path, monkeypatch):
     if subprocess.run([sys.executable, "-c", "import xllamacpp"], capture_output=True).returncode:
         not_run("the library libgomp1")
     record = tmp_path / "record.json"
-    flags = "--concurrency 2 --input-tokens 32 --output-tokens 16 --min-s 3 --min-requests 30 --model-folder"
+    flags = "--concurrency 2 --input-tokens 32 --output-tokens 16 --min-s 1 --min-requests 30 --model-folder"
     assert run.main([*flags.split(), str(tmp_path), "--record", str(record)]) == 0
     found = json.loads(record.read_text())
     assert found["metrics"]["num_parameters"] == TINY.parameters

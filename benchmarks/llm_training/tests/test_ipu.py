@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import Layout
 from benchmarks.llm_training.points import check_point
 from benchmarks.llm_training.sizes import SIZES
+from benchmarks.llm_training.train import main
 from tests.later import Later
-from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
 ipu = Later("benchmarks.llm_training.gpt.ipu")
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 STAND_IN = Path(__file__).with_name("poptorch_stand_in.py")
 FLAGS = ["--device", "ipu", "--precision", "fp32", "--sequence-length", "32", "--learning-rate", "1e-3"]
 BATCH = ["--micro-batch-size", "1", "--global-batch-size", "8"]
+NO_SDK = "--device ipu needs PopTorch of the Poplar SDK"
 STEPS = ["--warmup-steps", "1", "--measured-steps", "3"]
 
 
-def start(folder: Path, *flags: str, with_sdk: bool = True) -> subprocess.CompletedProcess[str]:
-    if with_sdk:
-        (folder / "poptorch.py").write_text(STAND_IN.read_text())
-    environ = {**os.environ, "PYTHONPATH": f"{folder}:{REPOSITORY}", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "benchmarks.llm_training", *FLAGS, *STEPS, "--record", str(folder / "record.json")]
-    return subprocess.run([*command, *flags], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+def with_stand_in(folder: Path) -> Path:
+    (folder / "poptorch.py").write_text(STAND_IN.read_text())
+    return folder
+
+
+def trained(folder: Path, stages: int) -> Path:
+    """A folder with what a pipeline of so many IPUs leaves."""
+    flags = [*FLAGS, *STEPS, *BATCH, "--record", str(folder / "record.json"), "--pipeline-parallel-size", str(stages)]
+    done = forked.run("benchmarks.llm_training", *flags, environ={"PYTHONPATH": str(with_stand_in(folder))})
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 @pytest.fixture(scope="module")
-def pipeline(tmp_path_factory):
-    """What a pipeline of four leaves in its folder."""
-    folder = tmp_path_factory.mktemp("pipeline")
-    done = start(folder, *BATCH, "--pipeline-parallel-size", "4")
-    assert done.returncode == 0, done.stderr
-    return folder
+def pipeline(imported, tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("pipeline"), 4)
 
 
 def test_a_pipeline_of_four_ipus_trains_in_one_process(pipeline):
@@ -61,9 +61,8 @@ def test_a_pipeline_of_four_ipus_trains_in_one_process(pipeline):
 
 
 def test_one_ipu_has_the_losses_of_a_pipeline(pipeline, tmp_path):
-    done = start(tmp_path, *BATCH, "--pipeline-parallel-size", "1")
-    assert done.returncode == 0, done.stderr
-    losses = [json.loads((folder / "record.json").read_text())["losses"] for folder in (tmp_path, pipeline)]
+    folders = (trained(tmp_path, 1), pipeline)
+    losses = [json.loads((folder / "record.json").read_text())["losses"] for folder in folders]
     assert losses[0] == pytest.approx(losses[1])
 
 
@@ -75,19 +74,18 @@ def test_one_ipu_has_the_losses_of_a_pipeline(pipeline, tmp_path):
         (["--size", "tiny-llama"], "--size tiny-llama was asked for, but --device ipu trains GPT-2's layers only"),
         (["--precision", "bf16"], "IPUs do not have it: use fp16 or fp32"),
         (["--recompute", "full"], "--recompute was asked for, but a pipeline of IPUs recomputes"),
+        ([], NO_SDK),
     ],
 )
-def test_what_ipus_cannot_do_is_said(flags, message, tmp_path):
-    done = start(tmp_path, *flags)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_an_ipu_needs_the_poplar_sdk(tmp_path):
-    done = start(tmp_path, with_sdk=False)
-    assert done.returncode == 2
-    assert "--device ipu needs PopTorch of the Poplar SDK" in done.stderr
+def test_what_ipus_cannot_do_is_said(flags, message, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("benchmarks.common.session.FULL_FP32", {})  # it would stay in the environment
+    monkeypatch.delitem(sys.modules, "poptorch", raising=False)
+    if message != NO_SDK:
+        monkeypatch.syspath_prepend(str(with_stand_in(tmp_path)))
+    assert main([*FLAGS, *STEPS, "--record", str(tmp_path / "record.json"), *flags]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

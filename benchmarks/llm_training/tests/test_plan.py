@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
@@ -12,7 +11,7 @@ from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import Layout
 from benchmarks.llm_training.plan import GIB, stage_memory, stage_parameters
 from benchmarks.llm_training.sizes import SIZES
-from benchmarks.llm_training.tests.test_train import ALONE, ENVIRONMENT
+from benchmarks.llm_training.train import main
 
 pytestmark = pytest.mark.long
 
@@ -75,14 +74,9 @@ def test_what_is_shared_out_or_computed_again_takes_less_memory():
     assert memory("13B", 4, stage=1).activations == memory("13B", 4, stage=0).activations / 2
 
 
-def dry_run(*flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ALONE, "--dry-run", *flags], env=ENVIRONMENT, capture_output=True, text=True)
-
-
-def test_the_whole_plan_of_a_bigger_machine_is_printed_without_it():
-    done = dry_run("--size", "800M", "--devices", "4", "--nodes", "2")
-    assert done.returncode == 0, done.stderr
-    found = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+def test_the_whole_plan_of_a_bigger_machine_is_printed_without_it(capsys):
+    assert main(["--dry-run", "--size", "800M", "--devices", "4", "--nodes", "2"]) == 0
+    found = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
     assert (found["num_devices"], found["num_nodes"], found["data_parallel_size"]) == ("8", "2", "8")
     assert (found["global_batch_size"], found["grad_accum_steps"]) == ("32", "1")
     assert found["num_parameters"] == found["parameters_per_device"] == "908759040"
@@ -100,7 +94,6 @@ def test_the_whole_plan_of_a_bigger_machine_is_printed_without_it():
         (["--size", "800M", "--devices", "0"], "devices must be above 0"),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused(flags, message):
-    done = dry_run(*flags)
-    assert done.returncode == 2
-    assert message in done.stderr
+def test_a_plan_that_cannot_be_is_refused(flags, message, capsys):
+    assert main(["--dry-run", *flags]) == 2
+    assert message in capsys.readouterr().err

@@ -130,9 +130,9 @@ def test_memory_of_the_tiny_run_stays_below_its_limit(one_rank):
 @pytest.mark.parametrize(
     ("ranks", "flags", "precision"),
     [
-        (2, ["--tensor-parallel-size", "2"], "fp32"),
+        pytest.param(2, ["--tensor-parallel-size", "2"], "fp32", marks=pytest.mark.slow),
         (2, ["--tensor-parallel-size", "2", "--sequence-parallel", "on", "--recompute", "full"], "fp32"),
-        (2, ["--pipeline-parallel-size", "2"], "fp32"),
+        pytest.param(2, ["--pipeline-parallel-size", "2"], "fp32", marks=pytest.mark.slow),
         (4, ["--tensor-parallel-size", "2", "--pipeline-parallel-size", "2"], "fp32"),
         (2, ["--pipeline-parallel-size", "2"], "bf16"),
         pytest.param(2, ["--tensor-parallel-size", "2", "--compile", "layers"], "fp32", marks=pytest.mark.slow),
@@ -210,16 +210,17 @@ def test_bad_options_are_one_clear_sentence(flags, message, tmp_path, capsys, at
     assert (tmp_path / "file").read_text() == "an earlier result"
 
 
-def test_bad_options_end_the_program_with_one_sentence_and_nothing_else(tmp_path):
-    done = start(ALONE, tmp_path / "record.json", "--data", "text", "--data-prefix", f"{tmp_path}/none")
+def test_bad_options_end_the_program_with_one_sentence_and_nothing_else(imported, tmp_path):
+    flags = ["--record", str(tmp_path / "record.json"), "--data", "text", "--data-prefix", f"{tmp_path}/none"]
+    done = forked.run("benchmarks.llm_training", *flags)
     assert done.returncode == 2
     assert f"there is no {tmp_path}/none.idx" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_tensor_parallel_size_that_does_not_divide_the_heads_is_refused_on_every_rank(tmp_path):
-    done = start(torchrun(3), tmp_path / "record.json", "--tensor-parallel-size", "3")
-    assert done.returncode != 0
+def test_a_tensor_parallel_size_that_does_not_divide_the_heads_is_refused_on_every_rank(imported, tmp_path):
+    flags = [*SHORT, "--record", str(tmp_path / "record.json"), "--tensor-parallel-size", "3"]
+    assert forked.run("benchmarks.llm_training", *flags, ranks=3).returncode != 0
     record = json.loads((tmp_path / "record.json").read_text())
     assert record["status"] == "failed"
     assert "tensor_parallel_size 3 does not divide the model's num_heads 8" in record["error"]
@@ -242,6 +243,7 @@ def test_a_rank_with_other_options_than_rank_0_is_named(tmp_path):
     assert json.loads((tmp_path / "record.json").read_text())["status"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_record_that_looks_good(tmp_path):
     record = tmp_path / "record.json"
     flags = [*SHORT, "--measured-steps", "100000", "--record", str(record)]
@@ -271,7 +273,7 @@ def test_a_dry_run_prints_the_layout_and_trains_nothing(tmp_path):
     assert done.returncode == 0
     assert "grad_accum_steps: 2" in done.stdout.splitlines()
     assert not (tmp_path / "record.json").exists()
-    assert start(ALONE, tmp_path / "record.json", "--dry-run", "--global-batch-size", "3").returncode == 2
+    assert main(["--dry-run", "--global-batch-size", "3"]) == 2
 
 
 def test_the_help_lists_every_group():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from benchmarks.common.run import leave
-from benchmarks.resnet50 import model
+from benchmarks.common.run import leave, skip_imports
 from benchmarks.resnet50.config import STAGES
-from benchmarks.resnet50.train import main
 
 FEW_STAGES = STAGES[:2]
 
 if __name__ == "__main__":
+    skip_imports("matplotlib", "pandas")
+    from benchmarks.resnet50 import model
+    from benchmarks.resnet50.train import main
+
     model.STAGES = FEW_STAGES
     leave(main())
