@@ -2,10 +2,11 @@
 SHELL := bash
 ALL_PARTS := llm resnet inference report history frames tracking darshan dev docs
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/build/test-packages/bin:$(PATH)
+LINTS := lint-types lint-workflows lint-style lint-format lint-imports lint-language
 # Each core runs one test file after the other, so that a file's shared fixtures are made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-all test-packages test-quick test-busy test-kubernetes lint bench coverage mutants docs docs-serve release-check gpu-check image clean
+.PHONY: help setup demo test test-all test-packages test-quick test-busy test-kubernetes lint $(LINTS) bench coverage mutants docs docs-serve release-check gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 17
@@ -35,14 +36,27 @@ test-kubernetes: lint ## as root: the workflow through a real Kubernetes of one 
 	@scripts/build_kubernetes.sh $(or $(KUBERNETES),build/kubernetes)
 	CARAML_KUBERNETES_PROGRAMS=$(or $(KUBERNETES),build/kubernetes) pytest tests/real_kubernetes.py
 
-lint:
+lint: ## set-up, then workflows, style, imports and types: 20 seconds on two cores with AVX-512, 40 without
 	@scripts/setup.sh $(ALL_PARTS)
-	caraml check jube/*.yaml
-	ruff check
-	ruff format --check
-	lint-imports --no-logo
-	python scripts/language.py
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync $(LINTS) # types take as long as all others
+
+lint-types:
 	mypy
+
+lint-workflows:
+	caraml check jube/*.yaml
+
+lint-style:
+	ruff check
+
+lint-format:
+	ruff format --check
+
+lint-imports:
+	lint-imports --no-logo
+
+lint-language:
+	python scripts/language.py
 
 bench: ## speed and memory, as ratios against a peer in the same run
 	@scripts/setup.sh $(ALL_PARTS)
