@@ -14,13 +14,13 @@ help: ## this list
 setup: ## make .venv, and install JUBE if it is missing
 	@scripts/setup.sh
 
-demo: setup ## a short sweep on this machine: train, measure, table and report
+demo: setup ## train, measure, table and report on this machine: DEMOFAST on two cores with AVX-512, DEMOSLOW without
 	@scripts/demo.sh
 
-test: lint ## set-up, lint, types and tests: 11 minutes on two cores
+test: lint ## set-up, lint, types and tests: 11 minutes on two cores with AVX-512, 22 without
 	pytest $(PARALLEL)
 
-test-all: lint ## every test, also the slow ones: 35 minutes
+test-all: lint ## every test, also the slow ones: 35 minutes on two cores with AVX-512, 70 without
 	pytest $(PARALLEL) -m ''
 
 test-packages: ## install the programs that only some tests need: Slurm, containers, a browser, compilers
