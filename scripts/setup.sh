@@ -6,8 +6,10 @@ set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 (($#)) || set -- llm resnet inference report
 venv=.venv
+stamp=$venv/installed
 log=$venv/pip.log # of all calls; only it has pip's warnings
 jube_version=2.7.1
+progress_s=10 # between two lines of progress
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -24,9 +26,20 @@ make_venv() {
     }
 }
 
+megabytes() { du -sm "$venv" | cut -f 1; }
+# Report time and size at intervals, as long as this script runs. `sleep` must not hold the script's output open.
+show_progress() {
+    while sleep "$progress_s" >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+        say "  $SECONDS s, $(megabytes) MB in $venv"
+    done
+}
 pip_install() {
-    local ended=0
+    local ended=0 progress
+    show_progress &
+    progress=$!
     "$venv/bin/pip" install --quiet --disable-pip-version-check "$@" >"$log.last" 2>&1 || ended=$?
+    kill "$progress" 2>/dev/null || true
+    wait "$progress" 2>/dev/null || true
     { echo "pip install $*"; cat "$log.last"; } >>"$log"
     return "$ended"
 }
@@ -108,24 +121,36 @@ install_amdsmi() {
 }
 
 install_parts() {
-    local parts stamp gpu="" rocm release=""
+    local part missing="" gpu="" rocm release="" basis of="" present=""
     has_nvidia_gpu && gpu=yes
     [[ -n $gpu && " $* " != *" nvidia "* ]] && set -- "$@" nvidia
     rocm=$(find_rocm)
     [[ -n $rocm ]] && release=$(rocm_version "$rocm")
-    parts=$(IFS=,; echo "$*")
-    # The stamp has everything that determines the installation, so that a moved checkout, or one with a new GPU, is set up again.
-    stamp="$PWD $parts $(cat pyproject.toml jpwr/pyproject.toml | cksum)${rocm:+ ROCm $release in $rocm}"
-    [[ -f $venv/installed ]] && grep -qxF "$stamp" "$venv/installed" && return
+    # What is installed now: the parts, and everything else that determines the installation. A moved checkout, or one with
+    # other requirements or another ROCm, is set up again.
+    basis="$PWD $(cat pyproject.toml jpwr/pyproject.toml | cksum)${rocm:+ ROCm $release in $rocm}"
+    [[ -f $stamp ]] && { read -r of && read -r present; } <"$stamp" || true
+    [[ $of == "$basis" ]] || present=""
+    for part in "$@"; do [[ " $present " == *" $part "* ]] || missing+=" $part"; done
+    [[ -n $missing ]] || return 0
+    rm -f "$stamp"
     if [[ -z $gpu ]] && command -v nvidia-smi >/dev/null; then
         say "nvidia-smi shows no GPU, so that nothing is installed for one: run this again on a machine with a GPU"
     fi
     [[ " $* " == *" llm "* ]] && install_torch "$gpu"
-    say "installing the packages of $parts"
-    pip_install --editable ./jpwr --editable ".[$parts]" || pip_failed "the packages could not be installed: see the message of pip above"
+    say "installing the packages of $(IFS=,; echo "$*") ($venv then has 3 to 4 GB)"
+    pip_install --editable ./jpwr --editable ".[$(IFS=,; echo "$*")]" || pip_failed "the packages could not be installed: see the message of pip above"
     sed -n '/^ERROR/,$p' "$log.last" >&2 # pip does not fail on conflicting packages
     [[ -n $rocm ]] && install_amdsmi "$rocm" "$release"
-    echo "$stamp" >>"$venv/installed"
+    printf '%s\n' "$basis" "$(tr ' ' '\n' <<<"$present $*" | sort -u | xargs)" >"$stamp"
+    say "$venv is complete after $SECONDS s, with $(megabytes) MB"
+}
+
+# Packages for this checkout would replace those of another one without a trace there.
+refuse_environment_of_another() {
+    [[ -L $venv && -x $venv/bin/pip ]] || return 0
+    [[ -f $stamp && $(head -n 1 "$stamp") == "$PWD "* ]] ||
+        fail "$venv is a link to $(readlink -f "$venv"), which is not set up for $PWD: remove the link to get an environment of this checkout's own"
 }
 
 as_root() {
@@ -150,6 +175,7 @@ authors with pip, or load your site's module"
 
 refuse_unknown_parts "$@"
 case ${CARAML_TORCH:-cpu} in cpu | index) ;; *) fail "CARAML_TORCH must be cpu or index, got '$CARAML_TORCH'" ;; esac
+refuse_environment_of_another
 make_venv
 : >"$log"
 install_parts "$@"

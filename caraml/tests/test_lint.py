@@ -151,7 +151,7 @@ MISTAKES = [
         "devices_sweep,      _: one",
         "has 'one' as its devices_sweep: write whole numbers",
     ),
-    ('batch_sweep,        _: "8 16; 117M: 2 4"', "batch_sweep, _: 8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
+    ('batch_sweep,        _: "4 8; 117M: 2 4"', "batch_sweep, _: 8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
     ("default_image_size, type: int, _: 64", "default_image_size, _: small", "has 'small' as its default_image_size"),
     (
         "host_suffix,        _: ",

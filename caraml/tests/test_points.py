@@ -68,9 +68,9 @@ def of(benchmark, model, system="CPU", **environ):
 @pytest.mark.parametrize(
     ("benchmark", "model", "system", "points"),
     [
-        ("llm_training", "tiny", "CPU", {1: [8, 16], 2: [8, 16]}),
+        ("llm_training", "tiny", "CPU", {1: [4, 8], 2: [8]}),
         ("llm_training", "117M", "CPU", {1: [2, 4], 2: [2, 4]}),  # the block says so of this model
-        ("resnet50", "v1.5", "CPU", {1: [16, 32], 2: [16, 32]}),
+        ("resnet50", "v1.5", "CPU", {1: [16], 2: [16]}),
     ],
 )
 def test_a_systems_own_sweep_is_taken(benchmark, model, system, points):

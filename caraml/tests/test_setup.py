@@ -45,6 +45,10 @@ class Machine:
         path.write_text(text)
         path.chmod(0o755)
 
+    def move(self, folder):
+        self.folder.rename(folder)
+        self.folder, self.notes = folder, folder / "notes"
+
     def setup(self, *parts, **environ):
         """What it said, and what pip was asked to do."""
         self.notes.write_text("")
@@ -68,6 +72,53 @@ def test_a_machine_without_an_accelerator_gets_the_build_for_the_cpu_once_and_no
     assert done.stderr == ""
     assert f"installing PyTorch {TORCH} for the CPU (about 190 MB)" in done.stdout
     assert machine.setup()[1] == []
+
+
+def test_the_stamp_describes_what_is_installed_now(machine, tmp_path):
+    def asked(*parts):
+        return [line.split()[-1] for line in machine.setup(*parts)[1]]
+
+    assert asked("llm", "report") == [f"torch=={TORCH}+cpu", ".[llm,report]"]
+    assert asked("report") == []  # a subset
+    assert asked("report", "dev") == [".[report,dev]"]
+    assert asked("llm") == asked("dev", "llm", "report") == []  # both installations count
+    machine.move(tmp_path.with_name(f"{tmp_path.name}_moved"))
+    assert asked("report") == [".[report]"]
+    machine.move(tmp_path)
+    assert asked("report") == [".[report]"]
+    assert asked("dev") == [".[dev]"]
+    with (tmp_path / "pyproject.toml").open("a") as file:
+        file.write("# other requirements\n")
+    assert asked("dev") == [".[dev]"]
+    failed = machine.setup("docs", REFUSED=".[docs]")[0]
+    assert failed.returncode == 1
+    assert asked("dev") == [".[dev]"]  # nobody knows what a failed installation left
+
+
+def test_a_link_to_the_environment_of_another_checkout_is_refused_and_one_to_another_disk_is_not(machine, tmp_path):
+    (machine.folder / ".venv").rename(tmp_path / "large_disk")
+    (machine.folder / ".venv").symlink_to(tmp_path / "large_disk")
+    done, asked = machine.setup("report")
+    assert (done.returncode, asked) == (1, [])
+    assert done.stderr == (
+        f"setup: .venv is a link to {tmp_path}/large_disk, which is not set up for {machine.folder}: remove the link to "
+        "get an environment of this checkout's own\n"
+    )
+    (tmp_path / "large_disk" / "installed").write_text(f"{machine.folder} 0 0\n\n")
+    assert [line.split()[-1] for line in machine.setup("report")[1]] == [".[report]"]
+
+
+def test_a_long_installation_shows_time_and_size(machine):
+    machine.add("bin/sleep", "#!/bin/sh\nexec /bin/sleep 0.01\n")
+    machine.add("bin/du", '#!/bin/sh\necho shown >>"$NOTES.shown"\necho "812\t.venv"\n')
+    machine.add(".venv/bin/pip", '#!/bin/sh\nuntil [ "$(grep -c . "$NOTES.shown")" -gt 2 ]; do /bin/sleep 0.01; done\n')
+    done, _ = machine.setup("report")
+    assert done.returncode == 0, done.stderr
+    first, *progress, end = done.stdout.splitlines()
+    assert first.startswith("setup: installing the packages of report (.venv then has ")
+    assert progress
+    assert all(re.fullmatch(r"setup:   \d+ s, 812 MB in \.venv", line) for line in progress)
+    assert re.fullmatch(r"setup: \.venv is complete after \d+ s, with 812 MB", end)
 
 
 def test_the_package_of_a_gpus_sensor_comes_with_the_gpu_also_when_that_is_found_later(machine):
