@@ -80,7 +80,7 @@ def _section(
         *_ratios(results, styles),
         *([] if served else pareto(results, styles)),
         *scaling(results, styles),
-        *operating_charts(results),
+        *operating_charts(results, styles),
         compute_and_effective(results, styles, published, published_effective),
         energy_by_scope(results, styles),
         steps_by_region(results),
