@@ -30,7 +30,9 @@ HELP = {
     "Energy grade": "Where the energy is measured: Q0 estimate, Q1 device, Q2 node, Q3 supply",
     "Requirements met": "How many of the stated requirements the system meets with its whole 95 % interval",
     "Machine": "The largest machine within all limits of the budget, in whole nodes",
+    "Purchase": "Price of all devices, from the prices file",
     "Total cost": "Purchase and electricity over the lifetime that the prices file states",
+    "Cost": "Share of the purchase for the time of the work, and its electricity, at the system's cheapest point",
     "at": "The point of the sweep that the number comes from: number of devices and global batch size",
     "95 % interval": "The range that contains the true value with a probability of 95 %",
     "±": "Half of the 95 % interval over the repeats, in percent of the number before it; empty for a single run",
@@ -57,6 +59,7 @@ HELP = {
     "global batch": "Samples per optimizer step, over all devices",
     "machine": "Share of the purchase price for the time that the work takes",
     "measured at": "What the energy's sensors cover; Q0 estimate, Q1 device, Q2 node, Q3 supply",
+    "measured on": "Numbers of devices whose measurements the throughput of this size is derived from",
     "MFU": "Model FLOP/s utilisation: useful FLOP/s in percent of the device's peak",
     "of achievable": "Useful FLOP/s in percent of those of the fastest dense product of matrices: measured by the "
     "system's node check, else as results/reference/achievable.csv has them",

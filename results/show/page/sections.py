@@ -49,8 +49,10 @@ class Section(NamedTuple):
     predicted: list[list[str]]  # rows
 
 
-def sections_of(records: Sequence[Record], costs: Costs | None, with_published: bool) -> list[Section]:
-    """Return a section for each workload on each kind of data."""
+def sections_of(
+    records: Sequence[Record], costs: Costs | None, with_published: bool, with_charts: bool = True
+) -> list[Section]:
+    """Return a section for each workload on each kind of data; without its charts, those of the first screen remain."""
     workloads = grouped(by_point(records), lambda one: one.point[:2])
     split: list[list[PointResults]] = []
     for group in workloads.values():
@@ -60,40 +62,25 @@ def sections_of(records: Sequence[Record], costs: Costs | None, with_published: 
             [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])] for kind in kinds
         ]
     styles = styles_of_systems(one for group in split for one in group)
-    return [_section(index, group, costs, with_published, styles) for index, group in enumerate(split)]
+    return [_section(index, group, costs, with_published, styles, with_charts) for index, group in enumerate(split)]
 
 
 def _section(
-    index: int, results: list[PointResults], costs: Costs | None, with_published: bool, styles: Styles
+    index: int,
+    results: list[PointResults],
+    costs: Costs | None,
+    with_published: bool,
+    styles: Styles,
+    with_charts: bool,
 ) -> Section:
     point = next((one for one in results if one.good), results[0]).point
     details = ", ".join(filter(None, [point.model, point.data, point.sample]))
     # Theirs are of the whole workload: not to be drawn next to a smaller one.
     is_drawn = with_published and bool(ranked_points(results))
     published = throughputs(point.benchmark, point.model) if is_drawn else []
-    published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
-    served = serving_charts(results, styles)
-    charts = [
-        *served,
-        *([] if served else over_batch(results, SPEED, styles, published)),
-        *([] if served else over_batch(results, EFFICIENCY, styles)),
-        *_ratios(results, styles),
-        *([] if served else pareto(results, styles)),
-        *scaling(results, styles),
-        *operating_charts(results, styles),
-        compute_and_effective(results, styles, published, published_effective),
-        energy_by_scope(results, styles),
-        steps_by_region(results),
-        bandwidth_over_time(results),
-        sizes_of_reads(results),
-    ]
-    for number, system in enumerate(dict.fromkeys(one.system for one in results)):
-        charts.append(None if served else heat_map_of_system(results, system, f"heat_map_{number}"))
-        charts.append(_power_chart(results, system, f"power_{number}"))
-    if costs:
-        charts += cost_charts(results, costs, styles)
+    effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
     groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
-    charts += [measured_against_predicted(groups, styles), scaling_beyond(groups, styles)]
+    charts = _charts(results, groups, costs, published, effective, styles) if with_charts else []
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)
     first = [dots(results, quantity, styles) for quantity in (SPEED, EFFICIENCY)]
@@ -110,6 +97,38 @@ def _section(
         groups,
         _predicted(groups, results),
     )
+
+
+def _charts(
+    results: list[PointResults],
+    groups: Sequence[Group],
+    costs: Costs | None,
+    published: Sequence[Throughput],
+    effective: Sequence[Throughput],
+    styles: Styles,
+) -> list[Chart | None]:
+    """Return the charts of the details; None stands for a chart whose values the results lack."""
+    served = serving_charts(results, styles)
+    charts: list[Chart | None] = [
+        *served,
+        *([] if served else over_batch(results, SPEED, styles, published)),
+        *([] if served else over_batch(results, EFFICIENCY, styles)),
+        *_ratios(results, styles),
+        *([] if served else pareto(results, styles)),
+        *scaling(results, styles),
+        *operating_charts(results, styles),
+        compute_and_effective(results, styles, published, effective),
+        energy_by_scope(results, styles),
+        steps_by_region(results),
+        bandwidth_over_time(results),
+        sizes_of_reads(results),
+    ]
+    for number, system in enumerate(dict.fromkeys(one.system for one in results)):
+        charts.append(None if served else heat_map_of_system(results, system, f"heat_map_{number}"))
+        charts.append(_power_chart(results, system, f"power_{number}"))
+    if costs:
+        charts += cost_charts(results, costs, styles)
+    return [*charts, measured_against_predicted(groups, styles), scaling_beyond(groups, styles)]
 
 
 def _predicted(groups: Sequence[Group], results: Sequence[PointResults]) -> list[list[str]]:
