@@ -71,7 +71,7 @@ def cost_of_a_million(mine: Sequence[PointResults], costs: Costs) -> Card:
     each = 1e6 / costed_work(one).amount
     interval = at.estimate.interval if at.estimate else None
     note = f"{_share(one, interval.half if interval else None, at.total)}; electricity {rounded(each * at.electricity)}"
-    return Card(*title, rounded(each * at.total), f"{note}; at {one.point.place}")
+    return Card(*title, rounded(each * at.total), note)
 
 
 def machine(first: Scored, mine: Sequence[PointResults], budget: Budget, costs: Costs | None) -> Iterator[Card]:

@@ -50,9 +50,9 @@ class Section(NamedTuple):
 
 
 def sections_of(
-    records: Sequence[Record], costs: Costs | None, with_published: bool, with_charts: bool = True
+    records: Sequence[Record], costs: Costs | None, with_published: bool, with_details: bool = True
 ) -> list[Section]:
-    """Return a section for each workload on each kind of data; without its charts, those of the first screen remain."""
+    """Return a section for each workload on each kind of data; only the details have predictions and further charts."""
     workloads = grouped(by_point(records), lambda one: one.point[:2])
     split: list[list[PointResults]] = []
     for group in workloads.values():
@@ -62,7 +62,7 @@ def sections_of(
             [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])] for kind in kinds
         ]
     styles = styles_of_systems(one for group in split for one in group)
-    return [_section(index, group, costs, with_published, styles, with_charts) for index, group in enumerate(split)]
+    return [_section(index, group, costs, with_published, styles, with_details) for index, group in enumerate(split)]
 
 
 def _section(
@@ -71,7 +71,7 @@ def _section(
     costs: Costs | None,
     with_published: bool,
     styles: Styles,
-    with_charts: bool,
+    with_details: bool,
 ) -> Section:
     point = next((one for one in results if one.good), results[0]).point
     details = ", ".join(filter(None, [point.model, point.data, point.sample]))
@@ -80,7 +80,7 @@ def _section(
     published = throughputs(point.benchmark, point.model) if is_drawn else []
     effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
     groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
-    charts = _charts(results, groups, costs, published, effective, styles) if with_charts else []
+    charts = _charts(results, groups, costs, published, effective, styles) if with_details else []
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)
     first = [dots(results, quantity, styles) for quantity in (SPEED, EFFICIENCY)]
@@ -95,7 +95,7 @@ def _section(
         sentences(results),
         within_limits(results),
         groups,
-        _predicted(groups, results),
+        _predicted(groups, results) if with_details else [],
     )
 
 
