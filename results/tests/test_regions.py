@@ -126,7 +126,7 @@ def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apar
     assert names[:2] == ["A100, 1 device, batch 8", "A100, 1 device, batch 8, through the input path"]
     assert len(set(names)) == 4
     assert "Forward 60 %, Comm 30 %, own 10 %" in chart.words
-    assert "Hatched: told by split steps." in chart.words
+    assert "Hatched: measured in split steps." in chart.words
     lengths = [[round(bar.get_width()) for bar in bars] for bars in axes.containers]
     assert sum(width for one in lengths for width in one) == 4 * 100
 

@@ -485,7 +485,7 @@ def test_energies_of_different_kinds_have_a_front_and_a_ratio_each():
         "Speed against energy (Q1, device)",
         "Speed against energy (Q2, node)",
     ]
-    assert all("the front is" in chart.words for chart in charts)
+    assert all("the Pareto front is" in chart.words for chart in charts)
 
 
 def test_what_is_chosen_is_shown_in_tables_and_plots_and_said(opened):

@@ -1,4 +1,4 @@
-"""The answers of the first screen: who is first, by how much, with which requirements, and what would change that."""
+"""Answers of the first screen: the first system, its lead, the requirements it meets, and what would change that."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _overall(
     costs: Costs | None,
 ) -> Answer:
     """Return the answer over all workloads."""
-    title = "the system that is first"
+    title = "first system"
     known = [one for one in ranked.scores if one.value is not None]
     failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
     left_out = grouped(
@@ -239,7 +239,7 @@ def _discount(
 
 def _of_cost(pair: Cheapest, first: str, other: str, costs: Costs) -> str:
     if tied_with_cheapest(pair) != [first]:
-        return "none: not dearer"
+        return "none: not more expensive"
     price = next((one.price for one in crossings(pair, costs) if one.system == other), 0.0)
     now = costs.systems[other].price_per_device
     return f"{100 * (1 - price / now):.1f} %" if price > 0 else "none: its electricity costs more"

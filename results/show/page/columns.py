@@ -58,13 +58,13 @@ HELP = {
     "for": "Amount of work that the cost is for",
     "global batch": "Samples per optimizer step, over all devices",
     "machine": "Share of the purchase price for the time that the work takes",
-    "measured at": "What the energy's sensors cover; Q0 estimate, Q1 device, Q2 node, Q3 supply",
+    "measured at": "Scope of the energy's sensors: Q0 estimate, Q1 device, Q2 node, Q3 supply",
     "measured on": "Numbers of devices whose measurements the throughput of this size is derived from",
     "MFU": "Model FLOP/s utilisation: useful FLOP/s in percent of the device's peak",
     "of achievable": "Useful FLOP/s in percent of those of the fastest dense product of matrices: measured by the "
-    "system's node check, else as results/reference/achievable.csv has them",
-    "options": "What else was chosen for the runs of this row",
-    "p95 step over median": "How much longer the slowest 5 % of the steps take at least than the median step",
+    "system's node check, else from results/reference/achievable.csv",
+    "options": "Further options of the runs in this row",
+    "p95 step over median": "95th percentile of the step times over their median",
     "peak memory": "Largest memory in use on a device",
     "precision": "Number format of the arithmetic",
     "purchase": "Price of all devices, from the prices file",
@@ -85,13 +85,13 @@ HELP = {
     "settled": "Whether clock and temperature were steady in the measured window, or how they changed",
     "power limit bound": "Largest share of the measured window in which a device ran against its power limit",
     "throttled": "Largest share of the measured window during which something held a device's clock back",
-    "time to report": "How long a customary amount of work takes on the largest number of devices that all have",
+    "time to report": "Time of a common amount of work on the largest number of devices that all systems have",
     "total": "Purchase and electricity together",
     "work": "Work per second of all devices together",
     "work/Wh": "Work per watt-hour of energy over the measured window",
     "work/s": "Work per second of all devices together",
     "work/s/device": "Work per second of one device",
-    "workload": "What is run: the program, its model and its data",
+    "workload": "Program, model and data",
 }
 
 

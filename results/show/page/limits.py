@@ -63,20 +63,25 @@ DEVIATIONS = tuple(
     (pattern, Advice(seriousness, what, remedy))
     for pattern, seriousness, what, remedy in (
         ("smaller", 1, "Runs are of a smaller workload.", "Run the workload in full: these runs only try the suite"),
-        ("estimate", 4, "Energy is estimated from load, and not measured.", METER),
+        ("estimate", 4, "Energy is estimated from load, not measured.", METER),
         ("accuracy", 6, "The accuracy of the sensor is not the vendor's figure.", f"Ask the vendor. {METER}"),
         ("idle", 7, "The idle power is unknown, or near that under load.", "Leave the devices idle before a job"),
         ("kinds", 4, "The runs of a point measure energy at different places.", f"{METER} in all runs"),
-        ("^energy", 4, "Energy breaks a rule, and is not ranked.", "Repeat the run after a look at its sensor's rules"),
+        (
+            "^energy",
+            4,
+            "Energy breaks a rule, and is not ranked.",
+            "Check its sensor, then repeat the run",
+        ),
         (r"\bruns?, \d+ wanted", 5, "Repeats are too few for an interval.", "Run each point three times"),
         ("failed", 7, "Some runs of a point failed.", "Repeat the point"),
         ("clock|throttl", 6, "Clocks may have been held back.", "Check cooling and power limit; repeat the run"),
         ("window", 5, "The measured window is too short.", "Measure more steps"),
-        ("trend|shift|outlier|stead", 6, "Step times are not steady.", "Measure more steps, with the node to itself"),
+        ("trend|shift|outlier|stead", 6, "Step times are not steady.", "Measure more steps on an exclusive node"),
         ("loss", 5, "The loss rises.", "Check data and learning rate; repeat the run"),
         ("code", 7, "The code is not one known version.", "Commit all changes, and repeat the runs"),
         ("jobs|shared|exclusive", 7, "Other jobs may have used the node.", "Request the node for this job alone"),
-        ("", 7, "A run deviates from the rules.", "Repeat the run; the quality of the measurements has the rules"),
+        ("", 7, "A run deviates from the rules.", "Repeat the run; the section on quality lists the rules"),
     )
 )
 

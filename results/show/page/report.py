@@ -1,4 +1,4 @@
-"""One self-contained HTML page: who is first, how certain that is, what limits it, and how to reproduce the numbers."""
+"""The report, one self-contained HTML page: the ranking, its uncertainty, its limits, and the origin of the numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALLED = (
 
 
 def check_page(page: Path) -> None:
-    """Raise RecordError unless a report can be written there: it takes time, and should not be in vain."""
+    """Raise RecordError unless a report can be written there: an error after the work would waste it."""
     if page.suffix.lower() not in ENDINGS:
         raise RecordError(f"--out {page}: a report is a .html or a .pdf")
     if page.is_dir():

@@ -1,4 +1,4 @@
-"""One section of the page for each workload: its plots, its sentences, and what its sweep predicts."""
+"""Sections of the page: plots, sentences and predictions of each workload."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from results.workloads import title_of
 
 
 class Section(NamedTuple):
-    """One workload: what is trained, on what data."""
+    """One workload on one kind of data."""
 
     title: str
     short: str  # the title without its data
@@ -56,7 +56,7 @@ def sections_of(
     workloads = grouped(by_point(records), lambda one: one.point[:2])
     split: list[list[PointResults]] = []
     for group in workloads.values():
-        # Failed points do not know their data: they are with the first that do.
+        # Failed points have no record of their data: they join the first kind.
         kinds = list(dict.fromkeys(one.point[2:4] for one in group if one.good)) or [group[0].point[2:4]]
         split += [
             [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])] for kind in kinds
@@ -75,7 +75,7 @@ def _section(
 ) -> Section:
     point = next((one for one in results if one.good), results[0]).point
     details = ", ".join(filter(None, [point.model, point.data, point.sample]))
-    # Theirs are of the whole workload: not to be drawn next to a smaller one.
+    # Published figures are of the whole workload: they are not drawn next to a smaller one.
     is_drawn = with_published and bool(ranked_points(results))
     published = throughputs(point.benchmark, point.model) if is_drawn else []
     effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
@@ -163,7 +163,7 @@ def _traces(record: Record) -> list[Trace]:
 
 
 def _ratios(results: Sequence[PointResults], styles: Styles) -> list[Chart | None]:
-    """Speed in each precision, and work per energy for each kind of energy that was measured in it, side by side."""
+    """Return charts that compare speed in each precision, and work per energy for each measured kind of energy."""
     ranked = ranked_points(results)
     charts = []
     for path, words, name in ((PER_DEVICE, "Speed per device", "speed_up"), (WORK, "Work per energy", "energy_ratio")):

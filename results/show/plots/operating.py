@@ -1,4 +1,4 @@
-"""Operating points, drawn: speed against work per energy, and both over the limit."""
+"""Charts of operating points: speed against work per energy, and both over the limit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _speed_against_work(sweeps: Sequence[Sweep], styles: Styles) -> Chart:
             (x, x_bar), (y, y_bar) = _percent(one.speed), _percent(one.work)
             look = _look(sweep, index, styles) | {"linestyle": "none", "elinewidth": 0.8, "label": sweep.name}
             axes.errorbar([x], [y], xerr=[[end] for end in x_bar], yerr=[[end] for end in y_bar], **look)
-            # Names of clocks below, of power limits above: neighbours are often one of each.
+            # Clock limits are named below their points and power limits above: neighbours are often one of each.
             side = SIDES[one.limits.clock_mhz is not None]
             axes.annotate(str(one.limits), (x, y), textcoords="offset points", fontsize=6, **side)  # type: ignore[arg-type]
             words.append(f"{sweep.name} at {one.limits}: work per energy {rounded(y)} %, speed {rounded(x)} %")
