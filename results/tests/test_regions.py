@@ -134,7 +134,7 @@ def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apar
 def test_many_bars_are_cut_off_with_a_word():
     runs = [run(told(1.0, Forward=100.0), batch=batch) for batch in range(1, 50)]
     chart = steps_by_region(by_point(runs))
-    assert "The first 40 of 49." in chart.words
+    assert "These are the first 40 of 49 bars." in chart.words
     assert steps_by_region(by_point([result()])) is None
 
 
