@@ -191,10 +191,11 @@ def rendered(shown: View, form: str) -> str:
     SIGNERS,
     OFFER,
     flag("--published", "add published figures to the plots, marked as such"),
+    flag("--details", "print each point and plot in a PDF, too; an HTML page always has them"),
 )
 def report(options: argparse.Namespace) -> int:
-    """Write a page, HTML or PDF, that ranks the systems with their uncertainty, and its plots as PNG."""
-    from results.show.page.report import check_page, write_report
+    """Write a page, HTML or PDF, that ranks the systems with their uncertainty, and its plots as PNG next to it."""
+    from results.show.page.report import check_page, is_pdf, write_report
     from results.verdicts.cost import read_prices
 
     check_page(options.out)
@@ -207,8 +208,10 @@ def report(options: argparse.Namespace) -> int:
         if costs and tag in costs.systems:
             costs.systems.setdefault(system, costs.systems[tag])
     metered(found.records, options.meter)
-    for path in write_report(found.records, found.skipped, options.out, costs, options.published, requirements, pledge):
-        print(path)
+    given = (costs, options.published, requirements, pledge)
+    with_details = options.details or not is_pdf(options.out)
+    page, *_ = write_report(found.records, found.skipped, options.out, *given, with_details)
+    print(page)
     return 0
 
 

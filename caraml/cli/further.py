@@ -102,9 +102,10 @@ def operating_points(options: argparse.Namespace) -> int:
         print("\n".join(operating_sentences(points)))
     if options.plots:
         from results.show.plots.operating import operating_charts
+        from results.show.plots.style import styles_of_systems
 
         options.plots.mkdir(parents=True, exist_ok=True)
-        for chart in operating_charts(points):
+        for chart in operating_charts(points, styles_of_systems(points)):
             (options.plots / f"{chart.name}.png").write_bytes(chart.png())
     return 0
 

@@ -133,15 +133,19 @@ FAILED = Advice(
     3, "Runs failed.", "Read job.err in the point's folder; 'caraml wait --retry-failed' repeats them", False
 )
 NO_MEMORY = Advice(5, "Points do not fit into memory.", "Use a smaller micro batch size or more devices", False)
-SIZE = Advice(3, "The size that would be bought was not measured.", "Measure on as many devices as would be bought")
+_BOUGHT = "Measure on as many devices as would be bought"
+SIZE = Advice(1, "The size that would be bought was not measured.", _BOUGHT)
+SIZE_OF_OTHERS = Advice(3, "Of systems that are not first, the size that would be bought was not measured.", _BOUGHT)
+BETWEEN = Advice(5, "The size that would be bought lies between measured ones.", _BOUGHT)
+NO_SCORE = Advice(3, "Systems have no score.", "Measure or state what is missing", False)
 PLACES = Advice(4, "Energy is measured at different places.", f"{METER} on all systems")
 NEIGHBOURS = Advice(6, "Points differ from what their neighbours predict.", "Repeat these points")
 
-_RULE = Advice(4, "Energy breaks a rule, and is not ranked.", "Repeat the run after a look at its sensor's rules")
-_ESTIMATE = Advice(4, "Energy is estimated from load, and not measured.", METER)
+_RULE = Advice(4, "Energy breaks a rule, and is not ranked.", "Check its sensor, then repeat the run")
+_ESTIMATE = Advice(4, "Energy is estimated from load, not measured.", METER)
 _IDLE = Advice(7, "The idle power is unknown, or near that under load.", "Leave the devices idle before a job")
 _SHORT = Advice(5, "The measured window is too short.", "Measure longer")
-_UNSTEADY = Advice(6, "Step times are not steady.", "Measure more steps, with the node to itself")
+_UNSTEADY = Advice(6, "Step times are not steady.", "Measure more steps on an exclusive node")
 _CLOCKS = Advice(6, "Clocks may have been held back.", "Check cooling and power limit; repeat the run")
 _CODE = Advice(7, "The code is not one known version.", "Commit all changes, and repeat the runs")
 _SHARED = Advice(7, "Other jobs may have used the node.", "Request the node for this job alone")

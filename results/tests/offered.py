@@ -69,10 +69,10 @@ def needs(folder: Path, text: str = NEEDS) -> Requirements:
     return read_requirements(path)
 
 
-def written(folder: Path) -> Path:
+def written(folder: Path, **options: Any) -> Path:
     """Write the page."""
     records, skipped = found_below(folder)
-    page, *_ = write_report(records, skipped, folder / "report.html", COSTS, requirements=needs(folder))
+    page, *_ = write_report(records, skipped, folder / "report.html", COSTS, requirements=needs(folder), **options)
     return page
 
 

@@ -12,6 +12,7 @@ from results.points.repeats import by_point
 from results.record.checks import contradictions
 from results.record.records import RecordError
 from results.show.plots.operating import operating_charts
+from results.show.plots.style import styles_of_systems
 from results.show.tables.machine.operating import operating_rows, operating_sentences
 from results.show.tables.points import point_rows
 from results.tests import made_up
@@ -255,9 +256,13 @@ def test_sweeps_that_differ_in_an_option_have_names_and_rows_of_their_own():
         assert f"A100, tiny, 1 device, batch 8, bf16, micro batch {size}: full speed is at 700 W." in said
     header, *rows = operating_rows(points)
     assert {row[header.index("options")] for row in rows} == {"bf16, micro batch 2", "bf16, micro batch 4"}
-    for chart in operating_charts(points):
+    styles = styles_of_systems([*by_point([made_up.result("another")]), *points])
+    for chart in operating_charts(points, styles):
         assert "micro batch 2" in chart.words
         assert "micro batch 4" in chart.words
+        lines = [bars.lines[0] for axes in chart.figure.axes for bars in axes.containers]
+        assert {line.get_color() for line in lines} == {styles["A100"]["color"]}
+        assert len({line.get_marker() for line in lines}) == 2
 
 
 def test_failed_runs_are_counted():
@@ -273,7 +278,7 @@ def test_failed_runs_are_counted():
 
 def test_estimates_choose_no_operating_point():
     records = swept([(watts, None) for watts in CAPS], estimated=True)
-    assert operating_charts(by_point(records)) == []
+    assert operating_charts(by_point(records), {}) == []
     assert ["missing, an estimate, or of several kinds" in said for said in operating_sentences(by_point(records))] == [
         True
     ]

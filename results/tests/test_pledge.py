@@ -533,7 +533,7 @@ def test_the_report_has_a_section_on_the_pledge(handed_in, tmp_path):
     pledge = read_pledge(handed_in / "pledge.yaml", requirements.workloads)
     records = [*runs(970.0, 971.0, 969.0), *runs(2000.0, heads=48)]
     decision = decide(by_point(records), requirements, None, pledge=pledge)
-    marks = [cells[0].mark for _, cells in decision.pledged]
+    marks = [cells[0].mark for _, cells in decision.pledged.items]
     assert marks == ["✗ not kept", "✓ kept", "✗ not kept", "? undecided"]
     page, *_ = write_report(records, [], tmp_path / "report.html", requirements=requirements, pledge=pledge)
     text = page.read_text()

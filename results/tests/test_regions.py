@@ -126,7 +126,7 @@ def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apar
     assert names[:2] == ["A100, 1 device, batch 8", "A100, 1 device, batch 8, through the input path"]
     assert len(set(names)) == 4
     assert "Forward 60 %, Comm 30 %, own 10 %" in chart.words
-    assert "Hatched: told by split steps." in chart.words
+    assert "Hatched: measured in split steps." in chart.words
     lengths = [[round(bar.get_width()) for bar in bars] for bars in axes.containers]
     assert sum(width for one in lengths for width in one) == 4 * 100
 
@@ -134,7 +134,7 @@ def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apar
 def test_many_bars_are_cut_off_with_a_word():
     runs = [run(told(1.0, Forward=100.0), batch=batch) for batch in range(1, 50)]
     chart = steps_by_region(by_point(runs))
-    assert "The first 40 of 49." in chart.words
+    assert "These are the first 40 of 49 bars." in chart.words
     assert steps_by_region(by_point([result()])) is None
 
 

@@ -236,6 +236,10 @@ def test_pages_of_several_vendors_have_nothing_cut_or_covered(browser, tmp_path,
     window.set_viewport_size({"width": 390, "height": 844})
     assert window.evaluate("document.documentElement.scrollWidth") <= 390
     assert_nothing_is_cut_or_covered(window)
+    assert not window.locator("table.matrix thead").is_visible()
+    cards = window.locator("table.matrix tbody tr")
+    assert [card.locator(".whose").all_inner_texts() for card in cards.all()] == [systems] * 3
+    assert cards.locator("td").evaluate_all("(cells) => cells.every((one) => one.scrollWidth <= one.clientWidth)")
     window.close()
 
 
@@ -261,9 +265,12 @@ def test_the_first_screen_begins_with_the_answer_its_figures_and_the_systems_as_
     dots = boxes[2]
     assert dots["y"] + dots["height"] < 768
     assert offers.locator(".dots figure").nth(1).bounding_box()["y"] == dots["y"]
-    titles = offers.locator(".card h3").all_inner_texts()
+    whose = offers.locator(".card h3 .whose").all_inner_texts()
+    assert set(whose) == {"H200"}
+    titles = [title.removeprefix("H200 ") for title in offers.locator(".card h3").all_inner_texts()]
+    assert len(whose) == len(titles)
     assert {"Speed, tokens/s/device", "Efficiency, tokens/Wh", "Power, W/device"} <= set(titles)
-    assert {"MFU, % of peak", "Repeats, runs", "Energy grade", "Machine, nodes", "Total cost, EUR"} <= set(titles)
+    assert {"MFU, % of peak", "Repeats, runs", "Energy grade", "Machine, nodes", "Purchase, EUR"} <= set(titles)
 
 
 def test_limits_are_on_the_first_sheet_of_paper(offers):
@@ -353,11 +360,27 @@ def test_the_plots_are_png_files_too(page):
         assert height > 150
 
 
-def test_a_pdf_is_printed_by_the_browser_whatever_the_case_of_its_ending(folder, tmp_path, chromium):
-    assert main(["report", str(folder / "run"), "-o", str(tmp_path / "report.PDF")]) == 0
-    content = (tmp_path / "report.PDF").read_bytes()
-    assert content.startswith(b"%PDF-")
-    assert content.count(b"/Type /Page") > 1
+def test_a_pdf_has_the_pages_that_decide_and_all_others_on_request(folder, tmp_path, chromium, capsys):
+    pages, plots = {}, {}
+    for name, flags in (("short.PDF", []), ("long.pdf", ["--details"])):
+        out = tmp_path / name
+        assert main(["report", str(folder / "run"), "-o", str(out), *flags]) == 0
+        assert capsys.readouterr().out == f"{out}\n"
+        content = out.read_bytes()
+        assert content.startswith(b"%PDF-")
+        pages[name] = len(re.findall(rb"/Type /Page\b", content))
+        plots[name] = len(list(tmp_path.glob(f"{out.stem}_plots/*.png")))
+    assert 1 <= pages["short.PDF"] < pages["long.pdf"]
+    assert plots == {"short.PDF": 2, "long.pdf": plots["long.pdf"]}
+    assert plots["long.pdf"] > 2
+
+
+def test_the_pages_that_decide_have_no_details_and_name_where_they_are(tmp_path):
+    offered.written(tmp_path, with_details=False)
+    text = (tmp_path / "report.html").read_text()
+    found = re.findall(r'<(?:section|div) id="(\w+)"', text)
+    assert found == ["answer", "requirements", "cost", "limits", "systems"]
+    assert 'written with "caraml report --details"' in text
 
 
 def test_a_pdf_without_a_browser_is_refused_in_one_sentence_before_any_work(tmp_path, monkeypatch, capsys):
@@ -417,10 +440,13 @@ def test_a_plot_has_good_runs_only_and_a_line_for_each_system():
 
 
 def test_a_system_has_one_colour_in_every_plot_and_no_two_look_alike():
-    systems = [f"S{index}" for index in range(12)]
+    systems = [f"S{index}" for index in range(30)]
     results = by_point([made_up.result(system, devices) for system in systems for devices in (1, 2)])
     styles = styles_of_systems(results)
-    assert len({(one["color"], one["marker"], one["linestyle"]) for one in styles.values()}) == len(systems)
+    looks = [(one["color"], one["marker"], one["linestyle"]) for one in styles.values()]
+    assert len(set(looks)) == len(systems)
+    assert len({colour for colour, *_ in looks[:12]}) == 12
+    assert len({tuple(others) for _, *others in looks[:24]}) == 24  # without its colour
     seen = {}
     for chart in (*over_batch(results, SPEED, styles), *scaling(results, styles), *pareto(results, styles)):
         for axes in chart.figure.axes:
@@ -459,7 +485,7 @@ def test_energies_of_different_kinds_have_a_front_and_a_ratio_each():
         "Speed against energy (Q1, device)",
         "Speed against energy (Q2, node)",
     ]
-    assert all("the front is" in chart.words for chart in charts)
+    assert all("the Pareto front is" in chart.words for chart in charts)
 
 
 def test_what_is_chosen_is_shown_in_tables_and_plots_and_said(opened):

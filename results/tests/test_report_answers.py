@@ -48,12 +48,24 @@ QUESTIONS = {
     "did it meet all requirements": ("answer", r"it meets all 2 requirements\."),
     "by how much and how certain": ("answer", r"budget, [\d.]+ % ahead of MI300X \(95 % interval [\d.]+ to [\d.]+ %\)"),
     "which discount or weight": ("cost", r"discount to tie with H200 .* MI300X [\d.]+ % at equal money"),
-    "cost and power": ("answer", r"Power, kW at the supply [\d.]+ .*Total cost, EUR [\d.]+ M purchase"),
-    "whole nodes": ("answer", r"Machine, nodes 8 64 devices, 8 in each node"),
-    "repeats": ("answer", r"Repeats, runs 3 at \d+ devices, batch 256"),
+    "purchase first, as the budget is": (
+        "answer",
+        r"H200 Purchase, EUR 2,048,000 of at most 2,100,000; electricity [\d,]+ in 5 years; total 2,[\d,]+ H200 Power",
+    ),
+    "power": ("answer", r"H200 Power, kW at the supply [\d.]+ of at most 90\.00"),
+    "whole nodes": ("answer", r"H200 Machine, nodes 8 64 devices, 8 in each node"),
+    "repeats": ("answer", r"H200 Repeats, runs 3 at \d+ devices, batch 256"),
+    "cost of a million tokens": ("answer", r"H200 Cost, EUR per million tokens 0\.0104\d ± [\d.]+ %; electricity 0\.0"),
+    "work of each machine": ("cost", r"gpt \[tokens/s\] resnet \[images/s\]"),
+    "sizes that were measured": ("cost", r"measured on .* H200 [\d.]+ [\d.]+ to [\d.]+ 64 16 .* runs several jobs"),
+    "why a system is not ranked": ("cost", r"Not ranked: A100 within the whole budget: it fails the requirement"),
     "whose records are left out": ("limits", r"Records are left out\. MI300X: .*mfu.* Ask for these results again"),
     "measured where, how accurately": ("systems", r"H200 bf16 .* Q1, device ±0\.01 % \(data sheet\) 3"),
-    "what to measure next": ("limits", r"Measure next: Measure on as many devices as would be bought \(.*H200"),
+    "what to measure next": (
+        "limits",
+        r"Measure next: Measure on as many devices as would be bought "
+        r"\(gpt, resnet: at most 16 devices were measured of H200 \(64\), MI300X \(64\)\)\.",
+    ),
 }
 
 
@@ -93,8 +105,8 @@ def test_what_the_data_does_not_answer_has_a_reason(tmp_path):
     found = decide(offered.points("A100", "H200"), offered.needs(tmp_path, text.replace("130000", "1")), None)
     cards = {card.name: card for card in found.answer.cards}
     assert "devices_per_node" in cards["Machine"].note
-    assert cards["Total cost"].value == "unknown"
-    assert "--prices" in cards["Total cost"].note
+    assert cards["Purchase"].value == "unknown"
+    assert "--prices" in cards["Purchase"].note
     assert "--prices" in found.changes.rows[0][1]
 
 
@@ -104,6 +116,85 @@ def test_a_discount_without_a_budget_of_money_follows_from_the_cost_of_the_work(
     points = [one for one in offered.points("H200", "MI300X") if one.point.benchmark == "llm_training"]
     [row] = decide(points, offered.needs(tmp_path, text), costs).changes.rows
     assert row[1].startswith("54.5 % for 800M")  # 30 of 33 tokens/s at twice the price
+
+
+def test_cards_name_the_system_that_is_first_over_all_workloads():
+    gpt = [one for one in offered.points("H200", "MI300X") if one.point.benchmark == "llm_training"]
+    answer = of_workload("GPT", gpt, "MI300X", offered.COSTS)
+    assert answer.sentence.startswith("GPT: H200 is the fastest")
+    assert {card.system for card in answer.cards} == {"MI300X"}
+    [cost] = [card for card in answer.cards if card.name == "Cost"]
+    alone = of_workload("GPT", gpt, "MI300X", Costs("EUR", 0.25, {"H200": Price(1)}))
+    [unknown] = [card for card in alone.cards if card.name == "Cost"]
+    assert (cost.unit, unknown.value) == ("EUR per million tokens", "unknown")
+    assert "MI300X has no price" in unknown.note
+
+
+@pytest.mark.parametrize(
+    ("covers", "name", "value", "note"),
+    [
+        ("purchase", "Purchase", "2,048,000", r"of at most 2,048,001; electricity [\d,]+ in 5 years; total [\d,]+"),
+        (
+            "ownership",
+            "Total cost",
+            r"[12],[\d,]+",
+            r"of at most 2,048,001; purchase [\d,]+; electricity [\d,]+ in 5 years",
+        ),
+    ],
+)
+def test_the_money_that_the_budget_limits_leads_and_seems_not_to_reach_its_limit(tmp_path, covers, name, value, note):
+    text = offered.NEEDS[: offered.NEEDS.index("must")] + f"budget: {{money: 2048001, money_covers: {covers}}}\n"
+    needs = offered.needs(tmp_path, text.replace("A100", "H200"))
+    answer = decide(offered.points("H200"), needs, offered.COSTS).answer
+    [card] = [card for card in answer.cards if card.name in ("Purchase", "Total cost")]
+    assert (card.system, card.name) == ("H200", name)
+    assert re.fullmatch(value, card.value)
+    assert re.fullmatch(note, card.note)
+
+
+def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest_doubt(tmp_path):
+    """Four systems, each with the same three limits; the budget buys more devices than were measured of any."""
+    records = [
+        made_up.result(system, devices, 8, speed * devices, model="800M")
+        for speed, system in enumerate("ABCD", 100)
+        for devices in (1, 2)
+    ]
+    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nbudget: {devices: 9}\n"
+    text += "must: [{of: gpt, what: throughput, devices: 4, at_least: 1}]\n"
+    results = by_point(records)
+    decision = decide(results, offered.needs(tmp_path, text), None)
+    found = limits(records, [], [("GPT", results)], [], decision)
+    assert len({one.advice for one in found}) == len(found)
+    size, undecided, *_ = found
+    of = "gpt: at most 2 devices were measured of D (9, 1 of them idle), C (9, 1 of them idle), "
+    assert size.details == [of + "B (9, 1 of them idle), A (9, 1 of them idle)"]
+    assert measure_next(found) == f"Measure on as many devices as would be bought ({size.details[0]})."
+    [detail] = undecided.details
+    assert detail.startswith("A, B, C, D, gpt: throughput on 4 devices at least 1: no run at this point, only at")
+    [(_, cells)] = decision.matrix.items
+    assert [cell.words for cell in cells] == ["note 1"] * 4
+    assert len(decision.matrix.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("devices", "slow", "what"),
+    [
+        ((1, 16), (1, 4), "Of systems that are not first, the size that would be bought was not measured."),
+        ((1, 32), (1, 32), "The size that would be bought lies between measured ones."),
+    ],
+)
+def test_a_size_that_decides_less_is_a_smaller_doubt(tmp_path, devices, slow, what):
+    made = {"A": (100, devices), "B": (50, slow)}
+    records = [
+        made_up.result(system, number, 32, speed * number * (1 + 0.001 * repeat), model="800M")
+        for system, (speed, numbers) in made.items()
+        for number in numbers
+        for repeat in (-1, 0, 1)
+    ]
+    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nbudget: {devices: 16}\n"
+    results = by_point(records)
+    found = limits(records, [], [("GPT", results)], [], decide(results, offered.needs(tmp_path, text), None))
+    assert [one.advice.what for one in found if "bought" in one.advice.what] == [what]
 
 
 def test_a_tie_is_stated_and_not_a_lead(tmp_path):
@@ -173,8 +264,8 @@ def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_coun
     found = limits(records, skipped, [("GPT", by_point(records))], ["A differs"], None)
     ranks = [one.advice.seriousness for one in found]
     assert ranks == sorted(ranks)
-    assert found[0].detail == "any system: x is cut"
-    assert not any("no record" in one.detail for one in found)
+    assert found[0].details == ["any system: x is cut"]
+    assert not any("no record" in detail for one in found for detail in one.details)
     assert measure_next(found).startswith("Run each point three times (1 run")
     assert measure_next([]) == ""
 

@@ -10,7 +10,7 @@ import pytest
 
 from results.points.repeats import by_point
 from results.record.records import RecordError
-from results.show.tables.decision import beyond_measured, cost_words, ranking_rows, ranking_words
+from results.show.tables.decision import cost_words, ranking_rows, ranking_words, scaled, scaled_words, without_score
 from results.tests import made_up
 from results.tests.made_up import of_scope
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cheapest_in, cost_of, crossings
@@ -151,7 +151,9 @@ def test_energies_of_unlike_scope_are_not_ranked_where_they_say_how_much_there_i
     assert by_system(per_device)["B"].value is not None
     why = f"its energy is {kind}, that of A is Q1, device: they are not ranked with each other"
     assert why in by_system(found)["B"].why_not
-    assert any(why in words for words in beyond_measured([found]))
+    assert [words for words in without_score([found, per_device]) if why in words] == [
+        f"B {found.title}: {by_system(found)['B'].why_not}"
+    ]
     purchase, _ = ranked(tmp_path, TWO + "budget: {money: 200000}", records, COSTS)
     assert by_system(purchase)["B"].value is not None  # nothing hangs on an energy
     same, _ = ranked(tmp_path, TWO + f"budget: {{{budget}}}", of_scope(scope, vendors()), COSTS)
@@ -505,7 +507,7 @@ def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
     found = ranked(tmp_path, TWO + "budget: {devices: 7}", vendors())
     assert ranking_rows(found)[0] == ["system", "At equal devices"]
     assert ranking_rows(found)[1][1].endswith(", 7 devices")
-    assert any("concurrent jobs of 1 device" in words for words in beyond_measured(found))
+    assert scaled_words(scaled(found[0])) == ["big, small: at most 1 device was measured of B (7), A (7)"]
 
 
 ALL = TWO + "budget: {devices: 4, racks: 1, money: 50000, power_kw: 1}"

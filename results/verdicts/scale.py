@@ -30,6 +30,7 @@ class Speed(NamedTuple):
 
     estimate: Estimate | None
     words: str  # how it was derived, or why it was not; empty if it was measured
+    measured: tuple[int, ...] = ()  # numbers of devices whose measurements it is derived from
 
 
 class Size(NamedTuple):
@@ -81,7 +82,7 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     if not best:
         return Speed(None, "no good run")
     if devices in best:
-        return Speed(best[devices] * devices, "")
+        return Speed(best[devices] * devices, "", (devices,))
     numbers = sorted(best)
     more = bisect(numbers, devices)  # index of the first larger number
     if not more:
@@ -91,7 +92,7 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
         jobs, idle = divmod(devices, most)
         rest = f", {devices_text(idle)} idle" if idle else ""
         words = f"concurrent jobs of {devices_text(most)}, the most that were measured{rest}"
-        return Speed(best[most] * (jobs * most), words)
+        return Speed(best[most] * (jobs * most), words, (most,))
     speeds = [speed for alike in grouped(good, setup_at_scale).values() if (speed := _between(alike, devices))]
     if not speeds:
         few, many = (best_by_devices(good)[numbers[index]] for index in (more - 1, more))
@@ -115,7 +116,7 @@ def _between(alike: Sequence[PointResults], devices: int) -> Speed | None:
     low, high = numbers[more - 1], numbers[more]
     share = math.log(devices / low) / math.log(high / low)
     between = product([(best[low], 1 - share), (best[high], share)])
-    return Speed(between * devices, f"between {low} and {high} devices, which were measured")
+    return Speed(between * devices, f"between {low} and {high} devices, which were measured", (low, high))
 
 
 class Power(NamedTuple):

@@ -1,4 +1,4 @@
-"""The answers of the first screen: who is first, by how much, with which requirements, and what would change that."""
+"""Answers of the first screen: the first system, its lead, the requirements it meets, and what would change that."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from results.points.estimate import Estimate, Interval
 from results.points.repeats import PointResults
 from results.record.records import Skipped
 from results.record.values import PER_DEVICE, WORK, count, grouped, rounded
-from results.show.page.cards import Card, figures, machine
+from results.show.page.cards import Card, cost_of_a_million, figures, machine
 from results.show.page.columns import Table, table_of
 from results.show.tables.accept import verdict_rows
 from results.show.tables.decision import (
     NEAR,
-    Cell,
-    beyond_measured,
+    Matrix,
+    Scaled,
     counts,
     form_of_score,
     matrix,
     ranking_rows,
     ranking_words,
+    scaled,
     score_rows,
+    without_score,
 )
 from results.show.tables.doubts import alike
 from results.verdicts.accept import Verdict
@@ -33,6 +35,7 @@ from results.verdicts.requirements import Requirements
 from results.verdicts.score import NEAREST, Ranked, Scored, scores
 from results.verdicts.tender.award import Tender, judge_tender
 from results.verdicts.tender.pledge import Pledge
+from results.workloads import workloads
 
 TWICE = 2.0  # from here on a lead is a factor, and below a percentage
 
@@ -50,8 +53,7 @@ class Decision(NamedTuple):
     """Assessment of the results against the requirements."""
 
     answer: Answer
-    systems: list[str]
-    items: list[tuple[str, list[Cell]]]
+    matrix: Matrix
     counts: list[str]  # of met, failed and undecided requirements, and whose runs are missing
     verdicts: list[Verdict]
     details: Table | None  # of the verdicts
@@ -60,9 +62,10 @@ class Decision(NamedTuple):
     rankings: list[tuple[Ranked, list[str], Table | None]]  # with its sentences
     scores: Table | None  # of all rankings
     form: str  # how a score is made of its parts
-    beyond: list[str]
+    scaled: list[Scaled]  # sizes that were not measured
+    without_score: list[str]  # reasons of systems that meet the requirements
     tender: Tender
-    pledged: list[tuple[str, list[Cell]]]  # cells of a pledge, as of the requirements
+    pledged: Matrix
     pledge_details: Table | None
 
 
@@ -82,10 +85,11 @@ def decide(
     missing = [f"{system}: runs are missing: {'; '.join(words)}." for system, words in sorted(reasons.items()) if words]
     failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
     of_others = [one._replace(scores=[each for each in one.scores if each.system not in failed]) for one in found]
-    rankings = [(one, ranking_words(one, verdicts), table_of(score_rows(one, currency))) for one in found]
+    units = {name: workloads()[wanted.benchmark].work_unit for name, wanted in requirements.workloads.items()}
+    rankings = [(one, ranking_words(one, verdicts), table_of(score_rows(one, units, currency))) for one in found]
     return Decision(
         _overall(found[0], verdicts, results, requirements, costs),
-        *matrix(verdicts),
+        matrix(verdicts),
         [*counts(verdicts), *missing],
         verdicts,
         table_of(verdict_rows(verdicts)),
@@ -94,9 +98,10 @@ def decide(
         rankings,
         table_of(ranking_rows(found)),
         form_of_score(requirements, found),
-        beyond_measured(of_others),
+        scaled(found[0]),
+        without_score(of_others),
         tender,
-        matrix(tender.pledged)[1],
+        matrix(tender.pledged),
         table_of(verdict_rows(tender.pledged, "pledge")) if pledge else None,
     )
 
@@ -120,7 +125,7 @@ def _overall(
     costs: Costs | None,
 ) -> Answer:
     """Return the answer over all workloads."""
-    title = "the system that is first"
+    title = "first system"
     known = [one for one in ranked.scores if one.value is not None]
     failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
     left_out = grouped(
@@ -146,7 +151,7 @@ def _overall(
     mine = [one for one in results if one.system == first.system]
     cards = list(machine(first, mine, requirements.budget, costs))
     if cards and total:
-        cards = [Card("Requirements met", "", f"{met} of {total}", f"{total - met} undecided"), *cards]
+        cards = [Card(first.system, "Requirements met", "", f"{met} of {total}", f"{total - met} undecided"), *cards]
     return Answer(title, f"{sentence}; {meets}." if meets else f"{sentence}.", [*undecided, *reasons], cards)
 
 
@@ -173,7 +178,7 @@ def _met(system: str, verdicts: Sequence[Verdict]) -> tuple[int, int, list[str]]
 def _changes(
     rankings: Sequence[Ranked], failed: set[str], results: Sequence[PointResults], costs: Costs | None
 ) -> list[list[str]]:
-    """Return which discount and which weight would make each other system tie with the first."""
+    """Return which discount and which weight would make each other system tie with the first, if it may be first."""
     whole = rankings[0]
     first, *others = whole.scores
     if first.value is None or not others:
@@ -181,9 +186,10 @@ def _changes(
     of_money = next((one for one in rankings if one.by == "money"), None)
     found = [["system", f"discount to tie with {first.system}", f"weight to tie with {first.system}"]]
     for index, other in enumerate(others):
+        if other.system in failed:
+            continue
         if other.value is None:
-            why = "does not meet a requirement" if other.system in failed else other.why_not
-            found.append([other.system, f"none: {why}", "none"])
+            found.append([other.system, f"none: {other.why_not}", "none"])
         elif other.system in whole.tied:
             found.append([other.system, "ties already", "ties already"])
         else:
@@ -196,7 +202,7 @@ def _weights(ranked: Ranked, system: str, index: int) -> str:
     if not ranked.scores[0].speeds:
         return "none: a formula has no weights"
     if index >= NEAREST:
-        return f"only worked out for the {NEAREST} systems after the first"
+        return ""
     turns = [one for one in ranked.turns if one.system == system and not one.what.startswith("price")]
     near = [f"{one.what} times {one.factor:.3g}" for one in turns if 1 / NEAR <= one.factor <= NEAR]
     if near:
@@ -233,13 +239,13 @@ def _discount(
 
 def _of_cost(pair: Cheapest, first: str, other: str, costs: Costs) -> str:
     if tied_with_cheapest(pair) != [first]:
-        return "none: not dearer"
+        return "none: not more expensive"
     price = next((one.price for one in crossings(pair, costs) if one.system == other), 0.0)
     now = costs.systems[other].price_per_device
     return f"{100 * (1 - price / now):.1f} %" if price > 0 else "none: its electricity costs more"
 
 
-def of_workload(title: str, results: Sequence[PointResults], of_system: str = "") -> Answer:
+def of_workload(title: str, results: Sequence[PointResults], of_system: str = "", costs: Costs | None = None) -> Answer:
     """Return the answer for one workload, with key figures of a system, or else of the fastest."""
     good = [one for one in results if one.good]
     precisions = grouped(ranked_points(results), lambda one: one.precision)
@@ -250,6 +256,8 @@ def of_workload(title: str, results: Sequence[PointResults], of_system: str = ""
     mine = [one for one in main if one.system == subject.system]
     work = fastest([one for one in mine if not why_not_ranked(one)], WORK) or fastest(mine, WORK)
     cards, unit = list(figures(subject, work)), str(subject.any["work_unit"])
+    if costs:
+        cards.insert(2, cost_of_a_million(mine, costs))
     if not precisions:
         small = "These runs are of a smaller workload, to try the suite: compare them with no other result."
         reasons = [small if not subject.is_comparable else "These runs are not ranked: their precision is not known."]

@@ -1,4 +1,4 @@
-"""Page of the history: what got worse, and each series over time with its changes of driver, container and code."""
+"""Page of the history: series that got worse, and each series over time with changes of driver and code."""
 
 from __future__ import annotations
 

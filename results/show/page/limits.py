@@ -6,20 +6,21 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
-from results.record.findings import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, TIE, Advice, joined
+from results.record.findings import BETWEEN, LEFT_OUT, NEIGHBOURS, NO_SCORE, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
 from results.record.records import Record, Skipped
 from results.record.values import PER_DEVICE, grouped
 from results.show.page.answer import Decision
+from results.show.tables.decision import scaled_words
 from results.show.tables.doubts import alike, deviations_once, energies_apart, failures_once
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import rank, ranked_points
 
 
 class Limit(NamedTuple):
-    """One limit of the results."""
+    """One limit of the results, with each of its cases."""
 
     advice: Advice
-    detail: str
+    details: list[str]
 
 
 def limits(
@@ -29,50 +30,78 @@ def limits(
     disturbed: Sequence[str],
     decision: Decision | None,
 ) -> list[Limit]:
-    """Return all limits of the results, the most serious first."""
+    """Return all limits of the results, each once, the most serious first."""
     found = [*_left_out(skipped), *_of_records(records)]
     found += _of_decision(decision) if decision else []
     for title, results in workloads:
         found += [] if decision else _ties(title, results)
-        found += [Limit(PLACES, f"{title}: {words}") for words in energies_apart(results)]
+        found += [(PLACES, f"{title}: {words}") for words in energies_apart(results)]
     every = [one for _, results in workloads for one in results]
-    found += [Limit(one.finding.advice, str(one)) for one in deviations_once(every)]
-    found += [Limit(NEIGHBOURS, words) for words in disturbed]
-    return sorted(found, key=lambda one: one.advice.seriousness)
+    found += [(one.finding.advice, str(one)) for one in deviations_once(every)]
+    found += [(NEIGHBOURS, words) for words in disturbed]
+    merged = [
+        Limit(advice, [detail.rstrip(".") for _, detail in mine])
+        for advice, mine in grouped(found, lambda one: one[0]).items()
+    ]
+    return sorted(merged, key=lambda one: one.advice.seriousness)
 
 
 def measure_next(found: Sequence[Limit]) -> str:
-    """Return the most useful further measurement; empty where nothing limits the results."""
-    return next((f"{one.advice.remedy} ({one.detail.rstrip('.')})." for one in found if one.advice.is_measurement), "")
+    """Return the measurement that removes the most serious limit; empty where no measurement helps."""
+    one = next((one for one in found if one.advice.is_measurement), None)
+    return f"{one.advice.remedy} ({one.details[0]})." if one else ""
 
 
-def _left_out(skipped: Sequence[Skipped]) -> Iterator[Limit]:
+def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
     counted = [one for one in skipped if one.systems is not None]
     for systems, mine in grouped(counted, lambda one: ", ".join(one.systems or ()) or "any system").items():
-        yield Limit(LEFT_OUT, f"{systems}: {'; '.join(alike(mine))}")
+        yield LEFT_OUT, f"{systems}: {'; '.join(alike(mine))}"
 
 
-def _of_records(records: Sequence[Record]) -> Iterator[Limit]:
+def _of_records(records: Sequence[Record]) -> Iterator[tuple[Advice, str]]:
     for one in failures_once(records):
-        yield Limit(one.finding.advice, str(one))
+        yield one.finding.advice, str(one)
 
 
-def _of_decision(decision: Decision) -> Iterator[Limit]:
-    open_ones = [one for one in decision.verdicts if one.outcome is Outcome.UNDECIDED]
-    for (system, reasons), mine in grouped(open_ones, lambda one: (one.system, one.reasons)).items():
-        items = "; ".join(str(one.item) for one in mine)
-        yield Limit(reasons[0].advice, f"{system}, {items}: {joined(reasons)}")
+def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
+    yield from _of_sizes(decision)
+    yield from _undecided(decision)
     ranked = decision.rankings[0][0]
     if ranked.tied:
         names = [ranked.scores[0].system, *ranked.tied]
-        yield Limit(TIE, f"{', '.join(names)} {ranked.title}")
-    for words in decision.beyond:
-        yield Limit(SIZE, words)
+        yield TIE, f"{', '.join(names)} {ranked.title}"
+    for words in decision.without_score:
+        yield NO_SCORE, words
 
 
-def _ties(title: str, results: Sequence[PointResults]) -> Iterator[Limit]:
+def _of_sizes(decision: Decision) -> Iterator[tuple[Advice, str]]:
+    ranked = decision.rankings[0][0]
+    firsts = {ranked.scores[0].system, *ranked.tied}
+    beyond = [one for one in decision.scaled if max(one.measured) < one.devices]
+    advice = SIZE if any(one.system in firsts for one in beyond) else SIZE_OF_OTHERS
+    for words in scaled_words(beyond):
+        yield advice, words
+    for words in scaled_words([one for one in decision.scaled if one not in beyond]):
+        yield BETWEEN, words
+
+
+def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:
+    """Yield each undecided requirement once for each remedy, without systems that fail another requirement."""
+    open_ones = [one for one in decision.verdicts if one.outcome is Outcome.UNDECIDED]
+    open_ones = [one for one in open_ones if one.system not in decision.failed]
+    by_item = grouped(open_ones, lambda one: (one.reasons[0].advice, str(one.item)))
+    found = [
+        (advice, item, ", ".join(one.system for one in mine), tuple(dict.fromkeys(one.reason for one in mine)))
+        for (advice, item), mine in by_item.items()
+    ]
+    for (advice, systems, reasons), alike_ones in grouped(found, lambda one: (one[0], *one[2:])).items():
+        why = f": {reasons[0]}" if len(reasons) == 1 else ""
+        yield advice, f"{systems}, {'; '.join(item for _, item, *_ in alike_ones)}{why}"
+
+
+def _ties(title: str, results: Sequence[PointResults]) -> Iterator[tuple[Advice, str]]:
     for precision, mine in grouped(ranked_points(results), lambda one: one.precision).items():
         ranking = rank(mine, PER_DEVICE)
         if ranking and ranking.tied:
             names = ", ".join(one.system for one in (ranking.first, *ranking.tied))
-            yield Limit(TIE, f"{title} in {precision}: {names}")
+            yield TIE, f"{title} in {precision}: {names}"

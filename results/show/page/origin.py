@@ -12,7 +12,7 @@ from results.verdicts.quality import Rule, energy_kind, energy_rules
 
 
 class Quality(NamedTuple):
-    """How the energy of one system's runs was measured: its kinds, and the worst case of each rule."""
+    """Measurement of the energy of one system's runs: its kinds, and the worst case of each rule."""
 
     system: str
     kinds: str
@@ -43,7 +43,7 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
 
 
 def origin_rows(records: Sequence[Record]) -> list[list[str]]:
-    """Software and firmware behind the records, each combination once."""
+    """Return a row for each combination of software and firmware in the records."""
     found: dict[tuple[str, ...], None] = {}
     for record in records:
         origin = record.get("provenance") or {}

@@ -1,4 +1,4 @@
-"""The page as PDF, printed by a browser of this machine."""
+"""PDF of the page, printed by a browser of this machine."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def browser_for(page: Path) -> str:
     found = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if found is None:
         raise RecordError(
-            f"{page}: a PDF needs a browser that prints, one of {', '.join(BROWSERS)}: "
+            f"{page}: a PDF needs a browser that prints, but none of {', '.join(BROWSERS)} is installed: "
             "install one, or write report.html and print it elsewhere"
         )
     return found
 
 
 def write_pdf(text: str, page: Path) -> None:
-    """Print the page with a browser; raises RecordError without one, or where it fails."""
+    """Print the page with a browser; raises RecordError without one, or if it fails."""
     browser = browser_for(page)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "report.html"
         source.write_text(text, encoding="utf-8")
-        printed = Path(folder) / "report.pdf"  # under this name, whatever the ending's case
+        printed = Path(folder) / "report.pdf"
         command = [
             browser,
             "--headless",
@@ -39,7 +39,7 @@ def write_pdf(text: str, page: Path) -> None:
             f"--user-data-dir={folder}/profile",
             "--no-pdf-header-footer",
         ]
-        command += ["--no-sandbox"] if os.geteuid() == 0 else []  # which Chromium refuses to root
+        command += ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses to run as root with its sandbox
         command += [f"--print-to-pdf={printed}", source.as_uri()]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PDF_TIMEOUT_S)

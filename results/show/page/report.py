@@ -1,4 +1,4 @@
-"""One self-contained HTML page: who is first, how certain that is, what limits it, and how to reproduce the numbers."""
+"""The report, one self-contained HTML page: the ranking, its uncertainty, its limits, and the origin of the numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from results.show.page.origin import commands_of, origin_rows, quality_of
 from results.show.page.printed import browser_for, write_pdf
 from results.show.page.sections import Section, sections_of
 from results.show.tables.cost import cost_rows
-from results.show.tables.decision import cost_words
+from results.show.tables.decision import cost_words, without_score
 from results.show.tables.doubts import alike, deviations_once, failures_once
 from results.show.tables.machine.operating import operating_rows, operating_sentences
 from results.show.tables.prediction import disturbed_words
@@ -27,27 +27,34 @@ from results.show.tables.summary import summary_rows
 from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES
 from results.verdicts.requirements import Requirements
+from results.verdicts.score import NEAREST
 from results.verdicts.tender.pledge import Pledge
 
 TEMPLATE = "report.html.j2"
 ENDINGS = (".html", ".htm", ".pdf")
 NAMED = 4  # systems that the title names
 SHOWN = 5  # limits that are not folded
-# What the template calls for each section, with the results of its points.
-OF_A_SECTION = (
+DETAILS_SHOWN = 3  # cases of a limit
+# Functions that the template calls, most of them with the results of a section's points.
+CALLED = (
     *(points_table, region_rows, split_notes, of_reads, read_rows, file_rows),
-    *(operating_rows, operating_sentences),
+    *(operating_rows, operating_sentences, without_score),
 )
 
 
 def check_page(page: Path) -> None:
-    """Raise RecordError unless a report can be written there: it takes time, and should not be in vain."""
+    """Raise RecordError unless a report can be written there: an error after the work would waste it."""
     if page.suffix.lower() not in ENDINGS:
         raise RecordError(f"--out {page}: a report is a .html or a .pdf")
     if page.is_dir():
         raise RecordError(f"--out {page} is a folder: name a file in it")
-    if page.suffix.lower() == ".pdf":
+    if is_pdf(page):
         browser_for(page)
+
+
+def is_pdf(page: Path) -> bool:
+    """Return whether a page is printed."""
+    return page.suffix.lower() == ".pdf"
 
 
 def write_report(
@@ -58,15 +65,20 @@ def write_report(
     with_published: bool = False,
     requirements: Requirements | None = None,
     pledge: Pledge | None = None,
+    with_details: bool = True,
 ) -> list[Path]:
-    """Write the page (as PDF if its name ends so), and each plot as PNG in a folder next to it; return the files."""
+    """Write the page (as PDF if its name ends so), and each of its plots as PNG in a folder next to it.
+
+    with_details: include each point and plot, the quality of the measurements, and their origin.
+    Returns the files, the page first.
+    """
     decision = decide(by_point(records), requirements, costs, skipped, pledge) if requirements else None
     if decision:
         records = [record for record in records if id(record) not in decision.tender.left_out]
-    sections = sections_of(records, costs, with_published)
+    sections = sections_of(records, costs, with_published, with_details)
     page.parent.mkdir(parents=True, exist_ok=True)
-    text = _render(records, skipped, sections, costs, decision)
-    if page.suffix.lower() == ".pdf":
+    text = _render(records, skipped, sections, costs, decision, with_details)
+    if is_pdf(page):
         write_pdf(text, page)
     else:
         page.write_text(text, encoding="utf-8")
@@ -100,16 +112,20 @@ def _render(
     sections: Sequence[Section],
     costs: Costs | None,
     decision: Decision | None,
+    with_details: bool,
 ) -> str:
     templates = environment()
-    templates.globals |= {function.__name__: function for function in (*OF_A_SECTION, table_of, help_of)}
+    templates.globals |= {function.__name__: function for function in (*CALLED, table_of, help_of)}
     text: str = templates.get_template(TEMPLATE).render(
         sections=sections,
         decision=decision,
+        with_details=with_details,
+        nearest=NEAREST,
+        details_shown=DETAILS_SHOWN,
         grades=GRADES,
         commands=commands_of([one for section in sections for one in section.results]),
         **_about_records(records),
-        **_about_answers(sections, decision),
+        **_about_answers(sections, decision, costs),
         **_about_limits(records, skipped, sections, decision),
         **_about_costs(sections, costs, decision.failed if decision else ()),
         **_about_published(sections),
@@ -135,11 +151,11 @@ def _about_records(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _about_answers(sections: Sequence[Section], decision: Decision | None) -> dict[str, Any]:
+def _about_answers(sections: Sequence[Section], decision: Decision | None, costs: Costs | None) -> dict[str, Any]:
     first = decision.rankings[0][0].scores[0] if decision else None
     of_system = first.system if first and first.value is not None else ""
     workloads = [(section.title, section.results) for section in sections]
-    answers: list[Answer] = [of_workload(section.short, section.results, of_system) for section in sections]
+    answers: list[Answer] = [of_workload(section.short, section.results, of_system, costs) for section in sections]
     return {"answers": answers, "side_by_side": systems_table(workloads), "summary": summary_rows(workloads)}
 
 

@@ -1,4 +1,4 @@
-"""One section of the page for each workload: its plots, its sentences, and what its sweep predicts."""
+"""Sections of the page: plots, sentences and predictions of each workload."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from results.workloads import title_of
 
 
 class Section(NamedTuple):
-    """One workload: what is trained, on what data."""
+    """One workload on one kind of data."""
 
     title: str
     short: str  # the title without its data
@@ -49,51 +49,38 @@ class Section(NamedTuple):
     predicted: list[list[str]]  # rows
 
 
-def sections_of(records: Sequence[Record], costs: Costs | None, with_published: bool) -> list[Section]:
-    """Return a section for each workload on each kind of data."""
+def sections_of(
+    records: Sequence[Record], costs: Costs | None, with_published: bool, with_details: bool = True
+) -> list[Section]:
+    """Return a section for each workload on each kind of data; only the details have predictions and further charts."""
     workloads = grouped(by_point(records), lambda one: one.point[:2])
     split: list[list[PointResults]] = []
     for group in workloads.values():
-        # Failed points do not know their data: they are with the first that do.
+        # Failed points have no record of their data: they join the first kind.
         kinds = list(dict.fromkeys(one.point[2:4] for one in group if one.good)) or [group[0].point[2:4]]
         split += [
             [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])] for kind in kinds
         ]
     styles = styles_of_systems(one for group in split for one in group)
-    return [_section(index, group, costs, with_published, styles) for index, group in enumerate(split)]
+    return [_section(index, group, costs, with_published, styles, with_details) for index, group in enumerate(split)]
 
 
 def _section(
-    index: int, results: list[PointResults], costs: Costs | None, with_published: bool, styles: Styles
+    index: int,
+    results: list[PointResults],
+    costs: Costs | None,
+    with_published: bool,
+    styles: Styles,
+    with_details: bool,
 ) -> Section:
     point = next((one for one in results if one.good), results[0]).point
     details = ", ".join(filter(None, [point.model, point.data, point.sample]))
-    # Theirs are of the whole workload: not to be drawn next to a smaller one.
+    # Published figures are of the whole workload: they are not drawn next to a smaller one.
     is_drawn = with_published and bool(ranked_points(results))
     published = throughputs(point.benchmark, point.model) if is_drawn else []
-    published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
-    served = serving_charts(results, styles)
-    charts = [
-        *served,
-        *([] if served else over_batch(results, SPEED, styles, published)),
-        *([] if served else over_batch(results, EFFICIENCY, styles)),
-        *_ratios(results, styles),
-        *([] if served else pareto(results, styles)),
-        *scaling(results, styles),
-        *operating_charts(results),
-        compute_and_effective(results, styles, published, published_effective),
-        energy_by_scope(results, styles),
-        steps_by_region(results),
-        bandwidth_over_time(results),
-        sizes_of_reads(results),
-    ]
-    for number, system in enumerate(dict.fromkeys(one.system for one in results)):
-        charts.append(None if served else heat_map_of_system(results, system, f"heat_map_{number}"))
-        charts.append(_power_chart(results, system, f"power_{number}"))
-    if costs:
-        charts += cost_charts(results, costs, styles)
+    effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
     groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
-    charts += [measured_against_predicted(groups, styles), scaling_beyond(groups, styles)]
+    charts = _charts(results, groups, costs, published, effective, styles) if with_details else []
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)
     first = [dots(results, quantity, styles) for quantity in (SPEED, EFFICIENCY)]
@@ -108,8 +95,40 @@ def _section(
         sentences(results),
         within_limits(results),
         groups,
-        _predicted(groups, results),
+        _predicted(groups, results) if with_details else [],
     )
+
+
+def _charts(
+    results: list[PointResults],
+    groups: Sequence[Group],
+    costs: Costs | None,
+    published: Sequence[Throughput],
+    effective: Sequence[Throughput],
+    styles: Styles,
+) -> list[Chart | None]:
+    """Return the charts of the details; None stands for a chart whose values the results lack."""
+    served = serving_charts(results, styles)
+    charts: list[Chart | None] = [
+        *served,
+        *([] if served else over_batch(results, SPEED, styles, published)),
+        *([] if served else over_batch(results, EFFICIENCY, styles)),
+        *_ratios(results, styles),
+        *([] if served else pareto(results, styles)),
+        *scaling(results, styles),
+        *operating_charts(results, styles),
+        compute_and_effective(results, styles, published, effective),
+        energy_by_scope(results, styles),
+        steps_by_region(results),
+        bandwidth_over_time(results),
+        sizes_of_reads(results),
+    ]
+    for number, system in enumerate(dict.fromkeys(one.system for one in results)):
+        charts.append(None if served else heat_map_of_system(results, system, f"heat_map_{number}"))
+        charts.append(_power_chart(results, system, f"power_{number}"))
+    if costs:
+        charts += cost_charts(results, costs, styles)
+    return [*charts, measured_against_predicted(groups, styles), scaling_beyond(groups, styles)]
 
 
 def _predicted(groups: Sequence[Group], results: Sequence[PointResults]) -> list[list[str]]:
@@ -144,7 +163,7 @@ def _traces(record: Record) -> list[Trace]:
 
 
 def _ratios(results: Sequence[PointResults], styles: Styles) -> list[Chart | None]:
-    """Speed in each precision, and work per energy for each kind of energy that was measured in it, side by side."""
+    """Return charts that compare speed in each precision, and work per energy for each measured kind of energy."""
     ranked = ranked_points(results)
     charts = []
     for path, words, name in ((PER_DEVICE, "Speed per device", "speed_up"), (WORK, "Work per energy", "energy_ratio")):

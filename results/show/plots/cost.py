@@ -12,8 +12,9 @@ from results.verdicts.cost import ASSUMPTIONS, SENSITIVITY, Cheapest, Costs, che
 
 @styled
 def cost_charts(results: Sequence[PointResults], costs: Costs, styles: Styles) -> list[Chart]:
-    """Total cost side by side, and how it moves with each assumption, for each precision and kind of energy; empty
-    without a system that has a price.
+    """Return a chart of total costs and one of their sensitivity for each precision and kind of energy.
+
+    Empty without a system that has a price.
     """
     words = costed_work(results[0]).words
     charts = []
@@ -46,7 +47,7 @@ def _side_by_side(found: Cheapest, label: str, costs: Costs, styles: Styles) -> 
 
 
 def _sensitivity(found: Cheapest, costs: Costs) -> Chart:
-    """How the total of each system's point changes when one assumption is half as large or half as large again."""
+    """Draw how the total of each system changes if one assumption is lower or higher by the share SENSITIVITY."""
     figure, all_axes = new_figure((5.6, 0.7 + 1.35 * len(found)), rows=len(found))
     texts: list[str] = []
     for axes, (system, (one, _)) in zip(all_axes, found.items(), strict=True):

@@ -1,4 +1,4 @@
-"""Energy and power, drawn."""
+"""Charts of energy and power."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ MOST_ROWS = 2000  # of a trace in a plot
 
 @styled
 def pareto(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
-    """Speed of a device against energy of a million units, with the front where it was measured; a chart for each kind
-    of energy that two points have.
+    """Draw energy of a million units over speed of a device: a chart for each kind of energy that two points have.
+
+    A dotted line is the Pareto front; estimated energies have none.
     """
     from matplotlib.ticker import EngFormatter
 
@@ -52,9 +53,9 @@ def pareto(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
         words = [f"{len(points)} points"]
         if not estimated:
             front = _front([(x, y) for _, x, y in points])
-            axes.plot(*zip(*front, strict=True), label="front", color=INK, linewidth=0.8, linestyle=":")
+            axes.plot(*zip(*front, strict=True), label="Pareto front", color=INK, linewidth=0.8, linestyle=":")
             ends = dict.fromkeys(f"{rounded(x)} {unit}/s at {rounded(y)} Wh" for x, y in (front[0], front[-1]))
-            words.append(f"the front is {' to '.join(ends)}")
+            words.append(f"the Pareto front is {' to '.join(ends)}")
         axes.set_xlabel(f"{unit}/s per device")
         axes.set_ylabel(f"Wh per million {unit}")
         axes.set_xlim(0, 1.08 * max(x for _, x, _ in points))
@@ -67,7 +68,7 @@ def pareto(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
 
 
 def _front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points of which no other is faster and takes less."""
+    """Return the Pareto front: the points than which no other point is both faster and more efficient."""
     front: list[tuple[float, float]] = []
     for x, y in sorted(points, key=lambda point: (-point[0], point[1])):
         if not front or y < front[-1][1]:
@@ -77,7 +78,7 @@ def _front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 @styled
 def energy_by_scope(results: Sequence[PointResults], styles: Styles) -> Chart | None:
-    """Energy of a million units in each scope that was sampled, of each system's most efficient point."""
+    """Draw the energy of a million units in each sampled scope, at each system's most efficient point."""
     found: dict[str, dict[str, float]] = {}
     colours: dict[str, str] = {}
     for system in dict.fromkeys(one.system for one in results):
@@ -123,7 +124,7 @@ def energy_by_scope(results: Sequence[PointResults], styles: Styles) -> Chart | 
 
 @styled
 def power_over_time(record: Record, traces: Sequence[Trace], title: str, name: str) -> Chart | None:
-    """Power of the channels that count, summed over each node, with the measured windows shaded."""
+    """Draw the power of the channels that count, summed over each node, with the measured windows shaded."""
     import numpy as np
 
     used = {(channel["hostname"], channel["name"]) for channel in value_at(record, "energy.channels") or []}
@@ -157,5 +158,5 @@ def power_over_time(record: Record, traces: Sequence[Trace], title: str, name: s
     if drawn > 1:
         axes.legend()
     average_w = value_at(record, "energy.avg_power_w")
-    words = f"The shaded part is the measured window, of {rounded(average_w)} W on average over all nodes."
+    words = f"The measured window is shaded: {rounded(average_w)} W on average, all nodes together."
     return Chart(name, f"Power over time: {title}", words, figure)

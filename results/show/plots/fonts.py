@@ -1,4 +1,4 @@
-"""Fonts of this machine for names in scripts that the plots' own font lacks."""
+"""Fonts of this machine for characters that the plots' own font lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def fonts_for(figure: Figure) -> list[str]:
 
 
 def names_without_font(figure: Figure) -> list[str]:
-    """Return the words of a figure that have a character which no font of this machine has."""
+    """Return the words of a figure with a character that no font of this machine has."""
     from matplotlib.text import Text
 
     missing = _fonts_and_missing(figure)[1]
@@ -49,7 +49,7 @@ def _own() -> frozenset[str]:
 
 @cache
 def _covered(chars: frozenset[str]) -> dict[str, set[str]]:
-    """Which of some characters each font of this machine has."""
+    """Return for each font of this machine which of some characters it has."""
     from matplotlib import font_manager
 
     found = {}

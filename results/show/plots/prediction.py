@@ -1,4 +1,4 @@
-"""Plots of predictions next to measurements: predictions are hollow, with their intervals."""
+"""Charts of predictions next to measurements: predictions are hollow, with their intervals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOLLOW: dict[str, Any] = {"markerfacecolor": "none", "linestyle": "none", "marke
 
 
 def beyond(group: Group) -> list[Prediction]:
-    """Predict the fastest point on the most devices for 2 and FURTHEST times the devices, with the same batch each."""
+    """Predict throughput on 2 and FURTHEST times the most devices measured, with the best batch per device there."""
     every = best_by_devices(group.results)
     if not every:
         return []
@@ -41,7 +41,7 @@ def beyond(group: Group) -> list[Prediction]:
 
 @styled
 def measured_against_predicted(groups: Sequence[Group], styles: Styles) -> Chart | None:
-    """Each point as measured and as its neighbours predict it, with the interval of that; None where none can be."""
+    """Draw each point's prediction by its neighbours over its measurement; None without enough points."""
     drawn = {
         group: [one for one in group.errors if one.kept == len(group.points) - 1]
         for group in groups
@@ -70,7 +70,7 @@ def measured_against_predicted(groups: Sequence[Group], styles: Styles) -> Chart
         )
         values += [*measured, *predicted]
         held = sum(one.low <= value <= one.high for value, one in zip(measured, intervals, strict=True))
-        words.append(f"{label}: {held} of {len(errors)} intervals hold what was measured")
+        words.append(f"{label}: {held} of {len(errors)} intervals contain the measured value")
     ends = [min(values) / 1.1, max(values) * 1.1]
     axes.plot(ends, ends, color=GREY, linewidth=0.8, zorder=0)
     unit = groups[0].first.any["work_unit"]
@@ -84,7 +84,7 @@ def measured_against_predicted(groups: Sequence[Group], styles: Styles) -> Chart
 
 @styled
 def scaling_beyond(groups: Sequence[Group], styles: Styles) -> Chart | None:
-    """Throughput over devices as measured, and beyond them, shaded; None where nothing can be said beyond."""
+    """Draw measured throughput over devices, and its prediction beyond, shaded; None without a prediction."""
     drawn = {group: found for group in groups if len(group.points) >= FEWEST_POINTS and (found := beyond(group))}
     if not drawn:
         return None
@@ -112,12 +112,12 @@ def scaling_beyond(groups: Sequence[Group], styles: Styles) -> Chart | None:
     doublings_axis(axes, ticks, "devices, with as many samples on each")
     axes.set_ylabel(f"{unit}/s")
     legend_below(figure, [axes])
-    title = "Scaling beyond what was measured: hollow and shaded is predicted"
+    title = "Scaling beyond the measured sizes: predictions are hollow and shaded"
     return Chart("scaling_beyond", title, "; ".join(words), figure)
 
 
 def _label(group: Group, groups: Sequence[Group]) -> str:
-    """Its system, and what tells it from other groups of that."""
+    """Return a group's system, with its precision and options where the system has several groups."""
     others = [one for one in groups if one.first.system == group.first.system and one is not group]
     return ", ".join([group.first.system, *([group.first.precision, *group.variant] if others else [])])
 

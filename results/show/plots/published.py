@@ -1,4 +1,4 @@
-"""The plots of the original suite, drawn from its published figures."""
+"""Charts of the original suite's published figures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from results.show.plots.sweep import draw_heat_map, short
 
 @styled
 def published_heat_maps(benchmark: str, model: str, unit: str) -> Chart:
-    """The published throughputs of a workload over devices and batch, a panel for each system."""
-    # Others' are of one batch size for each system: a map of one cell.
+    """Draw the published throughputs of a workload over devices and batch, a panel for each system."""
+    # Other publishers give one batch size for each system, which would be a map of one cell.
     found = [one for one in throughputs(benchmark, model) if one.figure.benchmark not in PUBLISHERS]
     systems = list(dict.fromkeys(one.system for one in found))
     columns = 2
@@ -41,7 +41,7 @@ def published_heat_maps(benchmark: str, model: str, unit: str) -> Chart:
 
 @styled
 def published_bars(figures: Sequence[Published]) -> Chart:
-    """The published tokens/s and Wh of a device of the 800M GPT over the batch size, a bar for each system."""
+    """Draw the published tokens/s and Wh per device of the 800M GPT over the batch size, a bar for each system."""
     metrics = {
         "throughput_per_gpu": "tokens/s per device",
         "energy_per_gpu": "Wh per device of a run, length not stated",

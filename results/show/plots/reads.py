@@ -17,7 +17,7 @@ MOST_NODES = 6  # lines in a plot
 
 @styled
 def bandwidth_over_time(results: Sequence[PointResults]) -> Chart | None:
-    """Draw the read bandwidth of the first run that records it, node by node, with shaded windows; None without one."""
+    """Draw the read bandwidth of each node in the first run that recorded it; None without one. Windows are shaded."""
     record = _first(results)
     if record is None:
         return None
@@ -44,14 +44,14 @@ def bandwidth_over_time(results: Sequence[PointResults]) -> Chart | None:
     axes.set_ylabel("read [MB/s]")
     axes.set_ylim(bottom=0)
     figure.legend(loc="outside upper center", ncols=3)
-    told = [f"{kind} window {size(one['bytes'])}" for kind, one in record["io"]["windows"].items()]
-    words = f"{_where(record)}: {size(record['io']['job']['bytes'])} in the whole job; {', '.join(told)}."
-    return Chart("bandwidth", "What is read over time", words, figure)
+    by_window = [f"{kind} window {size(one['bytes'])}" for kind, one in record["io"]["windows"].items()]
+    words = f"{_where(record)}: {size(record['io']['job']['bytes'])} in the whole job; {', '.join(by_window)}."
+    return Chart("bandwidth", "Read bandwidth over time", words, figure)
 
 
 @styled
 def sizes_of_reads(results: Sequence[PointResults]) -> Chart | None:
-    """How many bytes reads of the files that windows read returned; None where no run tells."""
+    """Draw how many bytes each read in the measured windows returned; None if no run recorded its reads."""
     record = _first(results)
     counts = record["io"]["data"]["reads_by_size"] if record else {}
     whole = sum(counts.values())
@@ -67,8 +67,10 @@ def sizes_of_reads(results: Sequence[PointResults]) -> Chart | None:
     axes.set_xlabel("bytes that a read returned")
     axes.set_ylabel("reads [%]")
     axes.grid(axis="x", visible=False)
-    told = ", ".join(f"{share:.0f} % {name}" for share, name in zip(shares, SIZE_CLASSES, strict=True) if share >= 1)
-    words = f"{_where(record)}: {whole:,} reads of the files that its windows read; {told} bytes."
+    shares_text = ", ".join(
+        f"{share:.0f} % {name}" for share, name in zip(shares, SIZE_CLASSES, strict=True) if share >= 1
+    )
+    words = f"{_where(record)}: {whole:,} reads in the measured windows; {shares_text} bytes."
     return Chart("read_sizes", "Sizes of reads", words, figure)
 
 

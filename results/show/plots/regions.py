@@ -1,4 +1,4 @@
-"""Chart of the time of training steps by region: a bar for each point."""
+"""Chart of the step time by region: a bar for each point."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_BARS = 40
 
 @styled
 def steps_by_region(results: Sequence[PointResults]) -> Chart | None:
-    """A stacked bar for each point and kind of window; None where no run tells."""
+    """Draw a stacked bar for each point and kind of window; None if no run recorded regions."""
     every = [(one, steps) for one in results for steps in regions_of(one.good)]
     if not every:
         return None
@@ -47,17 +47,17 @@ def steps_by_region(results: Sequence[PointResults]) -> Chart | None:
     axes.set_yticks(range(len(bars)), names, fontsize=7)
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
-    axes.set_xlabel("share of a step [%], and how long it is")
+    axes.set_xlabel("share of the step time [%]; right: step time")
     axes.grid(axis="y", visible=False)
     figure.legend(loc="outside upper center", ncols=min(4, len(labels)))
     words = "; ".join(f"{name}: {_in_words(steps)}" for name, (_, steps) in zip(names, bars, strict=True))
-    split = " Hatched: told by split steps." if any(steps.longer_percent is not None for _, steps in bars) else ""
-    left_out = f" The first {MOST_BARS} of {len(every)}." if len(every) > MOST_BARS else ""
-    return Chart("regions", "Where the time of a step goes", f"{words}.{split}{left_out}", figure)
+    split = " Hatched: measured in split steps." if any(steps.longer_percent is not None for _, steps in bars) else ""
+    left_out = f" These are the first {MOST_BARS} of {len(every)} bars." if len(every) > MOST_BARS else ""
+    return Chart("regions", "Step time by region", f"{words}.{split}{left_out}", figure)
 
 
 def _names(bars: Sequence[tuple[PointResults, StepRegions]]) -> list[str]:
-    """No longer than needed to tell the bars apart."""
+    """Return the shortest names that distinguish the bars."""
     many_systems = len({one.system for one, _ in bars}) > 1
     places = [
         ", ".join(

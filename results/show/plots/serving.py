@@ -1,4 +1,4 @@
-"""Servers under load, drawn: speed of one user against that of all, energy against speed, and the limit of load."""
+"""Charts of servers under load: throughput and energy against the speed of one user, and TTFT against its limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONCURRENCY, PER_TOKEN = "layout.global_batch_size", "energy.j_per_output_token"
 
 
 class Curve(NamedTuple):
-    """One setup of a system: its points by requests in flight."""
+    """Points of one setup of a system, by requests in flight."""
 
     system: str
     x: list[float]
@@ -39,7 +39,7 @@ def serving_charts(results: Sequence[PointResults], styles: Styles) -> list[Char
 
 
 def frontier(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the places that no other one exceeds in both numbers, by the first, the largest last."""
+    """Return the Pareto front: the places that no other place exceeds in both numbers, in ascending order."""
     kept: list[tuple[float, float]] = []
     for place in sorted(places, reverse=True):
         if not kept or place[1] > kept[-1][1]:
@@ -58,7 +58,7 @@ def _curves(results: Sequence[PointResults], across: str, upwards: str) -> list[
 
 
 def _draw(curves: Sequence[Curve], styles: Styles, line: str | None, labels: tuple[str, str]) -> tuple[Figure, Axes]:
-    """Draw curves; those with a line of their own have the number of requests in flight next to each point."""
+    """Draw curves. With `line` as their line style, each point is labelled with its requests in flight."""
     figure, [axes] = new_figure()
     for curve in curves:
         gid, own = f"{OF_SYSTEM}{curve.system}", {} if line is None else {"linestyle": line}
@@ -93,11 +93,11 @@ def _words(curves: Sequence[Curve]) -> str:
 
 
 def _pareto(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
-    """Draw tokens/s of a device against those of a user; between two points the lower one counts."""
+    """Draw tokens/s of a device over those of a user. Between two points, the front has the lower value."""
     curves = _curves(results, PER_USER, PER_DEVICE)
     if not curves:
         return
-    labels = "tokens/s of a user (1 / median TPOT)", "output tokens/s per device"
+    labels = "tokens/s per user (1 / median TPOT)", "output tokens/s per device"
     figure, axes = _draw(curves, styles, "", labels)
     for system, mine in grouped(curves, lambda one: one.system).items():
         best = frontier([place for one in mine for place in zip(one.x, one.y, strict=True)])
@@ -106,11 +106,11 @@ def _pareto(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     legend_below(figure, [axes])
-    yield Chart("serving_pareto", "Throughput against the speed of a user", _words(curves), figure)
+    yield Chart("serving_pareto", "Throughput against speed per user", _words(curves), figure)
 
 
 def _energy(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
-    """Draw joules per output token against TPOT, of the kind of energy that most points have."""
+    """Draw joules per output token over TPOT, for the kind of energy that most points have."""
     kinds = grouped(results, lambda one: energy_kind(one.any))
     kind = max(kinds, key=lambda one: len(kinds[one]), default="")
     curves = _curves(kinds.get(kind, []), TPOT, PER_TOKEN)
@@ -120,7 +120,7 @@ def _energy(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
     axes.set_xlim(left=0)
     _logarithmic(axes, [y for one in curves for y in one.y])
     legend_below(figure, [axes])
-    yield Chart("serving_energy", "Energy of a token against its time", _words(curves), figure)
+    yield Chart("serving_energy", "Energy per token against TPOT", _words(curves), figure)
 
 
 def _limit(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:

@@ -1,9 +1,8 @@
-"""The look of all plots: colours, marks, axes and legends. A Chart is a figure with its words."""
+"""Style of all plots: colours, markers, axes and legends. A Chart is a figure with its title and description."""
 
 from __future__ import annotations
 
 import io
-import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,13 +21,19 @@ if TYPE_CHECKING:
 
 Arguments = ParamSpec("Arguments")
 Drawn = TypeVar("Drawn")
-# Okabe and Ito's colours, which people with any kind of colour vision can distinguish; each has a marker, too.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# Okabe and Ito's colours, which people with any kind of colour vision can distinguish, and six more. Each of these has
+# the largest CIELAB distance to those before it, for full, red-blind and green-blind vision (Machado et al. 2009,
+# doi:10.1109/TVCG.2009.113), and a contrast of 2.6 with a white and with a dark page.
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#6611FF", "#BB0033", "#88AA55", "#6677FF", "#AA1177", "#9911CC"),
+)
 MARKERS = "osD^vP*X"
-# Stands for the colour of text in an SVG until the page decides: dark or light.
+LINES = ("-", "--", "-.")
+# Placeholder for the colour of text in an SVG: the page replaces it by its own, dark or light.
 INK = "#010203"
 GREY = "#8c8c8c"
-FULL, PALE = 1.0, 0.45  # of a system's colour, where it has two bars
+FULL, PALE = 1.0, 0.45  # opacity of a system's colour, where it has two bars
 SIZE_IN = (5.6, 3.6)
 PIXELS_PER_PT = 1.25  # in a page
 LEGEND_ROW_IN = 0.17
@@ -56,13 +61,13 @@ STYLE: Any = {  # of matplotlib
 }
 
 
-TITLED = "titled:"  # the beginning of the gid of what is named where the pointer is
-OF_SYSTEM = "of:"  # the beginning of the gid of what is one system's
+TITLED = "titled:"  # prefix of the gid of an element with a tooltip
+OF_SYSTEM = "of:"  # prefix of the gid of an element of one system
 Styles = Mapping[str, Mapping[str, Any]]  # of systems
 
 
 class Quantity(NamedTuple):
-    """Number of a record to plot, where higher is better."""
+    """Number of a record that is plotted; higher is better."""
 
     name: str
     title: str
@@ -75,7 +80,7 @@ EFFICIENCY = Quantity("efficiency", "Work per energy", "{unit}/Wh", WORK)
 
 
 class Chart(NamedTuple):
-    """A figure with its name, its title, and what it shows in words for those who cannot see it."""
+    """A figure with its name, its title, and a description for readers who cannot see it."""
 
     name: str
     title: str
@@ -83,13 +88,13 @@ class Chart(NamedTuple):
     figure: Figure
 
     def svg(self) -> str:
-        """Return it for the inside of a page: in the page's colour and font size, with the words as its description."""
+        """Return the chart as SVG for the inside of a page: in the page's colour and font, with its description."""
         file = io.StringIO()
         self._save(file, format="svg", metadata={"Date": None, "Creator": None})
         text = file.getvalue()
         text = text[text.index("<svg") :].replace(INK, "currentColor")
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-        # Two plots of one page must not share the names of their parts.
+        # Ids must be unique in a page.
         text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{self.name}-", text)
         text = re.sub(r'width="([\d.]+)pt" height="[^"]*"', self._width, text, count=1)
         text = re.sub(rf'<g id="{self.name}-{TITLED}([^"]*)">', r"<g><title>\1</title>", text)
@@ -102,14 +107,14 @@ class Chart(NamedTuple):
         return f'width="{float(found[1]) * PIXELS_PER_PT:.0f}"'
 
     def png(self) -> bytes:
-        """Return it for a document: on white."""
+        """Return the chart as PNG on white, for a document."""
         file = io.BytesIO()
         self._save(file, format="png", dpi=150, facecolor="white", transparent=False)
         return file.getvalue()
 
     @property
     def boxes(self) -> str:
-        """Sentence on names that the PNG shows as boxes, because no font of this machine has their characters."""
+        """Sentence that names the words that the PNG shows as boxes, for lack of a font; empty without any."""
         names = ", ".join(names_without_font(self.figure))
         return f"In the PNG, boxes stand for {names}." if names else ""
 
@@ -117,9 +122,9 @@ class Chart(NamedTuple):
         import matplotlib as mpl
 
         with warnings.catch_warnings(), mpl.rc_context({**STYLE, "font.sans-serif": fonts_for(self.figure)}):
-            warnings.simplefilter("ignore")  # of characters that no font has; a page's reader may have one
+            warnings.simplefilter("ignore")  # about characters without a font here: the reader's machine may have one
             self.figure.savefig(file, **options)
-        self.figure.set_layout_engine("none")  # a second format keeps the layout, and need not work it out again
+        self.figure.set_layout_engine("none")  # a second format reuses the layout
 
 
 def new_figure(
@@ -133,7 +138,7 @@ def new_figure(
 
 
 def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
-    """A function that draws in the style of all our plots."""
+    """Decorate a function so that it draws in the style of all plots."""
 
     @wraps(draw)
     def in_style(*arguments: Arguments.args, **options: Arguments.kwargs) -> Drawn:
@@ -146,18 +151,21 @@ def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
 
 
 def style_of(index: int) -> dict[str, Any]:
-    """Return the colour and the mark of a series by its number."""
+    """Return the colour, the marker and the line of a series by its number.
+
+    Up to 24 series differ by marker and line alone, for readers who do not distinguish the colours.
+    """
     return {
         "color": COLOURS[index % len(COLOURS)],
-        # Shifted where the colours and marks would come together again.
-        "marker": MARKERS[(index + index // math.lcm(len(COLOURS), len(MARKERS))) % len(MARKERS)],
-        "linestyle": ("-", "--", "-.")[index // len(COLOURS) % 3],
+        # Shifted where all three would repeat together.
+        "marker": MARKERS[(index + index // (len(MARKERS) * len(LINES))) % len(MARKERS)],
+        "linestyle": LINES[index // len(MARKERS) % len(LINES)],
         "markersize": 5,
     }
 
 
 def styles_of_systems(results: Iterable[PointResults]) -> Styles:
-    """A style for each system, for all plots of a report."""
+    """Return a style for each system, the same in all plots of a report."""
     return {system: style_of(index) for index, system in enumerate(dict.fromkeys(one.system for one in results))}
 
 
@@ -177,7 +185,7 @@ def unit_of(results: Sequence[PointResults]) -> str:
 
 
 def error_bars(summary: Summary) -> tuple[float, float]:
-    """From the median down and up to the ends of the interval; nothing for a single run."""
+    """Return the distances from the median to both ends of the interval; 0 for a single run."""
     if summary.interval is None:
         return 0.0, 0.0
     low, high = summary.interval

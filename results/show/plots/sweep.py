@@ -1,4 +1,4 @@
-"""A sweep, drawn: over batch sizes and numbers of devices."""
+"""Charts of a sweep over batch sizes and numbers of devices."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Lines = dict[str, list[tuple[int, Summary]]]  # of systems
-SQUASHED = 10  # by so much theirs may be above ours until ours lie on the axis
-PANEL_IN = 1.75  # height of one
+SQUASHED = 10  # published over our values: with a larger ratio, ours would lie on the axis of a linear scale
+PANEL_IN = 1.75  # height of a panel
 TITLE_IN = 0.085  # width of a letter
-MOST_TICKS = 6  # of a panel
+MOST_TICKS = 6  # in a panel
 THEIRS: dict[str, Any] = {
     "color": GREY,
     "marker": "o",
@@ -45,7 +45,7 @@ THEIRS: dict[str, Any] = {
 
 
 def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[int, Lines]:
-    """By the number of devices, for each system its points (global batch size, value), best of its options."""
+    """Return by number of devices each system's points (global batch size, value) at its best options."""
     best: dict[tuple[int, str, int], Summary] = {}
     for one in results:
         summary = one.summary(quantity.path)
@@ -62,10 +62,10 @@ def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[int, Line
 def over_batch(
     results: Sequence[PointResults], quantity: Quantity, styles: Styles, published: Sequence[Throughput] = ()
 ) -> list[Chart]:
-    """Over the global batch size, a line for each system and a panel for each number of devices, with 95 % intervals.
+    """Draw a quantity over the global batch size: a line for each system, a panel for each number of devices.
 
-    A chart for each precision and kind of energy, none where no run has the value. What others published is grey, per
-    device, in a panel of its own.
+    Returns a chart for each precision and kind of energy, none if no run has the quantity. Error bars are 95 %
+    intervals. Published figures are grey, per device, in their own panel.
     """
     groups = kinds_alike([one for one in results if one.summary(quantity.path)], quantity.path.startswith("energy."))
     charts = []
@@ -117,7 +117,7 @@ def _panels(
         for system, values in ours.items()
     ]
     if theirs:
-        words.append(f"grey: {len(theirs)} published series, per device; the pointer on one tells whose it is")
+        words.append(f"grey: {len(theirs)} published series, per device; point at one for its source")
     return Chart(name, title, "; ".join(words), figure)
 
 
@@ -159,7 +159,7 @@ def _value_axis(axes: Axes, top: float, theirs: Sequence[float]) -> None:
 
 
 def doublings_axis(axes: Axes, batches: Iterable[int], label: str = "global batch size") -> None:
-    """Ticks at batch sizes or numbers of devices, as many as have room."""
+    """Set ticks at batch sizes or numbers of devices, as many as fit."""
     from matplotlib.ticker import NullFormatter
 
     every = sorted(set(batches))
@@ -172,7 +172,7 @@ def doublings_axis(axes: Axes, batches: Iterable[int], label: str = "global batc
 
 @styled
 def heat_map(title: str, cells: Mapping[tuple[int, int], float | str], unit: str, name: str) -> Chart:
-    """A value for each (devices, global batch); a text in the place of a number says what failed."""
+    """Draw a value for each (devices, global batch); a text in place of a number names the failure."""
     devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
     heading = f"{title} [{unit}]"
     width_in = max(3.2, 0.62 * len(batches) + 1.2, TITLE_IN * len(heading) + 1.0)
@@ -189,7 +189,7 @@ def heat_map(title: str, cells: Mapping[tuple[int, int], float | str], unit: str
 def draw_heat_map(
     axes: Axes, cells: Mapping[tuple[int, int], float | str], devices: Sequence[int], batches: Sequence[int]
 ) -> None:
-    """One cell for each (devices, global batch), as `heat_map` has them."""
+    """Draw the cells of a `heat_map` on given axes."""
     import matplotlib as mpl
     from matplotlib.patches import Rectangle
 
@@ -224,7 +224,7 @@ def draw_heat_map(
 
 
 def short(value: float) -> str:
-    """Four characters or so: 947, 1.49k, 85.0k."""
+    """Return a number with three digits and its SI prefix, such as 947, 1.49k or 85k."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
@@ -232,7 +232,7 @@ def short(value: float) -> str:
 
 
 def heat_map_of_system(results: Sequence[PointResults], system: str, name: str) -> Chart | None:
-    """Throughput of one system over devices and batch, failed cells marked; None for a single row and column."""
+    """Draw the throughput of one system over devices and batch, failed points marked; None for a single point."""
     cells: dict[tuple[int, int], float | str] = {}
     for one in results:
         if one.system != system:
@@ -252,8 +252,9 @@ def heat_map_of_system(results: Sequence[PointResults], system: str, name: str) 
 
 @styled
 def scaling(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
-    """Throughput per device relative to the fewest devices, each number of them at its best batch; a chart for each
-    precision that was run on several numbers of devices.
+    """Draw throughput per device relative to the fewest devices, at the best batch of each number of devices.
+
+    Returns a chart for each precision that was run on several numbers of devices.
     """
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for precision, alike in kinds_alike(results).items():

@@ -1,4 +1,4 @@
-"""Systems side by side, drawn as bars."""
+"""Charts that compare systems, as bars and as dots."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROW_IN = 0.24
 
 @styled
 def ratios(results: Sequence[PointResults], path: str, title: str, name: str, styles: Styles) -> Chart | None:
-    """Each system at its best point over the system that is last, with 95 % intervals; None without two systems."""
+    """Draw each system's best point relative to the last system, with 95 % intervals; None without two systems."""
     best = best_of_systems(results, path)
     estimates = [estimate for one in best if (estimate := one.estimate(path))]
     if len(estimates) < max(2, len(best)):
@@ -58,10 +58,10 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str, st
 
 @styled
 def dots(results: Sequence[PointResults], quantity: Quantity, styles: Styles) -> Chart | None:
-    """Each system at its best point as a dot with its 95 % intervals; of a single system, its best points.
+    """Draw each system's best point as a dot with its 95 % intervals; for a single system, its best points.
 
-    Precisions and kinds of energy are rows of their own. The thick interval is that of the repeats, the thin one
-    has the sensor's accuracy in it; a single run is hollow.
+    Each precision and kind of energy has its own row. The thick interval is that of the repeats, the thin one
+    includes the sensor's accuracy. A single run is hollow.
     """
     found = _best_points(results, quantity.path)
     if not found:
@@ -134,9 +134,9 @@ def compute_and_effective(
     published: Sequence[Throughput] = (),
     published_effective: Sequence[Throughput] = (),
 ) -> Chart | None:
-    """Throughput on data that is there, and through the whole input path; None where that was not measured.
+    """Draw throughput with data on the device, and through the input path; None if no run measured the latter.
 
-    Below ours, hollow, are those of others who published the second.
+    Published pairs of both are hollow, below ours.
     """
     found = [one for one in results if one.value(EFFECTIVE) and one.value(THROUGHPUT)]
     if not found:
@@ -182,4 +182,4 @@ def compute_and_effective(
         f"{name}: {rounded(one.value(EFFECTIVE))} of {rounded(one.value(THROUGHPUT))}"
         for name, one in zip(names, found, strict=True)
     )
-    return Chart("effective", "What reading data costs", words, figure)
+    return Chart("effective", "Throughput with and without the input path", words, figure)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
 from results.record.findings import Finding
-from results.record.values import count, rounded
+from results.record.values import count, devices_text, grouped, rounded
 from results.show.tables.accept import found_text, interval_text, outcome_text
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import (
@@ -37,17 +38,42 @@ class Cell(NamedTuple):
     doubts: tuple[Finding, ...]  # that limit its runs
 
 
-def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list[Cell]]]]:
-    """Return the systems, and for each requirement its cells in the order of the systems."""
+class Scaled(NamedTuple):
+    """A size of a system that was not measured: its throughput is derived from measured numbers of devices."""
+
+    system: str
+    devices: int
+    workloads: tuple[str, ...]
+    measured: tuple[int, ...]  # one number: the largest; two: those around the size
+
+    @property
+    def words(self) -> str:
+        """The system with its size, as text."""
+        idle = self.devices % self.measured[0] if len(self.measured) == 1 else 0
+        return f"{self.system} ({self.devices}{f', {idle} of them idle' if idle else ''})"
+
+
+class Matrix(NamedTuple):
+    """Requirements by systems; a reason that several cells share is a note below it."""
+
+    systems: list[str]
+    items: list[tuple[str, list[Cell]]]
+    notes: list[str]
+
+
+def matrix(verdicts: Sequence[Verdict]) -> Matrix:
+    """Return for each requirement its cells in the order of the systems."""
     systems = list(dict.fromkeys(one.system for one in verdicts))
     items = dict.fromkeys(str(one.item) for one in verdicts)
-    cells = {(str(one.item), one.system): _cell(one) for one in verdicts}
-    return systems, [(item, [cells[item, system] for system in systems]) for item in items]
+    reasons = Counter(one.reason for one in verdicts if one.reason)
+    notes = list(reasons) if reasons and max(reasons.values()) > 1 else []
+    cells = {(str(one.item), one.system): _cell(one, notes) for one in verdicts}
+    return Matrix(systems, [(item, [cells[item, system] for system in systems]) for item in items], notes)
 
 
-def _cell(one: Verdict) -> Cell:
-    number = found_text(one)
-    words = filter(None, [number, one.reason])
+def _cell(one: Verdict, notes: Sequence[str]) -> Cell:
+    reason = f"note {notes.index(one.reason) + 1}" if one.reason in notes else one.reason
+    words = filter(None, [found_text(one), reason])
     return Cell(one.outcome.name.lower(), outcome_text(one), "; ".join(words), one.answer.doubts)
 
 
@@ -68,20 +94,34 @@ def counts(verdicts: Sequence[Verdict]) -> list[str]:
     return [words for _, words in sorted(sentences, key=lambda one: one[0])]
 
 
-def score_rows(ranked: Ranked, currency: str = "") -> list[list[str]]:
-    """Return the header and a row for each system, the best first, without empty columns."""
+def score_rows(ranked: Ranked, units: Mapping[str, str], currency: str = "") -> list[list[str]]:
+    """Return the header and a row for each system, the best first, without empty columns.
+
+    units: of the work of each workload, such as tokens.
+    """
     names = list(next((one.speeds for one in ranked.scores if one.speeds), {}))
     money = f" [{currency}]" if currency else ""
-    header = ["system", "score", "95 % interval", "devices", *(f"{name} [1/s]" for name in names)]
+    header = [
+        "system",
+        "score",
+        "95 % interval",
+        "devices",
+        "measured on",
+        *(f"{name} [{units[name]}/s]" for name in names),
+    ]
     header += ["power [kW]", f"purchase{money}", f"electricity{money}", f"total{money}", "remark"]
-    rows = [_score_row(one, names) for one in ranked.scores]
+    is_scaled = bool(scaled(ranked))
+    rows = [_score_row(one, names, is_scaled) for one in ranked.scores]
     used = [index for index in range(len(header)) if index < 2 or any(row[index] for row in rows)]
     return [[row[index] for index in used] for row in [header, *rows]]
 
 
-def _score_row(one: Scored, names: Sequence[str]) -> list[str]:
+def _score_row(one: Scored, names: Sequence[str], is_scaled: bool) -> list[str]:
     speeds = [one.speeds.get(name) for name in names]
-    remarks = [f"{name}: {speed.words}" for name, speed in zip(names, speeds, strict=True) if speed and speed.words]
+    known = [(name, speed) for name, speed in zip(names, speeds, strict=True) if speed]
+    remarks = [f"{name}: {speed.words}" for name, speed in known if speed.words and not speed.measured]
+    measured = grouped(known, lambda pair: " and ".join(map(str, pair[1].measured)) or None)
+    on = [f"{', '.join(name for name, _ in mine)}: {text}" for text, mine in measured.items()]
     half = one.interval.half if one.interval else None
     total = one.total
     money = [total.power_kw, total.purchase, total.electricity, total.total] if total else [None] * 4
@@ -90,9 +130,10 @@ def _score_row(one: Scored, names: Sequence[str]) -> list[str]:
         rounded(one.value, half),
         interval_text(one.interval),
         "" if one.devices is None else str(one.devices),
+        "" if not is_scaled else next(iter(measured)) if len(measured) == 1 else "; ".join(on),
         *(rounded(speed.estimate.value) if speed and speed.estimate else "" for speed in speeds),
         *map(rounded, money),
-        one.why_not or "; ".join(remarks),
+        "; ".join(remarks),
     ]
 
 
@@ -124,17 +165,40 @@ def form_of_score(requirements: Requirements, rankings: Sequence[Ranked]) -> str
     return f"A score is the geometric mean of throughputs over those of {rankings[0].reference}, weighted: {weights}."
 
 
-def beyond_measured(rankings: Sequence[Ranked]) -> list[str]:
-    """Return sentences on scores for numbers of devices that were not measured, and on systems without a score."""
-    reasons: dict[str, list[str]] = {}
-    for ranked in rankings:
-        for one in ranked.scores:
-            if one.why_not:
-                reasons.setdefault(f"has no score {ranked.title}: {one.why_not}", []).append(one.system)
-            for name, speed in one.speeds.items() if one.devices and one.devices > 1 else ():
-                if speed.estimate and speed.words:
-                    reasons.setdefault(f"scaled for {name} as {speed.words}", []).append(one.system)
-    return [f"{', '.join(dict.fromkeys(systems))}: {words}." for words, systems in reasons.items()]
+def scaled(ranked: Ranked) -> list[Scaled]:
+    """Return the sizes with a score that were not measured, with the workloads of each set of measured sizes."""
+    found = []
+    for one in ranked.scores:
+        if one.value is None or one.devices is None:
+            continue
+        known = [(name, speed.measured) for name, speed in one.speeds.items() if one.devices not in speed.measured]
+        for measured, mine in grouped(known, lambda pair: pair[1] or None).items():
+            found.append(Scaled(one.system, one.devices, tuple(name for name, _ in mine), measured))
+    return found
+
+
+def scaled_words(sizes: Sequence[Scaled]) -> list[str]:
+    """Return for each set of workloads and measured numbers of devices all its systems, as text."""
+    return [
+        f"{', '.join(workloads)}: {_measured_words(measured)} measured of {', '.join(one.words for one in mine)}"
+        for (workloads, measured), mine in grouped(sizes, lambda one: (one.workloads, one.measured)).items()
+    ]
+
+
+def _measured_words(measured: tuple[int, ...]) -> str:
+    if len(measured) > 1:
+        return f"{' and '.join(map(str, measured))} devices were"
+    return f"at most {devices_text(*measured)} {'was' if measured == (1,) else 'were'}"
+
+
+def without_score(rankings: Sequence[Ranked]) -> list[str]:
+    """Return each reason why systems have no score, with the rankings that lack it, as text."""
+    missing = [(one.why_not, one.system, ranked.title) for ranked in rankings for one in ranked.scores if one.why_not]
+    sentences = []
+    for why, mine in grouped(missing, lambda one: one[0]).items():
+        systems, titles = ([*dict.fromkeys(one[index] for one in mine)] for index in (1, 2))
+        sentences.append(f"{', '.join(systems)} {' and '.join(titles)}: {why}")
+    return sentences
 
 
 def ranking_words(ranked: Ranked, verdicts: Sequence[Verdict] = ()) -> list[str]:
