@@ -14,6 +14,7 @@ from caraml.cli.command import say
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
+from jpwr.process.parser import HelpfulParser
 from results.record.records import RecordError
 from results.workloads import workloads
 
@@ -48,12 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"{error}: ask again when it does")
     except ImportError as error:
         say(missing_package(error))
-    except (CaramlError, RecordError, OSError) as error:
+    except (CaramlError, RecordError) as error:
         say(error)
+    except OSError as error:
+        say(f"'{error.filename}': {error.strerror}" if error.filename else error)
     return 2
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(HelpfulParser):
     """Parser that reports a wrong command line in one sentence, and accepts no abbreviated flag."""
 
     def __init__(self, **options: Any) -> None:

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
+from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, new_file, repeated, say
 from caraml.errors import SweepError
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
+from jpwr.process.whole_file import replaced, write_whole
 from results.achievable import add_achievable
 from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
@@ -66,13 +67,13 @@ JSON = flag("--json", "print JSON for programs, with all digits")
 
 def out(help: str = "default: %(default)s", default: Path | None = None) -> Argument:
     """Describe the file that a command writes."""
-    return argument("-o", "--out", type=Path, default=default, help=help)
+    return argument("-o", "--out", type=new_file, default=default, metavar="FILE", help=help)
 
 
 @COMMANDS.command(
     folders(),
     argument("--format", choices=[*tables.FORMS, PARQUET], default="text", help="default: %(default)s"),
-    file("--out", "write the table to this file; parquet needs it"),
+    out("write the table to this file; parquet needs it"),
     FILTER,
     METER,
     NODE_CHECK,
@@ -95,9 +96,10 @@ def table(options: argparse.Namespace) -> int:
     records = matching(records, options.filter)
     metered(records, options.meter)
     if options.format == PARQUET:
-        frame_of(records).to_parquet(options.out, index=False)
+        with replaced(options.out) as part:
+            frame_of(records).to_parquet(part, index=False)
     elif options.out:
-        options.out.write_text(f"{_rendered(records, options)}\n", encoding="utf-8")
+        write_whole(options.out, f"{_rendered(records, options)}\n")
     else:
         print(_rendered(records, options))
     # Failures would spoil a table for a program or a document.

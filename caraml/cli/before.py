@@ -6,13 +6,14 @@ import argparse
 from pathlib import Path
 
 from caraml.cli.command import Group, argument, either, flag
-from caraml.errors import SiteError, near
+from caraml.errors import SiteError
 from caraml.machine.doctor import examine, identify, report
 from caraml.machine.finding import BAD
 from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.plan.plan import plan as plan_of
 from caraml.plan.site import read_site
 from caraml.plan.systems import read_system, read_systems, systems_table
+from jpwr.messages import near
 
 COMMANDS = Group()
 

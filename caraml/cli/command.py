@@ -88,6 +88,14 @@ def above_0(text: str) -> float:
     return value
 
 
+def new_file(text: str) -> Path:
+    """Return a path to write to; raises ArgumentTypeError, before any work, if its folder does not exist."""
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder '{path.parent}' for '{path.name}': make it first")
+    return path
+
+
 def percent(text: str) -> float:
     """Return the percentage in a text; raises ArgumentTypeError for another text, and for a share such as 0.95."""
     value = above_0(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from caraml.cli.after import FILTER, METER, matching, metered, out, records_in
 from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
+from jpwr.process.whole_file import write_whole
 from results.achievable import add_achievable
 from results.anchors import anchor_rows
 from results.points.repeats import by_point
@@ -100,7 +101,7 @@ def operating_points(options: argparse.Namespace) -> int:
 
         options.plots.mkdir(parents=True, exist_ok=True)
         for chart in operating_charts(points):
-            (options.plots / f"{chart.name}.png").write_bytes(chart.png())
+            write_whole(options.plots / f"{chart.name}.png", chart.png())
     return 0
 
 
@@ -143,7 +144,6 @@ def published(options: argparse.Namespace) -> int:
     else:
         chart = published_heat_maps("resnet50", "ResNet-50", "images")
     path = options.out or Path(f"{chart.name}.png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(chart.svg().encode() if path.suffix.lower() == ".svg" else chart.png())
+    write_whole(path, chart.svg() if path.suffix.lower() == ".svg" else chart.png())
     print(path)
     return 0

@@ -17,6 +17,7 @@ from caraml.errors import CaramlError, SweepError
 from caraml.plan.site import read_site
 from caraml.sweep import run_folder
 from caraml.wait import NOT_IN_TIME
+from jpwr.process.whole_file import replaced, write_whole
 from results.archive import MOST_GB
 from results.history import database
 from results.history.judge import Verdict, read_known, verdict_data, verdict_of
@@ -175,13 +176,13 @@ def _results_of(options: argparse.Namespace) -> Path:
 def export(options: argparse.Namespace) -> int:
     """Write the history for other programs: a row or a line for each run."""
     records = _records(options)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     if options.format == "reframe":
         write_reframe(records, options.out)
     elif options.format == "csv":
-        frame_of(records).to_csv(options.out, index=False)
+        write_whole(options.out, frame_of(records).to_csv(index=False))
     else:
-        frame_of(records).to_parquet(options.out, index=False)
+        with replaced(options.out) as part:
+            frame_of(records).to_parquet(part, index=False)
     print(f"{options.out}: {count(len(records), 'run')}")
     return 0
 

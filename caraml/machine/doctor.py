@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from caraml.errors import SiteError, near
+from caraml.errors import SiteError
 from caraml.installation import checkout, find_checkout
 from caraml.machine.devices import TOOLS, Device, candidates, find_devices
 from caraml.machine.finding import BAD, GOOD, WARNING, Finding
@@ -22,6 +22,7 @@ from caraml.plan.site import Site, read_site
 from caraml.plan.systems import Block, read_system, read_systems
 from caraml.plan.workloads import Workload, refusal
 from caraml.schedulers.kubernetes.checks import check_cluster
+from jpwr.messages import near
 from results.workloads import FRAMEWORKS, workloads
 
 OLDEST_JUBE = (2, 5, 1)

@@ -69,9 +69,9 @@ def plan(
     if wrong := wrong_path(repo, "the checkout") or (run and wrong_path(run, "the run's folder")):
         raise SiteError(wrong)
     of_run = tags_of_run(run) if run else set()
+    check_tags(repo / "jube", name or benchmark, {*tags, *of_run})
     block, known = read_system(system), workload(benchmark)
     facts = known.facts
-    check_tags(repo / "jube", name or benchmark, {*tags, *of_run})
     if why := refusal(facts, block):
         raise SiteError(f"{facts.title} was asked for on {system}, but {why}")
     site = read_site(system)

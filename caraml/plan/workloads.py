@@ -6,8 +6,9 @@ import importlib
 from typing import Any
 
 from benchmarks.common.batch_plan import check_shares
-from caraml.errors import SiteError, near
+from caraml.errors import SiteError
 from caraml.plan.systems import Block
+from jpwr.messages import near
 from results.workloads import FOLDERS, Facts, workloads
 
 
