@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from caraml.installation import SYSTEM
+from caraml.installation import SYSTEM, SYSTEMS
 from caraml.plan.nodes import entries, read_otherwise, text_of
 from caraml.plan.systems import find_mistakes
 from jpwr.messages import near
@@ -83,7 +83,7 @@ def lint(file: Path) -> list[Finding]:
         workflow = Workflow(path, roots[path])
         _check_keys(workflow, workflow.root, "")
         _check_twice(workflow)
-        find = find_mistakes if path.name == SYSTEM.name else read_otherwise
+        find = find_mistakes if path.name in (SYSTEM.name, SYSTEMS.name) else read_otherwise
         for node, text in find(workflow.root):
             workflow.find(node, text)
         if path == file:  # a step from another file is checked as one of this file

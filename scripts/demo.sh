@@ -90,6 +90,7 @@ demo() {
     serve "$1"
 
     say "the report"
+    mkdir -p report
     caraml published --plot heat-maps --out report/published_heat_maps.png >/dev/null &
     caraml published --plot bars --out report/published_bars.png >/dev/null &
     caraml report jube/llm_run jube/resnet50_run "${served[@]}" --out report/report.html >"$logs/report"

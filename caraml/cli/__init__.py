@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from caraml.cli import after, before, during, exchange, further, history, nodes
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
+        _check_out(getattr(options, "out", None))
         return COMMANDS[options.command].run(options)
     except BrokenPipeError:  # the reader, such as head, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -54,6 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         say(f"'{error.filename}': {error.strerror}" if error.filename else error)
     return 2
+
+
+def _check_out(path: Path | None) -> None:
+    """Raise CaramlError, before any work, if the folder of the file to write does not exist."""
+    if path and not path.parent.is_dir():
+        raise CaramlError(f"--out {path}: there is no folder '{path.parent}': make it first")
 
 
 class _Parser(HelpfulParser):
@@ -78,7 +86,9 @@ def _workloads() -> str:
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS)) + 2
     overview = "\n\n".join(
-        "\n".join([f"{title}:", *(f"  {name:{width}}{command.help}" for name, command in group.items())])
+        "\n".join(
+            [f"{title}:", *(f"  {name:{width}}{command.help}" for name, command in group.items() if command.is_listed)]
+        )
         for title, group in GROUPS.items()
     )
     parser = _Parser(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, new_file, repeated, say
+from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
@@ -67,7 +67,7 @@ JSON = flag("--json", "print JSON for programs, with all digits")
 
 def out(help: str = "default: %(default)s", default: Path | None = None) -> Argument:
     """Describe the file that a command writes."""
-    return argument("-o", "--out", type=new_file, default=default, metavar="FILE", help=help)
+    return argument("-o", "--out", type=Path, default=default, metavar="FILE", help=help)
 
 
 @COMMANDS.command(

@@ -13,6 +13,8 @@ from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read
 from caraml.plan.plan import plan as plan_of
 from caraml.plan.site import read_site
 from caraml.plan.systems import read_system, read_systems, systems_table
+from caraml.plan.workloads import workload_of
+from caraml.schedulers.preview import job_text
 from jpwr.messages import near
 
 COMMANDS = Group()
@@ -23,11 +25,14 @@ COMMANDS = Group()
         "--system",
         metavar="TAG",
         help="see 'caraml systems'; default: find the tags that fit this machine's accelerators",
-    )
+    ),
+    argument("--workload", metavar="NAME", help="with --system: only what this workload needs, such as llm"),
 )
 def doctor(options: argparse.Namespace) -> int:
     """Find which system this machine is, and check what the first job on it needs."""
-    findings = examine(options.system) if options.system else identify()
+    if options.workload and not options.system:
+        raise SiteError("--workload needs --system TAG: see 'caraml systems'")
+    findings = examine(options.system, options.workload) if options.system else identify()
     print(report(findings))
     return 1 if any(finding.state == BAD for finding in findings) else 0
 
@@ -71,6 +76,17 @@ def image(options: argparse.Namespace) -> int:
 
 @COMMANDS.command(
     argument("system", metavar="SYSTEM", help="see 'caraml systems'"),
+    argument("workload", metavar="WORKLOAD", help="such as llm, whose workflow is jube/llm.yaml"),
+    argument("tags", nargs="*", metavar="TAG", help="further tags of 'jube run', such as 800M"),
+)
+def job(options: argparse.Namespace) -> int:
+    """Print the job that 'jube run' submits for the first point of a sweep, and submit nothing."""
+    print(job_text(options.system, workload_of(options.workload), options.tags))
+    return 0
+
+
+@COMMANDS.command(
+    argument("system", metavar="SYSTEM", help="see 'caraml systems'"),
     argument("benchmark", metavar="BENCHMARK", help="a folder of benchmarks/"),
     argument("--model", default="", help="size or variant of the workload's model; default: the system's own"),
     argument("--get", metavar="KEY", help="only this value"),
@@ -78,6 +94,7 @@ def image(options: argparse.Namespace) -> int:
     argument("--name", default="", help="name of the workflow whose tags are checked; default: BENCHMARK"),
     argument("--tags", nargs="*", default=[], metavar="TAG", help="check that the workflow has these tags"),
     flag("--ask-scheduler", "exit with 2 unless the system's scheduler answers"),
+    is_listed=False,  # for workflows and scripts
 )
 def plan(options: argparse.Namespace) -> int:
     """Print what a workflow asks about a system, the site and a workload, as a Python dictionary."""

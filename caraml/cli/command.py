@@ -21,6 +21,7 @@ class Command(NamedTuple):
 
     run: Run
     arguments: tuple[Argument, ...]
+    is_listed: bool = True  # in the overview of commands
 
     @property
     def description(self) -> str:
@@ -36,11 +37,11 @@ class Command(NamedTuple):
 class Group(dict[str, Command]):
     """Subcommands by name, in the order in which the help lists them."""
 
-    def command(self, *arguments: Argument) -> Callable[[Run], Run]:
+    def command(self, *arguments: Argument, is_listed: bool = True) -> Callable[[Run], Run]:
         """Return a decorator that adds a function as a subcommand."""
 
         def add(run: Run) -> Run:
-            self[run.__name__.strip("_").replace("_", "-")] = Command(run, arguments)
+            self[run.__name__.strip("_").replace("_", "-")] = Command(run, arguments, is_listed)
             return run
 
         return add
@@ -86,14 +87,6 @@ def above_0(text: str) -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
-
-
-def new_file(text: str) -> Path:
-    """Return a path to write to; raises ArgumentTypeError, before any work, if its folder does not exist."""
-    path = Path(text)
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder '{path.parent}' for '{path.name}': make it first")
-    return path
 
 
 def percent(text: str) -> float:

@@ -17,7 +17,9 @@ CONFIGURATION = "configuration.xml"  # JUBE writes it at the start of a run, and
 PRECISIONS = {"fp32", "bf16", "fp16", "fp8"}
 TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)
 SYSTEM = "system"  # name of the set of each system
-CHOICE = re.compile(rf"""^ *- (?:\{{name: *(\w+), *tag: *|name: *({SYSTEM})\n +tag: *)["']?([\w.-]+)["']? *[,\n]""", re.MULTILINE)
+CHOICE = re.compile(
+    rf"""^ *- (?:\{{name: *(\w+), *tag: *|name: *({SYSTEM})\n +tag: *)["']?([\w.-]+)["']? *[,\n]""", re.MULTILINE
+)
 NAME = re.compile(r"^name:\s*(\S+)", re.MULTILINE)
 
 

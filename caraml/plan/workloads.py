@@ -64,6 +64,14 @@ def workload(benchmark: str) -> Workload:
     return Workload(known[benchmark])
 
 
+def workload_of(name: str) -> Facts:
+    """Return the facts of a workload, by its name or by that of its workflow; raises SiteError for an unknown one."""
+    known = {facts.workflow: facts for facts in workloads().values()}
+    if name not in {**known, **workloads()}:
+        raise SiteError(f"there is no workload '{name}': {near(name, known)}")
+    return {**workloads(), **known}[name]
+
+
 def refusal(facts: Facts, block: Block) -> str:
     """Return why a workload does not run on a system, and what to do; empty if it runs."""
     vendor = block["vendor"]
