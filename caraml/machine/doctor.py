@@ -32,7 +32,7 @@ WITHOUT_SLURM = "or state 'submit: bash' in site.yaml to run jobs on this machin
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/howto/add_a_system.md"
 
 
-Used = Sequence[Facts]  # workloads
+Used = Sequence[Facts]  # workloads; none: all
 
 
 def examine(name: str, workload: str | None = None) -> list[Finding]:
@@ -40,7 +40,7 @@ def examine(name: str, workload: str | None = None) -> list[Finding]:
 
     Raises SiteError for an unknown system or workload, and for a wrong site.yaml.
     """
-    block, used = read_system(name), [workload_of(workload)] if workload else list(workloads().values())
+    block, used = read_system(name), [workload_of(workload)] if workload else []
     if find_checkout() is None:
         missing = Finding("checkout", BAD, f"{Path.cwd()} is in none", "change to one: it has workflows and site.yaml")
         return [missing, *jube(), *sensors(block, block["container_runtime"], used)]
@@ -110,9 +110,9 @@ def _to_try(systems: Mapping[str, Block]) -> Finding:
     return Finding("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
 
 
-def cost(block: Block, site: Site, used: Used) -> Iterator[Finding]:
+def cost(block: Block, site: Site, used: Used = ()) -> Iterator[Finding]:
     """Yield the expected cost of one run of each workflow, and how to reduce it."""
-    for facts in used:
+    for facts in used or workloads().values():
         workflow = f"jube/{facts.workflow}.yaml"
         if why := refusal(facts, block):
             yield Finding(workflow, WARNING, why)
@@ -187,7 +187,7 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
         yield Finding("account", WARNING, "none is stated: Slurm uses yours", "state 'account' in site.yaml")
 
 
-def container(block: Block, site: Site, runtime: str, used: Used) -> Iterator[Finding]:
+def container(block: Block, site: Site, runtime: str, used: Used = ()) -> Iterator[Finding]:
     """Check the software that jobs run in: the container runtime with the system's images, or .venv without one."""
     if runtime == "none":
         if (checkout() / ".venv" / "bin" / "python").exists():
@@ -222,7 +222,7 @@ def _check_image(name: str, block: Block, folder: Path, runtime: str) -> Finding
     return Finding("image", GOOD, f"{path}")
 
 
-def data(site: Site, used: Used) -> Iterator[Finding]:
+def data(site: Site, used: Used = ()) -> Iterator[Finding]:
     """Check that the data folder can be used, and list its data sets."""
     folder = Path(site.data_folder)
     if not folder.exists():
@@ -231,7 +231,7 @@ def data(site: Site, used: Used) -> Iterator[Finding]:
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("data", BAD, f"{folder} cannot be read and written", "choose another data_folder in site.yaml")
         return
-    for what, pattern, program in (facts.data for facts in used if facts.data):
+    for what, pattern, program in (facts.data for facts in used or workloads().values() if facts.data):
         present = sorted(path.name for path in folder.glob(pattern))
         if present:
             yield Finding(f"data, {what}", GOOD, f"{folder}: {', '.join(present)}")
@@ -240,7 +240,7 @@ def data(site: Site, used: Used) -> Iterator[Finding]:
             yield Finding(f"data, {what}", WARNING, f"none in {folder}", to_do)
 
 
-def sensors(block: Block, runtime: str, used: Used) -> Iterator[Finding]:
+def sensors(block: Block, runtime: str, used: Used = ()) -> Iterator[Finding]:
     """Yield the sensors of this machine; those of a login node may differ from those of the compute nodes."""
     home = find_checkout()
     python = str(home / "jube" / "include" / "python.sh") if home else sys.executable
@@ -266,7 +266,7 @@ def sensors(block: Block, runtime: str, used: Used) -> Iterator[Finding]:
         yield Finding(f"sensor {method}", WARNING if unused else GOOD, found, to_do)
 
 
-def _without_package(method: str, package: str, block: Block, runtime: str, used: Used) -> Finding:
+def _without_package(method: str, package: str, block: Block, runtime: str, used: Used = ()) -> Finding:
     """Return the finding on a sensor without its Python package here; in a container, the image's package counts."""
     what = f"sensor {method}"
     if runtime == "none":
@@ -279,9 +279,9 @@ def _without_package(method: str, package: str, block: Block, runtime: str, used
     return Finding(what, WARNING, found, f"does the image have it? If not, add it to containers/images.yaml: {package}")
 
 
-def images_of(block: Block, used: Used) -> list[str]:
+def images_of(block: Block, used: Used = ()) -> list[str]:
     """Return the names of a system's images, one for each framework of the workloads."""
-    needed = {facts.framework for facts in used if block["vendor"] not in facts.refused}
+    needed = {facts.framework for facts in used or workloads().values() if block["vendor"] not in facts.refused}
     frameworks = [framework for framework in FRAMEWORKS if framework in needed]
     return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in frameworks))
 

@@ -35,6 +35,18 @@ class Workload:
         """Return the model FLOPs to train on one sample; 0: not known."""
         return float(self._ask("flops_per_sample", 0.0, lambda name: self.facts.value(name, block, model), model))
 
+    def run_s(self, block: Block, model: str, devices: int, batch: int, flops_per_s: float) -> float | None:
+        """Estimate the time of a run after its start; None: its warm-up and its window are counted in steps.
+
+        `flops_per_s` is the expected rate of one device.
+        """
+
+        def value(name: str) -> str:
+            return self.facts.value(name, block, model) if name in self.facts.parameters else str(block[name])
+
+        seconds = self._ask("run_s", None, value, model, devices, batch, flops_per_s)
+        return None if seconds is None else float(seconds)
+
     def decoder(self, model: str) -> dict[str, Any] | None:
         """Return the shape and layout of a decoder model; None for other models."""
         try:
