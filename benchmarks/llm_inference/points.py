@@ -33,8 +33,8 @@ def run_s(
 ) -> float:
     """Estimate the time of a run: one request of each stream before the window, and the window.
 
-    A token takes 2 FLOPs of each weight. An output token also takes a read of all weights from memory, which all requests
-    in flight share.
+    A token takes 2 FLOPs of each weight. An output token also takes a read of all weights from memory, which all
+    requests in flight share.
     """
     weights = SHAPES[model].parameters
     tokens_s = global_batch_size * 2 * weights / (num_devices * flops_per_s)

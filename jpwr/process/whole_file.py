@@ -24,7 +24,8 @@ def part_of(path: Path) -> Path:
 def replaced(path: Path) -> Iterator[Path]:
     """Yield a path to write to; it replaces `path` at the end of the block, or is removed if the block raises.
 
-    The permissions of `path` are kept. A device or a pipe is written to directly. Raises OSError with the name of `path`.
+    The permissions of `path` are kept. A device or a pipe is written to directly. Raises OSError, with the name of
+    `path`.
     """
     if path.exists() and not path.is_file():
         yield path
