@@ -89,7 +89,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     ),
 )
 def table(options: argparse.Namespace) -> int:
-    """Print the results in some folders as a table."""
+    """Print results as a table."""
     _check_table(options)
     records = records_in(options.folders)[0]
     sources = add_achievable(records, good_checks(options.node_check))

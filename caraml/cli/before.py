@@ -29,7 +29,7 @@ COMMANDS = Group()
     argument("--workload", metavar="NAME", help="with --system: only what this workload needs, such as llm"),
 )
 def doctor(options: argparse.Namespace) -> int:
-    """Find which system this machine is, and check what the first job on it needs."""
+    """Identify the system of this machine, and check what its first job needs."""
     if options.workload and not options.system:
         raise SiteError("--workload needs --system TAG: see 'caraml systems'")
     findings = examine(options.system, options.workload) if options.system else identify()
@@ -42,7 +42,7 @@ def doctor(options: argparse.Namespace) -> int:
     argument("--get", metavar="KEY", help="with --system: only this value"),
 )
 def systems(options: argparse.Namespace) -> int:
-    """List the systems that are described: their tags and figures."""
+    """List the described systems with their tags and figures."""
     if options.get and not options.system:
         raise SiteError("--get needs --system TAG: see 'caraml systems'")
     if not options.system:

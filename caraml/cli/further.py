@@ -43,7 +43,7 @@ PUBLISHED_PLOTS = ("heat-maps", "bars")
     file("--points", "with --validate: further points, in the form of results/reference/training.csv"),
 )
 def predict(options: argparse.Namespace) -> int:
-    """Predict what was not measured, with its error: another batch, more devices, another system."""
+    """Predict unmeasured batches, numbers of devices and systems, with the error of each prediction."""
     from caraml.prediction import Question, answer
     from results.predict.predict import groups_of
     from results.predict.validate import validated, validated_datasheets, validated_points
@@ -79,7 +79,7 @@ def predict(options: argparse.Namespace) -> int:
     METER,
 )
 def operating_points(options: argparse.Namespace) -> int:
-    """Compare power limits and clocks of one system: speed, work per energy, and what the best of them saves."""
+    """Compare the power limits and clocks of one system by speed and work per energy."""
     if options.plots and options.plots.is_file():
         raise RecordError(f"--plots {options.plots} is a file: name a folder")
     from results.show.tables.machine.operating import operating_rows, operating_sentences
@@ -119,7 +119,7 @@ def operating_points(options: argparse.Namespace) -> int:
     out("file of the plot, PNG or SVG; default: its name and .png"),
 )
 def published(options: argparse.Namespace) -> int:
-    """Print figures that others published, with their sources, as a table or a plot."""
+    """Print published figures with their sources, as a table or a plot."""
     if options.results:
         records = records_in(options.results).records
         sources = add_achievable(records)

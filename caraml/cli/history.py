@@ -39,7 +39,7 @@ JUDGED: tuple[Argument, ...] = (
     argument(
         "--threshold", type=above_0, default=2.0, metavar="PERCENT", help="what counts as worse; default: %(default)g"
     ),
-    file("--known", "changes that are acknowledged and count no more: a YAML file"),
+    file("--known", "a YAML file of acknowledged changes, which no longer count"),
 )
 
 
@@ -53,7 +53,7 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
 
 @COMMANDS.command(_add_actions)
 def history(options: argparse.Namespace) -> int:
-    """Keep the results of a machine over time, and judge whether it got worse."""
+    """Track the results of a machine over time, and detect regressions."""
     if options.db is None:
         try:
             options.db = Path(read_site("").history_db)
