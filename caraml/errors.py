@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 
 class CaramlError(Exception):
     """The command cannot do what was asked."""
@@ -24,10 +21,3 @@ class SweepError(CaramlError):
 
 class SchedulerError(CaramlError):
     """The scheduler does not answer."""
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the closest known one, or all of them."""
-    known = list(known)
-    found = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean '{found[0]}'?" if found else f"choose one of {', '.join(known)}"

@@ -15,6 +15,7 @@ from caraml.errors import NoCheckout
 PACKAGE = Path(__file__).resolve().parent
 SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yaml")
 REFUSED = SYSTEMS.with_name("refused.yaml")
+SYSTEM = SYSTEMS.with_name("system.yaml")  # for JUBE: the blocks as one set
 OURS = ("benchmarks", "caraml", "ioprof", "results")
 EXTRAS = {"ruptures": "history"}  # of packages that `make setup` does not install
 SAMPLER = "jpwr"  # a separate distribution, possibly in another folder

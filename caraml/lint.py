@@ -6,16 +6,16 @@ workflows use.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from caraml.installation import SYSTEMS
+from caraml.installation import SYSTEM, SYSTEMS
 from caraml.plan.nodes import entries, read_otherwise, text_of
 from caraml.plan.systems import find_mistakes
+from jpwr.messages import near
 
 # Allowed keys of each block, by the key that holds the block.
 KEYS: dict[str, set[str]] = {
@@ -41,7 +41,7 @@ KEYS: dict[str, set[str]] = {
 }
 STATISTICS = ("first", "last", "min", "max", "avg", "sum", "std", "cnt")  # of a pattern that matches several times
 SETS = ("parameterset", "fileset", "substituteset", "patternset")
-INCLUDE = re.compile(r"""([^:]+):\["(\w+)"\]""")
+INCLUDE = re.compile(r"""([^:]+):\["(\w+)"\](:.*)?""")  # what follows is an expression on the taken part
 SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -83,7 +83,7 @@ def lint(file: Path) -> list[Finding]:
         workflow = Workflow(path, roots[path])
         _check_keys(workflow, workflow.root, "")
         _check_twice(workflow)
-        find = find_mistakes if path.name == SYSTEMS.name else read_otherwise
+        find = find_mistakes if path.name in (SYSTEM.name, SYSTEMS.name) else read_otherwise
         for node, text in find(workflow.root):
             workflow.find(node, text)
         if path == file:  # a step from another file is checked as one of this file
@@ -256,5 +256,4 @@ def _check_variables(workflow: Workflow, node: Any, text: str, defined: set[str]
 
 
 def _near(name: str, known: set[str], sign: str = "") -> str:
-    found = difflib.get_close_matches(name, known, n=1)
-    return f": did you mean '{sign}{found[0]}'?" if found else ""
+    return f": {near(f'{sign}{name}', (f'{sign}{one}' for one in sorted(known)))}"

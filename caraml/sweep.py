@@ -11,8 +11,6 @@ from results.show.tables.table import failures
 
 WORKPACKAGES = "workpackages.xml"  # JUBE's list of the steps of a run
 CONFIGURATION = "configuration.xml"  # the file that JUBE writes first
-# Error of a program that gives a parameter its value.
-PROGRAM_ERROR = re.compile(r"""for parameter "\w+": b['"](?:caraml: )?(.+?)(?:\\n)?['"]$""")
 
 
 def run_folder(folder: Path) -> Path:
@@ -26,13 +24,11 @@ def run_folder(folder: Path) -> Path:
 
 
 def _last_error(run: Path) -> str:
-    """Return the last error of a run that ended before its first step, from JUBE or from a program that JUBE ran."""
+    """Return JUBE's last error of a run that ended before its first step."""
     log = run / "run.log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     errors = [error for error in (line.partition("ERROR: ")[2] for line in lines) if error.strip()]
-    last = errors[-1] if errors else ""
-    found = PROGRAM_ERROR.search(last)
-    return found[1] if found else last
+    return errors[-1] if errors else ""
 
 
 def _runs(folder: Path) -> list[Path]:

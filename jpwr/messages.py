@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import select
 import sys
 import warnings
 from contextlib import suppress
+from typing import Iterable
 
 STDERR = 2
 MOST_OF_A_NAME = 80  # characters
@@ -42,6 +44,14 @@ def short(name: str) -> str:
     """Return a name for a message: printable, and at most MOST_OF_A_NAME characters long."""
     text = printable(name)
     return text if len(text) <= MOST_OF_A_NAME else f"{text[: MOST_OF_A_NAME - 1]}…"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return a hint for an unknown name: the closest known one, whatever its case, or all of them."""
+    known = list(known)
+    lower = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f"did you mean '{lower[found[0]]}'?" if found else f"choose one of {', '.join(known)}"
 
 
 def open_standard_streams() -> None:

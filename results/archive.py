@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
-from jpwr.process.whole_file import part_of, replacing
+from jpwr.process.whole_file import replacing
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
 from results.join.copies import FAILED, copy_folder, failed_copy, run_of
@@ -146,7 +146,7 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
             if key is not None:
                 _add(tar, SIGNATURE, sign(os.fsencode(sums), key))
         file.flush()
-        with part_of(archive).open("rb") as written:
+        with Path(text.name).open("rb") as written:
             file.write(_seal(written))
 
 

@@ -137,6 +137,7 @@ about $((SECONDS + $(seconds_left))) s in total"
     number[inference]=0 number[inference_point]=0 # also where it is left out
 
     say "the report"
+    mkdir -p report
     caraml published --plot heat-maps --out report/published_heat_maps.png >/dev/null &
     caraml published --plot bars --out report/published_bars.png >/dev/null &
     caraml report jube/llm_run jube/resnet50_run "${served[@]}" --out report/report.html >"$logs/report"

@@ -103,6 +103,9 @@ def test_what_is_interrupted_leaves_no_process(checkout, command, busy_with, pre
         # JUBE does not wait for its job, which writes its result before it ends.
         until(lambda: not processes(checkout, below=True), "the end of all processes", screen)
         assert f"exit code {code}" in screen()
+        if (command, presses) == (JUBE, 1):
+            assert "caraml: interrupted: submitted jobs continue" in screen()
+            assert "Traceback" not in screen()
     for run in set(checkout.glob("jube/llm_run/*")) - trained:
         result = json.loads((run / "000001_benchmark" / "work" / "result.json").read_text())
         assert (result["status"], result["error"][:15]) == ("failed", "ended by signal")

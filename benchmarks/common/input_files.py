@@ -6,13 +6,14 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError, DataOptions
 from benchmarks.common.progress import Pace
+from jpwr.process.whole_file import replaced
 
 
 def find_files(options: DataOptions, pattern: str, without: str = "") -> list[Path]:
@@ -74,17 +75,6 @@ def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lamb
     return Staged(copies, copied_bytes, time.monotonic() - start_s)
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a path to write to; it is renamed to `path` at the end of the block, or removed if the block raises."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def drop_from_cache(files: Sequence[Path]) -> None:
     """Ask the kernel to drop these files from its cache, so that they are read from storage again."""
     for path in files:
@@ -103,6 +93,6 @@ def _copy(file: Path, path: Path) -> int:
         copy = path.stat()
         if (copy.st_size, int(copy.st_mtime)) == (original.st_size, int(original.st_mtime)):
             return 0
-    with whole_file(path) as part:
+    with replaced(path) as part:
         shutil.copy2(file, part)
     return original.st_size

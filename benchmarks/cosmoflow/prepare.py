@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.cosmoflow.config import NATIVE_SIZE, SIZES
+from jpwr.process.whole_file import replaced
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def write_file(path: Path, size: int, seed: tuple[int, int]) -> Written:
             }
         )
     ).SerializeToString(deterministic=True)
-    with whole_file(path) as part:
+    with replaced(path) as part:
         try:
             with tf.io.TFRecordWriter(str(part), "GZIP") as writer:
                 writer.write(serialised)

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import option, run_command
 from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.deepcam.config import NATIVE_SIZE, SIZES
+from jpwr.process.whole_file import replaced
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _write(path: Path, parts: dict[str, Any]) -> int:
     import h5py
     import numpy as np
 
-    with whole_file(path) as part:
+    with replaced(path) as part:
         with h5py.File(part, "w") as file:
             for name, values in parts.items():
                 file[name] = values

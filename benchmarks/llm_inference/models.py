@@ -7,7 +7,6 @@ SGLang and TensorRT-LLM has a config.json and a tokenizer, and they make the wei
 from __future__ import annotations
 
 import json
-import os
 import random
 import struct
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common.options import ConfigError
+from jpwr.process.whole_file import replaced
 
 TYPES = {"fp32": (0, 0, 4), "fp16": (1, 1, 2), "bf16": (30, 32, 2)}  # of a tensor, of a file, bytes of a number
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -104,18 +104,12 @@ def make_gguf(path: Path, shape: Shape, precision: str) -> None:
         return
     if precision not in TYPES:
         raise ConfigError(f"--precision {precision}: random weights for llama.cpp are {', '.join(TYPES)}")
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with _written_to(part):
-        try:
-            with part.open("wb") as file:
-                file.write(_head(shape, precision))
-                for _, size in tensors(shape):
-                    # Norms are float32, as llama.cpp wants them.
-                    content = struct.pack("<f", 1.0) * size[0] if len(size) == 1 else _weights(prod(size), precision)
-                    file.write(content + bytes(-len(content) % ALIGNMENT))
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    with _written_to(path), replaced(path) as part, part.open("wb") as file:
+        file.write(_head(shape, precision))
+        for _, size in tensors(shape):
+            # Norms are float32, as llama.cpp wants them.
+            content = struct.pack("<f", 1.0) * size[0] if len(size) == 1 else _weights(prod(size), precision)
+            file.write(content + bytes(-len(content) % ALIGNMENT))
 
 
 def _weights(count: int, precision: str) -> bytes:

@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.common.progress import Pace
 from benchmarks.llm_training.corpus import GPT2_VOCABULARY, OSCAR, SHA256, documents, fetch
 from benchmarks.llm_training.sizes import SIZES
+from jpwr.process.whole_file import replaced
 
 END_OF_DOCUMENT = "<|endoftext|>"
 MIN_TEXT_BYTES = 10_000
@@ -129,7 +129,7 @@ def _prepare(options: PrepareOptions, files: Sequence[str], vocabulary: Sequence
         "tokens": tokens,
         "source": "files given" if files else f"docstrings and licence texts of Python {sys.version.split()[0]}",
     }
-    with whole_file(Path(f"{out}.json")) as part:
+    with replaced(Path(f"{out}.json")) as part:
         part.write_text(json.dumps(described, indent=1) + "\n")
     print(f"{out}: {tokens} tokens")
 

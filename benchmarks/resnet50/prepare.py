@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import ConfigError, option, positive, run_command
 from benchmarks.common.prepare import write_missing
 from benchmarks.resnet50.config import NUM_CLASSES
 from benchmarks.resnet50.imagenet import Picture, class_labels, find_pictures
+from jpwr.process.whole_file import replaced
 
 USUAL_FILES = {"train": 1024, "validation": 128}
 PLAN, CLASSES, LEFT_OUT = "{split}.json", "classes.txt", "{split}.left_out.txt"
@@ -127,7 +127,7 @@ def write_file(path: Path, examples: list[Example]) -> Written:
     import tensorflow as tf
 
     records, left_out = 0, []
-    with whole_file(path) as part:
+    with replaced(path) as part:
         try:
             with tf.io.TFRecordWriter(str(part)) as writer:
                 for picture, label in examples:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from caraml.cli import after, before, during, exchange, further, history, nodes
@@ -14,6 +15,7 @@ from caraml.cli.command import say
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
+from jpwr.process.parser import HelpfulParser
 from results.record.records import RecordError
 from results.workloads import workloads
 
@@ -40,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
+        _check_out(getattr(options, "out", None))
         return COMMANDS[options.command].run(options)
     except BrokenPipeError:  # the reader, such as head, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -48,12 +51,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"{error}: ask again when it does")
     except ImportError as error:
         say(missing_package(error))
-    except (CaramlError, RecordError, OSError) as error:
+    except (CaramlError, RecordError) as error:
         say(error)
+    except OSError as error:
+        say(f"'{error.filename}': {error.strerror}" if error.filename else error)
     return 2
 
 
-class _Parser(argparse.ArgumentParser):
+def _check_out(path: Path | None) -> None:
+    """Raise CaramlError, before any work, if the folder of the file to write does not exist."""
+    if path and not path.parent.is_dir():
+        raise CaramlError(f"--out {path}: there is no folder '{path.parent}': make it first")
+
+
+class _Parser(HelpfulParser):
     """Parser that reports a wrong command line in one sentence, and accepts no abbreviated flag."""
 
     def __init__(self, **options: Any) -> None:
@@ -75,7 +86,9 @@ def _workloads() -> str:
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS)) + 2
     overview = "\n\n".join(
-        "\n".join([f"{title}:", *(f"  {name:{width}}{command.help}" for name, command in group.items())])
+        "\n".join(
+            [f"{title}:", *(f"  {name:{width}}{command.help}" for name, command in group.items() if command.is_listed)]
+        )
         for title, group in GROUPS.items()
     )
     parser = _Parser(

@@ -12,6 +12,7 @@ from pathlib import Path
 from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
+from jpwr.process.whole_file import replaced, write_whole
 from results.achievable import add_achievable
 from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
@@ -72,7 +73,7 @@ ALL = flag("--all", "every column; default: those that are always needed, and th
 
 def out(help: str = "default: %(default)s", default: Path | None = None) -> Argument:
     """Describe the file that a command writes."""
-    return argument("-o", "--out", type=Path, default=default, help=help)
+    return argument("-o", "--out", type=Path, default=default, metavar="FILE", help=help)
 
 
 @COMMANDS.command(
@@ -84,7 +85,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
         help="csv and parquet have every column and all digits; default: %(default)s",
     ),
     ALL,
-    file("--out", "write the table to this file; parquet needs it"),
+    out("write the table to this file; parquet needs it"),
     FILTER,
     METER,
     NODE_CHECK,
@@ -100,16 +101,17 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     ),
 )
 def table(options: argparse.Namespace) -> int:
-    """Print the results in some folders as a table."""
+    """Print results as a table."""
     _check_table(options)
     records = records_in(options.folders)[0]
     sources = add_achievable(records, good_checks(options.node_check))
     records = matching(records, options.filter)
     metered(records, options.meter)
     if options.format == PARQUET:
-        frame_of(records).to_parquet(options.out, index=False)
+        with replaced(options.out) as part:
+            frame_of(records).to_parquet(part, index=False)
     elif options.out:
-        options.out.write_text(f"{_rendered(records, options)}\n", encoding="utf-8")
+        write_whole(options.out, f"{_rendered(records, options)}\n")
     else:
         print(_rendered(records, options))
     # Failures would spoil a table for a program or a document.

@@ -6,13 +6,16 @@ import argparse
 from pathlib import Path
 
 from caraml.cli.command import Group, argument, either, flag
-from caraml.errors import SiteError, near
+from caraml.errors import SiteError
 from caraml.machine.doctor import examine, identify, report
 from caraml.machine.finding import BAD
 from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.plan.plan import plan as plan_of
 from caraml.plan.site import read_site
 from caraml.plan.systems import read_system, read_systems, systems_table
+from caraml.plan.workloads import workload_of
+from caraml.schedulers.preview import job_text
+from jpwr.messages import near
 
 COMMANDS = Group()
 
@@ -22,11 +25,14 @@ COMMANDS = Group()
         "--system",
         metavar="TAG",
         help="see 'caraml systems'; default: find the tags that fit this machine's accelerators",
-    )
+    ),
+    argument("--workload", metavar="NAME", help="with --system: only what this workload needs, such as llm"),
 )
 def doctor(options: argparse.Namespace) -> int:
-    """Find which system this machine is, and check what the first job on it needs."""
-    findings = examine(options.system) if options.system else identify()
+    """Identify the system of this machine, and check what its first job needs."""
+    if options.workload and not options.system:
+        raise SiteError("--workload needs --system TAG: see 'caraml systems'")
+    findings = examine(options.system, options.workload) if options.system else identify()
     print(report(findings))
     return 1 if any(finding.state == BAD for finding in findings) else 0
 
@@ -36,7 +42,7 @@ def doctor(options: argparse.Namespace) -> int:
     argument("--get", metavar="KEY", help="with --system: only this value"),
 )
 def systems(options: argparse.Namespace) -> int:
-    """List the systems that are described: their tags and figures."""
+    """List the described systems with their tags and figures."""
     if options.get and not options.system:
         raise SiteError("--get needs --system TAG: see 'caraml systems'")
     if not options.system:
@@ -70,6 +76,17 @@ def image(options: argparse.Namespace) -> int:
 
 @COMMANDS.command(
     argument("system", metavar="SYSTEM", help="see 'caraml systems'"),
+    argument("workload", metavar="WORKLOAD", help="such as llm, whose workflow is jube/llm.yaml"),
+    argument("tags", nargs="*", metavar="TAG", help="further tags of 'jube run', such as 800M"),
+)
+def job(options: argparse.Namespace) -> int:
+    """Print the job that 'jube run' submits for the first point of a sweep, and submit nothing."""
+    print(job_text(options.system, workload_of(options.workload), options.tags))
+    return 0
+
+
+@COMMANDS.command(
+    argument("system", metavar="SYSTEM", help="see 'caraml systems'"),
     argument("benchmark", metavar="BENCHMARK", help="a folder of benchmarks/"),
     argument("--model", default="", help="size or variant of the workload's model; default: the system's own"),
     argument("--get", metavar="KEY", help="only this value"),
@@ -77,6 +94,7 @@ def image(options: argparse.Namespace) -> int:
     argument("--name", default="", help="name of the workflow whose tags are checked; default: BENCHMARK"),
     argument("--tags", nargs="*", default=[], metavar="TAG", help="check that the workflow has these tags"),
     flag("--ask-scheduler", "exit with 2 unless the system's scheduler answers"),
+    is_listed=False,  # for workflows and scripts
 )
 def plan(options: argparse.Namespace) -> int:
     """Print what a workflow asks about a system, the site and a workload, as a Python dictionary."""

@@ -21,6 +21,7 @@ class Command(NamedTuple):
 
     run: Run
     arguments: tuple[Argument, ...]
+    is_listed: bool = True  # in the overview of commands
 
     @property
     def description(self) -> str:
@@ -36,11 +37,11 @@ class Command(NamedTuple):
 class Group(dict[str, Command]):
     """Subcommands by name, in the order in which the help lists them."""
 
-    def command(self, *arguments: Argument) -> Callable[[Run], Run]:
+    def command(self, *arguments: Argument, is_listed: bool = True) -> Callable[[Run], Run]:
         """Return a decorator that adds a function as a subcommand."""
 
         def add(run: Run) -> Run:
-            self[run.__name__.strip("_").replace("_", "-")] = Command(run, arguments)
+            self[run.__name__.strip("_").replace("_", "-")] = Command(run, arguments, is_listed)
             return run
 
         return add

@@ -31,6 +31,8 @@ def check(options: argparse.Namespace) -> int:
             found.append(wrong)
     for problem in dict.fromkeys(found):
         say(problem)
+    if not found:
+        print(f"{', '.join(map(str, options.folders))}: no problem found")
     return 1 if found else 0
 
 

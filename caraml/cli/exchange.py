@@ -111,7 +111,7 @@ def verify(options: argparse.Namespace) -> int:
     argument("--precision", default="", help="precision that the server computed in; default: not known"),
 )
 def read_bench(options: argparse.Namespace) -> int:
-    """Turn results of another client of servers into records of a lower grade, by that client's definitions."""
+    """Import results of another load generator as records of a lower grade, by its definitions."""
     stated = Stated(options.system, options.devices, options.server, options.precision)
     records = read_other(options.file, stated)
     for number, record in enumerate(records, start=1):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from caraml.cli.after import ALL, FILTER, FORMAT, METER, matching, metered, out, records_in, rendered
 from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
+from jpwr.process.whole_file import write_whole
 from results.achievable import add_achievable
 from results.anchors import anchor_rows
 from results.points.repeats import by_point
@@ -44,7 +45,7 @@ PUBLISHED_PLOTS = ("heat-maps", "bars")
     file("--points", "with --validate: further points, in the form of results/reference/training.csv"),
 )
 def predict(options: argparse.Namespace) -> int:
-    """Predict what was not measured, with its error: another batch, more devices, another system."""
+    """Predict unmeasured batches, numbers of devices and systems, with the error of each prediction."""
     from caraml.prediction import Question, answer
     from results.predict.predict import groups_of
     from results.predict.validate import validated, validated_datasheets, validated_points
@@ -82,7 +83,7 @@ def predict(options: argparse.Namespace) -> int:
     METER,
 )
 def operating_points(options: argparse.Namespace) -> int:
-    """Compare power limits and clocks of one system: speed, work per energy, and what the best of them saves."""
+    """Compare the power limits and clocks of one system by speed and work per energy."""
     if options.plots and options.plots.is_file():
         raise RecordError(f"--plots {options.plots} is a file: name a folder")
     from results.show.tables.machine.operating import SHOWN, operating_rows, operating_sentences
@@ -106,7 +107,7 @@ def operating_points(options: argparse.Namespace) -> int:
 
         options.plots.mkdir(parents=True, exist_ok=True)
         for chart in operating_charts(points, styles_of_systems(points)):
-            (options.plots / f"{chart.name}.png").write_bytes(chart.png())
+            write_whole(options.plots / f"{chart.name}.png", chart.png())
     return 0
 
 
@@ -124,7 +125,7 @@ def operating_points(options: argparse.Namespace) -> int:
     out("file of the plot, PNG or SVG; default: its name and .png"),
 )
 def published(options: argparse.Namespace) -> int:
-    """Print figures that others published, with their sources, as a table or a plot."""
+    """Print published figures with their sources, as a table or a plot."""
     if options.results:
         records = records_in(options.results).records
         sources = add_achievable(records)
@@ -149,7 +150,6 @@ def published(options: argparse.Namespace) -> int:
     else:
         chart = published_heat_maps("resnet50", "ResNet-50", "images")
     path = options.out or Path(f"{chart.name}.png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(chart.svg().encode() if path.suffix.lower() == ".svg" else chart.png())
+    write_whole(path, chart.svg() if path.suffix.lower() == ".svg" else chart.png())
     print(path)
     return 0

@@ -17,6 +17,7 @@ from caraml.errors import CaramlError, SweepError
 from caraml.plan.site import read_site
 from caraml.sweep import run_folder
 from caraml.wait import NOT_IN_TIME
+from jpwr.process.whole_file import replaced, write_whole
 from results.archive import MOST_GB
 from results.history import database
 from results.history.judge import Verdict, read_known, verdict_data, verdict_of
@@ -38,7 +39,7 @@ JUDGED: tuple[Argument, ...] = (
     argument(
         "--threshold", type=above_0, default=2.0, metavar="PERCENT", help="what counts as worse; default: %(default)g"
     ),
-    file("--known", "changes that are acknowledged and count no more: a YAML file"),
+    file("--known", "a YAML file of acknowledged changes, which no longer count"),
 )
 
 
@@ -52,7 +53,7 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
 
 @COMMANDS.command(_add_actions)
 def history(options: argparse.Namespace) -> int:
-    """Keep the results of a machine over time, and judge whether it got worse."""
+    """Track the results of a machine over time, and detect regressions."""
     if options.db is None:
         try:
             options.db = Path(read_site("").history_db)
@@ -175,13 +176,13 @@ def _results_of(options: argparse.Namespace) -> Path:
 def export(options: argparse.Namespace) -> int:
     """Write the history for other programs: a row or a line for each run."""
     records = _records(options)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     if options.format == "reframe":
         write_reframe(records, options.out)
     elif options.format == "csv":
-        frame_of(records).to_csv(options.out, index=False)
+        write_whole(options.out, frame_of(records).to_csv(index=False))
     else:
-        frame_of(records).to_parquet(options.out, index=False)
+        with replaced(options.out) as part:
+            frame_of(records).to_parquet(part, index=False)
     print(f"{options.out}: {count(len(records), 'run')}")
     return 0
 

@@ -7,11 +7,11 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from caraml.errors import SiteError, near
+from caraml.errors import SiteError
 from caraml.installation import checkout, find_checkout
 from caraml.machine.devices import TOOLS, Device, candidates, find_devices
 from caraml.machine.finding import BAD, GOOD, WARNING, Finding
@@ -20,9 +20,10 @@ from caraml.machine.programs import ProgramError, ask, words
 from caraml.plan.forecast import forecast
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import Block, read_system, read_systems
-from caraml.plan.workloads import Workload, refusal
+from caraml.plan.workloads import Workload, refusal, workload_of
 from caraml.schedulers.kubernetes.checks import check_cluster
-from results.workloads import FRAMEWORKS, workloads
+from jpwr.messages import near
+from results.workloads import FRAMEWORKS, Facts, workloads
 
 OLDEST_JUBE = (2, 5, 1)
 ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
@@ -31,21 +32,27 @@ WITHOUT_SLURM = "or state 'submit: bash' in site.yaml to run jobs on this machin
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/howto/add_a_system.md"
 
 
-def examine(name: str) -> list[Finding]:
-    """Return all findings for a system; raises SiteError for an unknown system, and for a wrong site.yaml."""
-    block = read_system(name)
+Used = Sequence[Facts]  # workloads; none: all
+
+
+def examine(name: str, workload: str | None = None) -> list[Finding]:
+    """Return all findings for a system, and for all workloads or for one.
+
+    Raises SiteError for an unknown system or workload, and for a wrong site.yaml.
+    """
+    block, used = read_system(name), [workload_of(workload)] if workload else []
     if find_checkout() is None:
         missing = Finding("checkout", BAD, f"{Path.cwd()} is in none", "change to one: it has workflows and site.yaml")
-        return [missing, *jube(), *sensors(block, block["container_runtime"])]
+        return [missing, *jube(), *sensors(block, block["container_runtime"], used)]
     site = read_site(name)
     block = {**block, "submit": site.submit_of(block)}
     if block["submit"] == "kubernetes":
         runtime = "pod"
-        here = [*check_cluster(block, site, images_of(block))]
+        here = [*check_cluster(block, site, images_of(block, used))]
     else:
         runtime = site.container_runtime or block["container_runtime"]
-        here = [*scheduler(block, site), *container(block, site, runtime), *host_name()]
-    return [*jube(), *here, *data(site), *sensors(block, runtime), *space(site), *cost(block, site)]
+        here = [*scheduler(block, site), *container(block, site, runtime, used), *host_name()]
+    return [*jube(), *here, *data(site, used), *sensors(block, runtime, used), *space(site), *cost(block, site, used)]
 
 
 def identify() -> list[Finding]:
@@ -103,9 +110,9 @@ def _to_try(systems: Mapping[str, Block]) -> Finding:
     return Finding("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
 
 
-def cost(block: Block, site: Site) -> Iterator[Finding]:
+def cost(block: Block, site: Site, used: Used = ()) -> Iterator[Finding]:
     """Yield the expected cost of one run of each workflow, and how to reduce it."""
-    for facts in workloads().values():
+    for facts in used or workloads().values():
         workflow = f"jube/{facts.workflow}.yaml"
         if why := refusal(facts, block):
             yield Finding(workflow, WARNING, why)
@@ -180,7 +187,7 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
         yield Finding("account", WARNING, "none is stated: Slurm uses yours", "state 'account' in site.yaml")
 
 
-def container(block: Block, site: Site, runtime: str) -> Iterator[Finding]:
+def container(block: Block, site: Site, runtime: str, used: Used = ()) -> Iterator[Finding]:
     """Check the software that jobs run in: the container runtime with the system's images, or .venv without one."""
     if runtime == "none":
         if (checkout() / ".venv" / "bin" / "python").exists():
@@ -197,7 +204,7 @@ def container(block: Block, site: Site, runtime: str) -> Iterator[Finding]:
             else "the compute nodes must have it"
         )
         yield Finding("container", BAD if here else WARNING, f"there is no {program} here", to_do)
-    for name in images_of(block):
+    for name in images_of(block, used):
         yield _check_image(name, block, Path(site.container_folder), runtime)
 
 
@@ -215,7 +222,7 @@ def _check_image(name: str, block: Block, folder: Path, runtime: str) -> Finding
     return Finding("image", GOOD, f"{path}")
 
 
-def data(site: Site) -> Iterator[Finding]:
+def data(site: Site, used: Used = ()) -> Iterator[Finding]:
     """Check that the data folder can be used, and list its data sets."""
     folder = Path(site.data_folder)
     if not folder.exists():
@@ -224,7 +231,7 @@ def data(site: Site) -> Iterator[Finding]:
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("data", BAD, f"{folder} cannot be read and written", "choose another data_folder in site.yaml")
         return
-    for what, pattern, program in (facts.data for facts in workloads().values() if facts.data):
+    for what, pattern, program in (facts.data for facts in used or workloads().values() if facts.data):
         present = sorted(path.name for path in folder.glob(pattern))
         if present:
             yield Finding(f"data, {what}", GOOD, f"{folder}: {', '.join(present)}")
@@ -233,7 +240,7 @@ def data(site: Site) -> Iterator[Finding]:
             yield Finding(f"data, {what}", WARNING, f"none in {folder}", to_do)
 
 
-def sensors(block: Block, runtime: str) -> Iterator[Finding]:
+def sensors(block: Block, runtime: str, used: Used = ()) -> Iterator[Finding]:
     """Yield the sensors of this machine; those of a login node may differ from those of the compute nodes."""
     home = find_checkout()
     python = str(home / "jube" / "include" / "python.sh") if home else sys.executable
@@ -246,7 +253,7 @@ def sensors(block: Block, runtime: str) -> Iterator[Finding]:
         line = next((line for line in seen if re.match(rf"\s*{re.escape(method)}\b", line)), "")
         package = re.search(r"no module \S+: pip install (\S+?),?(\s|$)", line)
         if package:
-            yield _without_package(method, package[1], block, runtime)
+            yield _without_package(method, package[1], block, runtime, used)
             continue
         if not line and runtime == "none":
             known = [one.split(":")[0].strip() for one in seen if ": " in one]
@@ -259,23 +266,23 @@ def sensors(block: Block, runtime: str) -> Iterator[Finding]:
         yield Finding(f"sensor {method}", WARNING if unused else GOOD, found, to_do)
 
 
-def _without_package(method: str, package: str, block: Block, runtime: str) -> Finding:
+def _without_package(method: str, package: str, block: Block, runtime: str, used: Used = ()) -> Finding:
     """Return the finding on a sensor without its Python package here; in a container, the image's package counts."""
     what = f"sensor {method}"
     if runtime == "none":
         to_do = f"make setup, on a machine that has the device; or .venv/bin/pip install {package}"
         return Finding(what, BAD, f"its package {package} is not installed", to_do)
-    without = [name for name in images_of(block) if not any(package in one for one in read_image(name).pip)]
+    without = [name for name in images_of(block, used) if not any(package in one for one in read_image(name).pip)]
     if not without:
         return Finding(what, GOOD, f"its package {package} is in the images")
     found = f"its package {package} is not here, and not added to {', '.join(without)}"
     return Finding(what, WARNING, found, f"does the image have it? If not, add it to containers/images.yaml: {package}")
 
 
-def images_of(block: Block) -> list[str]:
-    """Return the names of a system's images, one for each framework."""
-    used = {facts.framework for facts in workloads().values() if block["vendor"] not in facts.refused}
-    frameworks = [framework for framework in FRAMEWORKS if framework in used]
+def images_of(block: Block, used: Used = ()) -> list[str]:
+    """Return the names of a system's images, one for each framework of the workloads."""
+    needed = {facts.framework for facts in used or workloads().values() if block["vendor"] not in facts.refused}
+    frameworks = [framework for framework in FRAMEWORKS if framework in needed]
     return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in frameworks))
 
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from caraml.errors import SiteError, near
+from caraml.errors import SiteError
 from caraml.installation import IMAGES, table_file
+from jpwr.messages import near
 from results.verdicts.written import filled, read_mapping
 
 FORMATS = ("apptainer", "containerfile")

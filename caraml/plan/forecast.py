@@ -1,6 +1,6 @@
 """Forecast of a sweep before it is submitted: jobs, node-hours and kilowatt-hours.
 
-An estimate from the system's figures: every step at ASSUMED_MFU of the peak, every device of each node at its thermal
+An estimate from the system's figures: all work at ASSUMED_MFU of the peak, every device of each node at its thermal
 design power for the whole time, and START_S of each run before its first step.
 """
 
@@ -49,18 +49,25 @@ def forecast(known: Workload, block: Block, site: Site) -> Forecast:
     model = facts.default_model(block)
     per_node, repeats = int(block["devices_per_node"]), int(block["default_repeats"])
     peak_flops = float(block[f"peak_tflops_{block['default_precision']}"]) * 1e12
-    flops = known.flops_per_sample(block, model)
     points = [(devices, batch) for devices, batches in sweep(known, block, site, model).items() for batch in batches]
-    node_s = 0.0
-    for devices, batch in points if peak_flops and flops else ():
-        step_s = batch * flops / (devices * peak_flops * ASSUMED_MFU)
-        node_s += ceil(devices / per_node) * repeats * _run_s(block, step_s, facts.max_measured_s or inf)
-    node_hours = node_s / SECONDS_PER_HOUR if peak_flops and flops else None
+    run_s = [_run_s(known, block, model, *point, peak_flops * ASSUMED_MFU) for point in points] if peak_flops else []
+    seconds = [
+        ceil(devices / per_node) * repeats * one for (devices, _), one in zip(points, run_s, strict=False) if one
+    ]
+    node_hours = sum(seconds) / SECONDS_PER_HOUR if len(seconds) == len(points) else None
     tdp_w = float(block["tdp_w_per_device"]) * per_node
     energy_kwh = node_hours * tdp_w / WATTS_PER_KW if node_hours and tdp_w else None
     return Forecast(facts.workflow, model, len(points), len(points) * repeats, *points[0], node_hours, energy_kwh)
 
 
-def _run_s(block: Block, step_s: float, max_measured_s: float) -> float:
-    warmup_s, measured_s = int(block["warmup_steps"]) * step_s, int(block["measured_steps"]) * step_s
-    return START_S + warmup_s + max(step_s, min(max(measured_s, float(block["min_measured_s"])), max_measured_s))
+def _run_s(known: Workload, block: Block, model: str, devices: int, batch: int, flops_per_s: float) -> float | None:
+    """Estimate the time of one run; None: the FLOPs of its work are not known."""
+    measured_s = known.run_s(block, model, devices, batch, flops_per_s)
+    if measured_s is not None:
+        return START_S + measured_s
+    step_s = batch * known.flops_per_sample(block, model) / (devices * flops_per_s)
+    if not step_s:
+        return None
+    window_s = max(int(block["measured_steps"]) * step_s, float(block["min_measured_s"]))
+    window_s = max(step_s, min(window_s, known.facts.max_measured_s or inf))
+    return START_S + int(block["warmup_steps"]) * step_s + window_s

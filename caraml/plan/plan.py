@@ -25,8 +25,7 @@ PROCESS_STARTERS = {
 }
 # Stated, so that no run falls back to the CPU if the framework finds no accelerator.
 DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
-
-
+JOB = "job"  # tag with which a workflow only writes the scripts of its jobs
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
 # Tags that measure something else than one window of training, or share the node.
 NOT_FILLED = ("effective", "cold", "io", "shared")
@@ -69,9 +68,9 @@ def plan(
     if wrong := wrong_path(repo, "the checkout") or (run and wrong_path(run, "the run's folder")):
         raise SiteError(wrong)
     of_run = tags_of_run(run) if run else set()
+    check_tags(repo / "jube", name or benchmark, {*tags, *of_run})
     block, known = read_system(system), workload(benchmark)
     facts = known.facts
-    check_tags(repo / "jube", name or benchmark, {*tags, *of_run})
     if why := refusal(facts, block):
         raise SiteError(f"{facts.title} was asked for on {system}, but {why}")
     site = read_site(system)
@@ -80,7 +79,7 @@ def plan(
     model = model or facts.default_model(block)
     points = sweep(known, block, site, model)
     submit = site.submit_of(block)
-    if ask_scheduler or of_run:
+    if ask_scheduler or (of_run and JOB not in of_run):
         check_scheduler(submit, site)
     runtime = site.container_runtime or block["container_runtime"]
     in_container = site.container_runtime or (runtime if runtime != "none" else "podman")

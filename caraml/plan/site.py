@@ -17,11 +17,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from caraml.errors import CaramlError, SiteError, near
+from caraml.errors import CaramlError, SiteError
 from caraml.installation import checkout, missing_package
 from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_1, RUNTIME, SUBMIT, Kind, one_of
 from caraml.plan.paths import wrong_path
 from caraml.plan.systems import read_systems
+from jpwr.messages import near
 from results.record.records import RecordError
 from results.workloads import names
 from results.yaml_files import YamlError, read_yaml

@@ -7,10 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from caraml.errors import SiteError, near
+from caraml.errors import SiteError
 from caraml.installation import REFUSED, SYSTEMS, table_file
 from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_0, FROM_1, RUNTIME, SUBMIT, SWEEP, TEXT, Kind, one_of
 from caraml.plan.nodes import entries, read_otherwise, text_of, value_of
+from jpwr.messages import near
 from results.show.tables.fit import aligned
 from results.workloads import VENDORS, workloads
 from results.yaml_files import YamlError, read_nodes, read_yaml
@@ -174,8 +175,10 @@ def read_system(name: str, file: Path | None = None) -> Block:
     systems = read_systems(file)
     if name not in systems and name in (reasons := read_refused()):
         raise SiteError(refusal(name, reasons[name]))
+    if not name:
+        raise SiteError("no system was given: add its tag, such as --tag CPU; 'caraml systems' lists all")
     if name not in systems:
-        raise SiteError(f"there is no system {name}: {near(name, systems)}")
+        raise SiteError(f"there is no system '{name}': {near(name, systems)}")
     return systems[name]
 
 
@@ -183,16 +186,12 @@ def read_refused(file: Path | None = None) -> dict[str, str]:
     """Return the reason for each known system that cannot be run; raises SiteError if the file cannot be used."""
     file = file or table_file(REFUSED)
     try:
-        return {
-            str(block["tag"]): next(one["_"] for one in block["parameter"] if one["name"] == "refused")
-            for block in read_yaml(file)["parameterset"]
-        }
+        found = read_yaml(file, as_text=True)
     except YamlError as error:
         raise SiteError(f"{file} cannot be read: {error}") from error
-    except (AttributeError, KeyError, StopIteration, TypeError) as error:
-        raise SiteError(
-            f"{file}: a block does not describe a refused system ({error!r}): give it a tag, and a parameter 'refused'"
-        ) from error
+    if not isinstance(found, dict) or not all(isinstance(reason, str) for reason in found.values()):
+        raise SiteError(f"{file} must hold a reason for each refused system, such as 'CS2: it needs another program'")
+    return found
 
 
 def refusal(name: str, reason: str) -> str:

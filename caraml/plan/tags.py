@@ -1,20 +1,25 @@
-"""Refuse a tag that a workflow does not know: JUBE would ignore it."""
+"""Refuse tags that a workflow does not know, which JUBE would ignore, and tags that exclude each other."""
 
 from __future__ import annotations
 
-import difflib
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from caraml.errors import SiteError, near
+from caraml.errors import SiteError
+from caraml.installation import SYSTEMS
 from caraml.plan.systems import read_refused, refusal
+from jpwr.messages import near
 from results.workloads import workloads
 
 CONFIGURATION = "configuration.xml"  # JUBE writes it at the start of a run, and not in a dry run
 PRECISIONS = {"fp32", "bf16", "fp16", "fp8"}
 TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)
+SYSTEM = "system"  # name of the set of each system
+CHOICE = re.compile(
+    rf"""^ *- (?:\{{name: *(\w+), *tag: *|name: *({SYSTEM})\n +tag: *)["']?([\w.-]+)["']? *[,\n]""", re.MULTILINE
+)
 NAME = re.compile(r"^name:\s*(\S+)", re.MULTILINE)
 
 
@@ -26,7 +31,7 @@ def tags_of_run(run: Path) -> set[str]:
 
 
 def check_tags(folder: Path, name: str, tags: Iterable[str]) -> None:
-    """Raise SiteError for a tag that a workflow does not have.
+    """Raise SiteError for tags that a workflow does not have, or of which only one can be given.
 
     `folder` has the workflows, and `name` is that of the workflow. A system that cannot be run is refused with its
     reason.
@@ -38,10 +43,13 @@ def check_tags(folder: Path, name: str, tags: Iterable[str]) -> None:
     for tag in sorted(asked & set(refused)):
         raise SiteError(refusal(tag, refused[tag]))
     known = known_tags(folder, name)
-    for tag in sorted(asked - known):
-        near = difflib.get_close_matches(tag, known, n=1)
-        hint = f"did you mean {near[0]}? Its" if near else "its"
-        raise SiteError(f"{name} has no tag {tag}: {hint} tags are {' '.join(sorted(known))}")
+    if unknown := sorted(asked - known):
+        hints = "; ".join(f"'{tag}' ({near(tag, sorted(known))})" for tag in unknown)
+        raise SiteError(f"{name} has no tag {hints}")
+    for kind, choices in _choices(folder, name).items():
+        if len(both := sorted(asked & choices)) > 1:
+            what = "each is a system" if kind == SYSTEM else f"each chooses the {kind.removeprefix('asked_')}"
+            raise SiteError(f"the tags {' and '.join(both)} exclude each other, as {what}: give one of them")
 
 
 def known_tags(folder: Path, name: str) -> set[str]:
@@ -50,17 +58,33 @@ def known_tags(folder: Path, name: str) -> set[str]:
     Precisions that the workload does not train in are left out, and systems that cannot be run. Raises SiteError if
     there is no workflow of that name.
     """
-    files = {file: NAME.search(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.yaml"))}
-    workflows = {found[1]: _tags_of(file) for file, found in files.items() if found}
+    workflows = {workflow: _tags_of(file) for workflow, file in _workflows(folder)}
     if name not in workflows:
         raise SiteError(f"there is no workflow '{name}': {near(name, workflows)}")
     own = workflows.pop(name)
     shared = set().union(*map(_tags_of, folder.glob("include/*.yaml"))) - set().union(*workflows.values())
     facts = workloads().get(name)
-    return (own | shared) - (PRECISIONS - set(facts.precisions.split() if facts else PRECISIONS)) - set(read_refused())
+    return (own | shared) - (PRECISIONS - set(facts.precisions.split() if facts else PRECISIONS))
+
+
+def _workflows(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the name and the file of each workflow."""
+    for file in sorted(folder.glob("*.yaml")):
+        if found := NAME.search(file.read_text(encoding="utf-8")):
+            yield found[1], file
 
 
 def _tags_of(file: Path) -> set[str]:
     """Return every name in a tag expression such as `!(117M|800M)+synthetic`."""
     found = TAG_ENTRY.findall(file.read_text(encoding="utf-8"))
     return {name for expression in found for name in re.findall(r"[\w.-]+", expression)}
+
+
+def _choices(folder: Path, name: str) -> dict[str, set[str]]:
+    """Return the tags that choose the system, and the value of each parameter."""
+    found: dict[str, set[str]] = {}
+    for file in (dict(_workflows(folder))[name], folder.parent / SYSTEMS, folder / "include" / "plan.yaml"):
+        if file.exists():
+            for parameter, system, tag in CHOICE.findall(file.read_text(encoding="utf-8")):
+                found.setdefault(system or parameter, set()).add(tag)
+    return found

@@ -6,8 +6,9 @@ import importlib
 from typing import Any
 
 from benchmarks.common.batch_plan import check_shares
-from caraml.errors import SiteError, near
+from caraml.errors import SiteError
 from caraml.plan.systems import Block
+from jpwr.messages import near
 from results.workloads import FOLDERS, Facts, workloads
 
 
@@ -33,6 +34,18 @@ class Workload:
     def flops_per_sample(self, block: Block, model: str) -> float:
         """Return the model FLOPs to train on one sample; 0: not known."""
         return float(self._ask("flops_per_sample", 0.0, lambda name: self.facts.value(name, block, model), model))
+
+    def run_s(self, block: Block, model: str, devices: int, batch: int, flops_per_s: float) -> float | None:
+        """Estimate the time of a run after its start; None: its warm-up and its window are counted in steps.
+
+        `flops_per_s` is the expected rate of one device.
+        """
+
+        def value(name: str) -> str:
+            return self.facts.value(name, block, model) if name in self.facts.parameters else str(block[name])
+
+        seconds = self._ask("run_s", None, value, model, devices, batch, flops_per_s)
+        return None if seconds is None else float(seconds)
 
     def decoder(self, model: str) -> dict[str, Any] | None:
         """Return the shape and layout of a decoder model; None for other models."""
@@ -61,6 +74,14 @@ def workload(benchmark: str) -> Workload:
     if benchmark not in known:
         raise SiteError(f"there is no workload '{benchmark}': {near(benchmark, known)}")
     return Workload(known[benchmark])
+
+
+def workload_of(name: str) -> Facts:
+    """Return the facts of a workload, by its name or by that of its workflow; raises SiteError for an unknown one."""
+    known = {facts.workflow: facts for facts in workloads().values()}
+    if name not in {**known, **workloads()}:
+        raise SiteError(f"there is no workload '{name}': {near(name, known)}")
+    return {**workloads(), **known}[name]
 
 
 def refusal(facts: Facts, block: Block) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 
@@ -87,14 +88,9 @@ def test_a_last_run_without_a_result_is_named_with_the_one_that_has_some(sweep, 
     )
 
 
-WRAPPED = """[x]:ERROR: Cannot evaluate "'/r/python.sh' plan" for parameter "plan": b'caraml: {}\\n'"""
-SAID = "llm_training has no tag cold: did you mean bold? Its tags are one two"
-
-
 @pytest.mark.parametrize(
     ("log", "why"),
     [
-        (f"[x]:DEBUG: hm\n[x]:ERROR: \n{WRAPPED.format(SAID)}\n", SAID),
         ('[x]:ERROR: "system" not found\n[x]:DEBUG: end\n', '"system" not found'),
         ("[x]:DEBUG: hm\n", "JUBE is starting it, or was ended"),
         (None, "JUBE is starting it, or was ended"),
@@ -164,8 +160,8 @@ def test_help_begins_with_what_the_command_is_for_and_names_every_subcommand(cap
         main(["--help"])
     text = capsys.readouterr().out
     assert "Check what a machine needs for the benchmarks" in text.split("\n\n")[1]
-    for name in COMMANDS:
-        assert f"\n  {name} " in text
+    for name, command in COMMANDS.items():
+        assert (f"\n  {name} " in text) is command.is_listed
     assert sorted(name for group in GROUPS.values() for name in group) == sorted(COMMANDS)
     assert main([]) == 2
     assert capsys.readouterr().err == text
@@ -193,15 +189,26 @@ def test_every_command_explains_itself(capsys, command):
         (["table", "{run}", "--pivot", "metrics.tokens_per_s", "--sort", "devices"], "leave out --sort"),
         (["table", "{run}", "--pivot", "metrics.{{nothing}}"], "a good record has no such number"),
         (["table", "{run}", "--largest-first"], "--largest-first needs --sort"),
-        (["table", "{run}", "--sort", "speed"], "unknown column 'speed': the columns are system,"),
-        (["table", "{run}", "--repeats", "--sort", "speed"], "unknown column 'speed': the columns are system,"),
+        (["table", "{run}", "--sort", "speed"], "there is no column 'speed': choose one of system,"),
+        (["table", "{run}", "--repeats", "--sort", "speed"], "there is no column 'speed': choose one of system,"),
         (["table", "{run}", "--repeats", "--sort", "± 95 %"], "2 columns are called '± 95 %'"),
-        (["table", "{run}", "--repeats", "--filter", "speed=1"], "unknown column 'speed'"),
+        (["table", "{run}", "--repeats", "--filter", "speed=1"], "there is no column 'speed'"),
         (["table", "{run}", "--filter", "devices=7"], "no record matches devices=7"),
         (["published", "-o", "x.png"], "--out needs --plot"),
         (["published", "--plot", "bars", "JEDI"], "leave out JEDI"),
         (["image", "cpu", "--print", "apptainer", "--runtime", "podman"], "not allowed with argument"),
         (["systems", "--get", "vendor"], "--get needs --system"),
+        (["doctor", "--workload", "llm"], "--workload needs --system"),
+        (["doctor", "--system", "CPU", "--workload", "lmm"], "there is no workload 'lmm': did you mean 'llm'?"),
+        (["job", "CPU", "lmm"], "there is no workload 'lmm': did you mean 'llm'?"),
+        (["job", "A100", "llm", "800m"], "llm_training has no tag '800m' (did you mean '800M'?)"),
+        (["tabel", "{run}"], "there is no 'tabel': did you mean 'table'?"),
+        (["table", "{run}", "--filtr", "devices=4"], "there is no option --filtr: did you mean '--filter'?"),
+        (["table", "{run}", "--format", "cvs"], "argument --format: there is no 'cvs': did you mean 'csv'?"),
+        (["table", "{run}", "--filter", "modle=tiny"], "there is no column 'modle': did you mean 'model'?"),
+        (["table", "{run}", "-o", "{run}/none/table.txt"], "there is no folder '{run}/none': make it first"),
+        (["published", "--plot", "bras"], "there is no 'bras': did you mean 'bars'?"),
+        (["history", "chekc"], "there is no 'chekc': did you mean 'check'?"),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(tmp_path, capsys, arguments, words):
@@ -211,7 +218,26 @@ def test_an_option_that_would_be_ignored_is_refused(tmp_path, capsys, arguments,
     except SystemExit as stop:
         code = stop.code
     assert code == 2
-    assert words in capsys.readouterr().err
+    assert words.format(run=run) in capsys.readouterr().err
+
+
+def test_a_check_that_finds_nothing_says_so(capsys):
+    workflow = Path(__file__).resolve().parents[2] / "jube" / "llm.yaml"
+    assert main(["check", str(workflow)]) == 0
+    assert capsys.readouterr().out == f"{workflow}: no problem found\n"
+
+
+def test_a_file_that_cannot_be_written_is_named_and_left_as_it_was(tmp_path, capsys, monkeypatch):
+    run = made_up.store(tmp_path / "run", [made_up.result()])
+    (tmp_path / "table.txt").write_text("old")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert main(["table", str(run), "-o", str(tmp_path / "table.txt")]) == 2
+    assert capsys.readouterr().err == f"caraml: '{tmp_path}/table.txt': No space left on device\n"
+    assert (tmp_path / "table.txt").read_text() == "old"
 
 
 def test_points_are_sorted_and_filtered_too(tmp_path, capsys):

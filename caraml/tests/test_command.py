@@ -141,5 +141,5 @@ def test_files_are_read_alike_on_any_terminal(tmp_path):
     terminal = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PATH": str(tmp_path)}
     code, _, err = ended(started(tmp_path, "wait", str(tmp_path / "run"), **terminal))
     assert (code, "there is no scontrol on this machine" in err) == (2, True), err
-    with pytest.raises(SiteError, match=r"x has no tag t: its tags are $"):
+    with pytest.raises(SiteError, match=r"x has no tag 't' \(choose one of \)"):
         check_tags(tags.parent, "x", tags_of_run(tmp_path))

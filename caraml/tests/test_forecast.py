@@ -37,6 +37,7 @@ def made_up(**values):
         ),
         "flops_per_sample": lambda block, model: 1e12 * ASSUMED_MFU,
         "devices_needed": lambda model: 1,
+        "run_s": lambda *point: None,
         "check_point": lambda *point, **layout: None,
     }
     return SimpleNamespace(**{**known, **values})
@@ -70,3 +71,27 @@ def test_every_workload_can_be_forecast_on_every_system():
     for name, block in read_systems().items():
         for facts in workloads().values():
             assert forecast(Workload(facts), block, read_site(name)).points > 0
+
+
+def test_a_node_check_is_forecast_from_its_products_and_figures():
+    block = read_systems()["A100"] | {"warmup_steps": 1, "measured_steps": 2, "min_measured_s": 0, "default_repeats": 1}
+    found = forecast(Workload(workloads()["node_check"]), block, SITE)
+    step_s = 64 * 2 * 8192**3 / (312e12 * ASSUMED_MFU)
+    assert found.node_hours == pytest.approx((START_S + 3 * step_s + 12 * 2.0) / 3600)
+
+
+def test_a_server_is_forecast_by_its_requests_or_by_its_window():
+    known = Workload(workloads()["llm_inference"])
+    block = read_systems()["A100"] | {"default_repeats": 1, "default_precision": "bf16"}
+    weights = 8_030_261_248  # of Llama 3.1 8B, as its model card counts them
+    read_s = 2 * weights / 1555e9
+    request_s = 1024 * 2 * weights / (312e12 * ASSUMED_MFU) + 1024 * read_s
+    alone = forecast(known, block, replace(SITE, batches="1"))
+    assert alone.node_hours == pytest.approx((START_S + 129 * request_s) / 3600, rel=1e-3)
+    short = block | {"input_tokens": 1, "output_tokens": 1}
+    assert forecast(known, short, replace(SITE, batches="64")).node_hours == pytest.approx(150 / 3600, rel=2e-3)
+
+
+def test_a_peak_of_0_gives_no_duration_of_any_workload():
+    for facts in workloads().values():
+        assert forecast(Workload(facts), read_systems()["CPU"], SITE).node_hours is None

@@ -106,7 +106,7 @@ def test_nodes_that_copies_cannot_fill_are_refused(system, tags, environ, messag
 
 
 def test_a_server_has_no_copies():
-    with pytest.raises(SiteError, match="llm_inference has no tag fill"):
+    with pytest.raises(SiteError, match="llm_inference has no tag 'fill'"):
         plan("CPU", "llm_inference", tags=["fill"])
 
 

@@ -247,8 +247,12 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
     out = capsys.readouterr().out
     assert "FAIL  scheduler: slurm_load_partitions: no controller" in out
     assert "-> caraml image pytorch-nvidia-aarch64 --runtime apptainer" in out
+    assert main(["doctor", "--system", "GH200", "--workload", "llm"]) == 1
+    out = capsys.readouterr().out
+    assert "pytorch-nvidia-aarch64" in out
+    assert not [word for word in ("tensorflow", "vllm", "jube/resnet50.yaml") if word in out]
     assert main(["doctor", "--system", "GH2000"]) == 2
-    assert "there is no system GH2000: did you mean 'GH200'?" in capsys.readouterr().err
+    assert "there is no system 'GH2000': did you mean 'GH200'?" in capsys.readouterr().err
 
 
 def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):

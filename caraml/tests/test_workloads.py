@@ -12,6 +12,7 @@ from benchmarks.deepcam.train import DeepCam
 from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.machine.doctor import cost, report
+from caraml.plan.plan import plan
 from caraml.plan.site import read_site
 from caraml.plan.systems import read_refused, read_system, read_systems
 from caraml.plan.workloads import Workload, refusal
@@ -70,13 +71,38 @@ def test_a_value_may_be_another_for_a_model(capsys):
     ("asked", "message"),
     [
         (("CPU", "llm_trainin"), "there is no workload 'llm_trainin': did you mean 'llm_training'?"),
-        (("NONE", "resnet50"), "there is no system NONE"),
+        (("NONE", "resnet50"), "there is no system 'NONE'"),
         (("CPU", "resnet50", "--get", "x"), "a plan has no key x: choose one of repo, "),
     ],
 )
 def test_what_there_is_not_is_one_sentence(asked, message, capsys):
     assert main(["plan", *asked]) == 2
     assert capsys.readouterr().err.startswith(f"caraml: {message}")
+
+
+@pytest.mark.parametrize(
+    ("workflow", "tags", "message"),
+    [
+        ("llm_training", ["CPU", "full"], "has no tag 'full'"),  # the other workflow's
+        ("resnet50", ["CPU", "fp8"], "resnet50 has no tag 'fp8' (choose one of A100"),
+        ("resnet50", ["CPU", "117M"], "resnet50 has no tag '117M'"),
+        (
+            "resnet50",
+            ["CPU", "fp16", "fp32"],
+            "the tags fp16 and fp32 exclude each other, as each chooses the precision",
+        ),
+        (
+            "llm_training",
+            ["CPU", "117M", "800M"],
+            "117M and 800M exclude each other, as each chooses the model: give one",
+        ),
+        ("llm_training", ["A100", "CPU"], "A100 and CPU exclude each other, as each is a system"),
+        ("llm_training", ["cpu"], "llm_training has no tag 'cpu' (did you mean 'CPU'?)"),
+    ],
+)
+def test_tags_that_make_no_run_are_one_sentence(workflow, tags, message):
+    with pytest.raises(SiteError, match=re.escape(message)):
+        plan("CPU", workflow, tags=tags)
 
 
 def test_a_workload_needs_little_to_be_known(described):
@@ -168,8 +194,8 @@ def test_a_system_that_cannot_be_run_is_no_unknown_one(tmp_path):
     for name, reason in read_refused().items():
         with pytest.raises(SiteError, match=re.escape(f"{name} was asked for, but {reason}")):
             read_system(name)
-    (tmp_path / "refused.yaml").write_text("parameterset: [{tag: X, parameter: [{name: system_name, _: X}]}]")
-    with pytest.raises(SiteError, match="a block does not describe a refused system"):
+    (tmp_path / "refused.yaml").write_text("X: {reason: none}")
+    with pytest.raises(SiteError, match="must hold a reason for each refused system"):
         read_refused(tmp_path / "refused.yaml")
     (tmp_path / "refused.yaml").write_text("parameterset: [}")
     with pytest.raises(SiteError, match="cannot be read: line 1"):

@@ -50,7 +50,7 @@ def test_the_exit_code_is_the_commands_own(run, command, code):
             ["--out", "/dev/null/io", "--", "true"],
             "cannot be written to /dev/null/io (Not a directory): choose another",
         ),
-        (["--uot", "io", "--", "true"], "unrecognized arguments: --uot"),
+        (["--uot", "io", "--", "true"], "there is no option --uot: did you mean '--out'?"),
         (["read", "nowhere"], "nowhere has no profile, because profile.json is missing"),
         (["read", "io", "--files", "-1"], "--files must be 0 or more, got -1"),
         (["read", "io", "--tier", "0"], "--tier must be more than 0 MB/s, got 0"),

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn, Sequence
+from typing import Any, NoReturn, Sequence
 
-from jpwr.messages import write
+from jpwr.messages import near, write
 
 EXIT_FAILED = 125  # as for env(1) and timeout(1); lower codes are the command's own
 
 
-class Parser(argparse.ArgumentParser):
+class HelpfulParser(argparse.ArgumentParser):
+    """Parser that answers an unknown option, command or choice with the closest known one."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse what is known, and report an option that is not."""
+        options, others = super().parse_known_args(args, namespace)
+        for one in others:
+            if one.startswith("--"):
+                known = (flag for action in self._actions for flag in action.option_strings)
+                self.error(f"there is no option {one}: {near(one.partition('=')[0], known)}")
+        return options, others
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            words = f"there is no '{value}': {near(str(value), map(str, action.choices))}"
+            raise argparse.ArgumentError(action, words)
+
+
+class Parser(HelpfulParser):
     """Parser whose errors are one sentence, after the program's name."""
 
     def parse_with_command(self, arguments: Sequence[str], example: str) -> argparse.Namespace:

@@ -16,6 +16,7 @@ from jpwr.errors import JpwrError, TraceError
 from jpwr.messages import log, write
 from jpwr.process.parser import Parser
 from jpwr.process.threads import ANSWER_S, within
+from jpwr.process.whole_file import replaced
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from jpwr.report.summary import Summary
 from jpwr.trace.writers import read_trace
@@ -157,7 +158,8 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
     if file.exists() and file.samefile(path):
         raise JpwrError(f"--plot {file} is the trace itself: choose another file")
     try:
-        figure.savefig(file, format=file.suffix[1:] or "png")  # without a format, it would add a suffix
+        with replaced(file) as part:
+            figure.savefig(part, format=file.suffix[1:] or "png")  # by the suffix of the whole file
     except (OSError, ValueError) as error:
         words = f"the plot cannot be written to {file} ({error}): choose another file with --plot"
         if picture is not None:

@@ -404,13 +404,13 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
     [
         ("", "has no workloads"),
         ("- 1", "is not a file of requirements"),
-        (GPT + "musts: []", "unknown key 'musts': did you mean must?"),
+        (GPT + "musts: []", "unknown key 'musts': did you mean 'must'?"),
         ("workloads: {gpt: {benchmark: gpt}}", "unknown benchmark 'gpt': choose one of cosmoflow"),
         ("workloads: {gpt: {benchmark: llm_training, weight: -1}}", "weight is -1, but must be a number from 0"),
         (GPT + "must: {}\nreference: [1]", "must be the name of a system"),
         (GPT + "must: [{of: gpt, what: throughput}]", "either 'at_least' or 'at_most'"),
         (GPT + "must: [{of: gpt, what: throughput, at_least: 1, at_most: 2}]", "either 'at_least' or 'at_most'"),
-        (GPT + "must: [{of: gpt, what: throughputs, at_least: 1}]", "did you mean throughput?"),
+        (GPT + "must: [{of: gpt, what: throughputs, at_least: 1}]", "did you mean 'throughput'?"),
         (
             GPT + "must: [{of: bert, what: throughput, at_least: 1}]",
             "'of' is 'bert', but must be one of the file's",

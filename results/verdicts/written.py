@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from jpwr.messages import near
 from results.record.records import LARGEST, RecordError
 from results.yaml_files import YamlError, read_yaml
 
@@ -48,9 +48,7 @@ def filled(kind: type[Kind], values: Any, where: str) -> Kind:
 def check_key(name: Any, known: Mapping[str, Any], where: str) -> None:
     """Raise RecordError unless a key is known."""
     if name not in known:
-        near = difflib.get_close_matches(str(name), known, 1)
-        guess = f"did you mean {near[0]}?" if near else f"it may have {', '.join(known)}"
-        raise RecordError(f"{where} has an unknown key '{name}': {guess}")
+        raise RecordError(f"{where} has an unknown key '{name}': {near(str(name), known)}")
 
 
 def _wanted(field: Field[Any], value: Any) -> str:

@@ -89,13 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def submit(folder: Path, site: Site) -> None:
-    """Write the point's objects and create them in the cluster.
-
-    Raises SiteError for unusable settings of the site, and SchedulerError if Kubernetes refuses the objects.
-    """
-    import yaml
-
+def point_objects(folder: Path, site: Site) -> tuple[Place, list[Object]]:
+    """Return the place and the objects of the point in a folder; raises SiteError for unusable settings of the site."""
     request, repo = read_request(folder), checkout()
     place = Place(
         _name(request, folder),
@@ -111,7 +106,17 @@ def submit(folder: Path, site: Site) -> None:
         _check_claim(site, place, bool(request.prepare))
     else:
         archive = _archive(repo, folder)
-    found = objects(request, site, place, archive, _further(site))
+    return place, objects(request, site, place, archive, _further(site))
+
+
+def submit(folder: Path, site: Site) -> None:
+    """Write the point's objects and create them in the cluster.
+
+    Raises SiteError for unusable settings of the site, and SchedulerError if Kubernetes refuses the objects.
+    """
+    import yaml
+
+    place, found = point_objects(folder, site)
     kubectl = Kubectl(site.kubernetes_context or _current_context(), site.kubernetes_namespace)
     files = folder / OBJECTS
     files.mkdir(exist_ok=True)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from jpwr.process.whole_file import write_whole
 from results.history.judge import Verdict
 from results.history.series import CODE, KERNEL, changed_facts
 from results.points.sensors import NORMAL_95
@@ -44,7 +45,7 @@ def write_history(verdicts: Sequence[Verdict], threshold: float, page: Path) -> 
         )
     )
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8")
+    write_whole(page, text)
 
 
 def _plot(verdict: Verdict) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from jpwr.process.whole_file import write_whole
 from results.record.records import RecordError
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -48,4 +49,4 @@ def write_pdf(text: str, page: Path) -> None:
         if done.returncode or not printed.exists():
             words = (done.stderr.strip() or "no message").splitlines()[-1]
             raise RecordError(f"{page}: {browser} could not print it: {words}")
-        shutil.copyfile(printed, page)
+        write_whole(page, printed.read_bytes())

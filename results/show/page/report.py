@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from jpwr.process.whole_file import write_whole
 from results.anchors import anchor_rows
 from results.points.repeats import by_point
 from results.record.records import Record, RecordError, Skipped
@@ -81,14 +82,14 @@ def write_report(
     if is_pdf(page):
         write_pdf(text, page)
     else:
-        page.write_text(text, encoding="utf-8")
+        write_whole(page, text)
     folder = page.with_name(f"{page.stem}_plots")
     folder.mkdir(exist_ok=True)
     written = [page]
     for section in sections:
         for chart in (*section.dots, *section.charts):
             picture = folder / f"{chart.name}.png"
-            picture.write_bytes(chart.png())
+            write_whole(picture, chart.png())
             written.append(picture)
     return written
 

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from jpwr.messages import near
 from results.record.records import Record, RecordError
 from results.record.values import devices_text, sort_key, value_at
 from results.show.tables.fit import Shown, View, aligned, view
@@ -194,8 +195,8 @@ def column_of(title: str, columns: Sequence[AnyColumn], records: Sequence[Record
 
     matching = [column for column in columns if title.strip() in names(column)]
     if not matching:
-        titles = ", ".join(dict.fromkeys(names(column)[0] for column in columns))
-        raise RecordError(f"unknown column {title.strip()!r}: the columns are {titles}")
+        titles = dict.fromkeys(names(column)[0] for column in columns)
+        raise RecordError(f"there is no column {title.strip()!r}: {near(title.strip(), titles)}")
     if len(matching) > 1:
         raise RecordError(f"{len(matching)} columns are called {title.strip()!r}: choose another")
     return matching[0]

@@ -1,0 +1,63 @@
+"""Job of a point as JUBE writes it, without submitting it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from caraml.errors import SweepError
+from caraml.installation import checkout
+from caraml.plan.plan import JOB, plan
+from caraml.plan.site import Site, job_lines, read_site, sbatch_flags
+from caraml.schedulers.kubernetes.submit import point_objects
+from results.workloads import Facts
+
+SCRIPTS = ("job.sh", "node.sh")
+
+
+def job_text(system: str, facts: Facts, tags: Sequence[str]) -> str:
+    """Return the job of the first point of a workload's sweep: the command that submits it, and its files.
+
+    Raises SiteError for what cannot be run, and SweepError if JUBE fails.
+    """
+    planned = plan(system, facts.name, name=facts.name, tags=[system, *tags])
+    site, devices = read_site(system), planned["devices"].split(",")[0]
+    point = {"CARAML_DEVICES": devices, "CARAML_BATCHES": planned["batches"][devices].split(",")[0]}
+    with tempfile.TemporaryDirectory() as folder:
+        workflow = checkout() / "jube" / f"{facts.workflow}.yaml"
+        command = [os.environ.get("JUBE", "jube"), "run", str(workflow), "-o", folder, "--tag", system, *tags, JOB]
+        _run(command, {**os.environ, **point})
+        jobs = sorted(Path(folder).glob("[0-9]*/[0-9]*_benchmark/work"))
+        if not jobs:
+            raise SweepError(f"'{shlex.join(command)}' wrote no job: run it to see why")
+        return _submitted(planned["submit"], jobs[0], site).replace(folder, str(workflow.with_suffix("")) + "_run")
+
+
+def _run(command: Sequence[str], environ: dict[str, str]) -> None:
+    try:
+        done = subprocess.run(command, env=environ, capture_output=True, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise SweepError(f"{command[0]} cannot be started ({error.strerror}): install JUBE, or set JUBE") from error
+    if done.returncode:
+        words = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+        raise SweepError(words.removeprefix("caraml: "))
+
+
+def _submitted(submit: str, job: Path, site: Site) -> str:
+    import yaml
+
+    if submit == "kubernetes":
+        _, found = point_objects(job, site)
+        for one in found:  # the packed checkout, in base64
+            for name, content in one.get("binaryData", {}).items():
+                one["binaryData"][name] = f"({len(content)} characters)"
+        return str(yaml.safe_dump_all(found, sort_keys=False, width=120)).rstrip()
+    command = ["sbatch", "--parsable", *sbatch_flags(site)] if submit == "sbatch" else ["bash"]
+    files = {name: (job / name).read_text(encoding="utf-8") for name in SCRIPTS}
+    files["site.sh"] = "\n".join(job_lines(site))
+    texts = [f"# ----- {name}\n{text.rstrip()}" for name, text in files.items()]
+    return "\n\n".join([f"# {shlex.join([*command, 'job.sh'])}", *texts])
