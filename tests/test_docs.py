@@ -92,10 +92,11 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One command of a page, with its comment."""
+    """One command of a page, with the comment above it."""
 
     where: str
     text: str
+    comment: str = ""
 
 
 class WrongCommand(Exception):
@@ -107,12 +108,17 @@ def blocks(text: str) -> list[Block]:
 
 
 def commands(page: str, text: str, *kinds: str) -> Iterator[Command]:
-    """Those in blocks of some kinds; one that goes on in the next line is one."""
+    """Yield the commands in blocks of some kinds; one that continues in the next line is one command."""
     for block in blocks(text):
         if block.kind in kinds:
-            line = block.line
+            line, comment = block.line, ""
             for whole in re.findall(r"(?:.*\\\n)*.*\n", block.text):
-                yield Command(f"{page}:{line}", whole.replace("\\\n", " ").strip())
+                if whole.startswith("#"):
+                    comment += whole
+                else:
+                    if words := whole.replace("\\\n", " ").strip():
+                        yield Command(f"{page}:{line}", words, comment)
+                    comment = ""
                 line += whole.count("\n")
 
 
@@ -319,14 +325,13 @@ def is_run_elsewhere(text: str) -> bool:
 def test_every_command_of_a_page_works(page, prepared):
     if page == "ioprof/README.md":
         need("cc")
-    for where, text in commands(page, TEXTS[page], "sh"):
-        bare, _, comment = text.partition("  #")
-        if not bare or is_run_elsewhere(bare):
+    for where, text, comment in commands(page, TEXTS[page], "sh"):
+        if is_run_elsewhere(text):
             continue
-        done = prepared.run(bare.strip())
+        done = prepared.run(text)
         codes = {int(code) for code in re.findall(r"\bwith ([1-9])\b", comment)}
         allowed = codes | ({0} if "where" in comment or not codes else set())
-        told = f"{where}: '{bare.strip()}' ended with exit code {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}"
+        told = f"{where}: '{text}' ended with exit code {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}"
         assert done.returncode in allowed, f"{told}\ncorrect it; one that needs a site belongs into a block 'sh site'"
         assert "Traceback" not in done.stderr, told
 
@@ -335,7 +340,7 @@ def test_every_command_of_a_page_works(page, prepared):
 def test_what_every_command_of_a_page_names_is_there(page):
     found = []
     kinds = () if page in PAGES_RUN_BY else ("sh", "sh site")
-    for where, text in [*commands(page, TEXTS[page], *kinds), *prose(page, TEXTS[page])]:
+    for where, text, _ in [*commands(page, TEXTS[page], *kinds), *prose(page, TEXTS[page])]:
         try:
             look_up(text)
         except WrongCommand as error:
@@ -413,6 +418,12 @@ def test_no_command_hides_in_a_block_that_no_test_reads(page):
             for number, line in enumerate(block.text.splitlines()):
                 first = line.removeprefix(".venv/bin/").partition(" ")[0]
                 assert first not in OURS, f"{page}:{block.line + number}: a command belongs into 'sh' or 'sh site'"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_comment_stands_above_its_command(page):
+    for where, text, _ in commands(page, TEXTS[page], "sh", "sh site"):
+        assert "  # " not in text, f"{where}: put the comment on the line above: a phone cuts off the end of a line"
 
 
 @pytest.mark.parametrize("page", PAGES)
