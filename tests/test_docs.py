@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from benchmarks.llm_inference.metrics import SLOS
 from caraml.cli import COMMANDS
 from caraml.plan.site import DEFAULTS, defaults
 from caraml.plan.systems import read_systems
@@ -455,6 +456,12 @@ def test_nothing_that_has_a_place_in_a_table_is_missing_there():
     all_tags = {tag for name in workloads() for tag in known_tags(REPOSITORY / "jube", name)}
     assert all_tags - systems <= rows["docs/reference/tags.md"]
     assert set(DEFAULTS) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
+
+
+def test_the_presets_of_a_server_are_those_of_the_code():
+    page = TEXTS["docs/howto/measure_a_server.md"]
+    rows = re.findall(r"^\| `([\w.-]+)`(?: \(default\))? \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert rows == [(name, f"{one.ttft_s:g}", f"{one.tpot_s:g}") for name, one in SLOS.items()]
 
 
 def test_the_readme_is_short():

@@ -15,7 +15,8 @@ TRIALS, AROUND_S = 100, 5.0
 SENSORS = {"instant": INFO, "1 s average": INFO._replace(averaging_s=1.0), "25 of 100 ms": BLIND}
 COUNTERS = {"none": None, "exact": 0.0, "0.1 s": 0.1, "1 s": 1.0}  # refresh intervals, in seconds
 INTERVALS_S, WINDOWS_S = (0.01, 0.049, 0.1, 1.0), (1.0, 8.0, 60.0)
-HEAD = f"""# Do the stated intervals of energy hold?
+LEAST = 0.0001  # percent; smaller errors are rounding of the arithmetic
+HEAD = """# Do the stated intervals of energy hold?
 
 After this page you know how often stated intervals held the true energy; [energy](energy.md) explains them.
 `make coverage` writes this page from made-up runs of known energy."""
@@ -26,15 +27,14 @@ SUMMARY = """
   At most 99.5 are allowed there, because intervals that never miss are too wide."""
 LEGEND = f"""
 Each cell of the tables stands for {TRIALS} runs. In `97 (±4.5, 6.2)`, 97 of 100 intervals held the energy, the median
-uncertainty was ±4.5 %, and the largest error was 6.2 %. An energy is `refused` without a counter and a power limit if
-there are fewer than 59 samples."""
+uncertainty was ±4.5 %, and the largest error was 6.2 %; 0 is below {LEAST:g} %. An energy is `refused` without a counter
+and a power limit if there are fewer than 59 samples."""
 SECTION = f"""
 ## Sensor: {{}}; counter: {{}}
 
 | sampled every | window | {" | ".join(LOADS)} |
 |--:|--:|{len(LOADS) * "---|"}"""
 TITLES = {"none": "none", "exact": "exact", "0.1 s": "renewed every 0.1 s", "1 s": "renewed every 1 s"}
-LEAST = 0.0001  # percent; smaller numbers are rounding errors of the arithmetic
 
 
 def cell(held: float, width: float, error: float) -> str:
@@ -43,9 +43,9 @@ def cell(held: float, width: float, error: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a number with two significant digits and without an exponent."""
+    """Return a number with two significant digits and without an exponent; 0 below LEAST."""
     if value < LEAST:
-        return f"<{LEAST:g}"
+        return "0"
     return f"{float(f'{value:.2g}'):.6f}".rstrip("0").rstrip(".")
 
 
