@@ -27,8 +27,8 @@ SUMMARY = """
   At most 99.5 are allowed there, because intervals that never miss are too wide."""
 LEGEND = f"""
 Each cell of the tables stands for {TRIALS} runs. In `97 (±4.5, 6.2)`, 97 of 100 intervals held the energy, the median
-uncertainty was ±4.5 %, and the largest error was 6.2 %; 0 is below {LEAST:g} %. An energy is `refused` without a counter
-and a power limit if there are fewer than 59 samples."""
+uncertainty was ±4.5 %, and the largest error was 6.2 %; 0 is below {LEAST:g} %. An energy is `refused` without a
+counter and a power limit if there are fewer than 59 samples."""
 SECTION = f"""
 ## Sensor: {{}}; counter: {{}}
 
