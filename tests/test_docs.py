@@ -24,6 +24,7 @@ from unittest import mock
 import pytest
 import yaml
 
+from benchmarks.llm_inference.demand import SLOS
 from caraml.cli import COMMANDS, main
 from caraml.plan.site import DEFAULTS, defaults
 from caraml.plan.systems import read_systems
@@ -98,10 +99,11 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One command of a page, with its comment."""
+    """One command of a page, with the comment above it."""
 
     where: str
     text: str
+    comment: str = ""
 
 
 class WrongCommand(Exception):
@@ -113,12 +115,17 @@ def blocks(text: str) -> list[Block]:
 
 
 def commands(page: str, text: str, *kinds: str) -> Iterator[Command]:
-    """Those in blocks of some kinds; one that goes on in the next line is one."""
+    """Yield the commands in blocks of some kinds; one that continues in the next line is one command."""
     for block in blocks(text):
         if block.kind in kinds:
-            line = block.line
+            line, comment = block.line, ""
             for whole in re.findall(r"(?:.*\\\n)*.*\n", block.text):
-                yield Command(f"{page}:{line}", whole.replace("\\\n", " ").strip())
+                if whole.startswith("#"):
+                    comment += whole
+                else:
+                    if words := whole.replace("\\\n", " ").strip():
+                        yield Command(f"{page}:{line}", words, comment)
+                    comment = ""
                 line += whole.count("\n")
 
 
@@ -345,14 +352,13 @@ def is_run_elsewhere(text: str) -> bool:
 def test_every_command_of_a_page_works(page, prepared):
     if page == "ioprof/README.md":
         need("cc")
-    for where, text in commands(page, TEXTS[page], "sh"):
-        bare, _, comment = text.partition("  #")
-        if not bare or is_run_elsewhere(bare):
+    for where, text, comment in commands(page, TEXTS[page], "sh"):
+        if is_run_elsewhere(text):
             continue
-        done = prepared.run(bare.strip())
+        done = prepared.run(text)
         codes = {int(code) for code in re.findall(r"\bwith ([1-9])\b", comment)}
         allowed = codes | ({0} if "where" in comment or not codes else set())
-        told = f"{where}: '{bare.strip()}' ended with exit code {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}"
+        told = f"{where}: '{text}' ended with exit code {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}"
         assert done.returncode in allowed, f"{told}\ncorrect it; one that needs a site belongs into a block 'sh site'"
         assert "Traceback" not in done.stderr, told
 
@@ -361,7 +367,7 @@ def test_every_command_of_a_page_works(page, prepared):
 def test_what_every_command_of_a_page_names_is_there(page):
     found = []
     kinds = () if page in PAGES_RUN_BY else ("sh", "sh site")
-    for where, text in [*commands(page, TEXTS[page], *kinds), *prose(page, TEXTS[page])]:
+    for where, text, _ in [*commands(page, TEXTS[page], *kinds), *prose(page, TEXTS[page])]:
         try:
             look_up(text)
         except WrongCommand as error:
@@ -442,6 +448,12 @@ def test_no_command_hides_in_a_block_that_no_test_reads(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_a_comment_stands_above_its_command(page):
+    for where, text, _ in commands(page, TEXTS[page], "sh", "sh site"):
+        assert "  # " not in text, f"{where}: put the comment on the line above: a phone cuts off the end of a line"
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     for target in LINK.findall(TEXTS[page]):
         if re.match("https?:", target):
@@ -470,6 +482,12 @@ def test_nothing_that_has_a_place_in_a_table_is_missing_there():
     all_tags = {tag for name in workloads() for tag in known_tags(REPOSITORY / "jube", name)}
     assert all_tags - systems <= rows["docs/reference/tags.md"]
     assert set(DEFAULTS) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
+
+
+def test_the_presets_of_a_server_are_those_of_the_code():
+    page = TEXTS["docs/howto/measure_a_server.md"]
+    rows = re.findall(r"^\| `([\w.-]+)`(?: \(default\))? \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert rows == [(name, f"{one.ttft_s:g}", f"{one.tpot_s:g}") for name, one in SLOS.items()]
 
 
 def test_the_readme_is_short():
