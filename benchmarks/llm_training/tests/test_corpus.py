@@ -196,7 +196,6 @@ def test_a_vocabulary_that_cannot_be_used_is_one_clear_sentence(
 
 def test_training_starts_without_tensorflow_also_where_tensorboard_would_load_it():
     pytest.importorskip("tensorboard")
-    script = (
-        "import sys, benchmarks.llm_training, tensorboard.compat as c; c.tf.io; sys.exit('tensorflow' in sys.modules)"
-    )
+    imports = "import sys, benchmarks.llm_training, tensorboard.compat as compat"
+    script = f"{imports}; compat.tf.io; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
