@@ -101,8 +101,8 @@ def test_a_link_to_the_environment_of_another_checkout_is_refused_and_one_to_ano
     done, asked = machine.setup("report")
     assert (done.returncode, asked) == (1, [])
     assert done.stderr == (
-        f"setup: .venv is a link to {tmp_path}/large_disk, which is not set up for {machine.folder}: remove the link to "
-        "get an environment of this checkout's own\n"
+        f"setup: .venv is a link to {tmp_path}/large_disk, which is not set up for {machine.folder}: remove the link "
+        "to get an environment of this checkout's own\n"
     )
     (tmp_path / "large_disk" / "installed").write_text(f"{machine.folder} 0 0\n\n")
     assert [line.split()[-1] for line in machine.setup("report")[1]] == [".[report]"]

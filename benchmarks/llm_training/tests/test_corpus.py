@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import json
 import lzma
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -190,3 +192,10 @@ def test_a_vocabulary_that_cannot_be_used_is_one_clear_sentence(
     given = [argument.format(**names) for argument in arguments]
     assert prepare.main(["--out", str(tmp_path / "x"), "--files", str(packed), *given]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_training_starts_without_tensorflow_also_where_tensorboard_would_load_it():
+    pytest.importorskip("tensorboard")
+    imports = "import sys, benchmarks.llm_training, tensorboard.compat as compat"
+    script = f"{imports}; compat.tf.io; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
