@@ -7,14 +7,16 @@ from pathlib import Path
 
 from caraml.cli.command import Group, argument, either, flag
 from caraml.errors import SiteError
+from caraml.finding import BAD
 from caraml.machine.doctor import examine, identify, report
-from caraml.machine.finding import BAD
 from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read_image
+from caraml.plan.plan import is_submitted
 from caraml.plan.plan import plan as plan_of
 from caraml.plan.site import read_site
 from caraml.plan.systems import read_system, read_systems, systems_table
 from caraml.plan.workloads import workload_of
 from caraml.schedulers.preview import job_text
+from caraml.schedulers.schedulers import check_scheduler
 from jpwr.messages import near
 
 COMMANDS = Group()
@@ -105,8 +107,9 @@ def plan(options: argparse.Namespace) -> int:
         options.run,
         options.name,
         options.tags,
-        options.ask_scheduler,
     )
+    if options.ask_scheduler or is_submitted(options.run):  # before anything is submitted
+        check_scheduler(found["submit"], read_site(options.system))
     if options.get and options.get not in found:
         raise SiteError(f"a plan has no key {options.get}: {near(options.get, found)}")
     end = "" if options.run else "\n"  # JUBE takes all that is printed as the value, from any terminal

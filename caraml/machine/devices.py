@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from caraml.machine.programs import ProgramError, ask, words
 from caraml.plan.systems import Block
+from caraml.programs import ProgramError, ask, words
 
 LIMIT_S = 30  # of one tool; a driver that wakes many devices takes seconds
 MIB_PER_GB = 1024  # the gigabytes of a data sheet of memory are 2^30 bytes

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from caraml.errors import SiteError
+from caraml.finding import BAD, GOOD, WARNING, Finding
 from caraml.installation import checkout, find_checkout
 from caraml.machine.devices import TOOLS, Device, candidates, find_devices
-from caraml.machine.finding import BAD, GOOD, WARNING, Finding
 from caraml.machine.images import architecture_of, image_path, read_image
-from caraml.machine.programs import ProgramError, ask, words
 from caraml.plan.forecast import forecast
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import Block, read_system, read_systems
 from caraml.plan.workloads import Workload, refusal, workload_of
+from caraml.programs import ProgramError, ask, words
 from caraml.schedulers.kubernetes.checks import check_cluster
 from jpwr.messages import near
 from results.workloads import FRAMEWORKS, Facts, workloads

@@ -15,7 +15,6 @@ from caraml.plan.site import Site, read_site
 from caraml.plan.systems import Block, read_system
 from caraml.plan.tags import check_tags, tags_of_run
 from caraml.plan.workloads import refusal, workload
-from caraml.schedulers.schedulers import check_scheduler
 
 # Programs that start one process per device of a node.
 PROCESS_STARTERS = {
@@ -47,6 +46,12 @@ def check_fill(tags: set[str], block: Block, site: Site) -> None:
         )
 
 
+def is_submitted(run: Path | None) -> bool:
+    """Return whether a run of JUBE submits its jobs."""
+    tags = tags_of_run(run) if run else set()
+    return bool(tags) and JOB not in tags
+
+
 def plan(
     system: str,
     benchmark: str,
@@ -54,15 +59,12 @@ def plan(
     run: Path | None = None,
     name: str = "",
     tags: Sequence[str] = (),
-    ask_scheduler: bool = False,
 ) -> dict[str, Any]:
     """Return what a workflow of a benchmark needs on a system, by name.
 
     `model` is its size or variant, empty for the system's own. `tags` are checked as those of the workflow `name`, by
-    default the benchmark's. `run` is the folder of a run of JUBE: its tags are checked, and the scheduler is asked
-    before anything is submitted.
-
-    Raises SiteError for what cannot be run, and SchedulerError if the scheduler does not answer.
+    default the benchmark's. `run` is the folder of a run of JUBE, whose tags are checked. Raises SiteError for what
+    cannot be run.
     """
     repo = checkout()
     if wrong := wrong_path(repo, "the checkout") or (run and wrong_path(run, "the run's folder")):
@@ -79,8 +81,6 @@ def plan(
     model = model or facts.default_model(block)
     points = sweep(known, block, site, model)
     submit = site.submit_of(block)
-    if ask_scheduler or (of_run and JOB not in of_run):
-        check_scheduler(submit, site)
     runtime = site.container_runtime or block["container_runtime"]
     in_container = site.container_runtime or (runtime if runtime != "none" else "podman")
     is_pod = submit == "kubernetes"  # is a container already

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from caraml.errors import SchedulerError
-from caraml.machine.programs import ProgramError, ask, words
+from caraml.programs import ProgramError, ask, words
 from caraml.schedulers.job import Job
 from results.record.parts import JOULES_PER_WH
 

@@ -11,9 +11,9 @@ import pytest
 
 from caraml.cli import main
 from caraml.errors import SiteError
+from caraml.finding import BAD, WARNING
 from caraml.installation import checkout
 from caraml.machine import doctor
-from caraml.machine.finding import BAD, WARNING
 from caraml.plan import site
 from caraml.plan.site import Site, defaults, job_lines, read_site, sbatch_flags
 from caraml.plan.systems import read_system

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from caraml.errors import SchedulerError, SiteError
+from caraml.finding import BAD, GOOD, WARNING, Finding
 from caraml.installation import checkout
-from caraml.machine.finding import BAD, GOOD, WARNING, Finding
-from caraml.machine.programs import words
 from caraml.plan.site import Site
 from caraml.plan.systems import Block
+from caraml.programs import words
 from caraml.schedulers.kubernetes.kubectl import Kubectl
 from caraml.schedulers.kubernetes.submit import image_of, is_below, tolerations
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from caraml.errors import SchedulerError
-from caraml.machine.programs import words
 from caraml.plan.site import Site
+from caraml.programs import words
 from caraml.schedulers.kubernetes import pod as in_pod
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, read_job_id
 from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, end_s, has_run, judge, name_of, terminated

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any, NamedTuple
 
 from caraml.errors import SchedulerError
-from caraml.machine.programs import ProgramError, ask, words
+from caraml.programs import ProgramError, ask, words
 
 Object = dict[str, Any]  # of the API
 

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.installation import checkout
-from caraml.machine.programs import words
 from caraml.plan.site import TOLERATION, Site, read_site
+from caraml.programs import words
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, job_id
 from jpwr.limits.kept import FOLDER
 from jpwr.limits.setting import OPTIONS

@@ -11,7 +11,7 @@ from results.points.sensors import accuracy_text
 from results.record.values import PER_DEVICE, SIGNIFICANT, WORK, rounded
 from results.show.tables.fit import without_empty_columns
 from results.show.tables.inference import point_columns_of
-from results.show.tables.points import PointColumn, sampling_percent
+from results.show.tables.point_columns import PointColumn, sampling_percent
 from results.show.tables.summary import by_system_and_precision, precision_text
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import fastest

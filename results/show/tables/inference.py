@@ -9,8 +9,8 @@ from results.points.repeats import PointResults
 from results.record.records import Record
 from results.record.values import PER_DEVICE, THROUGHPUT, count, devices_text, grouped, value_at
 from results.show.tables.fit import Shown
-from results.show.tables.points import COLUMNS as POINT_COLUMNS
-from results.show.tables.points import PointColumn, status
+from results.show.tables.point_columns import COLUMNS as POINT_COLUMNS
+from results.show.tables.point_columns import PointColumn, status
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS
 from results.show.tables.table import Column
 
