@@ -52,7 +52,7 @@ class Rule(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What was found."""
+        """The finding as text, without the name of the rule."""
         return self.finding.words
 
 
