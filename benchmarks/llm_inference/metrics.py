@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from benchmarks.common.measure.step_timer import percentile
 from benchmarks.llm_inference.client import Request, Statistics
 from benchmarks.llm_inference.demand import Slo
 from benchmarks.llm_inference.load import Measurement
@@ -58,13 +59,6 @@ def tpot_s(request: Request) -> float | None:
     """
     later = request.tokens - request.counts[0]
     return (request.times_s[-1] - request.times_s[0]) / later if later else None
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return a percentile of sorted values, linear between two of them (Hyndman and Fan 1996, definition 7)."""
-    place = (len(ordered) - 1) * percent / 100
-    low = math.floor(place)
-    return ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
 
 
 def percentile_estimate(values: Sequence[float], percent: float, streams: float) -> Estimate:

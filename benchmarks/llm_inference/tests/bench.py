@@ -23,12 +23,13 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_inference import client
 from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
 from benchmarks.llm_inference.demand import log_normal_lengths
 from benchmarks.llm_inference.load import Server, measure
-from benchmarks.llm_inference.metrics import Window, metrics_of, number, percentile
+from benchmarks.llm_inference.metrics import Window, metrics_of, number
 from benchmarks.llm_inference.models import SHAPES, make_folder
 from benchmarks.llm_inference.run import Started
 from benchmarks.llm_inference.stream import Counter

@@ -10,16 +10,15 @@ from statistics import NormalDist
 
 import pytest
 
+from benchmarks.common.measure.step_timer import percentile
 from benchmarks.llm_inference.config import LoadOptions
-from benchmarks.llm_inference.demand import SLOS, log_normal_lengths
+from benchmarks.llm_inference.demand import SLOS, Slo, log_normal_lengths
 from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
 from benchmarks.llm_inference.load import arrivals_s
 from benchmarks.llm_inference.metrics import (
-    Slo,
     Window,
     lock_step,
     metrics_of,
-    percentile,
     percentile_estimate,
     ranks,
     rate_estimate,
