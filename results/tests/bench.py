@@ -47,7 +47,7 @@ def _measure(records: int, rows: int) -> int:
         peer_s, _ = _time(sys.executable, "-c", PEER, str(folder / "results"))
         caraml = [sys.executable, "-m", "caraml"]
         table_s, table_mib = _time(*caraml, "table", str(folder / "results"))
-        page = folder / "out" / "report.html"
+        page = folder / "report.html"
         report_s, report_mib = _time(*caraml, "report", str(folder / "results"), "-o", str(page))
         found = {"table": table_s, "report": report_s, "page": page.stat().st_size / 1e6}
         to_history = ("--db", str(folder / "history.db"))

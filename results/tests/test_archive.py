@@ -352,7 +352,7 @@ def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
         for batch in batches:
             made_up.store_run(run / f"{batch}_benchmark" / "work", made_up.result(batch=batch))
         (run / "workpackages.xml").touch()
-    archive = tmp_path / "new" / "folders" / "a.tar.zst"
+    archive = tmp_path / "a.tar.zst"
     assert main(["archive", str(tmp_path / "llm_run"), str(tmp_path / "resnet50_run"), "-o", str(archive)]) == 0
     assert capsys.readouterr().out == f"{archive}: 3 runs\n"
     assert "runs/resnet50_run/000000/8_benchmark/work/result.json" in members(archive)

@@ -117,8 +117,9 @@ def test_no_finding_on_a_server_asks_for_steps_or_has_the_advice_for_any_run():
     record["serving"]["findings"] = [*stored, finding("no_prompt_tokens").as_data()]
     found = limits([record], [], [("LLM inference", by_point([record]))], [], None)
     words = [str(from_data(data)) for data in record["serving"]["findings"]]
-    of_server = [one for one in found if one.detail.startswith(tuple(words))]
-    assert len(of_server) == len(words)
+    of_server = [one for one in found if any(text in " ".join(one.details) for text in words)]
+    assert len(of_server) >= 5
     for one in of_server:
         assert "step" not in f"{one.advice.meaning} {one.advice.remedy}", one
         assert one.advice is not GENERAL, one
+    assert all(any(one in " ".join(limit.details) for limit in found) for one in words)

@@ -271,7 +271,7 @@ def test_failed_runs_are_shown(db, tmp_path, capsys):
 
 def test_it_is_exported_as_a_table(runs, db, tmp_path, capsys):
     add(db, runs)
-    table = tmp_path / "out" / "runs.csv"
+    table = tmp_path / "runs.csv"
     assert main(["history", "export", "--db", str(db), "--format", "csv", "-o", str(table)]) == 0
     assert capsys.readouterr().out == f"{table}: 6 runs\n"
     [first, *_] = csv.DictReader(table.read_text().splitlines())

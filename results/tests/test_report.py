@@ -43,6 +43,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(folder):
     out = folder / "out" / "report.html"
+    out.parent.mkdir()
     arguments = ["report", str(folder / "sweeps"), str(folder / "run"), "-o", str(out)]
     assert main([*arguments, "--published", "--prices", str(folder / "prices.yaml")]) == 0
     return out

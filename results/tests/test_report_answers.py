@@ -194,7 +194,7 @@ def test_a_size_that_decides_less_is_a_smaller_doubt(tmp_path, devices, slow, wh
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nbudget: {devices: 16}\n"
     results = by_point(records)
     found = limits(records, [], [("GPT", results)], [], decide(results, offered.needs(tmp_path, text), None))
-    assert [one.advice.what for one in found if "bought" in one.advice.what] == [what]
+    assert [one.advice.meaning for one in found if "bought" in one.advice.meaning] == [what]
 
 
 def test_a_tie_is_stated_and_not_a_lead(tmp_path):
