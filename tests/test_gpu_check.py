@@ -25,7 +25,7 @@ def test_a_check_without_a_gpu_or_a_known_system_is_refused(tmp_path):
     done = gpu_check(REPOSITORY, "A100", path=tmp_path)
     assert done.returncode == 1
     assert "nvidia-smi shows no GPU" in done.stderr
-    assert "there is no system X" in gpu_check(REPOSITORY, "X", path=tmp_path).stderr
+    assert "there is no system 'X'" in gpu_check(REPOSITORY, "X", path=tmp_path).stderr
     assert "state the system of the GPU" in gpu_check(REPOSITORY, path=tmp_path).stderr
 
 

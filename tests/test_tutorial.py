@@ -33,7 +33,7 @@ def run_in(checkout, script):
         ["bash", "-euo", "pipefail"],
         input=script,
         cwd=checkout,
-        env=environ_in(checkout),
+        env={**environ_in(checkout), "COLUMNS": "300"},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -98,7 +98,7 @@ def test_a_workload_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     ]
     assert all(row.endswith("| ok |") for row in (re.sub(" +", " ", row) for row in rows))
     assert "Matrix products: jube/matmul.yaml" in known
-    assert known.count(" 256 x 256 ") >= 4
+    assert "sample 256 x 256" in known
     assert "geometric mean of throughput over 4 points: 1.000" in known
     assert "Matrix products: 256, synthetic, 256 x 256" in (checkout / "matmul.html").read_text()
     # The tests that look at every workload and every workflow find nothing wrong with one more.

@@ -280,7 +280,7 @@ def test_a_point_that_failed_is_retried_once_and_its_good_run_stays(jube, tmp_pa
     (tmp_path / "repaired").touch()
     retried = caraml(jube, "wait", str(out), "--retry-failed", "--interval", "1")
     assert retried.returncode == 0, retried.stdout + retried.stderr
-    assert retried.stdout.splitlines()[-1].endswith("1 point: 1 ok")
+    assert "1 point: 1 ok" in retried.stdout
     [point] = out.glob("000000/*_benchmark/work")
     assert json.loads((point / "result.json").read_text())["status"] == "ok"
     assert len(list(point.glob("attempts/*"))) == len(list(point.glob("power/*"))) == 1
@@ -316,9 +316,9 @@ def test_a_sweep_whose_jube_was_killed_goes_on_where_it_was(jube, tmp_path):
     [
         ("H200", "H200 runs by sbatch, which cannot be used here: 'caraml doctor --system H200' lists what is missing"),
         ("CS2", "CS2 was asked for, but a Cerebras CS-2 needs"),
-        ("H2000", "there is no system H2000"),
-        ("CPU foo", "llm_training has no tag foo"),
-        ("CPU 117M", "resnet50 has no tag 117M"),
+        ("H2000", "there is no system 'H2000'"),
+        ("CPU foo", "llm_training has no tag 'foo'"),
+        ("CPU 117M", "resnet50 has no tag '117M'"),
     ],
 )
 def test_the_demo_refuses_a_system_or_a_tag_before_it_makes_data(tmp_path, tags, reason):

@@ -3,5 +3,5 @@
 from benchmarks.common.run import leave, skip_imports
 from benchmarks.llm_training.train import main
 
-skip_imports("wandb")  # of megatron-core
+skip_imports("tensorboard", "wandb")  # of megatron-core; TensorBoard would import TensorFlow, too
 leave(main())

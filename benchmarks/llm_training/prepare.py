@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.common.progress import Pace
+from benchmarks.common.run import skip_imports
 from benchmarks.llm_training.corpus import GPT2_VOCABULARY, OSCAR, SHA256, documents, fetch
 from benchmarks.llm_training.sizes import SIZES
 from jpwr.process.whole_file import replaced
@@ -270,4 +271,5 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 main = partial(run_command, PrepareOptions, "python -m benchmarks.llm_training.prepare", __doc__, prepare)
 
 if __name__ == "__main__":
+    skip_imports("tensorboard", "wandb")  # of megatron-core
     sys.exit(main())

@@ -66,13 +66,6 @@ def test_every_region_that_megatron_times_itself_is_known():
     assert {name for name in names if regions.region_of(name) is None} == {"forward-backward"}
 
 
-def test_megatron_core_is_imported_without_tensorflow():
-    from tensorboard import compat
-
-    assert regions.region_of("forward-compute") == FORWARD
-    assert compat.tf.__version__ == "stub"
-
-
 def test_a_collective_within_the_block_is_comm_and_the_functions_are_their_own_again(group):
     timer, before = RegionTimer(), dist.all_reduce
     keeper = SimpleNamespace(sum_up=before, other=1)
