@@ -46,7 +46,7 @@ def write_systems(checkout: Path, *blocks: dict) -> None:
 
 
 def make_checkout(folder: Path, block: str = "", site: str = "") -> Path:
-    """What git has of this checkout, with its environment and a site.yaml; with a block, it has that and the CPU's."""
+    """Copy this checkout as git has it, with its environment and a site.yaml; a given block is added to the CPU's."""
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     for name in listed.stdout.split():
