@@ -28,7 +28,7 @@ cat >"$root/root/try" <<'END'
 set -euo pipefail
 cd /root/caraml
 make setup
-scripts/setup.sh llm resnet inference report dev
+scripts/setup.sh llm resnet inference report darshan dev
 export PATH=$PWD/.venv/bin:$PATH
 # What differs there: Python (its warnings are errors), megatron-core, and commands that the system's Python starts.
 pytest -q -n auto --maxprocesses 8 --dist loadfile -m 'not slow and not long' \
