@@ -25,6 +25,7 @@ def checked(folder, jube, flags):
     return out, json.loads(result.read_text())
 
 
+@pytest.mark.slow
 def test_a_check_has_a_row_a_verdict_and_an_archive(tmp_path, jube_command, capsys):
     out, record = checked(tmp_path, jube_command, SMALL)
     assert (record["status"], record["error"], record["layout"]["num_devices"]) == ("ok", "", 2)

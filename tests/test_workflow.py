@@ -315,10 +315,10 @@ def test_a_sweep_whose_jube_was_killed_goes_on_where_it_was(jube, tmp_path):
     ("tags", "reason"),
     [
         ("H200", "H200 runs by sbatch, which cannot be used here: 'caraml doctor --system H200' lists what is missing"),
-        ("CS2", "CS2 was asked for, but a Cerebras CS-2 needs"),
+        pytest.param("CS2", "CS2 was asked for, but a Cerebras CS-2 needs", marks=pytest.mark.slow),
         ("H2000", "there is no system 'H2000'"),
         ("CPU foo", "llm_training has no tag 'foo'"),
-        ("CPU 117M", "resnet50 has no tag '117M'"),
+        pytest.param("CPU 117M", "resnet50 has no tag '117M'", marks=pytest.mark.slow),
     ],
 )
 def test_the_demo_refuses_a_system_or_a_tag_before_it_makes_data(tmp_path, tags, reason):

@@ -89,6 +89,7 @@ def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path,
         assert words in done.stdout
 
 
+@pytest.mark.slow
 def test_files_that_are_damaged_make_no_good_run(tmp_path, made):
     for path in made.glob("*.h5"):
         (tmp_path / path.name).write_bytes(path.read_bytes())

@@ -214,7 +214,9 @@ def imagenet_tar(folder):
     return folder / "train.tar"
 
 
-@pytest.mark.parametrize(("make_source", "jobs"), [(imagenet_folder, "1"), (imagenet_tar, "2")])
+@pytest.mark.parametrize(
+    ("make_source", "jobs"), [(imagenet_folder, "1"), pytest.param(imagenet_tar, "2", marks=pytest.mark.slow)]
+)
 def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source, jobs, tmp_path, capsys):
     source, out = make_source(tmp_path / "source"), tmp_path / "out"
     assert prepare.main(["--imagenet", str(source), "--out", str(out), "--files", "3", "--jobs", jobs]) == 0

@@ -65,6 +65,7 @@ def test_one_batch_is_learnt(alone):
     assert alone["losses"][-1] < alone["losses"][0] - 1
 
 
+@pytest.mark.slow
 def test_two_workers_train_together(tmp_path):
     record = tmp_path / "record.json"
     done = start(workers(2), record, "--steps-per-call", "2", "--learning-rate-warmup-steps", "1")
