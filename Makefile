@@ -15,13 +15,13 @@ help: ## this list
 setup: ## make .venv, and install JUBE if it is missing
 	@scripts/setup.sh
 
-demo: setup ## train, measure, table and report on this machine: 2.5 minutes on two cores with AVX-512, 4 without
+demo: setup ## train, measure, table and report on this machine: 2 minutes on two cores with AVX-512, 4 without
 	@scripts/demo.sh
 
-test: lint ## set-up, lint, types and tests: 11 minutes on two cores with AVX-512, 22 without
+test: lint ## set-up, lint, types and tests: 9 minutes on two cores with AVX-512, 15 without
 	pytest $(PARALLEL)
 
-test-all: lint ## every test, also the slow ones: 35 minutes on two cores with AVX-512, 70 without
+test-all: lint ## every test, also the slow ones: 25 minutes on two cores with AVX-512, 50 without
 	pytest $(PARALLEL) -m ''
 
 test-skipped: ## the tests that the last run skipped for a missing program: after make test-packages
