@@ -336,7 +336,7 @@ class NodeCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredFinding:
-    """A finding: results/findings.py has the kinds and the names of their values."""
+    """A finding: results/record/findings.py has the kinds and the names of their values."""
 
     kind: Name
     values: Annotated[dict[str, Any], {"additionalProperties": {"type": ["string", "number", "null"]}}] = _dict()

@@ -217,7 +217,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
     if results.bad and results.good:
         found.append(finding("some_failed", failed=len(results.bad), runs=len(results.bad) + len(results.good)))
     for record in results.good:
-        found += served(record) if record.get("serving") else unsteady(step_times_s(record))
+        found += _served(record) if record.get("serving") else unsteady(step_times_s(record))
         found += _throttled(record)
         found += _of_energy(record) if with_energy else []
         if value_at(record, "metrics.comparable") is False:
@@ -233,7 +233,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
     return list(dict.fromkeys(found))
 
 
-def served(record: Record) -> list[Finding]:
+def _served(record: Record) -> list[Finding]:
     """Return what a client found on the server of a run; older records have it as texts."""
     serving = record["serving"]
     return [*map(note, serving.get("notes") or []), *map(from_data, serving.get("findings") or [])]
