@@ -36,7 +36,9 @@ def _run(argv: Sequence[str] | None) -> int:
         print(f"caraml: {missing_package(error)}", file=sys.stderr)
         return 2
     open_standard_streams()
-    gc.set_threshold(100_000, 50, 100)  # thousands of records stay until the end: looking for garbage among them is slow
+    gc.set_threshold(
+        100_000, 50, 100
+    )  # thousands of records stay until the end: looking for garbage among them is slow
     return cli.main(argv)
 
 
