@@ -25,7 +25,8 @@ import pytest
 import yaml
 
 from benchmarks.llm_inference.demand import SLOS
-from caraml.cli import commands, main
+from caraml import cli
+from caraml.cli import main
 from caraml.plan.site import DEFAULTS, defaults
 from caraml.plan.systems import read_systems
 from caraml.plan.tags import known_tags
@@ -182,7 +183,7 @@ def _look_up_words(words: list[str]) -> None:
     if program == "caraml":
         _known(
             rest[0],
-            {*(name for group in commands().values() for name in group), "--help", "--version"},
+            {"--help", "--version"}.union(*cli.commands().values()),
             "command of caraml",
         )
         action = 2 if rest[0] == "history" and rest[1:] else 1

@@ -34,7 +34,7 @@ GROUPS = {
 
 
 def commands(wanted: str = "") -> dict[str, Group]:
-    """Return the commands by title; with the name of one, no module after its own is loaded, as each JUBE step plans."""
+    """Return the commands by title; with the name of one, no module after its own is loaded: each JUBE step plans."""
     found: dict[str, Group] = {}
     for title, modules in GROUPS.items():
         found[title] = Group()
