@@ -17,6 +17,7 @@ from jpwr.process.whole_file import replaced, write_whole
 from results.achievable import with_achievable
 from results.join.meter import read_meter, with_meter
 from results.points.repeats import by_point
+from results.record.findings import finding
 from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
 from results.record.stated import with_todays_figures
 from results.record.values import plain, rounded, sort_key
@@ -289,14 +290,16 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
     Figures that come from a table are today's, unless a record is to be kept `as_recorded`.
     """
     found = find_records(run_folder(folder) for folder in folders)
-    empty = [Skipped(no_results(folder), folder) for folder in folders if not has_results(folder)]
+    empty = [
+        Skipped(finding("unusable", reason=no_results(folder)), folder) for folder in folders if not has_results(folder)
+    ]
     if not found.records and len(empty) == len(folders):
-        raise SweepError("; ".join(empty))
+        raise SweepError("; ".join(map(str, empty)))
     found.skipped.extend(empty)
     for run in filter(is_run, map(run_folder, folders)):
         if words := missing_runs(run):
-            found.skipped.append(Skipped(words, run, found.systems_below(run)))
-    for sentence in alike(found.skipped):
+            found.skipped.append(Skipped(finding("unusable", reason=words), run, found.systems_below(run)))
+    for sentence in alike(map(str, found.skipped)):
         say(f"skipped: {sentence}")
     if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")

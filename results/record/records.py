@@ -14,6 +14,7 @@ from jpwr.process.whole_file import replacing
 from results.errors import RecordError as RecordError
 from results.record.checks import contradictions
 from results.record.duplicates import content_of, copies, simultaneous
+from results.record.findings import Finding, finding
 from results.record.migrate import migrate
 from results.record.model import SCHEMA_VERSION, Json
 from results.record.model import Record as Record
@@ -30,17 +31,15 @@ NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "stat
 NAMES = ("benchmark", "system", "model", "work_unit", "precision", "data", "sample")
 
 
-class Skipped(str):
-    """Reason for which a file does not count, as a sentence."""
+class Skipped(NamedTuple):
+    """File that does not count, and why."""
 
+    finding: Finding
     path: Path
-    systems: tuple[str, ...] | None  # the file may be a run of these; () for any; None if no run is missing
+    systems: tuple[str, ...] | None = None  # it may be a run of these; () for any; None if no run is missing
 
-    def __new__(cls, words: str, path: Path, systems: tuple[str, ...] | None = None) -> Skipped:
-        """Create the sentence with its file and systems."""
-        self = super().__new__(cls, words)
-        self.path, self.systems = path, systems
-        return self
+    def __str__(self) -> str:
+        return str(self.finding)
 
     def may_be_of(self, system: str) -> bool:
         """Return whether a run of the system may be missing without the file."""
@@ -155,12 +154,12 @@ def find_records(folders: Iterable[Path]) -> Found:
         try:
             record = read_checked(path)
         except RecordError as error:
-            found.skipped.append(Skipped(str(error), path, _system_of(path)))
+            found.skipped.append(Skipped(finding("unusable", reason=str(error)), path, _system_of(path)))
             continue
         wrong = contradictions(record)
         if wrong:
-            words = f"{path} is inconsistent and left out: {'; '.join(wrong)}"
-            found.skipped.append(Skipped(words, path, (record.system,)))
+            why = finding("inconsistent", path=str(path), reasons="; ".join(wrong))
+            found.skipped.append(Skipped(why, path, (record.system,)))
             continue
         other = units.setdefault(record.benchmark, record)
         if other.work_unit != record.work_unit:
@@ -170,20 +169,23 @@ def find_records(folders: Iterable[Path]) -> Found:
             )
         found.records.append(record)
     for copy, first in list(copies(found.records)):
-        files = f"{first.file.path} and {copy.file.path}"
         if content_of(first) != content_of(copy):
-            raise RecordError(f"{files} are records of one run with different content: remove the wrong one")
-        found.skipped.append(Skipped(f"{files} are the same record: it counts once", Path(copy.file.path)))
+            raise RecordError(
+                f"{first.file.path} and {copy.file.path} are records of one run with different content: "
+                "remove the wrong one"
+            )
+        same = finding("same_record", first=first.file.path, second=copy.file.path)
+        found.skipped.append(Skipped(same, Path(copy.file.path)))
         found.records.remove(copy)
     for both in simultaneous(found.records):
-        words = f"{' and '.join(both)} were measured on one device at the same time: both are left out"
+        why = finding("same_device", first=both[0], second=both[1])
         systems = tuple(dict.fromkeys(record.system for record in found.records if record.file.path in both))
-        found.skipped.append(Skipped(words, Path(both[0]), systems))
+        found.skipped.append(Skipped(why, Path(both[0]), systems))
         found.records[:] = [record for record in found.records if record.file.path not in both]
     for index, one in enumerate(found.skipped):
         if one.systems == ():
             folder = next(folder for folder in folders if one.path.is_relative_to(folder))
-            found.skipped[index] = Skipped(one, one.path, found.systems_below(folder))
+            found.skipped[index] = one._replace(systems=found.systems_below(folder))
     return found
 
 

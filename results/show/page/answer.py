@@ -81,7 +81,9 @@ def decide(
     requirements, verdicts = tender.requirements, tender.must
     found = scores(results, requirements, costs, verdicts)
     currency = costs.currency if costs else ""
-    reasons = {name: alike([one for one in skipped if one.may_be_of(name)]) for name in {one.system for one in results}}
+    reasons = {
+        name: alike(str(one) for one in skipped if one.may_be_of(name)) for name in {one.system for one in results}
+    }
     missing = [f"{system}: runs are missing: {'; '.join(words)}." for system, words in sorted(reasons.items()) if words]
     failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
     of_others = [one._replace(scores=[each for each in one.scores if each.system not in failed]) for one in found]
