@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from caraml.installation import SYSTEM, SYSTEMS
-from caraml.plan.nodes import entries, read_otherwise, text_of
-from caraml.plan.systems import find_mistakes
 from jpwr.messages import near
+from results.systems import find_mistakes
+from results.yaml_nodes import entries, read_otherwise, text_of
 
 # Allowed keys of each block, by the key that holds the block.
 KEYS: dict[str, set[str]] = {

@@ -181,11 +181,15 @@ def test_an_image_that_is_nowhere_is_one_sentence():
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("tolerations", "team:Never", "is 'team:Never': write KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule"),
-        ("tolerations", ":NoSchedule", "is ':NoSchedule': write KEY"),
-        ("node_selector", "gpu", "is 'gpu': write LABEL=VALUE"),
-        ("user", "me", "is 'me': write numbers, such as 1000"),
-        ("patience_min", "soon", "is 'soon': write a number from 0 on"),
+        (
+            "tolerations",
+            "team:Never",
+            "is 'team:Never', but must be KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule",
+        ),
+        ("tolerations", ":NoSchedule", "is ':NoSchedule', but must be KEY"),
+        ("node_selector", "gpu", "is 'gpu', but must be LABEL=VALUE"),
+        ("user", "me", "is 'me', but must be numbers, such as 1000"),
+        ("patience_min", "soon", "is 'soon', but must be a number from 0 on"),
         ("patience_min", "-1", "is '-1'"),
         ("patience_min", "nan", "is 'nan'"),
     ],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from caraml.errors import SiteError
 from caraml.installation import SYSTEMS, checkout
 from caraml.lint import lint
-from caraml.plan.systems import read_systems
+from results.errors import RecordError
+from results.systems import read_systems
 
 GOOD = """\
 name: work
@@ -181,7 +181,7 @@ def finding_in(file, text, words):
     file.write_text(text)
     [finding] = [one for one in lint(file) if words in one.text]
     assert finding.file == file
-    with pytest.raises(SiteError) as error:
+    with pytest.raises(RecordError) as error:
         read_systems(file)
     assert str(error.value) == str(finding)
     return finding
@@ -226,14 +226,14 @@ def test_the_shipped_systems_and_numbers_without_quotes_have_no_findings(tmp_pat
     file = tmp_path / SYSTEMS.name
     file.write_text(systems_text.replace('devices_sweep,      _: "1 2"', "devices_sweep,      _: 2", 1))
     assert lint(file) == []
-    assert read_systems(file)["CPU"]["devices_sweep"] == "2"
+    assert read_systems(file)["CPU"].devices_sweep == "2"
 
 
 @pytest.mark.parametrize("text", ["", "name: work", "parameterset: []"])
 def test_a_file_without_a_system_is_said_to_describe_none(tmp_path, text):
     file = tmp_path / SYSTEMS.name
     file.write_text(text)
-    with pytest.raises(SiteError, match="describes no system"):
+    with pytest.raises(RecordError, match="describes no system"):
         read_systems(file)
 
 

@@ -143,8 +143,8 @@ def time_to_report(one: PointResults) -> str:
     known = workloads().get(one.point.benchmark)
     if not speed or not known or not known.reported or not one.is_comparable or one.point.copies:
         return ""
-    amount, words = known.reported
-    return f"{_duration(amount / speed)} for {words} on {devices_text(one.point.devices)}"
+    work = known.reported
+    return f"{_duration(work.amount / speed)} for {work.words} on {devices_text(one.point.devices)}"
 
 
 def costed_work(one: PointResults) -> Amount:

@@ -1,4 +1,4 @@
-"""Read nodes of a YAML file, which have line numbers."""
+"""Nodes of a YAML file: they have line numbers, and show what JUBE reads otherwise."""
 
 from __future__ import annotations
 

@@ -1,0 +1,125 @@
+"""JSON schema (draft 7) of a dataclass: its types, `Annotated` limits and Literals say what is allowed.
+
+In Annotated, a text is the description, and a dictionary has keywords of JSON schema. A class may have further ones in
+`keywords`, and in `given` the names of fields that no file has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+LISTS, MAPPINGS = (list, tuple), (dict, Mapping)
+Schema = dict[str, Any]
+
+
+class Key(NamedTuple):
+    """Key of an object: the field and the type of its value."""
+
+    field: Field[Any]
+    kind: Any
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the field has no default."""
+        return self.field.default is MISSING and self.field.default_factory is MISSING
+
+
+def keys_of(part: Any) -> dict[str, Key]:
+    """Return the keys of a dataclass's objects; `from_` stands for the key `from`."""
+    types, given = get_type_hints(part, include_extras=True), getattr(part, "given", ())
+    return {one.name.rstrip("_"): Key(one, types[one.name]) for one in fields(part) if one.name not in given}
+
+
+def bare(kind: Any) -> tuple[Any, Schema]:
+    """Return a type without Annotated and None, and the keywords of Annotated; several Literals are one."""
+    keywords: Schema = {}
+    while True:
+        if get_origin(kind) is Annotated:
+            for extra in kind.__metadata__:
+                keywords |= {"description": extra} if isinstance(extra, str) else extra
+            kind = kind.__origin__
+        elif type(None) in (arguments := get_args(kind)):
+            kind = arguments[0] if len(arguments) == 2 else arguments[0] | arguments[1]
+        elif arguments and all(get_origin(one) is Literal for one in arguments):
+            return Literal[tuple(choice for one in arguments for choice in get_args(one))], keywords
+        else:
+            return kind, keywords
+
+
+def schema_of(kind: Any, title: str) -> Schema:
+    """Return the schema of a dataclass, or of another type of a whole file; it allows further keys."""
+    definitions: Schema = {}
+    top = _object_schema(kind, definitions) if is_dataclass(kind) else _value_schema(kind, definitions)
+    return {"$schema": DRAFT, "title": title, **top, "definitions": definitions}
+
+
+def schema_of_file(kind: Any, title: str, as_text: bool = False) -> Schema:
+    """Return the schema of a file that people write: without further keys, and without null.
+
+    as_text: a text may be written without quotes, whatever it looks like, and null leaves a key out.
+    """
+    return _as_written(schema_of(kind, title), as_text)  # type: ignore[no-any-return]
+
+
+def _as_written(part: Any, as_text: bool) -> Any:
+    if isinstance(part, list):
+        return [_as_written(one, as_text) for one in part]
+    if not isinstance(part, dict):
+        return part
+    found = {key: _as_written(value, as_text) for key, value in part.items()}
+    kind = found.get("type")
+    if as_text and kind == "string":
+        found["type"] = ["string", "number", "boolean", "null"]
+    elif as_text and kind in ("array", "object") and "$schema" not in found:
+        found["type"] = [kind, "null"]
+    elif isinstance(kind, list) and not as_text:
+        kinds = [one for one in kind if one != "null"]
+        found["type"] = kinds if len(kinds) > 1 else kinds[0]
+    return {**found, "additionalProperties": False} if "properties" in found and kind == "object" else found
+
+
+def _object_schema(part: Any, definitions: Schema) -> Schema:
+    keys = keys_of(part)
+    needed = [name for name, key in keys.items() if key.is_required]
+    return {
+        "type": "object",
+        "description": part.__doc__,
+        **({"required": needed} if needed else {}),
+        "properties": {name: _value_schema(key.kind, definitions) for name, key in keys.items()},
+        **getattr(part, "keywords", {}),
+    }
+
+
+def _value_schema(kind: Any, definitions: Schema) -> Schema:
+    """Return the schema of a value; that of a dataclass refers to its definition."""
+    inner, keywords = bare(kind)
+    origin, arguments = get_origin(inner), get_args(inner)
+    if is_dataclass(inner):
+        name = inner.__name__  # type: ignore[union-attr]
+        if name not in definitions:
+            definitions[name] = {}  # keeps its place before the definitions inside it
+            definitions[name] = _object_schema(inner, definitions)
+        return {"$ref": f"#/definitions/{name}"} | keywords
+    if origin is Literal:
+        return {"enum": list(arguments)} | keywords
+    if origin in LISTS or inner is list:
+        part: Schema = {"type": "array"} | _inside("items", arguments[:1], definitions)
+    elif origin in MAPPINGS or inner is dict:
+        part = {"type": "object"} | _inside("additionalProperties", arguments[1:], definitions)
+    elif hasattr(inner, "keywords"):
+        part = dict(inner.keywords)
+    else:
+        names = [TYPES[one] for one in arguments or (inner,) if one in TYPES]
+        part = {"type": names if len(names) > 1 else names[0]} if names else {}
+    if type(None) in get_args(kind if get_origin(kind) is not Annotated else kind.__origin__):
+        part["type"] = [*([part["type"]] if isinstance(part["type"], str) else part["type"]), "null"]
+    return part | keywords
+
+
+def _inside(keyword: str, kinds: tuple[Any, ...], definitions: Schema) -> Schema:
+    inner = _value_schema(kinds[0], definitions) if kinds else {}
+    return {keyword: inner} if inner else {}
