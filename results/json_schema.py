@@ -16,6 +16,13 @@ LISTS, MAPPINGS = (list, tuple), (dict, Mapping)
 Schema = dict[str, Any]
 
 
+class Limits(dict[str, Any]):
+    """Keywords of JSON schema; with a hash, which a union of types needs."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(repr(self))
+
+
 class Key(NamedTuple):
     """Key of an object: the field and the type of its value."""
 
@@ -53,7 +60,7 @@ def bare(kind: Any) -> tuple[Any, Schema]:
 def schema_of(kind: Any, title: str) -> Schema:
     """Return the schema of a dataclass, or of another type of a whole file; it allows further keys."""
     definitions: Schema = {}
-    top = _object_schema(kind, definitions) if is_dataclass(kind) else _value_schema(kind, definitions)
+    top = _object_schema(kind, definitions) if is_dataclass(kind) else value_schema(kind, definitions)
     return {"$schema": DRAFT, "title": title, **top, "definitions": definitions}
 
 
@@ -89,12 +96,12 @@ def _object_schema(part: Any, definitions: Schema) -> Schema:
         "type": "object",
         "description": part.__doc__,
         **({"required": needed} if needed else {}),
-        "properties": {name: _value_schema(key.kind, definitions) for name, key in keys.items()},
+        "properties": {name: value_schema(key.kind, definitions) for name, key in keys.items()},
         **getattr(part, "keywords", {}),
     }
 
 
-def _value_schema(kind: Any, definitions: Schema) -> Schema:
+def value_schema(kind: Any, definitions: Schema) -> Schema:
     """Return the schema of a value; that of a dataclass refers to its definition."""
     inner, keywords = bare(kind)
     origin, arguments = get_origin(inner), get_args(inner)
@@ -121,5 +128,5 @@ def _value_schema(kind: Any, definitions: Schema) -> Schema:
 
 
 def _inside(keyword: str, kinds: tuple[Any, ...], definitions: Schema) -> Schema:
-    inner = _value_schema(kinds[0], definitions) if kinds else {}
+    inner = value_schema(kinds[0], definitions) if kinds else {}
     return {keyword: inner} if inner else {}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from jpwr.messages import near
 from results.errors import RecordError
 from results.json_schema import keys_of, schema_of_file
-from results.typed_files import WORDS, Amount, From0, From1, Text, in_words, scalar
+from results.typed_files import WORDS, From0, From1, NotNegative, Text, in_words, scalar
 from results.workloads import Vendor, workloads
 from results.yaml_files import YamlError, read_nodes
 from results.yaml_nodes import entries, read_otherwise, text_of, value_of
@@ -47,15 +47,15 @@ class System:
     devices_per_node: From1
     devices_sweep: Sweep
     cpus_per_task: From1
-    memory_gb_per_device: Amount
-    tdp_w_per_device: Amount
-    memory_gb_per_s_per_device: Amount = 0
-    link_gb_per_s_per_device: Amount = 0
-    network_gb_per_s_per_device: Amount = 0
-    peak_tflops_fp32: Amount
-    peak_tflops_fp16: Amount
-    peak_tflops_bf16: Amount
-    peak_tflops_fp8: Amount
+    memory_gb_per_device: NotNegative
+    tdp_w_per_device: NotNegative
+    memory_gb_per_s_per_device: NotNegative = 0
+    link_gb_per_s_per_device: NotNegative = 0
+    network_gb_per_s_per_device: NotNegative = 0
+    peak_tflops_fp32: NotNegative
+    peak_tflops_fp16: NotNegative
+    peak_tflops_bf16: NotNegative
+    peak_tflops_fp8: NotNegative
     hardware_source: Text
     power_methods: Text
     image: Text
@@ -70,10 +70,10 @@ class System:
     default_precision: Precision
     warmup_steps: From0
     measured_steps: From1
-    min_measured_s: Amount
+    min_measured_s: NotNegative
     default_repeats: From1
     limit_shares: Sweep = "100 85 70 55"
-    highest_clock_mhz: Amount = 0
+    highest_clock_mhz: NotNegative = 0
     values: Mapping[str, Any]  # of all keys, with those that override parameters of workloads
 
     def peak_tflops(self, precision: str) -> float:
@@ -120,7 +120,7 @@ def peaks_in(file: Path) -> dict[tuple[str, str], float]:
     """Return the peaks by system and precision; none if the file cannot be used, which `caraml check` reports."""
     try:
         return {
-            (text_of(block, "tag"), text_of(one, "name").removeprefix(PEAK)): float(scalar(Amount, text_of(one)))
+            (text_of(block, "tag"), text_of(one, "name").removeprefix(PEAK)): float(scalar(NotNegative, text_of(one)))
             for block in entries(read_nodes(file), "parameterset")
             for one in _untagged(block)
             if text_of(one, "name").startswith(PEAK)

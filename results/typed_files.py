@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from jpwr.messages import near
 from results.errors import RecordError
-from results.json_schema import LISTS, MAPPINGS, Key, bare, keys_of
+from results.json_schema import LISTS, MAPPINGS, Key, Limits, bare, keys_of
 from results.yaml_files import YamlError, read_yaml
 
 LARGEST = 1e30  # of numbers
@@ -26,10 +26,10 @@ FEW = 10  # keys that a sentence names
 NUMBER = re.compile(r"-?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 WORDS = "patternErrorMessage"  # keyword of editors: what a text must be, in words
 
-Amount = Annotated[float, {"minimum": 0}]
-Above0 = Annotated[float, {"exclusiveMinimum": 0}]
-From0 = Annotated[int, {"minimum": 0}]
-From1 = Annotated[int, {"minimum": 1}]
+NotNegative = Annotated[float, Limits(minimum=0)]
+Above0 = Annotated[float, Limits(exclusiveMinimum=0)]
+From0 = Annotated[int, Limits(minimum=0)]
+From1 = Annotated[int, Limits(minimum=1)]
 Text = Annotated[str, {"pattern": r"\S", WORDS: "a text"}]
 
 
@@ -100,7 +100,7 @@ def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
         _refuse_empty(kind, where, name)
     one = limits.get("title") or name.removesuffix("s")  # of the items
     try:
-        if origin in LISTS and isinstance(found, list):
+        if origin in LISTS and isinstance(found, LISTS):
             names = (name if _is_scalar(items[0]) else f"{one} {number}" for number in count(1))
             return tuple(value_as(items[0], item, where, its) for item, its in zip(found, names, strict=False))
         if origin in MAPPINGS and isinstance(found, Mapping):
@@ -139,7 +139,8 @@ def _is_scalar(kind: Any) -> bool:
 def _refuse_empty(kind: Any, where: str, name: str) -> None:
     """Raise RecordError with the example of a key that must not be missing or empty, if it has one."""
     for example in bare(kind)[1].get("examples", ()):
-        raise RecordError(f"{where} has no {name}: write '{name}: {example}'")
+        text = str(example).replace("'", "")
+        raise RecordError(f"{where} has no {name}: write '{name}: {text}'")
 
 
 def scalar(kind: Any, found: Any) -> Any:
@@ -153,7 +154,7 @@ def scalar(kind: Any, found: Any) -> Any:
     elif isinstance(found, bool):
         is_good = bool in kinds
     elif isinstance(found, str) and str in kinds:
-        is_good = re.search(limits.get("pattern", ""), found) is not None
+        is_good = re.search(limits.get("pattern", ""), found) is not None and len(found) >= limits.get("minLength", 0)
         if is_good and limits.get("format") == "date":
             date.fromisoformat(found)
     else:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from results.errors import RecordError
-from results.typed_files import Amount as KnownAmount
-from results.typed_files import Text, read_file
+from results.typed_files import NotNegative, Text, read_file
 
 FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and in an installation of both packages
 FILE = "workload.yaml"
@@ -21,7 +20,7 @@ Vendor = Literal["nvidia", "amd", "graphcore", "none"]  # of devices, as systems
 class Amount:
     """Amount of work, with its name."""
 
-    amount: KnownAmount
+    amount: NotNegative
     words: Text
 
 
@@ -49,7 +48,7 @@ class Facts:
     batches: Annotated[str, "global batch sizes of a sweep, in the same form"] = ""
     batch: Annotated[str, "what such a size is, in words"] = "global batch {}"
     devices: Annotated[str, "numbers of devices of a sweep, in the same form; empty: the system's own"] = ""
-    max_measured_s: Annotated[KnownAmount, "longest window; 0: no limit"] = 0.0
+    max_measured_s: Annotated[NotNegative, "longest window; 0: no limit"] = 0.0
     parameters: Mapping[str, str] = field(default_factory=dict)
     refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = field(
         default_factory=dict
@@ -58,10 +57,10 @@ class Facts:
     costed: Amount | None = None
     reported: Amount | None = None
     flops: Annotated[
-        Mapping[str, Annotated[Mapping[str, KnownAmount], {"minProperties": 1}]],
+        Mapping[str, Annotated[Mapping[str, NotNegative], {"minProperties": 1}]],
         "per unit of work in training, by model and sample",
     ] = field(default_factory=dict)
-    flops_per_length: Annotated[Mapping[str, KnownAmount], "additional FLOPs per token of a longer sample"] = field(
+    flops_per_length: Annotated[Mapping[str, NotNegative], "additional FLOPs per token of a longer sample"] = field(
         default_factory=dict
     )
     comparable: Annotated[str, "the sample of comparable results; empty: any"] = ""

@@ -26,7 +26,7 @@ import yaml
 
 from benchmarks.llm_inference.demand import SLOS
 from caraml.cli import COMMANDS, main
-from caraml.plan.site import keys
+from caraml.plan.site import KEYS
 from caraml.plan.tags import known_tags
 from jpwr.backends import METHODS
 from results.systems import read_systems
@@ -83,7 +83,7 @@ OTHERS = (
     "ssh-keygen",
     "towncrier",
 )
-VARIABLES = {*(f"CARAML_{key.upper()}" for key in keys()), "UPDATE_GOLDEN", "IOPROF_LIBRARY", "CARAML_REQUIRE_ALL"}
+VARIABLES = {*(f"CARAML_{key.upper()}" for key in KEYS), "UPDATE_GOLDEN", "IOPROF_LIBRARY", "CARAML_REQUIRE_ALL"}
 BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -481,7 +481,7 @@ def test_nothing_that_has_a_place_in_a_table_is_missing_there():
     assert set(METHODS) <= rows["jpwr/README.md"]
     all_tags = {tag for name in workloads() for tag in known_tags(REPOSITORY / "jube", name)}
     assert all_tags - systems <= rows["docs/reference/tags.md"]
-    assert set(keys()) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
+    assert set(KEYS) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
 
 
 def test_the_presets_of_a_server_are_those_of_the_code():

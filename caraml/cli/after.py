@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
@@ -208,7 +209,7 @@ def report(options: argparse.Namespace) -> int:
     add_achievable(found.records, good_checks(options.node_check))
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
-            costs.systems.setdefault(system, costs.systems[tag])
+            costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
     metered(found.records, options.meter)
     given = (costs, options.published, requirements, pledge)
     with_details = options.details or not is_pdf(options.out)

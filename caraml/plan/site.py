@@ -13,9 +13,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, make_dataclass, replace
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,7 +23,7 @@ from caraml.installation import checkout, missing_package
 from caraml.plan.paths import wrong_path
 from jpwr.messages import near
 from results.errors import RecordError
-from results.json_schema import Key, keys_of
+from results.json_schema import keys_of
 from results.systems import Runtime, Submit, System, read_systems
 from results.typed_files import WORDS, read_mapping, stated
 from results.workloads import names
@@ -107,17 +106,10 @@ class Site:
         return str(getattr(self, f"{benchmark}_flags", ""))
 
 
-@cache
-def keys() -> Mapping[str, Key]:
-    """Return the keys of a block of site.yaml."""
-    return keys_of(with_flags())
-
-
-@cache
-def with_flags() -> Any:
-    """Return the class of a site with a key WORKLOAD_flags for each workload."""
-    flags = [(f"{name}_flags", str, field(default="")) for name in names()]
-    return make_dataclass("SiteWithFlags", flags, bases=(Site,), frozen=True)
+# With a key WORKLOAD_flags for each workload.
+SiteFile: Any = make_dataclass("SiteFile", [(f"{one}_flags", str, "") for one in names()], bases=(Site,), frozen=True)
+KEYS = keys_of(SiteFile)
+PATHS = [name for name, key in KEYS.items() if key.kind in (Folder, tuple[Folder, ...])]
 
 
 def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] = os.environ) -> Site:
@@ -133,11 +125,12 @@ def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] 
         for name, block in _blocks(file or root / "site.yaml"):
             if name in ("", system):
                 values |= block
-        values |= stated(with_flags(), _of_environment(environ), "the environment")
+        values |= stated(SiteFile, _of_environment(environ), "the environment")
     except RecordError as error:
         raise SiteError(str(error)) from error
-    site: Site = with_flags()(**values)
-    return replace(site, **{key: _absolute(key, getattr(site, key), root) for key in keys() if _is_path(key)})
+    site = SiteFile(**values)
+    paths: dict[str, Any] = {key: _absolute(key, getattr(site, key), root) for key in PATHS}
+    return replace(site, **paths)  # type: ignore[no-any-return]
 
 
 def _blocks(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -147,55 +140,54 @@ def _blocks(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not isinstance(systems, dict):
         raise RecordError(f"{file}: systems is {systems!r}, but must be a block of keys for each system")
     known = read_systems() if systems else {}
-    yield "", _stated(whole, str(file))
+    yield "", _expanded(whole, str(file))
     for name, block in systems.items():
         if name not in known:
             raise RecordError(f"{file}, systems: there is no system '{name}': {near(name, known)}")
-        yield name, _stated(block or {}, f"{file}, system {name}")
+        yield name, _expanded(block or {}, f"{file}, system {name}")
 
 
 def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of the variables CARAML_KEY that are set."""
-    texts = {key: environ.get(f"CARAML_{key.upper()}") for key in keys()}
-    return {key: text.split() if _default(key) == () else text for key, text in texts.items() if text}
+    texts = {key: environ.get(f"CARAML_{key.upper()}") for key in KEYS}
+    return {key: text if _default(key) != () else text.split() for key, text in texts.items() if text}
 
 
-def _stated(block: Any, where: str) -> dict[str, Any]:
-    """Return the values of a block; a key without a value has its default."""
+def _expanded(block: Any, where: str) -> dict[str, Any]:
+    """Return the values of a block with environment variables; a key without a value has its default.
+
+    ~ is a home folder where there is a path, and null elsewhere.
+    """
     if isinstance(block, dict):
-        block = {key: _expanded(key, value) for key, value in block.items()}
-    return stated(with_flags(), block, where)
-
-
-def _expanded(key: str, value: Any) -> Any:
-    """Return a value with its environment variables; ~ is a home folder where there is a path, and null elsewhere."""
-    default = _default(key)
-    if not value or (value == "~" and not (_is_path(key) and default)):
-        return list(default) if isinstance(default, tuple) else default
-    if isinstance(value, list):
-        return [os.path.expandvars(one) if isinstance(one, str) else one for one in value]
-    return os.path.expandvars(value) if isinstance(value, str) else value
+        null = {key: _default(key) for key in block if key not in PATHS or not _default(key)}
+        block = {
+            key: _default(key) if not value or (value == "~" and key in null) else value for key, value in block.items()
+        }
+    found = stated(SiteFile, block, where)
+    return {key: _each(os.path.expandvars, value) for key, value in found.items()}
 
 
 def _default(key: str) -> Any:
-    return keys()[key].field.default if key in keys() else None
+    return getattr(SiteFile, key, None)
 
 
-def _is_path(key: str) -> bool:
-    """Return whether the values of a key are paths."""
-    return key in keys() and "'format': 'path'" in str(keys()[key].kind)
+def _each(change: Callable[[str], str], value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    """Return a changed text, or all of several."""
+    return tuple(map(change, value)) if isinstance(value, tuple) else change(value)
 
 
-def _absolute(key: str, value: Any, root: Path) -> Any:
+def _absolute(key: str, value: str | tuple[str, ...], root: Path) -> str | tuple[str, ...]:
     """Return a path, or each of several, as absolute ones; raises SiteError if it cannot be used."""
-    if not value or isinstance(value, tuple):
-        return value and tuple(_absolute(key, one, root) for one in value)
-    whole = os.path.expanduser(value)  # noqa: PTH111 - that of Path raises an error for an unknown user
-    if whole.startswith("~") or "$" in whole:
-        raise SiteError(f"{key} is {value}: there is no such user or environment variable")
-    if wrong := wrong_path(root / whole, key):
-        raise SiteError(wrong)
-    return str(root / whole)
+
+    def absolute(text: str) -> str:
+        whole = os.path.expanduser(text)  # noqa: PTH111 - that of Path raises an error for an unknown user
+        if whole.startswith("~") or "$" in whole:
+            raise SiteError(f"{key} is {text}: there is no such user or environment variable")
+        if wrong := wrong_path(root / whole, key):
+            raise SiteError(wrong)
+        return str(root / whole) if text else ""
+
+    return _each(absolute, value)
 
 
 def sbatch_flags(site: Site) -> list[str]:

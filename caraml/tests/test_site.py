@@ -15,7 +15,7 @@ from caraml.finding import BAD, WARNING
 from caraml.installation import checkout
 from caraml.machine import doctor
 from caraml.plan import site
-from caraml.plan.site import Site, job_lines, keys, read_site, sbatch_flags
+from caraml.plan.site import KEYS, Site, job_lines, read_site, sbatch_flags
 from caraml.plan.systems import read_system
 
 REPOSITORY = checkout()
@@ -105,7 +105,7 @@ def test_a_value_is_what_is_written(site_file, text, account):
 
 
 def test_nothing_said_is_nothing_and_no_folder_of_that_name(site_file):
-    site_file.write_text("\n".join(f"{key}: null" for key in keys()))
+    site_file.write_text("\n".join(f"{key}: null" for key in KEYS))
     assert read_site("JEDI", site_file, {}) == read_site("JEDI", site_file.with_name("none.yaml"), {})
 
 
