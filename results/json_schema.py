@@ -64,31 +64,6 @@ def schema_of(kind: Any, title: str) -> Schema:
     return {"$schema": DRAFT, "title": title, **top, "definitions": definitions}
 
 
-def schema_of_file(kind: Any, title: str, as_text: bool = False) -> Schema:
-    """Return the schema of a file that people write: without further keys, and without null.
-
-    as_text: a text may be written without quotes, whatever it looks like, and null leaves a key out.
-    """
-    return _as_written(schema_of(kind, title), as_text)  # type: ignore[no-any-return]
-
-
-def _as_written(part: Any, as_text: bool) -> Any:
-    if isinstance(part, list):
-        return [_as_written(one, as_text) for one in part]
-    if not isinstance(part, dict):
-        return part
-    found = {key: _as_written(value, as_text) for key, value in part.items()}
-    kind = found.get("type")
-    if as_text and kind == "string":
-        found["type"] = ["string", "number", "boolean", "null"]
-    elif as_text and kind in ("array", "object") and "$schema" not in found:
-        found["type"] = [kind, "null"]
-    elif isinstance(kind, list) and not as_text:
-        kinds = [one for one in kind if one != "null"]
-        found["type"] = kinds if len(kinds) > 1 else kinds[0]
-    return {**found, "additionalProperties": False} if "properties" in found and kind == "object" else found
-
-
 def _object_schema(part: Any, definitions: Schema) -> Schema:
     keys = keys_of(part)
     needed = [name for name, key in keys.items() if key.is_required]

@@ -10,23 +10,19 @@ from typing import Annotated, Any, Literal
 
 from jpwr.messages import near
 from results.errors import RecordError
-from results.json_schema import keys_of, schema_of_file
-from results.typed_files import WORDS, From0, From1, NotNegative, Text, in_words, scalar
+from results.json_schema import keys_of
+from results.typed_files import From0, From1, NotNegative, Text, in_words, like, scalar
 from results.workloads import Vendor, workloads
 from results.yaml_files import YamlError, read_nodes
 from results.yaml_nodes import entries, read_otherwise, text_of, value_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEMS = Path("jube/include/systems.yaml")
-NUMBERS = r"[1-9][0-9]*( +[1-9][0-9]*)*"
+NUMBERS = "[1-9][0-9]*( +[1-9][0-9]*)*"
 OF_ONE = rf" *({NUMBERS})? *"
-ANY_TEXT = 'a text, or "" for none'
-AnyText = Annotated[str, {WORDS: ANY_TEXT}]
-Sweep = Annotated[str, {"pattern": rf"^ *{NUMBERS} *$", WORDS: "whole numbers from 1 on with spaces between them"}]
-ByModel = Annotated[
-    str,
-    {"pattern": rf"^{OF_ONE}(; *[^;:]+:{OF_ONE})*$", WORDS: "whole numbers, such as '8 16; 117M: 2 4'"},
-]
+AnyText = Annotated[str, like(r"[\s\S]*", 'a text, or "" for none')]
+Sweep = Annotated[str, like(rf" *{NUMBERS} *", "whole numbers from 1 on with spaces between them")]
+ByModel = Annotated[str, like(rf"{OF_ONE}(; *[^;:]+:{OF_ONE})*", "whole numbers, such as '8 16; 117M: 2 4'")]
 Runtime = Literal["apptainer", "podman", "charliecloud", "none"]
 Submit = Literal["bash", "sbatch", "kubernetes"]
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
@@ -104,7 +100,7 @@ def read_systems(file: Path | None = None) -> dict[str, System]:
         raise RecordError(f"{file} cannot be read: {error}") from error
     for node, text in find_mistakes(root):
         raise RecordError(f"{file}:{node.start_mark.line + 1}: {text}")
-    found, kinds = {}, _known_keys()
+    found, kinds = {}, known_keys()
     for block in entries(root, "parameterset"):
         stated = {text_of(one, "name"): one for one in _untagged(block)}
         values = {key: scalar(_kind(one, kinds[key]), text_of(one)) for key, one in stated.items()}
@@ -131,7 +127,7 @@ def peaks_in(file: Path) -> dict[tuple[str, str], float]:
 
 def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
     """Yield each mistake in the blocks of systems: its node in the file, and a sentence."""
-    known = _known_keys()
+    known = known_keys()
     first: dict[str, int] = {}
     for block in entries(root, "parameterset"):
         name, line = text_of(block, "tag"), block.start_mark.line + 1
@@ -186,7 +182,7 @@ def _untagged(block: Any) -> list[Any]:
 
 
 @cache
-def _known_keys() -> Mapping[str, Any]:
+def known_keys() -> Mapping[str, Any]:
     """Return the types of a system's keys and of workloads' parameters, which are numbers if their usual value is."""
     parameters = {name: usual for facts in workloads().values() for name, usual in facts.parameters.items()}
     return {name: _of_parameter(usual) for name, usual in parameters.items()} | {
@@ -200,25 +196,3 @@ def _of_parameter(usual: str) -> Any:
     except ValueError:
         return Text
     return ByModel
-
-
-def systems_schema(title: str) -> dict[str, Any]:
-    """Return the JSON schema of the file, in which JUBE has a parameter for each key."""
-    whole = schema_of_file(System, title, as_text=True)
-    text = {"type": ["string", "number"]}
-    others = dict.fromkeys([*COMMANDS, *(name for name in _known_keys() if name not in KEYS)], text)
-    parameters = [
-        {"properties": {"name": {"const": key}, "_": kind}, "required": ["name", "_"]}
-        for key, kind in (whole["properties"] | others).items()
-    ]
-    block = {
-        "type": "object",
-        "required": ["name", "tag", "parameter"],
-        "properties": {
-            "name": {"const": "system"},
-            "tag": text,
-            "parameter": {"type": "array", "items": {"anyOf": parameters}},
-        },
-    }
-    blocks = {"parameterset": {"type": "array", "items": block}}
-    return {"$schema": whole["$schema"], "title": title, "type": "object", "properties": blocks}

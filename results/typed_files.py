@@ -30,7 +30,14 @@ NotNegative = Annotated[float, Limits(minimum=0)]
 Above0 = Annotated[float, Limits(exclusiveMinimum=0)]
 From0 = Annotated[int, Limits(minimum=0)]
 From1 = Annotated[int, Limits(minimum=1)]
-Text = Annotated[str, {"pattern": r"\S", WORDS: "a text"}]
+
+
+def like(pattern: str, words: str) -> Limits:
+    """Return the limits of texts that a whole pattern matches, with what they must be, in words."""
+    return Limits({"pattern": f"^({pattern})$", WORDS: words})
+
+
+Text = Annotated[str, Limits({"pattern": r"\S", WORDS: "a text"})]
 
 
 def read_file(kind: Any, path: Path, what: str, as_text: bool = False, **given: Any) -> Any:
@@ -39,11 +46,7 @@ def read_file(kind: Any, path: Path, what: str, as_text: bool = False, **given: 
     what: content in words. as_text: a text needs no quotes. given: fields that the file does not have.
     """
     content = read_mapping(path, what, as_text)
-    return (
-        value_as(kind, content, str(path), what, **given)
-        if get_origin(kind)
-        else filled(kind, content, str(path), **given)
-    )
+    return value_as(kind, content, str(path), what) if get_origin(kind) else filled(kind, content, str(path), **given)
 
 
 def read_mapping(path: Path, what: str, as_text: bool = False) -> dict[str, Any]:
@@ -74,10 +77,8 @@ def stated(kind: Any, values: Any, where: str, is_whole: bool = True) -> dict[st
         check_key(name, keys, where)
     values = {name: value for name, value in values.items() if value is not None or _is_scalar(keys[name].kind)}
     found = {keys[name].field.name: value_as(keys[name].kind, value, where, name) for name, value in values.items()}
-    missing = [name for name, key in keys.items() if is_whole and key.is_required and name not in values]
-    for name in missing:
-        _refuse_empty(keys[name].kind, where, name)
-    if missing:
+    if missing := [name for name, key in keys.items() if is_whole and key.is_required and name not in values]:
+        _refuse_empty(keys[missing[0]].kind, where, missing[0])
         raise RecordError(f"{where} lacks {' and '.join(map(repr, missing))}")
     return found
 
@@ -96,10 +97,10 @@ def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
         return inner.from_file(found, where, name)
     if hasattr(origin, "__dataclass_fields__"):
         return filled(inner, found, f"{where}, {name}")
-    if not found and limits.keys() & {"minItems", "minProperties"}:
-        _refuse_empty(kind, where, name)
     one = limits.get("title") or name.removesuffix("s")  # of the items
     try:
+        if not found and limits.keys() & {"minItems", "minProperties"}:
+            raise ValueError
         if origin in LISTS and isinstance(found, LISTS):
             names = (name if _is_scalar(items[0]) else f"{one} {number}" for number in count(1))
             return tuple(value_as(items[0], item, where, its) for item, its in zip(found, names, strict=False))
@@ -110,9 +111,9 @@ def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
         return scalar(kind, found)
     except ValueError:
         _refuse_empty(kind, where, name)
-        raise RecordError(
-            f"{where}: {name} is {reprlib.repr(found)}, but must be {in_words(kind)}{_hint(kind, found)}"
-        ) from None
+        close = difflib.get_close_matches(str(found), map(str, _choices(inner, limits)), n=1)
+        hint = f": did you mean '{close[0]}'?" if close else ""
+        raise RecordError(f"{where}: {name} is {reprlib.repr(found)}, but must be {in_words(kind)}{hint}") from None
 
 
 def _item(kinds: tuple[Any, ...], key: Any, value: Any, where: str, name: str, one: str) -> Any:
@@ -169,27 +170,18 @@ def _number(found: Any) -> int | float:
     """Return a number, also of its text; raises ValueError for other values."""
     if isinstance(found, str) and NUMBER.fullmatch(found):
         return int(found) if found.removeprefix("-").isdigit() else float(found)
-    if isinstance(found, int | float):
-        return found
-    raise ValueError
+    if not isinstance(found, int | float):
+        raise ValueError
+    return found
 
 
 def _is_within(found: float, limits: Mapping[str, Any]) -> bool:
-    least, above, most = (
-        limits.get("minimum", -LARGEST),
-        limits.get("exclusiveMinimum", -LARGEST),
-        limits.get("maximum"),
-    )
-    return least <= found < LARGEST and found > above and (most is None or found <= most)
+    least, most = limits.get("minimum", -LARGEST), limits.get("maximum", LARGEST)
+    return least <= found <= most and found < LARGEST and found > limits.get("exclusiveMinimum", -LARGEST)
 
 
 def _choices(inner: Any, limits: Mapping[str, Any]) -> tuple[Any, ...]:
     return get_args(inner) if get_origin(inner) is Literal else tuple(limits.get("enum", ()))
-
-
-def _hint(kind: Any, found: Any) -> str:
-    close = difflib.get_close_matches(str(found), map(str, _choices(*bare(kind))), n=1)
-    return f": did you mean '{close[0]}'?" if close else ""
 
 
 def in_words(kind: Any) -> str:
@@ -209,10 +201,8 @@ def in_words(kind: Any) -> str:
 
 
 def _range(kind: Any, limits: Mapping[str, Any]) -> str:
-    noun, most = "a whole number" if kind is int else "a number", limits.get("maximum")
-    if (above := limits.get("exclusiveMinimum")) is not None:
-        return f"{noun} above {above:g}" + (f" and at most {most:g}" if most else "")
-    start = f"{noun} from {limits.get('minimum', -LARGEST):g}"
-    if most is None and kind is int:
-        return f"{start} on"
-    return f"{start} to {most:g}" if most else f"{start} to below {LARGEST:g}"
+    noun, above = "a whole number" if kind is int else "a number", limits.get("exclusiveMinimum")
+    if above is not None:
+        return f"{noun} above {above:g}" + (f" and at most {limits['maximum']:g}" if "maximum" in limits else "")
+    end = f"to {limits['maximum']:g}" if "maximum" in limits else "on" if kind is int else f"to below {LARGEST:g}"
+    return f"{noun} from {limits.get('minimum', -LARGEST):g} {end}"

@@ -10,7 +10,6 @@ sbatch.flags into the current folder:
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,30 +24,21 @@ from jpwr.messages import near
 from results.errors import RecordError
 from results.json_schema import keys_of
 from results.systems import Runtime, Submit, System, read_systems
-from results.typed_files import WORDS, read_mapping, stated
+from results.typed_files import like, read_mapping, stated
 from results.workloads import names
 
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
-TOLERATION = r"(?P<key>[\w./-]+)(=(?P<value>[\w.-]*))?(:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute))?"
-Toleration = Annotated[
-    str,
-    {
-        "pattern": f"^{re.sub('[?]P<[a-z]+>', '', TOLERATION)}$",
-        WORDS: "KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute",
-    },
-]
+TOLERATION = r"([\w./-]+)(=([\w.-]*))?(:(NoSchedule|PreferNoSchedule|NoExecute))?"
+TAINT = "KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute"
+Toleration = Annotated[str, like(TOLERATION, TAINT)]
 LimitFlag = Annotated[
-    str,
-    {
-        "pattern": r"^(--[\w-]+=\{\}[\w,=-]*)?$",
-        WORDS: "a flag of sbatch and srun with {}, such as --gpu-power={}",
-    },
+    str, like(r"(--[\w-]+=\{\}[\w,=-]*)?", "a flag of sbatch and srun with {}, such as --gpu-power={}")
 ]
 Folder = Annotated[str, {"format": "path"}]
-Nodes = Annotated[str, {"pattern": r"^([1-9][0-9]*)?$", WORDS: "a whole number from 1 on"}]
-Label = Annotated[str, {"pattern": "^[^=]+=", WORDS: "LABEL=VALUE"}]
-User = Annotated[str, {"pattern": r"^([0-9]+(:[0-9]+)?)?$", WORDS: "numbers, such as 1000 or 1000:100"}]
-Minutes = Annotated[str, {"pattern": r"^[0-9]*\.?[0-9]+$", WORDS: "a number from 0 on"}]
+Nodes = Annotated[str, like("([1-9][0-9]*)?", "a whole number from 1 on")]
+Label = Annotated[str, like("[^=]+=.*", "LABEL=VALUE")]
+User = Annotated[str, like("([0-9]+(:[0-9]+)?)?", "numbers, such as 1000 or 1000:100")]
+Minutes = Annotated[str, like(r"[0-9]*\.?[0-9]+", "a number from 0 on")]
 
 
 @dataclass(frozen=True)

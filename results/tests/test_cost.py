@@ -363,7 +363,7 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("0.25", "[" * 100 + "]" * 100), "nested in more than"),
         (("EUR", "\x00"), "cannot be read as prices"),
         (("pue: 1.2", "electricity_per_kwh: 1"), "'electricity_per_kwh' is written twice"),
-        ((PRICES, ""), "has no systems"),
+        ((PRICES, ""), "lacks 'currency' and 'electricity_per_kwh' and 'systems'"),
         (
             ("  A100: {price_per_device: 10000, overhead_w_per_device: 100}", "  100: 5"),
             "system 100: 5 is not a mapping with the keys price_per_device",

@@ -10,7 +10,7 @@ from results.json_schema import value_schema
 from results.points.repeats import PointResults
 from results.record.records import Record, RecordError
 from results.record.values import value_at
-from results.typed_files import WORDS, check_key, value_as
+from results.typed_files import check_key, like, value_as
 
 # Names that may be fixed, and their places in a record. An option is fixed by its group and name.
 FACTS = {
@@ -34,10 +34,7 @@ Value = Annotated[str | float, {"minLength": 1}]
 KINDS: dict[str, Any] = {
     **dict.fromkeys(FACTS, Value),
     "precision": Annotated[str, {"enum": list(BITS)}],
-    "commit": Annotated[
-        str,
-        {"pattern": "^[0-9a-f]{7,40}$", WORDS: "7 to 40 hexadecimal digits: write them in quotes"},
-    ],
+    "commit": Annotated[str, like("[0-9a-f]{7,40}", "7 to 40 hexadecimal digits: write them in quotes")],
 }
 DIRTY = "the code had local changes"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -224,28 +224,24 @@ class Requirements:
 def read_requirements(path: Path) -> Requirements:
     """Read a requirements file; raises RecordError for missing or unknown keys and for invalid values."""
     found: Requirements = read_file(Requirements, path, "requirements")
-    items = enumerate(found.must, 1)
-    must = tuple(completed(one, found.workloads, f"{path}, requirement {number}") for number, one in items)
-    refuse_twice(must, f"{path}: the requirement")
-    if score := found.score:
-        terms = {
-            name: completed(one, found.workloads, f"{path}, score, term {name}") for name, one in score.terms.items()
-        }
-        score = replace(score, terms=terms)
-    found = replace(found, must=must, score=score)
+    found = _changed(found, lambda one, where: completed(one, found.workloads, f"{path}, {where}"))
+    refuse_twice(found.must, f"{path}: the requirement")
     return for_machine(found, found.budget.devices) if found.budget.devices else found
 
 
 def for_machine(requirements: Requirements, devices: int) -> Requirements:
     """Return requirements with a number of devices of the whole machine, where a machine time names none."""
+    return _changed(requirements, lambda one, _: replace(one, machine_devices=one.machine_devices or devices))
 
-    def complete(one: Any) -> Any:
-        return replace(one, machine_devices=one.machine_devices or devices)
 
-    score = requirements.score
+def _changed(requirements: Requirements, change: Callable[[Any, str], Any]) -> Requirements:
+    """Return requirements with each quantity changed by a function of it and its place in words."""
+    must, score = requirements.must, requirements.score
     if score:
-        score = replace(score, terms={name: complete(one) for name, one in score.terms.items()})
-    return replace(requirements, must=tuple(map(complete, requirements.must)), score=score)
+        terms = {name: change(one, f"score, term {name}") for name, one in score.terms.items()}
+        score = replace(score, terms=terms)
+    must = tuple(change(one, f"requirement {number}") for number, one in enumerate(must, 1))
+    return replace(requirements, must=must, score=score)
 
 
 def refuse_twice(items: Sequence[Item], where: str) -> None:

@@ -295,12 +295,12 @@ def node_selector(site: Site) -> dict[str, str]:
 
 def tolerations(site: Site) -> list[Object]:
     """Return the tolerations, which the site writes as kubectl writes taints."""
-    found = [re.fullmatch(TOLERATION, text).groupdict() for text in site.kubernetes_tolerations]  # type: ignore[union-attr]
-    return [
-        {"operator": "Exists" if one["value"] is None else "Equal"}
-        | {key: value for key, value in one.items() if value is not None}
-        for one in found
-    ]
+    found = []
+    for text in site.kubernetes_tolerations:
+        key, _, value, _, effect = re.fullmatch(TOLERATION, text).groups()  # type: ignore[union-attr]
+        one = {"operator": "Exists" if value is None else "Equal", "key": key, "value": value, "effect": effect}
+        found.append({name: text for name, text in one.items() if text is not None})
+    return found
 
 
 def merged(template: Any, further: Any) -> Any:

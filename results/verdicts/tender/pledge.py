@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from results.json_schema import keys_of
 from results.points.estimate import Estimate, Part
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
@@ -30,7 +31,6 @@ from results.verdicts.requirements import (
     Item,
     Requirements,
     Selection,
-    Unit,
     completed,
     refuse_twice,
 )
@@ -41,24 +41,15 @@ PLEDGED = (*PATHS, TIME)
 AT_MOST = (TIME, "power", *LESS_IS_BETTER)  # the others are pledged as least values
 OF_TIME = ("work", "unit")
 POINT = ("devices", "global_batch", "power_limit_w", "clock_limit_mhz")
+PLACE = (*POINT[1:], "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
 
 
-@dataclass(frozen=True)
-class Place:
-    """Point of a pledge, without its numbers."""
+class WithNumbers:
+    """Point of a pledge: a place and numbers."""
 
     keywords: ClassVar[Mapping[str, Any]] = {"anyOf": [{"required": [name]} for name in PLEDGED]}
-    of: Annotated[str, "a workload of the requirements"]
-    devices: Annotated[From1, "of the run; of a filled workload those of all copies"]
-    global_batch: From1 | None = None
-    power_limit_w: Annotated[Above0 | None, "operating point; without it any"] = None
-    clock_limit_mhz: Annotated[Above0 | None, "operating point; without it any"] = None
-    work: Annotated[Above0 | None, "of the time to solution, in units of work"] = None
-    unit: Annotated[Unit, "of the time to solution; otherwise h"] = ""
-    work_unit: Annotated[str, "such as tokens, to guard against mistakes"] = ""
-    projected: Annotated[bool, "in the offer, and not measured"] = False
 
     def check(self, where: str) -> None:
         """Raise RecordError if there is no number."""
@@ -70,7 +61,7 @@ class Place:
 class PledgedItem(Item):
     """One pledged number."""
 
-    projected: bool = False  # in the offer, and not measured
+    projected: Annotated[bool, "in the offer, and not measured"] = False
     WORDS: ClassVar[Mapping[str, str]] = {"passed": "kept", "failed": "not kept"}
 
 
@@ -80,10 +71,14 @@ def _number(name: str) -> tuple[str, Any, Any]:
     unit = "in `unit`" if name == TIME else f"in {UNITS[name]}" if name in UNITS else ""
     share = "a share above 0 and at most 1: write 0.25 for 25 %"
     most = {"maximum": MOST_OF_SHARES[name], WORDS: share} if name in MOST_OF_SHARES else {}
-    return name, Annotated[Above0 | None, ", ".join(filter(None, (words, unit))), most], field(default=None)
+    return name, Annotated[Above0 | None, ", ".join(filter(None, (words, unit))), most], None
 
 
-Point: Any = make_dataclass("Point", map(_number, PLEDGED), bases=(Place,), frozen=True)
+KEYS = keys_of(PledgedItem)
+OF_POINT: list[Any] = [("devices", From1), *((name, KEYS[name].kind, KEYS[name].field.default) for name in PLACE)]
+Point: Any = make_dataclass(
+    "Point", [("of", str), *OF_POINT, *map(_number, PLEDGED)], bases=(WithNumbers,), frozen=True
+)
 
 
 @dataclass(frozen=True)
@@ -133,7 +128,7 @@ def _items(point: Any, where: str, workloads: Mapping[str, Selection]) -> Iterat
     numbers = {name: value for name in PLEDGED if (value := getattr(point, name)) is not None}
     for name, value in numbers.items():
         apart = OF_TIME if name != TIME and TIME in numbers else ()
-        place = {one.name: getattr(point, one.name) for one in fields(Place) if one.name not in apart}
+        place = {key: getattr(point, key) for key in ("of", "devices", *PLACE) if key not in apart}
         item = PledgedItem(**place, what=name, **{"at_most" if name in AT_MOST else "at_least": value})
         item.check(where)
         yield completed(item, workloads, where)
