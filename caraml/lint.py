@@ -15,6 +15,7 @@ from typing import Any
 from caraml.installation import SYSTEM, SYSTEMS
 from jpwr.messages import near
 from results.systems import find_mistakes
+from results.yaml_files import YamlError, read_nodes
 from results.yaml_nodes import entries, read_otherwise, text_of
 
 # Allowed keys of each block, by the key that holds the block.
@@ -103,17 +104,9 @@ def _compose(file: Path) -> Any:
     import yaml
 
     try:
-        with file.open(encoding="utf-8") as stream:
-            root = yaml.compose(stream, Loader=yaml.SafeLoader)
-    except OSError as error:
-        return Finding(file, 0, f"cannot be read: {error.strerror}")
-    except UnicodeDecodeError:
-        return Finding(file, 0, "is not in UTF-8: store it in that encoding")
-    except RecursionError:
-        return Finding(file, 0, "is nested too deeply")
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        return Finding(file, mark.line + 1 if mark else 0, f"is not YAML: {getattr(error, 'problem', error)}")
+        root = read_nodes(file)
+    except YamlError as error:
+        return Finding(file, error.line, f"cannot be read: {error.reason}")
     if not isinstance(root, yaml.MappingNode):
         return Finding(file, 1, "must hold keys such as 'parameterset' and 'step'")
     for index, (key, value) in enumerate(root.value):
@@ -139,19 +132,15 @@ def _included(file: Path, node: Any) -> Any:
 
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
-    """Find keys that JUBE would ignore, and duplicate keys, of which it would use the last."""
+    """Find keys that JUBE would ignore."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             _check_keys(workflow, item, place)
     elif isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
         for key, value in node.value:
             name = str(key.value)
-            if name in seen:
-                workflow.find(key, f"'{name}' is written twice, first in line {seen[name]}")
-            seen[name] = key.start_mark.line + 1
             if name not in KEYS.get(place, {name}):
                 hint = _near(name, KEYS[place])
                 workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")

@@ -72,7 +72,7 @@ def test_a_sound_workflow_has_no_findings(file):
         ("step: train", "step: trian", 22, "reads step 'trian', which is no step"),
         ("use: analyse", "use: analyze", 24, "uses 'analyze', which is no analyser"),
         ("title: speed, _: speed", "title: speed, _: sped", 29, "column 'sped' is neither a parameter nor a pattern"),
-        ("name: work", "name: [work", 2, "is not YAML"),
+        ("name: work", "name: [work", 2, "cannot be read: did not find expected"),
     ],
 )
 def test_what_jube_would_ignore_is_found_with_its_line(file, old, new, line, text):
@@ -95,11 +95,11 @@ def test_sets_of_other_files_are_looked_at_too(file, tmp_path):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"a: [", "is not YAML"),
+        (b"a: [", "cannot be read: did not find expected"),
         (b"", "must hold keys"),
         (b"- a", "must hold keys"),
-        (b"name: \xe4", "is not in UTF-8"),
-        (b"[" * 3000, "nested too deeply"),
+        (b"name: \xe4", "cannot be read: it is not in UTF-8"),
+        (b"[" * 3000, "maximum nesting depth"),
     ],
 )
 def test_a_file_of_sets_that_cannot_be_read_is_the_one_finding(file, tmp_path, content, text):
