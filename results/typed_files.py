@@ -10,6 +10,7 @@ import difflib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from datetime import date
 from functools import cache
 from itertools import count
@@ -38,6 +39,11 @@ def like(pattern: str, words: str) -> Limits:
 
 
 Text = Annotated[str, Limits({"pattern": r"\S", WORDS: "a text"})]
+
+
+def no_keys() -> Any:
+    """Return the field of a mapping that may be left out."""
+    return field(default_factory=dict)
 
 
 def read_file(kind: Any, path: Path, what: str, as_text: bool = False, **given: Any) -> Any:

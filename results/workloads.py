@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from results.errors import RecordError
-from results.typed_files import NotNegative, Text, read_file
+from results.typed_files import NotNegative, Text, no_keys, read_file
 
 FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and in an installation of both packages
 FILE = "workload.yaml"
+ByName = Annotated[Mapping[str, NotNegative], {"minProperties": 1}]
 Vendor = Literal["nvidia", "amd", "graphcore", "none"]  # of devices, as systems have them
 
 
@@ -49,20 +50,13 @@ class Facts:
     batch: Annotated[str, "what such a size is, in words"] = "global batch {}"
     devices: Annotated[str, "numbers of devices of a sweep, in the same form; empty: the system's own"] = ""
     max_measured_s: Annotated[NotNegative, "longest window; 0: no limit"] = 0.0
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = field(
-        default_factory=dict
-    )
+    parameters: Mapping[str, str] = no_keys()
+    refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()
     data: Data | None = None
     costed: Amount | None = None
     reported: Amount | None = None
-    flops: Annotated[
-        Mapping[str, Annotated[Mapping[str, NotNegative], {"minProperties": 1}]],
-        "per unit of work in training, by model and sample",
-    ] = field(default_factory=dict)
-    flops_per_length: Annotated[Mapping[str, NotNegative], "additional FLOPs per token of a longer sample"] = field(
-        default_factory=dict
-    )
+    flops: Annotated[Mapping[str, ByName], "per unit of work in training, by model and sample"] = no_keys()
+    flops_per_length: Annotated[ByName, "additional FLOPs per token of a longer sample, by model"] = no_keys()
     comparable: Annotated[str, "the sample of comparable results; empty: any"] = ""
 
     def check(self, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 
@@ -38,7 +39,7 @@ def read_otherwise(node: Any) -> Iterator[tuple[Any, str]]:
     import yaml
 
     if isinstance(node, yaml.ScalarNode):
-        if not node.style and (value := _as_jube_reads(node)) not in (None, node.value):
+        if not node.style and (value := _as_jube_reads(node.value)) not in (None, node.value):
             yield node, f"has '{node.value}', which JUBE reads as {value}, after YAML 1.1: put it in quotes"
     else:
         for child in node.value if isinstance(node, yaml.CollectionNode) else []:
@@ -46,11 +47,11 @@ def read_otherwise(node: Any) -> Iterator[tuple[Any, str]]:
                 yield from read_otherwise(one)
 
 
-def _as_jube_reads(node: Any) -> str | None:
+@cache
+def _as_jube_reads(text: str) -> str | None:
     """Return a value as JUBE reads it, as a text; the written text if both are the same number or truth value."""
     import yaml
 
-    text = node.value
     loader = yaml.SafeLoader("")
     tag = loader.resolve(yaml.ScalarNode, text, (True, False))
     try:
