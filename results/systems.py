@@ -8,10 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from jpwr.messages import near
 from results.errors import RecordError
 from results.json_schema import keys_of
-from results.typed_files import From0, From1, NotNegative, Text, in_words, like, scalar
+from results.typed_files import From0, From1, NotNegative, Text, check_key, in_words, like, scalar, value_as
 from results.workloads import Vendor, workloads
 from results.yaml_files import YamlError, read_nodes
 from results.yaml_nodes import entries, read_otherwise, text_of, value_of
@@ -100,11 +99,10 @@ def read_systems(file: Path | None = None) -> dict[str, System]:
         raise RecordError(f"{file} cannot be read: {error}") from error
     for node, text in find_mistakes(root):
         raise RecordError(f"{file}:{node.start_mark.line + 1}: {text}")
-    found, kinds = {}, known_keys()
+    found = {}
     for block in entries(root, "parameterset"):
-        stated = {text_of(one, "name"): one for one in _untagged(block)}
-        values = {key: scalar(_kind(one, kinds[key]), text_of(one)) for key, one in stated.items()}
-        values |= {key: value for key, value in OPTIONAL.items() if key not in values}
+        stated = {text_of(one, "name"): _value(one, "") for one in _untagged(block)}
+        values = stated | {key: value for key, value in OPTIONAL.items() if key not in stated}
         found[text_of(block, "tag")] = System(**{key: values[key] for key in KEYS}, values=values)
     if not found:
         raise RecordError(f"{file} describes no system: it needs a 'parameterset' with a block for each")
@@ -127,7 +125,6 @@ def peaks_in(file: Path) -> dict[tuple[str, str], float]:
 
 def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
     """Yield each mistake in the blocks of systems: its node in the file, and a sentence."""
-    known = known_keys()
     first: dict[str, int] = {}
     for block in entries(root, "parameterset"):
         name, line = text_of(block, "tag"), block.start_mark.line + 1
@@ -141,13 +138,8 @@ def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
             yield block, f"system {name} has no 'parameter', which holds its keys"
             continue
         for parameter in entries(block, "parameter"):
-            key = text_of(parameter, "name")
-            if key not in known:
-                yield parameter, f"system {name} has a key '{key}', which nothing reads: {near(key, known)}"
-            elif wrong := _wrong_value(parameter, key, known[key]):
-                yield parameter, f"system {name} {wrong}"
-            elif key == "system_name" and text_of(parameter) != name:
-                yield parameter, f"system {name} has '{text_of(parameter)}' as its system_name: write {name}"
+            if wrong := _mistake(parameter, name):
+                yield parameter, wrong
         for node, words in read_otherwise(block):
             yield node, f"system {name} {words}"
         stated = {text_of(parameter, "name") for parameter in _untagged(block)}
@@ -156,24 +148,27 @@ def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
                 yield block, f"system {name} has no '{key}': add it, with {in_words(wanted.kind)}"
 
 
-def _wrong_value(parameter: Any, key: str, kind: Any) -> str:
-    """Describe what is wrong with the value of a key; empty if nothing is."""
-    value = value_of(parameter, "_")
-    if value is None or value.tag.rpartition(":")[2] in ("null", "seq", "map"):
-        return f"has no value for {key}: write {in_words(kind)}"
-    text = text_of(value)
+def _mistake(parameter: Any, name: str) -> str:
+    """Describe what is wrong with a parameter; empty if nothing is."""
+    key, text = text_of(parameter, "name"), text_of(parameter)
     try:
-        scalar(_kind(parameter, kind), text)
-    except ValueError:
-        return f"has '{text}' as its {key}: write {in_words(kind)}"
+        _value(parameter, f"system {name}")
+    except RecordError as error:
+        return str(error)
+    if key == "system_name" and text != name:
+        return f"system {name} has '{text}' as its system_name: write {name}"
     if "," in text and not text_of(parameter, "separator"):
-        return f"has a comma in its {key}, which JUBE takes for two values: add 'separator: \"|\"'"
+        return f"system {name} has a comma in its {key}, which JUBE takes for two values: add 'separator: \"|\"'"
     return ""
 
 
-def _kind(parameter: Any, kind: Any) -> Any:
-    """Return the type of a parameter's value, which can be a command for JUBE."""
-    return Text if text_of(parameter, "mode") and text_of(parameter, "name") in COMMANDS else kind
+def _value(parameter: Any, where: str) -> Any:
+    """Return the value of a parameter, which may be a command for JUBE; raises RecordError for a mistake."""
+    key, node, known = text_of(parameter, "name"), value_of(parameter, "_"), known_keys()
+    check_key(key, known, where)
+    is_text = node is not None and node.tag.rpartition(":")[2] not in ("null", "seq", "map")
+    kind = Text if key in COMMANDS and text_of(parameter, "mode") else known[key]
+    return value_as(kind, text_of(node) if is_text else None, where, key)
 
 
 def _untagged(block: Any) -> list[Any]:

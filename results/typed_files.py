@@ -74,8 +74,8 @@ def filled(kind: Any, values: Any, where: str, **given: Any) -> Any:
     return made
 
 
-def stated(kind: Any, values: Any, where: str, is_whole: bool = True) -> dict[str, Any]:
-    """Return the values of a mapping by the field of a dataclass; `is_whole` refuses one that lacks a key."""
+def stated(kind: Any, values: Any, where: str) -> dict[str, Any]:
+    """Return the values of a mapping by the field of a dataclass."""
     keys = _keys(kind)
     if not isinstance(values, Mapping):
         raise RecordError(f"{where}: {reprlib.repr(values)} is not a mapping with the keys {', '.join([*keys][:FEW])}")
@@ -83,7 +83,7 @@ def stated(kind: Any, values: Any, where: str, is_whole: bool = True) -> dict[st
         check_key(name, keys, where)
     values = {name: value for name, value in values.items() if value is not None or _is_scalar(keys[name].kind)}
     found = {keys[name].field.name: value_as(keys[name].kind, value, where, name) for name, value in values.items()}
-    if missing := [name for name, key in keys.items() if is_whole and key.is_required and name not in values]:
+    if missing := [name for name, key in keys.items() if key.is_required and name not in values]:
         _refuse_empty(keys[missing[0]].kind, where, missing[0])
         raise RecordError(f"{where} lacks {' and '.join(map(repr, missing))}")
     return found

@@ -122,37 +122,37 @@ def test_a_file_that_is_not_there_is_a_finding(tmp_path):
 
 # Each in the first block, of the CPU: the text with its first occurrence changed, and what is found in that line.
 MISTAKES = [
-    ("{name: vendor, ", "{name: vendro, ", "has a key 'vendro', which nothing reads: did you mean 'vendor'?"),
+    ("{name: vendor, ", "{name: vendro, ", "has an unknown key 'vendro': did you mean 'vendor'?"),
     ("{name: picture_rounds,", "{name: picture_round,", "did you mean 'picture_rounds'?"),
-    ("submit,             _: bash", "submit,             _: ", "has no value for submit: write one of bash, sbatch,"),
-    ('gres,               _: ""', "gres,               _: ", 'has no value for gres: write a text, or "" for none'),
-    ("image,              _: cpu", 'image,              _: ""', "has '' as its image: write a text"),
-    ("image,              _: cpu", "image", "has no value for image: write a text"),
-    ("image,              _: cpu", "image,              _: [cpu]", "has no value for image: write a text"),
-    ("submit,             _: bash", "submit,             _: basch", "has 'basch' as its submit: write one of bash,"),
+    ("submit,             _: bash", "submit,             _: ", "submit is None, but must be one of bash, sbatch,"),
+    ('gres,               _: ""', "gres,               _: ", 'gres is None, but must be a text, or "" for none'),
+    ("image,              _: cpu", 'image,              _: ""', "image is '', but must be a text"),
+    ("image,              _: cpu", "image", "image is None, but must be a text"),
+    ("image,              _: cpu", "image,              _: [cpu]", "image is None, but must be a text"),
+    ("submit,             _: bash", "submit,             _: basch", "submit is 'basch', but must be one of bash,"),
     (
         "devices_per_node,   type: int, _: 2",
         "devices_per_node, _: two",
-        "has 'two' as its devices_per_node: write a whole",
+        "devices_per_node is 'two', but must be a whole",
     ),
-    ("devices_per_node,   type: int, _: 2", "devices_per_node, _: 0", "write a whole number from 1 on"),
+    ("devices_per_node,   type: int, _: 2", "devices_per_node, _: 0", "must be a whole number from 1 on"),
     (
         "devices_per_node,   type: int, _: 2",
         "devices_per_node, mode: shell, _: nproc",
-        "has 'nproc' as its devices_per",
+        "devices_per_node is 'nproc', but",
     ),
     (
         "tdp_w_per_device,   type: float, _: 0",
         "tdp_w_per_device, _: 400 W",
-        "has '400 W' as its tdp_w_per_device: write a",
+        "tdp_w_per_device is '400 W', but must be a",
     ),
     (
         'devices_sweep,      _: "1 2"',
         "devices_sweep,      _: one",
-        "has 'one' as its devices_sweep: write whole numbers",
+        "devices_sweep is 'one', but must be whole numbers",
     ),
     ('batch_sweep,        _: "4 8; 117M: 2 4"', "batch_sweep, _: 8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
-    ("default_image_size, type: int, _: 64", "default_image_size, _: small", "has 'small' as its default_image_size"),
+    ("default_image_size, type: int, _: 64", "default_image_size, _: small", "default_image_size is 'small'"),
     (
         "host_suffix,        _: ",
         "host_suffix, _: NO} #",
@@ -191,7 +191,7 @@ def finding_in(file, text, words):
 def test_a_mistake_in_the_block_of_a_system_is_found_with_its_line(tmp_path, systems_text, old, new, found):
     finding = finding_in(tmp_path / SYSTEMS.name, systems_text.replace(old, new, 1), found)
     assert finding.line == systems_text[: systems_text.index(old)].count("\n") + 1
-    assert finding.text.startswith("system CPU has ")
+    assert finding.text.startswith("system CPU")
 
 
 @pytest.mark.parametrize(
