@@ -101,13 +101,11 @@ def lint(file: Path) -> list[Finding]:
 
 def _compose(file: Path) -> Any:
     """Return the nodes of a file, with their lines; a Finding if it is not a mapping."""
-    import yaml
-
     try:
         root = read_nodes(file)
     except YamlError as error:
         return Finding(file, error.line, f"cannot be read: {error.reason}")
-    if not isinstance(root, yaml.MappingNode):
+    if getattr(root, "id", "") != "mapping":
         return Finding(file, 1, "must hold keys such as 'parameterset' and 'step'")
     for index, (key, value) in enumerate(root.value):
         if value.tag == "!include":
@@ -133,18 +131,16 @@ def _included(file: Path, node: Any) -> Any:
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
     """Find keys that JUBE would ignore."""
-    import yaml
-
-    if isinstance(node, yaml.SequenceNode):
+    if node.id == "sequence":
         for item in node.value:
             _check_keys(workflow, item, place)
-    elif isinstance(node, yaml.MappingNode):
+    elif node.id == "mapping":
         for key, value in node.value:
             name = str(key.value)
             if name not in KEYS.get(place, {name}):
                 hint = _near(name, KEYS[place])
                 workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
-            elif isinstance(value, yaml.MappingNode | yaml.SequenceNode) and name in KEYS:
+            elif value.id != "scalar" and name in KEYS:
                 _check_keys(workflow, value, name)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -24,21 +25,22 @@ class Limits(dict[str, Any]):
 
 
 class Key(NamedTuple):
-    """Key of an object: the field and the type of its value."""
+    """Key of an object: the field, the type of its value, and whether it has no default."""
 
     field: Field[Any]
     kind: Any
-
-    @property
-    def is_required(self) -> bool:
-        """Whether the field has no default."""
-        return self.field.default is MISSING and self.field.default_factory is MISSING
+    is_required: bool
 
 
+@cache
 def keys_of(part: Any) -> dict[str, Key]:
     """Return the keys of a dataclass's objects; `from_` stands for the key `from`."""
     types, given = get_type_hints(part, include_extras=True), getattr(part, "given", ())
-    return {one.name.rstrip("_"): Key(one, types[one.name]) for one in fields(part) if one.name not in given}
+    return {
+        one.name.rstrip("_"): Key(one, types[one.name], one.default is one.default_factory is MISSING)
+        for one in fields(part)
+        if one.name not in given
+    }
 
 
 def bare(kind: Any) -> tuple[Any, Schema]:

@@ -80,11 +80,11 @@ KEYS = keys_of(System)
 OPTIONAL = {name: key.field.default for name, key in KEYS.items() if not key.is_required}
 
 
-def systems_file() -> Path:
-    """Return the table of systems: that of the checkout if there is one, otherwise that of the installed package."""
+def table_file(name: Path) -> Path:
+    """Return the path of a table of the checkout if there is one, otherwise that of the installed package's copy."""
     here = Path.cwd()
-    places = [folder / SYSTEMS for folder in (ROOT, here, *here.parents)]
-    return next((file for file in places if file.is_file()), ROOT / "caraml" / "tables" / SYSTEMS.name)
+    places = [folder / name for folder in (ROOT, here, *here.parents)]
+    return next((file for file in places if file.is_file()), ROOT / "caraml" / "tables" / name.name)
 
 
 def read_systems(file: Path | None = None) -> dict[str, System]:
@@ -92,7 +92,7 @@ def read_systems(file: Path | None = None) -> dict[str, System]:
 
     Raises RecordError if the file cannot be read, and for the first mistake in it.
     """
-    file = file or systems_file()
+    file = file or table_file(SYSTEMS)
     try:
         root = read_nodes(file)
     except YamlError as error:

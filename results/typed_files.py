@@ -12,14 +12,13 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import date
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from jpwr.messages import near
 from results.errors import RecordError
-from results.json_schema import LISTS, MAPPINGS, Key, Limits, bare, keys_of
+from results.json_schema import LISTS, MAPPINGS, Limits, bare, keys_of
 from results.yaml_files import YamlError, read_yaml
 
 LARGEST = 1e30  # of numbers
@@ -76,7 +75,7 @@ def filled(kind: Any, values: Any, where: str, **given: Any) -> Any:
 
 def stated(kind: Any, values: Any, where: str) -> dict[str, Any]:
     """Return the values of a mapping by the field of a dataclass."""
-    keys = _keys(kind)
+    keys = keys_of(kind)
     if not isinstance(values, Mapping):
         raise RecordError(f"{where}: {reprlib.repr(values)} is not a mapping with the keys {', '.join([*keys][:FEW])}")
     for name in values:
@@ -130,11 +129,6 @@ def _item(kinds: tuple[Any, ...], key: Any, value: Any, where: str, name: str, o
         return value_as(kinds[1], value, f"{where}, {name}", str(key))
     given = {"name": str(key)} if "name" in getattr(kinds[1], "given", ()) else {}
     return filled(kinds[1], value, f"{where}, {one} {key}", **given)
-
-
-@cache
-def _keys(kind: Any) -> dict[str, Key]:
-    return keys_of(kind)
 
 
 def _is_scalar(kind: Any) -> bool:

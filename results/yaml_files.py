@@ -100,16 +100,14 @@ def _whole_number(_: Any, node: Any) -> int:
 
 def _refuse_twice(node: Any) -> None:
     """Raise YamlError for a key that occurs twice: YAML's readers silently use the last one."""
-    import yaml
-
-    if isinstance(node, yaml.SequenceNode):
+    if node.id == "sequence":
         for item in node.value:
             _refuse_twice(item)
-    elif isinstance(node, yaml.MappingNode):
+    elif node.id == "mapping":
         first: dict[str, int] = {}
         for key, value in node.value:
-            line = key.start_mark.line + 1
-            if isinstance(key, yaml.ScalarNode):
+            if key.id == "scalar":
+                line = key.start_mark.line + 1
                 if key.value in first:
                     raise YamlError(f"'{key.value}' is written twice, first in line {first[key.value]}", line)
                 first[key.value] = line

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from caraml.errors import SiteError
-from caraml.installation import IMAGES, table_file
+from caraml.installation import IMAGES
 from jpwr.messages import near
+from results.systems import table_file
 from results.typed_files import Text, read_file
 
 FORMATS = ("apptainer", "containerfile")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from caraml.errors import SiteError
-from caraml.installation import REFUSED, table_file
+from caraml.installation import REFUSED
 from jpwr.messages import near
 from results.show.tables.fit import aligned
-from results.systems import System, read_systems
+from results.systems import System, read_systems, table_file
 from results.typed_files import Text, read_file
 
 COLUMNS = (

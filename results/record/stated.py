@@ -12,7 +12,7 @@ from typing import Any
 from results.record.findings import finding
 from results.record.model import Record
 from results.record.parts import is_number, layout_of_copy
-from results.systems import peaks_in, systems_file
+from results.systems import SYSTEMS, peaks_in, table_file
 from results.workloads import Facts, workloads
 
 PEAK_USED = "peak_tflops_per_device"  # in options and metrics
@@ -143,4 +143,4 @@ def _as_used(text: str, used: Any) -> Any:
 
 def peaks() -> dict[tuple[str, str], float]:
     """Return the peak of one device in 10^12 FLOP/s by system and precision."""
-    return peaks_in(systems_file())
+    return peaks_in(table_file(SYSTEMS))

@@ -132,7 +132,7 @@ def corrected_peak(block):
 def test_a_corrected_data_sheet_leaves_out_no_run(tmp_path, monkeypatch, capsys, command):
     blocks = [
         {"tag": block["tag"], "parameter": corrected_peak(block) if block["tag"] == "H200" else block["parameter"]}
-        for block in read_yaml(systems.systems_file())["parameterset"]
+        for block in read_yaml(systems.table_file(systems.SYSTEMS))["parameterset"]
     ]
     file = tmp_path / "systems.yaml"
     file.write_text(json.dumps({"parameterset": blocks}))
