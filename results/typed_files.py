@@ -189,6 +189,8 @@ def in_words(kind: Any) -> str:
     inner, limits = bare(kind)
     if WORDS in limits:
         return str(limits[WORDS])
+    if limits.get("format") == "date":
+        return "such as 2026-11-02"
     if choices := _choices(inner, limits):
         choices = tuple(filter(None, choices))  # an empty text stands for no choice
         return " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"

@@ -87,7 +87,7 @@ class Pledge:
 
     given = ("items", "signature")
     vendor: Text
-    date: Annotated[str, {"format": "date", WORDS: "such as 2026-11-02"}]
+    date: Annotated[str, {"format": "date"}]
     system: Annotated[Text, "system tag of the runs"]
     devices: Annotated[From1, "of the whole machine"]
     points: Annotated[
