@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, make_dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -118,9 +118,12 @@ def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] 
         values |= stated(SiteFile, _of_environment(environ), "the environment")
     except RecordError as error:
         raise SiteError(str(error)) from error
-    site = SiteFile(**values)
-    paths: dict[str, Any] = {key: _absolute(key, getattr(site, key), root) for key in PATHS}
-    return replace(site, **paths)  # type: ignore[no-any-return]
+    for key in PATHS:
+        value = values.get(key, getattr(SiteFile, key))
+        is_several = isinstance(value, tuple)
+        whole = tuple(_absolute(key, one, root) for one in (value if is_several else (value,)))
+        values[key] = whole if is_several else whole[0]
+    return SiteFile(**values)  # type: ignore[no-any-return]
 
 
 def _blocks(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -140,44 +143,34 @@ def _blocks(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of the variables CARAML_KEY that are set."""
     texts = {key: environ.get(f"CARAML_{key.upper()}") for key in KEYS}
-    return {key: text if _default(key) != () else text.split() for key, text in texts.items() if text}
+    return {key: text.split() if getattr(SiteFile, key) == () else text for key, text in texts.items() if text}
 
 
 def _expanded(block: Any, where: str) -> dict[str, Any]:
-    """Return the values of a block with environment variables; a key without a value has its default.
-
-    ~ is a home folder where there is a path, and null elsewhere.
-    """
+    """Return the values of a block, with those of environment variables in them."""
     if isinstance(block, dict):
-        null = {key: _default(key) for key in block if key not in PATHS or not _default(key)}
-        block = {
-            key: _default(key) if not value or (value == "~" and key in null) else value for key, value in block.items()
-        }
-    found = stated(SiteFile, block, where)
-    return {key: _each(os.path.expandvars, value) for key, value in found.items()}
+        block = {key: _value(key, value) for key, value in block.items()}
+    return stated(SiteFile, block, where)
 
 
-def _default(key: str) -> Any:
-    return getattr(SiteFile, key, None)
+def _value(key: str, value: Any) -> Any:
+    """Return a value, or the default if there is none; ~ is a home folder where there is a path, and null elsewhere."""
+    default = getattr(SiteFile, key, None)
+    if not value or (value == "~" and not (key in PATHS and default)):
+        return default
+    if isinstance(value, list):
+        return [_value("", one) or one for one in value]
+    return os.path.expandvars(value) if isinstance(value, str) else value
 
 
-def _each(change: Callable[[str], str], value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-    """Return a changed text, or all of several."""
-    return tuple(map(change, value)) if isinstance(value, tuple) else change(value)
-
-
-def _absolute(key: str, value: str | tuple[str, ...], root: Path) -> str | tuple[str, ...]:
-    """Return a path, or each of several, as absolute ones; raises SiteError if it cannot be used."""
-
-    def absolute(text: str) -> str:
-        whole = os.path.expanduser(text)  # noqa: PTH111 - that of Path raises an error for an unknown user
-        if whole.startswith("~") or "$" in whole:
-            raise SiteError(f"{key} is {text}: there is no such user or environment variable")
-        if wrong := wrong_path(root / whole, key):
-            raise SiteError(wrong)
-        return str(root / whole) if text else ""
-
-    return _each(absolute, value)
+def _absolute(key: str, text: str, root: Path) -> str:
+    """Return a path as an absolute one; raises SiteError if it cannot be used."""
+    whole = os.path.expanduser(text)  # noqa: PTH111 - that of Path raises an error for an unknown user
+    if whole.startswith("~") or "$" in whole:
+        raise SiteError(f"{key} is {text}: there is no such user or environment variable")
+    if wrong := wrong_path(root / whole, key):
+        raise SiteError(wrong)
+    return str(root / whole) if text else ""
 
 
 def sbatch_flags(site: Site) -> list[str]:

@@ -112,9 +112,11 @@ def test_nothing_said_is_nothing_and_no_folder_of_that_name(site_file):
 def test_folders_are_whole_paths(site_file, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("SCRATCH", "/scratch")
-    site_file.write_text("data_folder: ~/data\ncontainer_folder: images\ncontainer_mounts: [~, $SCRATCH/x]\n")
+    monkeypatch.setenv("STARTER", "sbatch")
+    text = "data_folder: ~/data\ncontainer_folder: images\ncontainer_mounts: [~, $SCRATCH/x]\nsubmit: $STARTER\n"
+    site_file.write_text(text)
     site = read_site("JEDI", site_file, {})
-    assert site.data_folder == "/home/me/data"
+    assert (site.data_folder, site.submit) == ("/home/me/data", "sbatch")
     assert site.container_folder == str(REPOSITORY / "images")
     assert site.container_mounts == ("/home/me", "/scratch/x")
     assert read_site("JEDI", site_file, {"CARAML_DATA_FOLDER": "~/other"}).data_folder == "/home/me/other"
