@@ -71,7 +71,7 @@ def _object_schema(part: Any, definitions: Schema) -> Schema:
     needed = [name for name, key in keys.items() if key.is_required]
     return {
         "type": "object",
-        "description": part.__doc__,
+        "description": part.__doc__.partition("\n")[0],
         **({"required": needed} if needed else {}),
         "properties": {name: value_schema(key.kind, definitions) for name, key in keys.items()},
         **getattr(part, "keywords", {}),

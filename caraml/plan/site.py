@@ -96,8 +96,8 @@ class Site:
         return str(getattr(self, f"{benchmark}_flags", ""))
 
 
-# With a key WORKLOAD_flags for each workload.
-SiteFile: Any = make_dataclass("SiteFile", [(f"{one}_flags", str, "") for one in names()], bases=(Site,), frozen=True)
+FLAGS: Any = [(f"{one}_flags", str, "") for one in names()]  # further options of each workload
+SiteFile: Any = make_dataclass("SiteFile", FLAGS, bases=(Site,), frozen=True, namespace={"__doc__": Site.__doc__})
 KEYS = keys_of(SiteFile)
 PATHS = [name for name, key in KEYS.items() if key.kind in (Folder, tuple[Folder, ...])]
 

@@ -76,8 +76,10 @@ def _number(name: str) -> tuple[str, Any, Any]:
 
 KEYS = keys_of(PledgedItem)
 OF_POINT: list[Any] = [("devices", From1), *((name, KEYS[name].kind, KEYS[name].field.default) for name in PLACE)]
+NUMBERS = map(_number, PLEDGED)
+DOC = {"__doc__": WithNumbers.__doc__}
 Point: Any = make_dataclass(
-    "Point", [("of", str), *OF_POINT, *map(_number, PLEDGED)], bases=(WithNumbers,), frozen=True
+    "Point", [("of", str), *OF_POINT, *NUMBERS], bases=(WithNumbers,), frozen=True, namespace=DOC
 )
 
 
