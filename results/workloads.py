@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from results.errors import RecordError
-from results.typed_files import NotNegative, Text, no_keys, read_file
+from results.typed_files import NotNegative, Text, like, no_keys, read_file
 
 FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and in an installation of both packages
 FILE = "workload.yaml"
 ByName = Annotated[Mapping[str, NotNegative], {"minProperties": 1}]
+Parameter = Annotated[str, like("[^;]*(;[^;:]*:[^;]*)*", "a text with 'MODEL: VALUE' after each ';'")]
 Vendor = Literal["nvidia", "amd", "graphcore", "none"]  # of devices, as systems have them
 
 
@@ -50,7 +51,7 @@ class Facts:
     batch: Annotated[str, "what such a size is, in words"] = "global batch {}"
     devices: Annotated[str, "numbers of devices of a sweep, in the same form; empty: the system's own"] = ""
     max_measured_s: Annotated[NotNegative, "longest window; 0: no limit"] = 0.0
-    parameters: Mapping[str, str] = no_keys()
+    parameters: Mapping[str, Parameter] = no_keys()
     refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()
     data: Data | None = None
     costed: Amount | None = None
@@ -60,14 +61,11 @@ class Facts:
     comparable: Annotated[str, "the sample of comparable results; empty: any"] = ""
 
     def check(self, where: str) -> None:
-        """Raise RecordError for a parameter that is not stated, or has another form than `8 16; 117M: 2 4`."""
+        """Raise RecordError for a parameter that is not stated."""
         for name in ("model", "batches", "devices"):
             text = getattr(self, name)
             if text.startswith("$") and text[1:] not in self.parameters:
                 raise RecordError(f"{where}: '{name}' is {text}, but there is no such parameter")
-        for name, value in self.parameters.items():
-            if any(":" not in one for one in value.split(";")[1:]):
-                raise RecordError(f"{where}: '{name}' is {value!r}, but must have 'MODEL: VALUE' after a ';'")
 
     def value(self, parameter: str, block: Mapping[str, Any], model: str = "") -> str:
         """Return a parameter for a system and a model, from `8 16; 117M: 2 4` of the system or else of the workload."""
