@@ -1,7 +1,7 @@
 """JSON schema (draft 7) of a dataclass: its types, `Annotated` limits and Literals say what is allowed.
 
 In Annotated, a text is the description, and a dictionary has keywords of JSON schema. A class may have further ones in
-`keywords`, and in `given` the names of fields that no file has.
+`keywords`, and in `ADDED` the names of fields that no file has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Key(NamedTuple):
 @cache
 def keys_of(part: Any) -> dict[str, Key]:
     """Return the keys of a dataclass's objects; `from_` stands for the key `from`."""
-    types, given = get_type_hints(part, include_extras=True), getattr(part, "given", ())
+    types, given = get_type_hints(part, include_extras=True), getattr(part, "ADDED", ())
     return {
         one.name.rstrip("_"): Key(one, types[one.name], one.default is one.default_factory is MISSING)
         for one in fields(part)

@@ -33,7 +33,7 @@ COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, which
 class System:
     """Block of one system."""
 
-    given = ("values",)
+    ADDED = ("values",)
     system_name: Text
     vendor: Vendor
     cpu_arch: Text

@@ -127,7 +127,7 @@ def _item(kinds: tuple[Any, ...], key: Any, value: Any, where: str, name: str, o
         check_key(key, get_args(kinds[0]), f"{where}, {name}")
     if not hasattr(kinds[1], "__dataclass_fields__"):
         return value_as(kinds[1], value, f"{where}, {name}", str(key))
-    given = {"name": str(key)} if "name" in getattr(kinds[1], "given", ()) else {}
+    given = {"name": str(key)} if "name" in getattr(kinds[1], "ADDED", ()) else {}
     return filled(kinds[1], value, f"{where}, {one} {key}", **given)
 
 

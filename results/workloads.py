@@ -39,7 +39,7 @@ class Data:
 class Facts:
     """Facts about one workload."""
 
-    given = ("name",)
+    ADDED = ("name",)
     name: str  # name of the folder, and of the benchmark in records
     title: Text
     work_unit: Text

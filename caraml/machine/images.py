@@ -38,7 +38,7 @@ PROGRAMS = {"apptainer": ("apptainer",), "podman": ("podman",), "charliecloud": 
 class Image:
     """One image of the table."""
 
-    given = ("name",)
+    ADDED = ("name",)
     name: str
     base: Annotated[Text, "base image"]
     arch: Annotated[Text, "as `uname -m` prints it"]

@@ -21,7 +21,7 @@ Cake = Literal["plum", "apple", "cherry"]
 class Guest:
     """Guest, whose name is the key of its block."""
 
-    given = ("name",)
+    ADDED = ("name",)
     name: str
     age: From0
     cake: Cake = "plum"

@@ -87,7 +87,7 @@ Point: Any = make_dataclass(
 class Pledge:
     """Content of a pledge file."""
 
-    given = ("items", "signature")
+    ADDED = ("items", "signature")
     vendor: Text
     date: Annotated[str, {"format": "date"}]
     system: Annotated[Text, "system tag of the runs"]
@@ -202,7 +202,7 @@ def _power(results: Sequence[PointResults], requirements: Requirements, pledge: 
         for wanted in requirements.workloads.values()
         for one in points_of(results, pledge.system, replace(wanted, filled=True))
     ]
-    runs = {id(record): one._replace(good=[record], bad=[]) for one in points for record in one.good}
+    runs = {record: one._replace(good=[record], bad=[]) for one in points for record in one.good}
     whole = [one for one in runs.values() if one.point.devices >= pledge.devices]
     if not whole:
         largest = max((one.point.devices for one in points), default=0)
