@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -208,7 +209,7 @@ def report(options: argparse.Namespace) -> int:
     found.records[:], _ = with_achievable(found.records, good_checks(options.node_check))
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
-            costs.systems.setdefault(system, costs.systems[tag])
+            costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
     records = metered(found.records, options.meter)
     given = (costs, options.published, requirements, pledge)
     with_details = options.details or not is_pdf(options.out)

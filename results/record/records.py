@@ -19,13 +19,13 @@ from results.record.migrate import migrate
 from results.record.model import SCHEMA_VERSION, Json
 from results.record.model import Record as Record
 from results.record.schema import violation
+from results.typed_files import LARGEST
 
 RESULT_NAME = "result.json"
 ATTEMPTS = "attempts"  # the folder of failed attempts at a point
-# A file beyond these limits is damaged: tables and plots could not show it.
+# A file beyond this limit, or with a number beyond LARGEST or 1 / LARGEST, is damaged: no table could show it.
 DEEPEST = 30  # levels of lists and objects
 CONTAINERS = (dict, list)
-LARGEST = 1e30  # the largest number; the smallest above 0 is 1 / LARGEST
 # Every record has these from the moment when its job is planned.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
 NAMES = ("benchmark", "system", "model", "work_unit", "precision", "data", "sample")

@@ -329,7 +329,10 @@ def test_systems_whose_intervals_overlap_tie(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("must: [{of: gpt, what: throughput, at_least: 1, unit: tokens/min}]", "only a time_to_solution has one"),
+        (
+            "must: [{of: gpt, what: throughput, at_least: 1, unit: tokens/min}]",
+            "unit is 'tokens/min', but must be one of s, min, h, days",
+        ),
         ("must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
         ("score: {formula: T, terms: {T: {of: gpt, what: time_to_solution}}}", "lacks 'better'"),
         (

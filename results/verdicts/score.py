@@ -262,8 +262,8 @@ def _by_formula(
         missing = [failed[system]] if system in failed else []
         missing += [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
         values = {name: float(one.value) for name, one in answers.items() if one.value is not None}
-        value = math.nan if missing else score.formula(values)
-        slopes = {} if missing else score.formula.slopes(values)
+        value = math.nan if missing else score.value(values)
+        slopes = {} if missing else score.value.slopes(values)
         if any(map(math.isnan, (value, *slopes.values()))):
             reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
             rows.append(Scored(system, None, None, None, {}, None, reason))
