@@ -298,6 +298,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     # why a file does not count
     "unusable": Kind("{reason}", LEFT_OUT),
+    "fewer_than_planned": Kind("{found}", LEFT_OUT),
+    "closed": Kind("{path} cannot be entered ({reason}): runs in it are missing, let its owner open it", LEFT_OUT),
     "inconsistent": Kind("{path} is inconsistent and left out: {reasons}", LEFT_OUT),
     "same_record": Kind("{first} and {second} are the same record: it counts once", LEFT_OUT),
     "same_device": Kind(
