@@ -47,7 +47,7 @@ QUESTIONS = {
     "who is first within all limits": ("answer", r"H200 is first within the whole budget"),
     "did it meet all requirements": ("answer", r"it meets all 2 requirements\."),
     "by how much and how certain": ("answer", r"budget, [\d.]+ % ahead of MI300X \(95 % interval [\d.]+ to [\d.]+ %\)"),
-    "which discount or weight": ("cost", r"discount to tie with H200 .* MI300X [\d.]+ % at equal money"),
+    "which discount or weight": ("cost", r"discount to tie with H200 .* MI300X none: no discount is enough"),
     "purchase first, as the budget is": (
         "answer",
         r"H200 Purchase, EUR 2,048,000 of at most 2,100,000; electricity [\d,]+ in 5 years; total 2,[\d,]+ H200 Power",
