@@ -12,22 +12,24 @@ from caraml.installation import REFUSED, SYSTEMS, table_file
 from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_0, FROM_1, RUNTIME, SUBMIT, SWEEP, TEXT, Kind, one_of
 from caraml.plan.nodes import entries, read_otherwise, text_of, value_of
 from jpwr.messages import near
+from results.record.quantities import Quantity
+from results.show.tables.cells import Table
 from results.show.tables.fit import aligned
 from results.workloads import VENDORS, workloads
 from results.yaml_files import YamlError, read_nodes, read_yaml
 
-COLUMNS = (
-    ("system", "system_name"),
-    ("accelerator", "accelerator"),
-    ("per node", "devices_per_node"),
-    ("memory [GB]", "memory_gb_per_device"),
-    ("fp8 [TFLOP/s]", "peak_tflops_fp8"),
-    ("bf16 [TFLOP/s]", "peak_tflops_bf16"),
-    ("fp16 [TFLOP/s]", "peak_tflops_fp16"),
-    ("power methods", "power_methods"),
-    ("runs by", "submit"),
-    ("source of the figures", "hardware_source"),
-)
+COLUMNS = {
+    "system": "system_name",
+    "accelerator": "accelerator",
+    "per node": "devices_per_node",
+    "memory [GB]": "memory_gb_per_device",
+    "fp8 [TFLOP/s]": "peak_tflops_fp8",
+    "bf16 [TFLOP/s]": "peak_tflops_bf16",
+    "fp16 [TFLOP/s]": "peak_tflops_fp16",
+    "power methods": "power_methods",
+    "runs by": "submit",
+    "source of the figures": "hardware_source",
+}
 
 # Every key of a block; the head of systems.yaml explains them.
 KEYS: dict[str, Kind] = {
@@ -201,7 +203,5 @@ def refusal(name: str, reason: str) -> str:
 
 def systems_table(systems: dict[str, Block]) -> str:
     """Return a table of systems; a figure of 0 is not known."""
-    rows = [[title for title, _ in COLUMNS]]
-    for block in systems.values():
-        rows.append(["-" if block[key] in (0, "") else str(block[key]) for _, key in COLUMNS])
-    return aligned(rows, str.ljust, "  ", "  ")
+    rows = [[block[key] or "-" for key in COLUMNS.values()] for block in systems.values()]
+    return aligned(Table([Quantity(title, form="g") for title in COLUMNS], rows).texts(), str.ljust, "  ", "  ")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.history.changes import FEWEST, SHORTEST, Fit, fit
-from results.history.series import PATHS, Series, changed_facts, states_of, time_d
+from results.history.series import FOLLOWED, Series, changed_facts, states_of, time_d
 from results.points.estimate import Estimate
 from results.record.records import RecordError
 from results.record.values import count
@@ -94,7 +94,7 @@ def read_known(path: Path) -> list[Known]:
     found = [filled(Known, values, f"{path}, known change {number}") for number, values in enumerate(listed, 1)]
     for number, one in enumerate(found, 1):
         if one.quantity:
-            check_key(one.quantity, PATHS, f"{path}, known change {number}: 'quantity'")
+            check_key(one.quantity, FOLLOWED, f"{path}, known change {number}: 'quantity'")
         if math.isnan(time_d(one.first_run)):
             raise RecordError(f"{path}, known change {number}: first_run is {one.first_run!r}, write it as 2026-03-09")
     return found

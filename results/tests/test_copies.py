@@ -13,8 +13,8 @@ from results.points.repeats import by_point
 from results.predict.predict import groups_of
 from results.record.checks import contradictions
 from results.record.records import RecordError, find_records
-from results.show.tables.summary import summary_rows
-from results.show.tables.table import rows
+from results.show.tables.summary import summary_table
+from results.show.tables.table import record_table
 from results.tests.conftest import CPU, GPU0, GPU1, make_record
 from results.tests.made_up import result
 from results.verdicts.accept import accept
@@ -244,15 +244,17 @@ def test_filled_nodes_are_not_ranked_with_other_runs_nor_predicted_from():
     assert [one.point.copies for one in ranked_points(mixed)] == [0]
     assert [one.point.copies for group in groups_of(mixed) for one in group.results] == [0]
     assert [one.point.copies for one in ranked_points(by_point([filled(2)]))] == [2]
-    [header, row] = summary_rows([("GPT", by_point([filled(2, tokens_per_s=900.0), result(devices=1, batch=8)]))])
+    [header, row] = summary_table(
+        [("GPT", by_point([filled(2, tokens_per_s=900.0), result(devices=1, batch=8)]))]
+    ).texts()
     assert dict(zip(header, row, strict=True))["at"] == "1 device, batch 8"
-    [header, row] = summary_rows([("GPT", by_point([filled(2)]))])
+    [header, row] = summary_table([("GPT", by_point([filled(2)]))]).texts()
     shown = dict(zip(header, row, strict=True))
     assert (shown["at"], shown["time to report"]) == ("2 devices, batch 16, 2 copies", "")
 
 
 def test_a_group_is_one_row(copies):
-    header, row = rows([collect(of_two_gpus(copies).path)])
+    header, row = record_table([collect(of_two_gpus(copies).path)]).filled().texts()
     shown = dict(zip(header, row, strict=True))
     assert (shown["copies"], shown["tokens/s"], shown["slowest copy [tokens/s]"]) == ("2", "160.0", "80.0")
 

@@ -13,7 +13,7 @@ from results.points.estimate import Estimate, Part
 from results.points.repeats import by_point, energy_of_path, point_of
 from results.points.setups import _cpus, _own_name
 from results.record.values import plain, rounded, sort_key, value_at
-from results.show.tables.points import notes, place_of, point_rows, points_in_order
+from results.show.tables.points import notes, place_of, point_table, points_in_order
 from results.tests import made_up
 from results.tests.words import deviations, unsteady, why_not_ranked
 from results.verdicts.quality import energy_kind, energy_rules, grade
@@ -27,7 +27,7 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert summary.median == 101.0
     assert summary.interval == pytest.approx((low, high), rel=1e-9)
     assert one.half_width("metrics.{unit}_per_s") == pytest.approx((high - low) / 2, rel=1e-9)
-    header, row = point_rows([one])
+    header, row = point_table([one]).filled().texts()
     assert row[header.index("tokens/s")] == "101.0"
     assert row[header.index("± 95 %")] == "3.8"
     assert row[header.index("runs")] == "3"
@@ -46,15 +46,15 @@ def test_what_a_point_does_not_tell_has_no_column():
     bare["devices"][0]["peak_memory_bytes"] = 0
     bare["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1400.0}
     [one] = by_point([bare])
-    header, row = point_rows([one])
+    header, row = point_table([one]).filled().texts()
     assert not {"MFU [%]", "p95 step over median [%]", "peak memory [GiB]"} & set(header)
     assert "throttled [%]" not in header
     bare["energy"]["channels"][0]["clocks"] = {"throttled": {}}
-    header, row = point_rows(by_point([bare]))
+    header, row = point_table(by_point([bare])).filled().texts()
     assert float(row[header.index("throttled [%]")]) == 0
     del bare["energy"]["channels"][0]["clocks"]
-    assert "throttled [%]" not in point_rows(by_point([bare]))[0]
-    assert place_of(one) == ["A100", "tiny", "1", "8", "bf16, micro batch 4"]
+    assert "throttled [%]" not in point_table(by_point([bare])).filled().texts()[0]
+    assert place_of(one) == ["A100", "tiny", 1, 8, ("bf16", "micro batch 4")]
 
 
 def test_a_throughput_of_nothing_has_no_estimate():
@@ -94,7 +94,7 @@ def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
         (32, 1, 0),
         (32, 1, 0),
     ]
-    header, *rows = point_rows(results)
+    header, *rows = point_table(results).filled().texts()
     assert [row[header.index("status")] for row in rows] == ["1 of 2 failed", "failed", "ok", "ok"]
 
 

@@ -14,7 +14,7 @@ from caraml.cli import main
 from results.points.repeats import by_point
 from results.record.checks import contradictions
 from results.record.records import find_records
-from results.show.page.origin import origin_rows, quality_of
+from results.show.page.origin import origin_table, quality_of
 from results.show.tables.doubts import deviations_once
 from results.show.tables.summary import sentences
 
@@ -126,7 +126,7 @@ def test_no_value_of_a_wrong_type_ends_a_report(odd):
     records = find_records([odd]).records
     results = by_point(records)
     quality_of(records)
-    origin_rows(records)
+    origin_table(records).texts()
     deviations_once(results)
     sentences(results)
 

@@ -1,87 +1,48 @@
-"""Records as tables in several formats."""
+"""Records as a table."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from jpwr.messages import near
+from results.record.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.record.records import Record, RecordError
 from results.record.values import devices_text, sort_key, value_at
-from results.show.tables.fit import Shown, View, aligned, view
+from results.show.tables.cells import Cell, Table, text_of
 from results.workloads import batch_text
 
-FORMS = ("text", "csv", "markdown", "latex", "html")
-
-
-class Column(NamedTuple):
-    """One column: the path of its value in a record, and its format."""
-
-    title: str
-    path: str  # keys from the top of the record, joined by dots, or several paths joined by |; {unit} is its work unit
-    form: str = ""  # format specification of a number
-    shown: Shown = Shown.MORE
-
-
-COLUMNS = (
-    Column("system", "system", shown=Shown.ALWAYS),
-    Column("model", "model", shown=Shown.ALWAYS),
-    Column("precision", "precision", shown=Shown.DIFFERS),
-    Column("data", "data", shown=Shown.DIFFERS),
-    Column("sample", "sample", shown=Shown.WITHIN),
-    Column("comparable", "metrics.comparable", shown=Shown.DIFFERS),
-    Column("devices", "layout.num_devices", shown=Shown.ALWAYS),
-    Column("global batch", "layout.global_batch_size", shown=Shown.ALWAYS),
-    Column("micro batch", "layout.micro_batch_size", shown=Shown.WITHIN),
-    Column("TP", "layout.tensor_parallel_size", shown=Shown.WITHIN),
-    Column("PP", "layout.pipeline_parallel_size", shown=Shown.WITHIN),
-    Column("CP", "layout.context_parallel_size", shown=Shown.WITHIN),
-    Column("EP", "layout.expert_parallel_size", shown=Shown.WITHIN),
-    Column("DP", "layout.data_parallel_size", shown=Shown.WITHIN),
-    Column("copies", "fill.copies", shown=Shown.DIFFERS),
-    Column("options", "variant", shown=Shown.DIFFERS),
-    Column("power limit [W]", "energy.power_limit_w", ".0f", shown=Shown.WITHIN),
-    Column("clock limit [MHz]", "energy.clock_limit_mhz", ".0f", shown=Shown.WITHIN),
-    Column("{unit}/s", "metrics.{unit}_per_s", ".1f", shown=Shown.ALWAYS),
-    Column("slowest copy [{unit}/s]", "fill.slowest", ".1f"),
-    Column("{unit}/s/device", "metrics.{unit}_per_s_per_device", ".1f"),
-    Column("effective {unit}/s", "metrics.effective_{unit}_per_s", ".1f", shown=Shown.ALWAYS),
-    Column("EPCC's {unit}/s", "metrics.epcc_{unit}_per_s", ".1f"),
-    Column("input wait [%]", "metrics.input_wait_percent", ".1f"),
-    Column("IO [%]", "metrics.io_percent", ".1f"),
-    Column("Comm [%]", "metrics.comm_percent", ".1f"),
-    Column("TFLOP/s/device", "metrics.tflops_per_device", ".3f"),
-    Column("of achievable [%]", "metrics.achievable_percent", ".1f"),
-    Column("avg power [W]", "energy.avg_power_w", ".1f", shown=Shown.ALWAYS),
-    Column("energy [Wh/device]", "energy.energy_wh_per_device", ".4f"),
-    Column("{unit}/Wh", "energy.{unit}_per_wh", ".0f", shown=Shown.ALWAYS),
-    Column("Slurm, whole job [Wh]", "slurm.consumed_energy_wh", ".4f"),  # another source, over a longer time
-    Column("power source", "energy.power_source", shown=Shown.DIFFERS),
-    Column("status", "status", shown=Shown.ALWAYS),
+COLUMNS = quantities(
+    *("system", "model", "precision", "data", "sample", "comparable", "devices", "global_batch", "micro_batch"),
+    *("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "data_parallel", "copies"),
+    *("variant", "power_limit_w", "clock_limit_mhz", "work_per_s", "slowest_copy", "work_per_s_per_device"),
+    *("effective_work_per_s", "epcc_work_per_s", "input_wait_percent", "io_percent", "comm_percent"),
+    *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
+    *("slurm_wh", "power_source", "status"),
 )
-
 # The titles of the original suite's table of its GPT benchmark, for those who keep its spreadsheets.
-CARAML_COLUMNS = (
-    Column("JobID", "slurm.job_id"),
-    Column("System", "system"),
-    Column("Queue", "provenance.environment.SLURM_JOB_PARTITION"),
-    Column("Model", "benchmark"),
-    Column("ModelSize", "model"),
-    Column("Dataset", "data"),
-    Column("Nodes", "layout.num_nodes"),
-    Column("Devices", "layout.num_devices"),
-    Column("GlobalBatchSize", "layout.global_batch_size"),
-    Column("PipelineParallel", "layout.pipeline_parallel_size"),
-    Column("TensorParallel", "layout.tensor_parallel_size"),
-    Column("DataParallel", "layout.data_parallel_size"),
-    Column("Time/iteration(s)", "metrics.step_time_median_s", ".2f"),
-    Column("{Unit}/second", "metrics.{unit}_per_s", ".2f"),
-    Column("Avg_TFLOPs/GPU", "metrics.tflops_per_device", ".2f"),
-    Column("Energy/Device(Wh)", "energy.energy_wh_per_device", ".2f"),
-    Column("Status", "status"),
-)
+CARAML_TITLES = {
+    "JobID": "job_id",
+    "System": "system",
+    "Queue": "partition",
+    "Model": "benchmark",
+    "ModelSize": "model",
+    "Dataset": "data",
+    "Nodes": "nodes",
+    "Devices": "devices",
+    "GlobalBatchSize": "global_batch",
+    "PipelineParallel": "pipeline_parallel",
+    "TensorParallel": "tensor_parallel",
+    "DataParallel": "data_parallel",
+    "Time/iteration(s)": "step_median_s",
+    "{Unit}/second": "work_per_s",
+    "Avg_TFLOPs/GPU": "tflop_per_s_per_device",
+    "Energy/Device(Wh)": "energy_wh_per_device",
+    "Status": "status",
+}
+CARAML_COLUMNS = [
+    QUANTITIES[name]._replace(title=title, unit="", shown=Shown.MORE) for title, name in CARAML_TITLES.items()
+]
 
 
 def name(record: Record) -> str:
@@ -90,26 +51,13 @@ def name(record: Record) -> str:
     return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
 
 
-def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
-    """Return the header and one row per record, without empty columns; an unknown value is empty."""
-    return record_view(records, columns, everything=True).lines
+def record_table(records: Sequence[Record], columns: Sequence[Quantity] = COLUMNS, wanted: Sequence[str] = ()) -> Table:
+    """Return a row per record; the columns with the titles `wanted` are always needed."""
+    rows = [[_value(record, column) for column in columns] for record in records]
+    return Table(always(wanted, columns, records), rows).of(record["work_unit"] for record in records)
 
 
-def _titles(records: Sequence[Record], columns: Sequence[Column]) -> list[str]:
-    unit = " or ".join(dict.fromkeys(record["work_unit"] for record in records))
-    return [column.title.format(unit=unit, Unit=unit.capitalize()) for column in columns]
-
-
-def _text(record: Record, column: Column) -> str:
-    value = _value(record, column)
-    if isinstance(value, bool):
-        return "yes" if value else "NO"
-    if isinstance(value, list):
-        return ", ".join(value)
-    return "" if value is None else format(value, column.form if isinstance(value, int | float) else "")
-
-
-def _value(record: Record, column: Column) -> Any:
+def _value(record: Record, column: Quantity) -> Any:
     """Return a record's value for a column; None for a measured value of a run that is not good."""
     is_measured = column.path.startswith(("metrics.", "energy."))
     return None if is_measured and record["status"] != "ok" else value_at(record, column.path)
@@ -125,75 +73,17 @@ def failures(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def record_view(
-    records: Sequence[Record], columns: Sequence[Column] = COLUMNS, everything: bool = False, wanted: Sequence[str] = ()
-) -> View:
-    """Return the columns of records that a reader needs, and those with the titles `wanted`."""
-    lines = [_titles(records, columns), *([_text(record, column) for column in columns] for record in records)]
-    return view(lines, shown_of(columns, records, wanted), everything)
-
-
-def exact_rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[Any]]:
-    """Return the header and one row per record with every column, and numbers with all digits."""
-    numbers = ([_value(record, column) for column in columns] for record in records)
-    return [
-        _titles(records, columns),
-        *([", ".join(one) if isinstance(one, list) else one for one in row] for row in numbers),
-    ]
-
-
-def render_rows(lines: Sequence[Sequence[Any]], form: str) -> str:
-    """Return rows, the first of which is the header, in one of FORMS; only csv takes values that are not text."""
-    if form == "text":
-        return aligned(lines)
-    if form == "csv":
-        return _csv(lines)
-    header, *body = lines
-    if form == "markdown":
-        escaped = [[field.replace("|", "\\|") for field in line] for line in lines]
-        escaped.insert(1, ["---"] * len(header))
-        return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
-    import pandas
-
-    frame = pandas.DataFrame(body, columns=header)
-    if form == "html":
-        return str(frame.to_html(index=False, escape=True, border=0))
-    return str(frame.to_latex(index=False, escape=True))
-
-
-def _csv(lines: Sequence[Sequence[Any]]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(
-        ["" if field is None else field for field in line] for line in lines
-    )
-    return file.getvalue().rstrip("\n")
-
-
-class Titled(Protocol):
-    """A column of any kind of row."""
-
-    @property
-    def title(self) -> str:
-        """Heading of the column."""
-
-    @property
-    def shown(self) -> Shown:
-        """When a table has the column."""
-
-
-AnyColumn = TypeVar("AnyColumn", bound=Titled)
 Row = TypeVar("Row")
 
 
-def column_of(title: str, columns: Sequence[AnyColumn], records: Sequence[Record]) -> AnyColumn:
-    """Return the column with a title or path; raises RecordError if there is none, or more than one."""
+def column_of(title: str, columns: Sequence[Quantity], records: Sequence[Record]) -> int:
+    """Return the index of the column with a title or path; raises RecordError if there is none, or more than one."""
     units = sorted({record["work_unit"] for record in records})
 
-    def names(column: AnyColumn) -> list[str]:
-        titles = [column.title.format(unit=unit, Unit=unit.capitalize()) for unit in units]
-        return list(dict.fromkeys([*titles, column.title, getattr(column, "path", column.title)]))
+    def names(column: Quantity) -> list[str]:
+        return list(dict.fromkeys([*(column.of(unit).heading for unit in units), column.heading, column.path]))
 
-    matching = [column for column in columns if title.strip() in names(column)]
+    matching = [at for at, column in enumerate(columns) if title.strip() in names(column)]
     if not matching:
         titles = dict.fromkeys(names(column)[0] for column in columns)
         raise RecordError(f"there is no column {title.strip()!r}: {near(title.strip(), titles)}")
@@ -202,10 +92,10 @@ def column_of(title: str, columns: Sequence[AnyColumn], records: Sequence[Record
     return matching[0]
 
 
-def shown_of(columns: Sequence[AnyColumn], records: Sequence[Record], wanted: Sequence[str] = ()) -> list[Shown]:
-    """Return when each column is shown: always for those with the titles `wanted`."""
+def always(wanted: Sequence[str], columns: Sequence[Quantity], records: Sequence[Record]) -> list[Quantity]:
+    """Return columns, of which those with the titles `wanted` are always shown."""
     chosen = [column_of(title, columns, records) for title in wanted]
-    return [Shown.ALWAYS if column in chosen else column.shown for column in columns]
+    return [one._replace(shown=Shown.ALWAYS) if at in chosen else one for at, one in enumerate(columns)]
 
 
 def ordered(rows: Sequence[Row], value: Callable[[Row], Any], largest_first: bool) -> list[Row]:
@@ -217,13 +107,13 @@ def ordered(rows: Sequence[Row], value: Callable[[Row], Any], largest_first: boo
 
 
 def in_order(
-    records: Sequence[Record], title: str, largest_first: bool = False, columns: Sequence[Column] = COLUMNS
+    records: Sequence[Record], title: str, largest_first: bool = False, columns: Sequence[Quantity] = COLUMNS
 ) -> list[Record]:
     """Sort records by a column's value; those without a value are last.
 
     Raises RecordError for an unknown column.
     """
-    path = column_of(title, columns, records).path
+    path = columns[column_of(title, columns, records)].path
     return ordered(records, lambda record: value_at(record, path), largest_first)
 
 
@@ -237,19 +127,21 @@ def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]
         title, sign, wanted = condition.partition("=")
         if not sign:
             raise RecordError(f"{condition!r} is not a condition: write COLUMN=TEXT, such as devices=2")
-        column = column_of(title, COLUMNS, records)
+        column = COLUMNS[column_of(title, COLUMNS, records)]
         chosen = [
-            record for record in chosen if wanted.strip() in (str(value_at(record, column.path)), _text(record, column))
+            record
+            for record in chosen
+            if wanted.strip() in (str(value_at(record, column.path)), text_of(_value(record, column), column.form))
         ]
     return chosen
 
 
-def pivot_rows(records: Sequence[Record], path: str) -> list[list[str]]:
+def pivot_table(records: Sequence[Record], path: str) -> Table:
     """Return one value of one system and model: a row per number of devices, a column per global batch size.
 
     A failed point has its status. Raises RecordError if two records have the same devices and batch.
     """
-    cells: dict[tuple[int, int], str] = {}
+    cells: dict[tuple[int, int], Cell] = {}
     for record in records:
         place = (
             value_at(record, "layout.num_devices") or 0,
@@ -262,10 +154,9 @@ def pivot_rows(records: Sequence[Record], path: str) -> list[list[str]]:
             )
         value = value_at(record, path)
         good = record["status"] == "ok" and isinstance(value, int | float)
-        cells[place] = f"{value:.6g}" if good else record["status"]
+        cells[place] = value if good else record["status"]
     if "ok" in cells.values():
         raise RecordError(f"--pivot {path}: a good record has no such number; try metrics.{{unit}}_per_s")
     devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
-    table = [["devices", *(f"batch {batch}" for batch in batches)]]
-    table += [[str(number), *(cells.get((number, batch), "") for batch in batches)] for number in devices]
-    return table
+    columns = [Quantity("devices"), *(Quantity(f"batch {batch}", form=".6g") for batch in batches)]
+    return Table(columns, [[number, *(cells.get((number, batch)) for batch in batches)] for number in devices])

@@ -25,7 +25,7 @@ from results.verdicts.quality import deviations, grade, why_not_ranked, window_t
 from results.verdicts.requirements import (
     COMMITTED_POWER,
     LESS_IS_BETTER,
-    PATHS,
+    MEASURED,
     Item,
     Requirements,
     Selection,
@@ -36,7 +36,7 @@ from results.verdicts.written import check_key, filled, read_mapping
 
 PURPOSE = "caraml-pledge"  # OpenSSH's namespace: the signature of an archive is none of a pledge
 TIME = "time_to_solution"
-PLEDGED = (*PATHS, TIME)
+PLEDGED = (*MEASURED, TIME)
 AT_MOST = (TIME, "power", *LESS_IS_BETTER)  # the others are pledged as least values
 OF_TIME = ("work", "unit")
 POINT = ("devices", "global_batch", "power_limit_w", "clock_limit_mhz")

@@ -1,0 +1,226 @@
+"""A table of values, and its renderings, which alone make text of values.
+
+A rendering has a format of numbers: for readers, for programs with all digits, or for the page with few digits.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from results.points.estimate import Interval
+from results.record.quantities import Quantity, Shown
+from results.record.values import SIGNIFICANT, count, plain, rounded
+from results.show.tables.fit import aligned
+
+FORMS = ("text", "csv", "markdown", "latex", "html")
+STATUS = "status"  # title of the column with the outcome
+GROUP = 2  # leading columns, the system and the model, within which Shown.WITHIN looks for differences
+
+
+class Amount(NamedTuple):
+    """A number with the half-width of its interval, which determines its digits, and with the words after it."""
+
+    value: float | None
+    half: float | None = None
+    with_half: bool = False  # state the half-width
+    words: str = ""
+
+
+# A sequence is a list of facts; a number without an interval has the format of its column.
+Cell: TypeAlias = str | bool | int | float | Amount | Interval | Sequence[str] | None
+Number: TypeAlias = Callable[
+    [float, float | None, str], str
+]  # text of a number, its half-width, and its column's format
+
+
+def for_readers(value: float, half: float | None, form: str) -> str:
+    """Return a number in the format of its column, or with the digits that its interval supports."""
+    return format(value, form) if form else rounded(value, half)
+
+
+def for_programs(value: float, half: float | None, form: str) -> str:
+    """Return a number with all its digits."""
+    return plain(value)
+
+
+def for_page(value: float, half: float | None, form: str) -> str:
+    """Return a number with at most SIGNIFICANT digits."""
+    if form:
+        text = format(value, form)
+        return text if sum(map(str.isdigit, text.lstrip("-0."))) <= SIGNIFICANT else rounded(value)
+    size = abs(float(f"{value:.{SIGNIFICANT}g}"))  # 0.99999 is rounded to 1.000
+    finest = 10.0 ** (math.floor(math.log10(size)) + 2 - SIGNIFICANT) if size else 0.0
+    return rounded(value, max(half or 0.0, finest))
+
+
+def text_of(cell: Cell, form: str = "", number: Number = for_readers) -> str:
+    """Return a cell as text; `form` is the format of its column."""
+    if isinstance(cell, bool):
+        return "yes" if cell else "NO"
+    if isinstance(cell, int) and not form:
+        return str(cell)
+    if isinstance(cell, int | float):
+        return number(cell, None, form) if math.isfinite(cell) else ""
+    if isinstance(cell, Interval):
+        return " to ".join(number(end, cell.half, "") for end in cell)
+    if isinstance(cell, Amount):
+        if cell.value is None or not math.isfinite(cell.value):
+            return ""
+        half = f" ± {number(cell.half, cell.half, '')}" if cell.with_half and cell.half else ""
+        return f"{number(cell.value, cell.half, '')}{half}{cell.words}"
+    return cell if isinstance(cell, str) else ", ".join(cell or ())
+
+
+def is_number(cell: Cell) -> bool:
+    """Return whether a cell is a number or an interval, without words."""
+    return not cell.words if isinstance(cell, Amount) else isinstance(cell, int | float | Interval)
+
+
+def is_known(cell: Cell) -> bool:
+    """Return whether a cell is not empty."""
+    value = cell.value if isinstance(cell, Amount) else cell
+    return math.isfinite(value) if isinstance(value, float) else value is not None and value not in ("", (), [])
+
+
+def sort_value(cell: Cell) -> float | str | None:
+    """Return what rows are sorted by: the number, where there is one."""
+    if isinstance(cell, Amount):
+        return cell.value
+    if isinstance(cell, Interval):
+        return cell.low
+    return cell if cell is None or isinstance(cell, int | float) else text_of(cell)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, rows of values, and sentences on the columns that are left out. False without a row."""
+
+    columns: Sequence[Quantity]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    @property
+    def titles(self) -> list[str]:
+        """Headings of the columns."""
+        return [one.heading for one in self.columns]
+
+    def of(self, units: Iterable[str]) -> Table:
+        """Return the table with units of work in its headings."""
+        unit = " or ".join(dict.fromkeys(units))
+        return replace(self, columns=[one.of(unit) for one in self.columns])
+
+    def texts(self, number: Number = for_readers) -> list[list[str]]:
+        """Return the headings and the rows as text."""
+        forms = [one.form for one in self.columns]
+        return [self.titles, *([*map(text_of, row, forms, [number] * len(row))] for row in self.rows)]
+
+    def chosen(self, columns: Sequence[int]) -> Table:
+        """Return the table with some of its columns."""
+        rows = [[row[at] for at in columns] for row in self.rows]
+        return replace(self, columns=[self.columns[at] for at in columns], rows=rows)
+
+    def filled(self, always: int = 0, without: Sequence[str] = ()) -> Table:
+        """Return the table without columns that are empty or have certain titles; the first ones are always kept."""
+        return self.chosen(
+            [
+                at
+                for at, one in enumerate(self.columns)
+                if one.title not in without and (at < always or any(is_known(row[at]) for row in self.rows))
+            ]
+        )
+
+    def once_each(self, number: int) -> Table:
+        """Return the table with empty first cells in rows where all of them are those of the row above."""
+        rows = [
+            [*[None] * number, *row[number:]] if list(above[:number]) == list(row[:number]) else row
+            for above, row in pairwise([[], *self.rows])
+        ]
+        return replace(self, rows=rows)
+
+    def needed(self, everything: bool = False) -> Table:
+        """Return the columns that a reader needs, with notes on the others; `everything`: all that are not empty.
+
+        Empty cells of a failed run count as no difference.
+        """
+        filled = self.filled()
+        return filled if everything else _needed(filled)
+
+
+def _needed(table: Table) -> Table:
+    at_status = next((at for at, one in enumerate(table.columns) if one.title == STATUS), None)
+    good = [at_status is None or row[at_status] == "ok" for row in table.rows]
+    columns, kept, notes, hidden = [], [], [], 0
+    for at, column in enumerate(table.columns):
+        cells: list[Cell] = [row[at] for row in table.rows]
+        parts = [_parts(cell, column) for cell in cells]
+        known = [
+            (tuple(facts), tuple(row[:GROUP]))
+            for facts, row, is_good in zip(parts, table.rows, good, strict=True)
+            if facts or is_good
+        ]
+        is_compared = column.shown in (Shown.DIFFERS, Shown.WITHIN)
+        common = [one for one in known[0][0] if all(one in facts for facts, _ in known)] if is_compared else []
+        if column.shown is Shown.DIFFERS and common:
+            cells = [[one for one in facts if one not in common] for facts in parts]
+        if column.shown is Shown.WITHIN:
+            is_needed = len(set(known)) > len({group for _, group in known})
+        else:
+            is_needed = column.shown is Shown.ALWAYS or (column.shown is Shown.DIFFERS and any(map(is_known, cells)))
+        if is_needed:
+            columns.append(column)
+            kept.append(cells)
+        if common and (column.shown is Shown.DIFFERS or not is_needed):
+            notes.append(f"{column.heading} {', '.join(common)}")
+        elif not is_needed:
+            hidden += 1
+    which = "all rows" if all(good) else "all rows that have it"
+    said = [f"In {which}: {'; '.join(notes)}."] if notes else []
+    if hidden:
+        said.append(f"{count(hidden, 'more column')}: --all shows {'it' if hidden == 1 else 'them'}.")
+    return Table(columns, list(zip(*kept, strict=True)), said)
+
+
+def _parts(cell: Cell, column: Quantity) -> list[str]:
+    """Return the facts of a cell, which rows may share, as text."""
+    if isinstance(cell, list | tuple) and not isinstance(cell, Amount | Interval):
+        return list(cell)
+    return [text] if (text := text_of(cell, column.form)) else []
+
+
+def rendered(table: Table, form: str, place: Callable[[str, int], str] = str.rjust) -> str:
+    """Return a table in one of FORMS, with the sentences on its other columns in text alone."""
+    if form == "text":
+        return "\n".join([aligned(table.texts(), place), *table.notes])
+    if form == "csv":
+        return _csv(table)
+    header, *body = table.texts()
+    if form == "markdown":
+        lines = [[field.replace("|", "\\|") for field in line] for line in (header, *body)]
+        lines.insert(1, ["---"] * len(header))
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    import pandas
+
+    frame = pandas.DataFrame(body, columns=header)
+    if form == "html":
+        return str(frame.to_html(index=False, escape=True, border=0))
+    return str(frame.to_latex(index=False, escape=True))
+
+
+def _csv(table: Table) -> str:
+    """Return a table for programs: truth as True and False, numbers with all digits."""
+    rows = (
+        [cell if isinstance(cell, bool | int) else text_of(cell, number=for_programs) for cell in row]
+        for row in table.rows
+    )
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([table.titles, *rows])
+    return file.getvalue().rstrip("\n")
