@@ -26,7 +26,7 @@ from results.show.tables.accept import tender_text, verdicts_json
 from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.doubts import alike
-from results.show.tables.points import place_view, point_table, points_in_order
+from results.show.tables.points import place_view, point_table
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
 from results.verdicts import compare as comparing
@@ -144,9 +144,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     if options.pivot:
         shown = tables.pivot_table(records, options.pivot)
     elif options.repeats:
-        if options.sort:
-            points = points_in_order(points, options.sort, options.largest_first)
-        shown = point_table(points, wanted).needed(everything)
+        shown = _sorted(point_table(points), options).needed(everything, wanted)
         notes = inference.within_limits(points)
     elif options.regions:
         if not (found := region_table(points)):
@@ -159,13 +157,14 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
     else:
         columns = TITLES[options.titles] if options.titles else inference.columns_of(records)
-        ordered = sorted(records, key=sort_key)
-        if options.sort:
-            ordered = tables.in_order(ordered, options.sort, options.largest_first, columns)
-        shown = tables.record_table(ordered, columns, wanted)
+        shown = _sorted(tables.record_table(sorted(records, key=sort_key), columns), options)
         if options.format != "csv":  # which has empty columns, too
-            shown = shown.needed(everything or bool(options.titles))
+            shown = shown.needed(everything or bool(options.titles), wanted)
     return "\n".join([printed(shown, options.format), *(notes if options.format == "text" else ())])
+
+
+def _sorted(shown: Table, options: argparse.Namespace) -> Table:
+    return shown.in_order(options.sort, options.largest_first) if options.sort else shown
 
 
 def is_whole(options: argparse.Namespace) -> bool:

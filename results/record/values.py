@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from results.record.model import Record
 
@@ -66,12 +66,6 @@ def sort_key(record: Record) -> tuple[str, str, str, int, int]:
     return record["benchmark"], record["system"], record["model"], devices, batch
 
 
-class Number(Protocol):
-    """Format of a number, given the half-width of its interval."""
-
-    def __call__(self, value: float | None, half_width: float | None = None) -> str: ...
-
-
 def rounded(value: float | None, half_width: float | None = None) -> str:
     """Return a number with the digits that its interval supports: two of the half-width, else four in all."""
     if value is None or not math.isfinite(value):
@@ -81,8 +75,3 @@ def rounded(value: float | None, half_width: float | None = None) -> str:
     else:
         decimals = SIGNIFICANT - 1 - math.floor(math.log10(abs(value))) if value else 0
     return f"{round(value, decimals):,.{max(0, decimals)}f}"
-
-
-def plain(value: float | None, half_width: float | None = None) -> str:
-    """Return a number with all its digits, for programs."""
-    return "" if value is None or not math.isfinite(value) else repr(value)

@@ -112,7 +112,7 @@ def test_records_of_one_setup_that_differ_are_told_apart():
     assert {"TP", "options"} < set(found.titles)
     assert "PP" not in found.titles
     assert "PP 1" in found.notes[0]
-    assert "TFLOP/s/device" in record_table(records, wanted=["TFLOP/s/device"]).needed().titles
+    assert "TFLOP/s/device" in record_table(records).needed(wanted=["TFLOP/s/device"]).titles
 
 
 def test_every_table_has_columns_that_are_always_shown():

@@ -12,8 +12,9 @@ from caraml.cli import main
 from results.points.estimate import Estimate, Part
 from results.points.repeats import by_point, energy_of_path, point_of
 from results.points.setups import _cpus, _own_name
-from results.record.values import plain, rounded, sort_key, value_at
-from results.show.tables.points import notes, place_of, point_table, points_in_order
+from results.record.values import rounded, sort_key, value_at
+from results.show.tables.cells import Amount, for_programs, text_of
+from results.show.tables.points import place_of, point_table
 from results.tests import made_up
 from results.tests.words import deviations, unsteady, why_not_ranked
 from results.verdicts.quality import energy_kind, energy_rules, grade
@@ -199,13 +200,9 @@ def test_a_number_has_the_digits_that_its_interval_supports(value, half, text):
 
 
 def test_a_number_for_machines_has_all_digits():
-    assert [plain(value) for value in (85012.345678, 0.1, None, math.nan, math.inf)] == [
-        "85012.345678",
-        "0.1",
-        "",
-        "",
-        "",
-    ]
+    values = (85012.345678, 0.1, None, math.nan, math.inf)
+    for cells in (values, map(Amount, values)):
+        assert [text_of(cell, ".1f", for_programs) for cell in cells] == ["85012.345678", "0.1", "", "", ""]
 
 
 def test_a_trend_and_outliers_in_step_times_are_told():
@@ -576,7 +573,7 @@ def test_deviations_of_a_point_are_listed():
         "the node was shared with other jobs",
         "its runs are of 2 versions of the code",
     ]
-    assert notes(by_point([made_up.result() for _ in range(3)])) == []
+    assert deviations(by_point([made_up.result() for _ in range(3)])[0]) == []
     [alone] = by_point([made_up.result(metrics=made_up.result()["metrics"] | {"comparable": False})])
     assert deviations(alone) == ["1 run, 3 wanted", "not the workload of the comparison: smaller samples"]
     records = [made_up.result() for _ in range(3)]
@@ -744,7 +741,8 @@ def test_points_are_in_the_order_of_a_column_smallest_first_unless_it_is_said():
     results = by_point([made_up.result(batch=batch, tokens_per_s=speed) for batch, speed in ((8, 3), (16, 1), (32, 2))])
 
     def order(*largest_first):
-        return [one.value("metrics.tokens_per_s") for one in points_in_order(results, "tokens/s", *largest_first)]
+        table = point_table(results).in_order("tokens/s", *largest_first)
+        return [row[table.at("tokens/s")].value for row in table.rows]
 
     assert order() == order(False) == [1, 2, 3]
     assert order(True) == [3, 2, 1]

@@ -307,7 +307,8 @@ def test_a_quantity_has_its_explanation_in_every_unit():
     assert help_of("something else") == ""
     for unit in ("tokens", "images"):
         points = [one for one in offered.points("H200") if one.any["work_unit"] == unit]
-        explained = {one.heading for one in points_table(points).columns if one.help}
+        table = points_table(points)
+        explained = {title for title, one in zip(table.titles, table.columns, strict=True) if one.help}
         assert {f"{unit}/s", f"{unit}/s/device", f"{unit}/Wh"} < explained
     assert {"total [EUR]", "CO₂ [kg]"} < {one.heading for one in cost_table([], offered.COSTS).columns if one.help}
 

@@ -11,7 +11,6 @@ from results.show.tables.cells import rendered
 from results.show.tables.table import (
     CARAML_COLUMNS,
     failures,
-    in_order,
     pivot_table,
     record_table,
     select,
@@ -89,8 +88,10 @@ def test_records_are_selected_by_the_text_that_the_table_shows(tmp_path):
 
 def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
     records = [good(1, 8, 2), failed(8), good(2, 8, 3), good(4, 8, 1)]
-    assert [one["layout"]["num_devices"] for one in in_order(records, "tokens/s")] == [4, 1, 2, 1]
-    assert [one["layout"]["num_devices"] for one in in_order(records, "tokens/s", largest_first=True)] == [2, 1, 4, 1]
+    table = record_table(records)
+    at = table.at("devices")
+    assert [row[at] for row in table.in_order("tokens/s").rows] == [4, 1, 2, 1]
+    assert [row[at] for row in table.in_order("metrics.{unit}_per_s", largest_first=True).rows] == [2, 1, 4, 1]
 
 
 def test_one_value_is_laid_out_over_devices_and_batch():

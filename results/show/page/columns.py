@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
@@ -10,9 +11,10 @@ from results.points.sensors import accuracy_text
 from results.record.quantities import QUANTITIES, Quantity, quantities
 from results.record.values import PER_DEVICE, WORK
 from results.show.tables.cells import STATUS, Amount, Cell, Table, for_page, is_number, sort_value, text_of
-from results.show.tables.inference import point_columns_of
-from results.show.tables.point_columns import HALF, PointColumn, sampling_percent
+from results.show.tables.point_columns import HALF, sampling_percent
+from results.show.tables.points import point_table
 from results.show.tables.summary import by_system_and_precision, precision_text
+from results.show.tables.table import units_of
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import fastest
 
@@ -41,13 +43,13 @@ def grid_of(table: Table) -> Grid:
     order = sorted(range(len(table.columns)), key=lambda at: table.columns[at].title == STATUS)
     table = table.chosen(order)
     headings, columns = [], []
-    for at, column in enumerate(table.columns):
+    for at, (column, title) in enumerate(zip(table.columns, table.titles, strict=True)):
         cells = [row[at] for row in table.rows]
         texts = [text_of(cell, column.form) for cell in cells]
         kind = _kind(column, cells, texts)
         if kind == "number":
             texts = [text_of(cell, column.form, for_page) for cell in cells]
-        headings.append(Heading(column.heading, column.help, kind))
+        headings.append(Heading(title, column.help, kind))
         columns.append(list(zip(texts, map(_key, cells), strict=True)))
     has_status = table.columns[-1].title == STATUS
     return Grid(headings, list(zip(*columns, strict=True)), [has_status and row[-1] != "ok" for row in table.rows])
@@ -79,26 +81,18 @@ def percent(part: float | None, of: float | None) -> float | None:
 
 def points_table(results: Sequence[PointResults]) -> Table:
     """Return all points of a workload; intervals are in percent of the number before them."""
-    columns = point_columns_of(results)
-    shown = [PERCENT if one.quantity.title == HALF else one.quantity for one in columns]
-    rows = [_cells(one, columns) for one in results]
-    table = Table(shown, rows).of(one.any["work_unit"] for one in results)
-    return table.filled(without=("model", "data", "in/out"))
-
-
-def _cells(one: PointResults, columns: Sequence[PointColumn]) -> list[Cell]:
-    """Return the cells of a point, without the digits of the intervals, which have columns of their own."""
-    cells: list[Cell] = []
-    before = None
-    for column in columns:
-        cell = column.value(one)
-        value = cell.value if isinstance(cell, Amount) else None
-        if column.quantity.title == HALF:
-            cells.append(percent(value, before))
-        else:
-            cells.append(Amount(value) if isinstance(cell, Amount) else cell)
-        before = value
-    return cells
+    table = point_table(results)
+    halves = [one.title == HALF for one in table.columns]
+    columns = [PERCENT if is_half else one for one, is_half in zip(table.columns, halves, strict=True)]
+    values = [[cell.value if isinstance(cell, Amount) else None for cell in row] for row in table.rows]
+    rows = [
+        [
+            percent(known[at], known[at - 1]) if halves[at] else Amount(known[at]) if isinstance(cell, Amount) else cell
+            for at, cell in enumerate(row)
+        ]
+        for row, known in zip(table.rows, values, strict=True)
+    ]
+    return replace(table, columns=columns, rows=rows).filled(without=("model", "data", "in/out"))
 
 
 def systems_table(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> Table:
@@ -126,7 +120,7 @@ def systems_table(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> Ta
                     _status(mine),
                 ]
             )
-    table = Table(columns, rows).of(results[0].any["work_unit"] for _, results in workloads)
+    table = Table(columns, rows, units=units_of(results[0].any for _, results in workloads))
     return table.filled(without=("workload",) if len(workloads) == 1 else ())
 
 

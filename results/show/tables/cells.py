@@ -8,14 +8,16 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from jpwr.messages import near
 from results.points.estimate import Interval
 from results.record.quantities import Quantity, Shown
-from results.record.values import SIGNIFICANT, count, plain, rounded
+from results.record.records import RecordError
+from results.record.values import SIGNIFICANT, count, rounded
 from results.show.tables.fit import aligned
 
 FORMS = ("text", "csv", "markdown", "latex", "html")
@@ -34,9 +36,7 @@ class Amount(NamedTuple):
 
 # A sequence is a list of facts; a number without an interval has the format of its column.
 Cell: TypeAlias = str | bool | int | float | Amount | Interval | Sequence[str] | None
-Number: TypeAlias = Callable[
-    [float, float | None, str], str
-]  # text of a number, its half-width, and its column's format
+Number: TypeAlias = Callable[[float, float | None, str], str]  # of a number, a half-width and a format
 
 
 def for_readers(value: float, half: float | None, form: str) -> str:
@@ -46,7 +46,7 @@ def for_readers(value: float, half: float | None, form: str) -> str:
 
 def for_programs(value: float, half: float | None, form: str) -> str:
     """Return a number with all its digits."""
-    return plain(value)
+    return repr(value)
 
 
 def for_page(value: float, half: float | None, form: str) -> str:
@@ -104,6 +104,7 @@ class Table:
     columns: Sequence[Quantity]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
+    units: Collection[str] = ()  # of work, in the headings
 
     def __bool__(self) -> bool:
         return bool(self.rows)
@@ -111,12 +112,32 @@ class Table:
     @property
     def titles(self) -> list[str]:
         """Headings of the columns."""
-        return [one.heading for one in self.columns]
+        return [one.of(" or ".join(self.units)).heading for one in self.columns]
 
-    def of(self, units: Iterable[str]) -> Table:
-        """Return the table with units of work in its headings."""
-        unit = " or ".join(dict.fromkeys(units))
-        return replace(self, columns=[one.of(unit) for one in self.columns])
+    def at(self, title: str) -> int:
+        """Return the index of the column with a title or path; raises RecordError if there is none, or several."""
+        names = [
+            [*(column.of(unit).heading for unit in sorted(self.units)), column.heading, column.path]
+            for column in self.columns
+        ]
+        matching = [at for at, known in enumerate(names) if title.strip() in known]
+        if not matching:
+            titles = dict.fromkeys(known[0] for known in names)
+            raise RecordError(f"there is no column {title.strip()!r}: {near(title.strip(), titles)}")
+        if len(matching) > 1:
+            raise RecordError(f"{len(matching)} columns are called {title.strip()!r}: choose another")
+        return matching[0]
+
+    def in_order(self, title: str, largest_first: bool = False) -> Table:
+        """Return the table sorted by a column, texts after numbers, rows without a value last."""
+        at = self.at(title)
+        known = [row for row in self.rows if is_known(row[at])]
+        values = [sort_value(row[at]) for row in known]
+        places = sorted(
+            range(len(known)), key=lambda one: (isinstance(values[one], str), values[one]), reverse=largest_first
+        )
+        rest = [row for row in self.rows if not is_known(row[at])]
+        return replace(self, rows=[*(known[one] for one in places), *rest])
 
     def texts(self, number: Number = for_readers) -> list[list[str]]:
         """Return the headings and the rows as text."""
@@ -146,12 +167,14 @@ class Table:
         ]
         return replace(self, rows=rows)
 
-    def needed(self, everything: bool = False) -> Table:
-        """Return the columns that a reader needs, with notes on the others; `everything`: all that are not empty.
+    def needed(self, everything: bool = False, wanted: Sequence[str] = ()) -> Table:
+        """Return the columns that a reader needs, with notes on the others; those with the titles `wanted` are needed.
 
-        Empty cells of a failed run count as no difference.
+        With `everything`, only empty columns are left out. Empty cells of a failed run count as no difference.
         """
-        filled = self.filled()
+        chosen = [self.at(title) for title in wanted]
+        shown = [one._replace(shown=Shown.ALWAYS) if at in chosen else one for at, one in enumerate(self.columns)]
+        filled = replace(self, columns=shown).filled()
         return filled if everything else _needed(filled)
 
 
@@ -159,7 +182,7 @@ def _needed(table: Table) -> Table:
     at_status = next((at for at, one in enumerate(table.columns) if one.title == STATUS), None)
     good = [at_status is None or row[at_status] == "ok" for row in table.rows]
     columns, kept, notes, hidden = [], [], [], 0
-    for at, column in enumerate(table.columns):
+    for at, (column, title) in enumerate(zip(table.columns, table.titles, strict=True)):
         cells: list[Cell] = [row[at] for row in table.rows]
         parts = [_parts(cell, column) for cell in cells]
         known = [
@@ -179,14 +202,14 @@ def _needed(table: Table) -> Table:
             columns.append(column)
             kept.append(cells)
         if common and (column.shown is Shown.DIFFERS or not is_needed):
-            notes.append(f"{column.heading} {', '.join(common)}")
+            notes.append(f"{title} {', '.join(common)}")
         elif not is_needed:
             hidden += 1
     which = "all rows" if all(good) else "all rows that have it"
     said = [f"In {which}: {'; '.join(notes)}."] if notes else []
     if hidden:
         said.append(f"{count(hidden, 'more column')}: --all shows {'it' if hidden == 1 else 'them'}.")
-    return Table(columns, list(zip(*kept, strict=True)), said)
+    return Table(columns, list(zip(*kept, strict=True)), said, table.units)
 
 
 def _parts(cell: Cell, column: Quantity) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from results.points.operating import limited_percent
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
 from results.record.parts import sensor_channels
-from results.record.quantities import QUANTITIES, Quantity
+from results.record.quantities import QUANTITIES, Quantity, quantities
 from results.show.tables.cells import Amount, Cell
 from results.verdicts.quality import energy_kind
 
@@ -55,10 +56,6 @@ def _p95_over_median_percent(one: PointResults) -> float | None:
 def _peak_memory_gib(one: PointResults) -> float | None:
     known = [device.get("peak_memory_bytes") for record in one.good for device in record.get("devices") or []]
     return max((value for value in known if value), default=0) / GIB or None
-
-
-def _limited_percent(one: PointResults) -> Cell:
-    return Amount(limited_percent(one))
 
 
 def _clocks(one: PointResults) -> list[dict[str, Any]]:
@@ -105,38 +102,33 @@ VALUES: Mapping[str, Callable[[PointResults], Cell]] = {
     "peak_memory_gib": _peak_memory_gib,
     "clock_mhz": _clock_mhz,
     "throttled_percent": _throttled_percent,
+    "power_limited_percent": limited_percent,
 }
 
 
 def columns_of_points(*names: str) -> list[PointColumn]:
     """Return columns by the names of their quantities."""
-
-    def column(quantity: Quantity, found: Callable[[PointResults], Any]) -> PointColumn:
-        def value(one: PointResults) -> Cell:
-            cell = found(one)
-            return Amount(cell) if isinstance(cell, float) else cell
-
-        return PointColumn(quantity, value)
-
     return [
-        column(QUANTITIES[name], VALUES.get(name) or methodcaller("value", QUANTITIES[name].path)) for name in names
+        PointColumn(one, partial(_cell, VALUES.get(name) or methodcaller("value", one.path)))
+        for name, one in zip(names, quantities(*names), strict=True)
     ]
+
+
+def _cell(value: Callable[[PointResults], Any], one: PointResults) -> Cell:
+    cell = value(one)
+    return Amount(cell) if isinstance(cell, float) else cell
 
 
 def with_interval(quantity: Quantity) -> list[PointColumn]:
     """Return the columns of a median and of the half-width of its interval."""
-
-    def median(one: PointResults) -> Cell:
-        return Amount(one.value(quantity.path), one.half_width(quantity.path))
-
-    def half_width(one: PointResults) -> Cell:
-        half = one.half_width(quantity.path)
-        return Amount(half, half)
-
-    half = QUANTITIES[HALF]._replace(shown=quantity.shown)
-    return [PointColumn(quantity, median), PointColumn(half, half_width)]
+    value, half_width = (methodcaller(name, quantity.path) for name in ("value", "half_width"))
+    return [
+        PointColumn(quantity, lambda one: Amount(value(one), half_width(one))),
+        PointColumn(QUANTITIES[HALF]._replace(shown=quantity.shown), lambda one: Amount(*[half_width(one)] * 2)),
+    ]
 
 
+[LIMITED] = columns_of_points("power_limited_percent")
 COLUMNS = (
     *columns_of_points("system", "model", "data", "devices", "global_batch", "precision", "variant", "status", "runs"),
     *with_interval(QUANTITIES["work_per_s"]),
@@ -146,5 +138,5 @@ COLUMNS = (
     *with_interval(QUANTITIES["work_per_wh"]),
     *columns_of_points("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib"),
     *columns_of_points("clock_mhz", "throttled_percent"),
-    PointColumn(QUANTITIES["power_limited_percent"]._replace(title="power limit bound"), _limited_percent),
+    LIMITED._replace(quantity=LIMITED.quantity._replace(title="power limit bound")),
 )

@@ -38,7 +38,7 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
         ]
         for one in predictions
     ]
-    return Table(columns, rows).of(one.unit for one in predictions)
+    return Table(columns, rows, units=dict.fromkeys(one.unit for one in predictions))
 
 
 def _with_ends(name: str) -> list[Quantity]:

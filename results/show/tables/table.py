@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from jpwr.messages import near
 from results.record.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.record.records import Record, RecordError
 from results.record.values import devices_text, sort_key, value_at
@@ -51,10 +50,15 @@ def name(record: Record) -> str:
     return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
 
 
-def record_table(records: Sequence[Record], columns: Sequence[Quantity] = COLUMNS, wanted: Sequence[str] = ()) -> Table:
-    """Return a row per record; the columns with the titles `wanted` are always needed."""
+def record_table(records: Sequence[Record], columns: Sequence[Quantity] = COLUMNS) -> Table:
+    """Return a row per record."""
     rows = [[_value(record, column) for column in columns] for record in records]
-    return Table(always(wanted, columns, records), rows).of(record["work_unit"] for record in records)
+    return Table(columns, rows, units=units_of(records))
+
+
+def units_of(records: Iterable[Record]) -> list[str]:
+    """Return the units of work of records, each once."""
+    return list(dict.fromkeys(record["work_unit"] for record in records))
 
 
 def _value(record: Record, column: Quantity) -> Any:
@@ -73,67 +77,27 @@ def failures(records: Sequence[Record]) -> list[str]:
     ]
 
 
-Row = TypeVar("Row")
-
-
-def column_of(title: str, columns: Sequence[Quantity], records: Sequence[Record]) -> int:
-    """Return the index of the column with a title or path; raises RecordError if there is none, or more than one."""
-    units = sorted({record["work_unit"] for record in records})
-
-    def names(column: Quantity) -> list[str]:
-        return list(dict.fromkeys([*(column.of(unit).heading for unit in units), column.heading, column.path]))
-
-    matching = [at for at, column in enumerate(columns) if title.strip() in names(column)]
-    if not matching:
-        titles = dict.fromkeys(names(column)[0] for column in columns)
-        raise RecordError(f"there is no column {title.strip()!r}: {near(title.strip(), titles)}")
-    if len(matching) > 1:
-        raise RecordError(f"{len(matching)} columns are called {title.strip()!r}: choose another")
-    return matching[0]
-
-
-def always(wanted: Sequence[str], columns: Sequence[Quantity], records: Sequence[Record]) -> list[Quantity]:
-    """Return columns, of which those with the titles `wanted` are always shown."""
-    chosen = [column_of(title, columns, records) for title in wanted]
-    return [one._replace(shown=Shown.ALWAYS) if at in chosen else one for at, one in enumerate(columns)]
-
-
-def ordered(rows: Sequence[Row], value: Callable[[Row], Any], largest_first: bool) -> list[Row]:
-    """Sort by a value of each, texts after numbers, those without a value last."""
-    values = [value(row) for row in rows]
-    known = [(isinstance(one, str), one, row) for one, row in zip(values, rows, strict=True) if one not in (None, "")]
-    known.sort(key=lambda one: one[:2], reverse=largest_first)
-    return [row for *_, row in known] + [row for one, row in zip(values, rows, strict=True) if one in (None, "")]
-
-
-def in_order(
-    records: Sequence[Record], title: str, largest_first: bool = False, columns: Sequence[Quantity] = COLUMNS
-) -> list[Record]:
-    """Sort records by a column's value; those without a value are last.
-
-    Raises RecordError for an unknown column.
-    """
-    path = columns[column_of(title, columns, records)].path
-    return ordered(records, lambda record: value_at(record, path), largest_first)
-
-
 def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
     """Return the records that meet every condition, such as `system=A100`: the title of a column and its text.
 
     Raises RecordError for an unknown column.
     """
-    chosen = list(records)
+    if not conditions:
+        return list(records)
+    table = record_table(records)
+    chosen = list(zip(records, table.rows, strict=True))
     for condition in conditions:
         title, sign, wanted = condition.partition("=")
         if not sign:
             raise RecordError(f"{condition!r} is not a condition: write COLUMN=TEXT, such as devices=2")
-        column = COLUMNS[column_of(title, COLUMNS, records)]
+        at = table.at(title)
+        column = COLUMNS[at]
         chosen = [
-            record
-            for record in chosen
-            if wanted.strip() in (str(value_at(record, column.path)), text_of(_value(record, column), column.form))
+            (record, row)
+            for record, row in chosen
+            if wanted.strip() in (str(value_at(record, column.path)), text_of(row[at], column.form))
         ]
-    return chosen
+    return [record for record, _ in chosen]
 
 
 def pivot_table(records: Sequence[Record], path: str) -> Table:

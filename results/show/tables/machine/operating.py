@@ -12,6 +12,7 @@ from results.record.values import THROUGHPUT, WORK, count
 from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.point_columns import HALF
 from results.show.tables.points import PLACE, place_of
+from results.show.tables.table import units_of
 
 COLUMNS = [
     *PLACE,
@@ -24,8 +25,8 @@ COLUMNS = [
 def operating_table(results: Sequence[PointResults]) -> Table:
     """Return a row for each operating point of each sweep."""
     sweeps = sweeps_of(results)
-    units = [str(sweep.full.results.any["work_unit"]) for sweep in sweeps]
-    return Table(COLUMNS, [_row(one) for sweep in sweeps for one in sweep.points]).of(units).filled()
+    units = units_of(sweep.full.results.any for sweep in sweeps)
+    return Table(COLUMNS, [_row(one) for sweep in sweeps for one in sweep.points], units=units).filled()
 
 
 def _row(one: OperatingPoint) -> list[Cell]:
