@@ -57,6 +57,6 @@ def _read() -> Iterator[tuple[str, Quantity]]:
 QUANTITIES = dict(_read())  # by name: that of a column in a data frame
 
 
-def quantities(*names: str) -> list[Quantity]:
+def quantities(*named: str | Quantity) -> list[Quantity]:
     """Return quantities by name; a name that the catalogue lacks is the title of a column without an explanation."""
-    return [QUANTITIES.get(name) or Quantity(name) for name in names]
+    return [one if isinstance(one, Quantity) else QUANTITIES.get(one) or Quantity(one) for one in named]

@@ -82,17 +82,16 @@ def percent(part: float | None, of: float | None) -> float | None:
 def points_table(results: Sequence[PointResults]) -> Table:
     """Return all points of a workload; intervals are in percent of the number before them."""
     table = point_table(results)
-    halves = [one.title == HALF for one in table.columns]
-    columns = [PERCENT if is_half else one for one, is_half in zip(table.columns, halves, strict=True)]
-    values = [[cell.value if isinstance(cell, Amount) else None for cell in row] for row in table.rows]
-    rows = [
-        [
-            percent(known[at], known[at - 1]) if halves[at] else Amount(known[at]) if isinstance(cell, Amount) else cell
-            for at, cell in enumerate(row)
-        ]
-        for row, known in zip(table.rows, values, strict=True)
-    ]
+    columns = [PERCENT if one.title == HALF else one for one in table.columns]
+    rows = [list(map(_without_half, columns, row, [None, *row])) for row in table.rows]
     return replace(table, columns=columns, rows=rows).filled(without=("model", "data", "in/out"))
+
+
+def _without_half(column: Quantity, cell: Cell, before: Cell) -> Cell:
+    """Return a cell without the half-width that its digits follow from, or the half-width in percent."""
+    if not isinstance(cell, Amount):
+        return cell
+    return percent(cell.value, before.value) if column is PERCENT and isinstance(before, Amount) else Amount(cell.value)
 
 
 def systems_table(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> Table:

@@ -20,11 +20,8 @@ from results.verdicts.ranking import fastest, ranked_points
 
 ANCHORS = Path(__file__).parents[2] / "reference" / "anchors.csv"
 COLLECTED = "2026-11-27"  # when the figures were read: software moves them more than hardware does
-COLUMNS = [
-    *quantities("whose", "model", "precision", "devices"),
-    Quantity("value", form=",.10g"),
-    *quantities("unit", "software", "source"),
-]
+VALUE = Quantity("value", form=",.10g")
+COLUMNS = quantities("whose", "model", "precision", "devices", VALUE, "unit", "software", "source")
 J_PER_WH = 3600.0
 
 

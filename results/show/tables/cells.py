@@ -227,7 +227,7 @@ def rendered(table: Table, form: str, place: Callable[[str, int], str] = str.rju
         return _csv(table)
     header, *body = table.texts()
     if form == "markdown":
-        lines = [[field.replace("|", "\\|") for field in line] for line in (header, *body)]
+        lines = [[field.replace("|", "\\|").replace("\n", " ") for field in line] for line in (header, *body)]
         lines.insert(1, ["---"] * len(header))
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
     import pandas

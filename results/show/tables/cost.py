@@ -15,16 +15,9 @@ from results.verdicts.cost import Costs, cheapest, costed_work, why_not_costed
 
 def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Table:
     """Return a row for each system at its cheapest point, then the systems without a cost."""
-    total, machine, electricity = (
-        one._replace(unit=costs.currency) for one in quantities("total", "machine", "electricity")
-    )
-    columns = [
-        *quantities("workload", "system", "precision"),
-        QUANTITIES["energy"]._replace(title="energy is"),
-        *quantities("at", "for"),
-        *(total, *quantities("95 % interval"), machine, electricity),
-        *quantities("energy [kWh]", "CO₂"),
-    ]
+    total, *parts = (QUANTITIES[name]._replace(unit=costs.currency) for name in ("total", "machine", "electricity"))
+    columns = quantities("workload", "system", "precision", "energy is", "at", "for", total, "95 % interval", *parts)
+    columns += quantities("energy [kWh]", "CO₂")
     body: list[list[Cell]] = []
     for results in sections:
         costed = set()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from results.points.repeats import PointResults
 from results.record.findings import Finding
-from results.record.quantities import Quantity, quantities
+from results.record.quantities import QUANTITIES, quantities
 from results.record.values import count, devices_text, grouped, rounded
 from results.show.tables.accept import found, outcome_text
 from results.show.tables.cells import Amount, Cell, Table, text_of
@@ -103,13 +103,9 @@ def score_table(ranked: Ranked, units: Mapping[str, str], currency: str = "") ->
     units: of the work of each workload, such as tokens.
     """
     names = list(next((one.speeds for one in ranked.scores if one.speeds), {}))
-    columns = [
-        *quantities("system", "score", "95 % interval", "devices", "measured on"),
-        *(Quantity(f"{name} [{units[name]}/s]") for name in names),
-        *quantities("power"),
-        *(one._replace(unit=currency) for one in quantities("purchase", "electricity", "total")),
-        *quantities("remark"),
-    ]
+    money = (QUANTITIES[name]._replace(unit=currency) for name in ("purchase", "electricity", "total"))
+    columns = quantities("system", "score", "95 % interval", "devices", "measured on")
+    columns += quantities(*(f"{name} [{units[name]}/s]" for name in names), "power", *money, "remark")
     is_scaled = bool(scaled(ranked))
     return Table(columns, [_score_row(one, names, is_scaled) for one in ranked.scores]).filled(always=2)
 
@@ -157,7 +153,7 @@ def ranking_table(rankings: Sequence[Ranked]) -> Table:
         ]
         for system in by_system[0]
     ]
-    return Table([*quantities("system"), *(Quantity(_capital(one.title)) for one in rankings)], rows)
+    return Table(quantities("system", *(_capital(one.title) for one in rankings)), rows)
 
 
 def form_of_score(requirements: Requirements, rankings: Sequence[Ranked]) -> str:

@@ -13,16 +13,12 @@ from results.show.tables.point_columns import COLUMNS as POINT_COLUMNS
 from results.show.tables.point_columns import PointColumn, columns_of_points, with_interval
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS
 
-COLUMNS = [
-    *quantities("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel"),
-    *quantities(
-        "concurrency", "work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99"
-    ),
-    *quantities("tpot_p50", "tpot_p99", "goodput", "avg_power_w", "j_per_output_token", "j_per_total_token"),
-    *quantities("j_per_request"),
-    QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE),
-    *quantities("power_source", "status"),
-]
+COLUMNS = quantities(
+    *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
+    *("work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"),
+    *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request"),
+    *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "power_source", "status"),
+)
 # These follow from other columns, and are left out of points.
 OF_DEVICES = ("metrics.{unit}_per_s_per_device", "metrics.total_{unit}_per_s", "energy.{unit}_per_wh")
 OF_POINTS = (

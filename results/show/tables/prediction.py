@@ -16,17 +16,10 @@ from results.show.tables.cells import Amount, Cell, Table
 def prediction_table(predictions: Sequence[Prediction]) -> Table:
     """Return a row per prediction."""
     effective, *ends = _with_ends("effective_work_per_s")
-    columns = [
-        *quantities("system", "model", "precision", "variant", "devices", "global_batch"),
-        *_with_ends("work_per_s"),
-        effective,
-        *(one._replace(shown=Shown.MORE) for one in ends),
-        Quantity("W/device", shown=Shown.MORE),
-        *_with_ends("work_per_wh"),
-        *quantities("energy"),
-        Quantity("level", shown=Shown.MORE),
-        *quantities("from what was measured"),
-    ]
+    *more, level = (one._replace(shown=Shown.MORE) for one in quantities(*ends, "W/device", "level"))
+    place = quantities("system", "model", "precision", "variant", "devices", "global_batch")
+    columns = [*place, *_with_ends("work_per_s"), effective, *more, *_with_ends("work_per_wh")]
+    columns += quantities("energy", level, "from what was measured")
     rows: list[list[Cell]] = [
         [
             *(one.system, one.point.model, one.precision, one.variant, one.point.devices, one.point.global_batch),
@@ -54,11 +47,8 @@ def _ends(value: float | None, interval: Interval | None) -> list[Cell]:
 def error_table(errors: Iterable[Errors]) -> Table:
     """Return a row per level and set of points; errors in percent."""
     titles = ("median [%]", "geometric mean [%]", "mean [%]", "90th percentile [%]", "largest [%]")
-    columns = [
-        *quantities("level", "left out", "of", "N"),
-        *(Quantity(title, form=".1f") for title in titles),
-        *quantities("intervals that held the truth"),
-    ]
+    percents = (Quantity(title, form=".1f") for title in titles)
+    columns = quantities("level", "left out", "of", "N", *percents, "intervals that held the truth")
     rows: list[list[Cell]] = [
         [one.level, one.what, one.of, one.points, *(100 * value for value in one[4:9]), _held(one)] for one in errors
     ]

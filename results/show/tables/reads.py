@@ -20,19 +20,24 @@ SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
 LITTLE_PERCENT = 1.0  # of the time of steps: with a shorter wait, a faster storage has no effect
 AGAIN = 1.05  # times that each byte is read, above which repeated reads are reported
-COLUMNS = [
-    *PLACE,
-    *quantities(
-        "reads of", "files", "read [MB]", "reads", "kB a read", "reading [s]", "MB/s", "while steps waited [%]"
-    ),
-    *quantities("seen [%]"),
-]
+COLUMNS = PLACE + quantities(
+    *(
+        "reads of",
+        "files",
+        "read [MB]",
+        "reads",
+        "kB a read",
+        "reading [s]",
+        "MB/s",
+        "while steps waited [%]",
+        "seen [%]",
+    )
+)
 COUNTED = (0, 2)  # indices of counts: files and reads
-FILE_COLUMNS = [
-    *PLACE,
-    *quantities("file", "size [MB]", "opens", "reads", "read [MB]", "in the window [MB]", "while steps waited [MB]"),
-    *quantities("sequential [%]", "mapped [MB]"),
-]
+FILE_COLUMNS = PLACE + quantities(
+    *("file", "size [MB]", "opens", "reads", "read [MB]", "in the window [MB]", "while steps waited [MB]"),
+    *("sequential [%]", "mapped [MB]"),
+)
 
 
 def counted(results: Sequence[PointResults]) -> list[PointResults]:

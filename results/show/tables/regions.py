@@ -10,12 +10,9 @@ from results.record.quantities import Quantity, Shown, quantities
 from results.show.tables.cells import Cell, Table
 from results.show.tables.points import PLACE, place_of
 
-COLUMNS = [
-    *PLACE,
-    Quantity("window", shown=Shown.DIFFERS),
-    *quantities("region", "median [ms]", "95th percentile [ms]", "share [%]", "whole [ms]"),
-    *(Quantity(title, shown=Shown.DIFFERS) for title in ("imbalance [%]", "timed by")),
-]
+WINDOW, *REST = (Quantity(title, shown=Shown.DIFFERS) for title in ("window", "imbalance [%]", "timed by"))
+TIMES = quantities("region", "median [ms]", "95th percentile [ms]", "share [%]", "whole [ms]")
+COLUMNS = [*PLACE, WINDOW, *TIMES, *REST]
 
 
 def region_table(results: Sequence[PointResults]) -> Table:

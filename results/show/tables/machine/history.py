@@ -15,9 +15,8 @@ from results.show.tables.cells import Amount, Cell, Table, rendered
 
 COLUMNS = quantities(
     *("system", "workload", "devices", "global_batch", "variant", "quantity", "days", "last run", "last", "median"),
-    "trend [%/year]",
+    *("trend [%/year]", Quantity("±"), "energy", "failed since"),
 )
-COLUMNS += [Quantity("±"), *quantities("energy", "failed since")]
 
 
 def history_text(series: Sequence[Mapping[str, Any]]) -> str:

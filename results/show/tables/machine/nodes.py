@@ -35,7 +35,7 @@ def node_table(verdicts: Sequence[Verdict]) -> Table:
     marked = {_title(one.kind) for one in verdicts if one.outcome in MARKED}
     hidden = {title for title in titles if title not in marked} if len(titles) > FIGURES else set()
     figures = [Quantity(title, shown=Shown.MORE if title in hidden else Shown.ALWAYS) for title in titles]
-    return Table([*quantities("system", "node", "device"), *figures, *quantities("verdict")], rows)
+    return Table(quantities("system", "node", "device", *figures, "verdict"), rows)
 
 
 def _title(kind: Kind) -> str:

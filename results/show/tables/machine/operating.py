@@ -14,12 +14,10 @@ from results.show.tables.point_columns import HALF
 from results.show.tables.points import PLACE, place_of
 from results.show.tables.table import units_of
 
-COLUMNS = [
-    *PLACE,
-    *(one._replace(shown=Shown.ALWAYS) for one in quantities("power_limit_w", "clock_limit_mhz")),
-    *quantities("runs", "work_per_s", HALF, "of full speed", HALF, "work_per_wh", HALF),
-    *quantities("of full work per energy", HALF, "energy-delay", "power_limited_percent", "settled"),
-]
+LIMITS = [one._replace(shown=Shown.ALWAYS) for one in quantities("power_limit_w", "clock_limit_mhz")]
+COLUMNS = [*PLACE, *LIMITS]
+COLUMNS += quantities("runs", "work_per_s", HALF, "of full speed", HALF, "work_per_wh", HALF)
+COLUMNS += quantities("of full work per energy", HALF, "energy-delay", "power_limited_percent", "settled")
 
 
 def operating_table(results: Sequence[PointResults]) -> Table:
