@@ -16,6 +16,7 @@ from jpwr.process.whole_file import replaced, write_whole
 from results.achievable import add_achievable
 from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
+from results.record.quantities import QUANTITIES
 from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
 from results.record.stated import with_todays_figures
 from results.record.values import sort_key
@@ -40,7 +41,7 @@ from results.verdicts.tender.pledge import Pledge, read_pledge
 COMMANDS = Group()
 TITLES = {"ours": tables.COLUMNS, "caraml": tables.CARAML_COLUMNS}
 PARQUET = "parquet"
-ACHIEVABLE = "of achievable [%]"
+ACHIEVABLE = QUANTITIES["achievable_percent"].path
 OWN_ORDER = ("pivot", "regions", "reads")
 SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
 
