@@ -32,6 +32,7 @@ class Quantity(NamedTuple):
     kind: str = "text"  # or count, number, answer, time
     required_as: str = ""  # name in a requirements file
     help: str = ""
+    original: str = ""  # title in the original suite's table, whose columns are in the order of the catalogue
 
     @property
     def heading(self) -> str:

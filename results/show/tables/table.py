@@ -19,28 +19,9 @@ COLUMNS = quantities(
     *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
     *("slurm_wh", "power_source", "status"),
 )
-# The titles of the original suite's table of its GPT benchmark, for those who keep its spreadsheets.
-CARAML_TITLES = {
-    "JobID": "job_id",
-    "System": "system",
-    "Queue": "partition",
-    "Model": "benchmark",
-    "ModelSize": "model",
-    "Dataset": "data",
-    "Nodes": "nodes",
-    "Devices": "devices",
-    "GlobalBatchSize": "global_batch",
-    "PipelineParallel": "pipeline_parallel",
-    "TensorParallel": "tensor_parallel",
-    "DataParallel": "data_parallel",
-    "Time/iteration(s)": "step_median_s",
-    "{Unit}/second": "work_per_s",
-    "Avg_TFLOPs/GPU": "tflop_per_s_per_device",
-    "Energy/Device(Wh)": "energy_wh_per_device",
-    "Status": "status",
-}
+# The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
 CARAML_COLUMNS = [
-    QUANTITIES[name]._replace(title=title, unit="", shown=Shown.MORE) for title, name in CARAML_TITLES.items()
+    one._replace(title=one.original, unit="", shown=Shown.MORE) for one in QUANTITIES.values() if one.original
 ]
 
 
