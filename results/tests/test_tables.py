@@ -5,9 +5,11 @@ import io
 
 import pytest
 
+from results.points.estimate import Interval
+from results.record.quantities import Quantity
 from results.record.records import RecordError
 from results.record.values import sort_key
-from results.show.tables.cells import rendered
+from results.show.tables.cells import Amount, Table, rendered
 from results.show.tables.table import (
     CARAML_COLUMNS,
     failures,
@@ -65,6 +67,28 @@ def test_a_table_is_given_in_the_forms_of_a_spreadsheet_and_a_document():
     assert "&lt;b&gt;" in rendered(record_table(records).filled(), "html")
     assert "<b>" not in rendered(record_table(records).filled(), "html")
     assert rendered(record_table(records).filled(), "markdown").splitlines()[2].startswith("| A_1\\|<b> |")
+
+
+@pytest.mark.parametrize(
+    ("cell", "form", "text", "for_a_program"),
+    [
+        (None, "", "", ""),
+        (True, "", "yes", "True"),
+        (12345, "", "12345", "12345"),
+        (1234.567, ".1f", "1234.6", "1234.567"),
+        (1234.567, "", "1,235", "1234.567"),
+        (Amount(1234.567, 12.0), ".1f", "1,235", "1234.567"),  # the digits of its interval, not of its column
+        (Amount(1234.567, 12.0, with_half=True, words=" W"), "", "1,235 ± 12 W", "1234.567 ± 12.0 W"),
+        (Interval(0.5, 2.25), "", "0.50 to 2.25", "0.5 to 2.25"),
+        (["a", "b"], "", "a, b", "a, b"),
+        ("two\nlines", "", "two\nlines", "two\nlines"),
+    ],
+)
+def test_a_cell_is_rendered_for_readers_and_for_programs(cell, form, text, for_a_program):
+    table = Table([Quantity("x", form=form)], [[cell]])
+    assert table.texts() == [["x"], [text]]
+    assert list(csv.reader(io.StringIO(rendered(table, "csv"))))[1:] == [[for_a_program]]
+    assert rendered(table, "markdown").splitlines()[2] == f"| {text.replace(chr(10), ' ')} |"
 
 
 def test_records_are_selected_by_what_stands_in_a_column():
