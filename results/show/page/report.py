@@ -16,6 +16,7 @@ from results.show.page.limits import limits, measure_next
 from results.show.page.origin import commands_of, origin_table, quality_of
 from results.show.page.printed import browser_for, write_pdf
 from results.show.page.sections import Section, sections_of
+from results.show.tables.accept import outcome_text
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cost import cost_table
 from results.show.tables.decision import cost_words, without_score
@@ -39,7 +40,7 @@ DETAILS_SHOWN = 3  # cases of a limit
 # Functions that the template calls, most of them with the results of a section's points.
 CALLED = (
     *(points_table, region_table, split_notes, of_reads, read_table, file_table),
-    *(operating_table, operating_sentences, without_score, grid_of, help_of),
+    *(operating_table, operating_sentences, without_score, grid_of, help_of, outcome_text),
 )
 
 

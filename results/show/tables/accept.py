@@ -14,14 +14,13 @@ from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 from results.verdicts.tender.award import Tender
 
-COLUMNS = quantities("system", "requirement", "outcome", "found", "95 % interval", "at", "why", "doubts")
 KEPT = 5  # first columns, which are kept if they are empty
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}
 
 
 def verdict_table(verdicts: Sequence[Verdict], name: str = "requirement") -> Table:
     """Return a row for each requirement or pledge, without empty columns at the end."""
-    columns = [one._replace(title=name) if one.title == "requirement" else one for one in COLUMNS]
+    columns = quantities("system", name, "outcome", "found", "95 % interval", "at", "why", "doubts")
     rows = [
         [
             *(one.system, str(one.item), outcome_text(one), found(one), one.interval, one.answer.at, one.reason),

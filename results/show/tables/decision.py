@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
-from results.record.findings import Finding
 from results.record.quantities import QUANTITIES, quantities
 from results.record.values import count, devices_text, grouped, rounded
-from results.show.tables.accept import found, outcome_text
+from results.show.tables.accept import found
 from results.show.tables.cells import Amount, Cell, Table, text_of
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import (
@@ -32,15 +31,6 @@ from results.verdicts.score import Ranked, Scored
 NEAR = 20.0  # largest factor on a weight or price that is reported
 
 
-class Judged(NamedTuple):
-    """Cell of the matrix: one requirement for one system."""
-
-    outcome: str
-    mark: str
-    words: str
-    doubts: tuple[Finding, ...]  # that limit its runs
-
-
 class Scaled(NamedTuple):
     """A size of a system that was not measured: its throughput is derived from measured numbers of devices."""
 
@@ -60,7 +50,7 @@ class Matrix(NamedTuple):
     """Requirements by systems; a reason that several cells share is a note below it."""
 
     systems: list[str]
-    items: list[tuple[str, list[Judged]]]
+    items: list[tuple[str, list[tuple[Verdict, str]]]]  # with the number found, and the reason
     notes: list[str]
 
 
@@ -70,14 +60,13 @@ def matrix(verdicts: Sequence[Verdict]) -> Matrix:
     items = dict.fromkeys(str(one.item) for one in verdicts)
     reasons = Counter(one.reason for one in verdicts if one.reason)
     notes = list(reasons) if reasons and max(reasons.values()) > 1 else []
-    cells = {(str(one.item), one.system): _cell(one, notes) for one in verdicts}
+    cells = {(str(one.item), one.system): (one, _words(one, notes)) for one in verdicts}
     return Matrix(systems, [(item, [cells[item, system] for system in systems]) for item in items], notes)
 
 
-def _cell(one: Verdict, notes: Sequence[str]) -> Judged:
+def _words(one: Verdict, notes: Sequence[str]) -> str:
     reason = f"note {notes.index(one.reason) + 1}" if one.reason in notes else one.reason
-    words = filter(None, [text_of(found(one)), reason])
-    return Judged(one.outcome.name.lower(), outcome_text(one), "; ".join(words), one.answer.doubts)
+    return "; ".join(filter(None, [text_of(found(one)), reason]))
 
 
 def counts(verdicts: Sequence[Verdict]) -> list[str]:
