@@ -12,9 +12,6 @@ from caraml.installation import REFUSED, SYSTEMS, table_file
 from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_0, FROM_1, RUNTIME, SUBMIT, SWEEP, TEXT, Kind, one_of
 from caraml.plan.nodes import entries, read_otherwise, text_of, value_of
 from jpwr.messages import near
-from results.record.quantities import Quantity
-from results.show.tables.cells import Table
-from results.show.tables.fit import aligned
 from results.workloads import VENDORS, workloads
 from results.yaml_files import YamlError, read_nodes, read_yaml
 
@@ -203,5 +200,9 @@ def refusal(name: str, reason: str) -> str:
 
 def systems_table(systems: dict[str, Block]) -> str:
     """Return a table of systems; a figure of 0 is not known."""
+    from results.record.quantities import Quantity
+    from results.show.tables.cells import Table
+    from results.show.tables.fit import aligned
+
     rows = [[block[key] or "-" for key in COLUMNS.values()] for block in systems.values()]
     return aligned(Table([Quantity(title, form="g") for title in COLUMNS], rows).texts(), str.ljust, "  ", "  ")

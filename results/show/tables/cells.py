@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from jpwr.messages import near
+from results.errors import RecordError
 from results.points.estimate import Interval
 from results.record.quantities import Quantity, Shown
-from results.record.records import RecordError
 from results.record.values import SIGNIFICANT, count, rounded
 from results.show.tables.fit import aligned
 
