@@ -8,7 +8,7 @@ from pathlib import Path
 from caraml.cli.after import ALL, FILTER, FORMAT, METER, is_whole, matching, metered, out, printed, records_in
 from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
 from jpwr.process.whole_file import write_whole
-from results.achievable import add_achievable
+from results.achievable import with_achievable
 from results.points.repeats import by_point
 from results.published import read_published
 from results.record.records import RecordError
@@ -85,8 +85,7 @@ def operating_points(options: argparse.Namespace) -> int:
         raise RecordError(f"--plots {options.plots} is a file: name a folder")
     from results.show.tables.machine.operating import operating_sentences, operating_table
 
-    records = matching(records_in(options.folders)[0], options.filter)
-    metered(records, options.meter)
+    records = metered(matching(records_in(options.folders).records, options.filter), options.meter)
     points = by_point(records)
     shown = operating_table(points)
     if not shown:
@@ -123,8 +122,7 @@ def operating_points(options: argparse.Namespace) -> int:
 def published(options: argparse.Namespace) -> int:
     """Print published figures with their sources, as a table or a plot."""
     if options.results:
-        records = records_in(options.results).records
-        sources = add_achievable(records)
+        records, sources = with_achievable(records_in(options.results).records)
         figures = anchor_table(by_point(records))
         if not figures:
             raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
-from results.record.model import Record
+from results.record.model import Part, Record
 
 THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
 PER_DEVICE = "metrics.{unit}_per_s_per_device"
@@ -14,30 +16,45 @@ EFFECTIVE = "metrics.effective_{unit}_per_s"
 SIGNIFICANT = 4  # digits of a number without an interval
 Item = TypeVar("Item")
 Key = TypeVar("Key")
+Rest = ParamSpec("Rest")
 
 
 def value_at(record: Record, path: str) -> Any:
     """Return the value at a path such as `metrics.tokens_per_s`, or at the first of several that has one, else None."""
-    for one in path.replace("{unit}", record["work_unit"]).split("|"):
+    for one in path.replace("{unit}", record.work_unit).split("|"):
         value: Any = record
         for key in one.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
+            value = (vars(value) if isinstance(value, Part) else value if isinstance(value, dict) else {}).get(key)
         if value is not None:
             return value
     return None
 
 
+def once(function: Callable[Concatenate[Record, Rest], Item]) -> Callable[Concatenate[Record, Rest], Item]:
+    """Compute a function of a record once for each record, and for each value of its other arguments."""
+    known: WeakKeyDictionary[Record, dict[Any, Item]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def value(record: Record, /, *rest: Rest.args, **named: Rest.kwargs) -> Item:
+        found, key = known.setdefault(record, {}), (rest, *named.items())
+        if key not in found:
+            found[key] = function(record, *rest, **named)
+        return found[key]
+
+    return value
+
+
 def energy_source(record: Record, energy: str = "energy") -> str:
     """Return kind and scope of an energy, equal for energies that can be compared; empty without an energy."""
-    values = record.get(energy)
-    return f"{values['power_kind']}, {values['power_scope']}" if values else ""
+    values = record.energy_of(energy)
+    return f"{values.power_kind}, {values.power_scope}" if values else ""
 
 
 def is_accelerated(record: Record) -> bool | None:
     """Return whether accelerators trained, and not processors; None if the record does not state it."""
-    if any(device.get("device_id") for device in record.get("devices") or []):
+    if any(device.device_id for device in record.devices):
         return True
-    known = value_at(record, "config.compute.device")
+    known = record.option("compute.device")
     return None if known is None else bool(known != "cpu")
 
 
@@ -62,8 +79,8 @@ def devices_text(number: int) -> str:
 
 def sort_key(record: Record) -> tuple[str, str, str, int, int]:
     """Return the key that sorts records by workload, system and model, then by devices and batch."""
-    devices, batch = (value_at(record, f"layout.{key}") or 0 for key in ("num_devices", "global_batch_size"))
-    return record["benchmark"], record["system"], record["model"], devices, batch
+    layout = record.layout
+    return record.benchmark, record.system, record.model, layout.num_devices or 0, layout.global_batch_size or 0
 
 
 def rounded(value: float | None, half_width: float | None = None) -> str:

@@ -30,8 +30,8 @@ def _grade(record: Record) -> str | None:
     return grade(record)
 
 
-def _peak_memory(record: Record) -> int | None:
-    known = [one.get("peak_memory_bytes") for one in record.get("devices") or []]
+def _peak_memory(record: Record) -> float | None:
+    known = [one.peak_memory_bytes for one in record.devices]
     return max((value for value in known if value), default=None)
 
 
@@ -45,7 +45,7 @@ FIELDS = (
 )
 # Those that are no value of a record.
 MADE: dict[str, Callable[[Record], Any]] = {
-    "variant": lambda record: ", ".join(record.get("variant") or []),
+    "variant": lambda record: ", ".join(record.variant),
     "peak_memory_bytes": _peak_memory,
     "energy_grade": _grade,
 }
@@ -64,17 +64,19 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
     histories = [path for path in map(Path, folders) if is_database(path)]
     found = find_records(path for path in map(Path, folders) if path not in histories)
     found.records.extend(read(histories) if histories else [])
-    for sentence in found.skipped:
-        warnings.warn(sentence, stacklevel=2)
+    for one in found.skipped:
+        warnings.warn(str(one), stacklevel=2)
     if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
+    records = found.records
     if meters:
-        from results.join.meter import add_meter, read_meter
+        from results.join.meter import read_meter, with_meter
 
         for path in meters:
-            for note in add_meter(found.records, read_meter(Path(path))):
+            records, notes = with_meter(records, read_meter(Path(path)))
+            for note in notes:
                 warnings.warn(note, stacklevel=2)
-    return frame_of(list(map(with_todays_figures, found.records)))
+    return frame_of(list(map(with_todays_figures, records)))
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:

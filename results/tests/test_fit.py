@@ -6,8 +6,9 @@ from results.record.quantities import Quantity, Shown
 from results.show.tables.cells import Table
 from results.show.tables.fit import aligned
 from results.show.tables.inference import OF_POINTS
-from results.show.tables.table import CARAML_COLUMNS, COLUMNS, record_table
+from results.show.tables.table import CARAML_COLUMNS, COLUMNS
 from results.tests import made_up
+from results.tests.of_dicts import record_table
 
 ALWAYS, DIFFERS, WITHIN, MORE = Shown
 

@@ -11,12 +11,12 @@ import fastjsonschema
 import pytest
 
 from caraml.cli import main
-from results.points.repeats import by_point
+from results.record.findings import note
 from results.record.records import RecordError, Skipped
 from results.show.page.answer import decide
-from results.show.page.report import write_report
 from results.show.tables.accept import outcome_text
 from results.tests import made_up
+from results.tests.of_dicts import by_point, write_report
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import Item, read_requirements
 from results.verdicts.tender.award import judge_tender
@@ -293,7 +293,7 @@ def test_a_point_without_runs_is_undecided_and_a_projection_is_refused(tmp_path)
 
 
 def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
-    lost = Skipped("a file is damaged", tmp_path, ("V",))
+    lost = Skipped(note("a file is damaged"), tmp_path, ("V",))
     found = judged(tmp_path, [*GOOD, filled()], skipped=[lost]).pledged
     assert {one.outcome for one in found} == {OPEN}
     assert all("runs are missing" in one.reason for one in found)
@@ -384,7 +384,7 @@ def test_a_score_without_a_pledge_has_the_budget_s_devices(tmp_path):
     assert (award.value, award.outcome) == (None, OPEN)
     assert "the devices of the machine are not known" in award.reason
     assert judged(tmp_path, GOOD, None, NEEDS + SCORE.replace("  minimum: 1.82\n  points: 40\n", "")).awards == []
-    lost = Skipped("a file is damaged", tmp_path, ("V",))
+    lost = Skipped(note("a file is damaged"), tmp_path, ("V",))
     assert judged(tmp_path, GOOD, None, needed + "budget: {devices: 16}", [lost]).awards[0].outcome is OPEN
 
 

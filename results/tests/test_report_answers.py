@@ -8,17 +8,17 @@ from html.parser import HTMLParser
 import pytest
 
 from results.points.estimate import Interval
-from results.points.repeats import by_point
+from results.record.findings import note
 from results.record.quantities import Quantity
 from results.record.records import Skipped
 from results.show.page.answer import decide, of_workload
 from results.show.page.columns import grid_of, help_of, points_table, systems_table
-from results.show.page.limits import limits, measure_next
-from results.show.page.report import write_report
+from results.show.page.limits import measure_next
 from results.show.tables.cells import Amount, Table
 from results.show.tables.cost import cost_table
 from results.show.tables.summary import sentences
 from results.tests import made_up, offered
+from results.tests.of_dicts import by_point, limits, write_report
 from results.verdicts.cost import Costs, Price
 
 
@@ -264,7 +264,7 @@ def test_runs_that_all_failed_are_the_answer():
 
 def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):
     records = [made_up.result("A"), made_up.failed("B")]
-    skipped = [Skipped("x is cut", tmp_path, ()), Skipped("y is no record", tmp_path)]
+    skipped = [Skipped(note("x is cut"), tmp_path, ()), Skipped(note("y is no record"), tmp_path)]
     found = limits(records, skipped, [("GPT", by_point(records))], ["A differs"], None)
     ranks = [one.advice.seriousness for one in found]
     assert ranks == sorted(ranks)
@@ -306,7 +306,7 @@ def test_a_quantity_has_its_explanation_in_every_unit():
     assert help_of("total") != ""
     assert help_of("something else") == ""
     for unit in ("tokens", "images"):
-        points = [one for one in offered.points("H200") if one.any["work_unit"] == unit]
+        points = [one for one in offered.points("H200") if one.any.work_unit == unit]
         table = points_table(points)
         explained = {title for title, one in zip(table.titles, table.columns, strict=True) if one.help}
         assert {f"{unit}/s", f"{unit}/s/device", f"{unit}/Wh"} < explained

@@ -82,7 +82,9 @@ def decide(
     requirements, verdicts = tender.requirements, tender.must
     found = scores(results, requirements, costs, verdicts)
     currency = costs.currency if costs else ""
-    reasons = {name: alike([one for one in skipped if one.may_be_of(name)]) for name in {one.system for one in results}}
+    reasons = {
+        name: alike(str(one) for one in skipped if one.may_be_of(name)) for name in {one.system for one in results}
+    }
     missing = [f"{system}: runs are missing: {'; '.join(words)}." for system, words in sorted(reasons.items()) if words]
     failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
     of_others = [one._replace(scores=[each for each in one.scores if each.system not in failed]) for one in found]
@@ -257,7 +259,7 @@ def of_workload(title: str, results: Sequence[PointResults], of_system: str = ""
         return Answer(title, f"{title}: no run {'has a throughput' if good else 'succeeded'}.", [], [])
     mine = [one for one in main if one.system == subject.system]
     work = fastest([one for one in mine if not why_not_ranked(one)], WORK) or fastest(mine, WORK)
-    cards, unit = list(figures(subject, work)), str(subject.any["work_unit"])
+    cards, unit = list(figures(subject, work)), str(subject.any.work_unit)
     if costs:
         cards.insert(2, cost_of_a_million(mine, costs))
     if not precisions:

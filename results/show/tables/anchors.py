@@ -70,9 +70,9 @@ def _best(mine: Sequence[PointResults]) -> list[PointResults]:
 
 
 def _our_rows(best: PointResults) -> list[list[Cell]]:
-    point, served = best.point, best.any.get("serving") or {}
-    unit = f"output {best.any['work_unit']}" if served else str(best.any["work_unit"])
-    software = " ".join(filter(None, (served.get("server"), served.get("version")))) or "this suite"
+    point, served = best.point, best.any.serving
+    unit = f"output {best.any.work_unit}" if served else best.any.work_unit
+    software = " ".join(filter(None, (served.server, served.version))) or "this suite"
     efficiency = None if grade(best.any) == ESTIMATE else best.value(WORK)
     figures = {
         f"{unit}/s/device": best.value(PER_DEVICE),

@@ -27,8 +27,8 @@ CARAML_COLUMNS = [
 
 def name(record: Record) -> str:
     """Return the system, model and devices of a record, as text."""
-    small = f", {record.get('sample')}" if value_at(record, "metrics.comparable") is False else ""
-    return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
+    small = f", {record.sample}" if value_at(record, "metrics.comparable") is False else ""
+    return f"{record.system}, {record.model}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
 
 
 def record_table(records: Sequence[Record], columns: Sequence[Quantity] = COLUMNS) -> Table:
@@ -39,22 +39,22 @@ def record_table(records: Sequence[Record], columns: Sequence[Quantity] = COLUMN
 
 def units_of(records: Iterable[Record]) -> list[str]:
     """Return the units of work of records, each once."""
-    return list(dict.fromkeys(record["work_unit"] for record in records))
+    return list(dict.fromkeys(record.work_unit for record in records))
 
 
 def _value(record: Record, column: Quantity) -> Any:
     """Return a record's value for a column; None for a measured value of a run that is not good."""
     is_measured = column.path.startswith(("metrics.", "energy."))
-    return None if is_measured and record["status"] != "ok" else value_at(record, column.path)
+    return None if is_measured and not record.is_good else value_at(record, column.path)
 
 
 def failures(records: Sequence[Record]) -> list[str]:
     """Return a sentence on each record whose status is not ok."""
     return [
-        f"{name(record)}, {batch_text(record['benchmark'], value_at(record, 'layout.global_batch_size'))}: "
-        f"{record['status']}: {record.get('error', '')}"
+        f"{name(record)}, {batch_text(record.benchmark, value_at(record, 'layout.global_batch_size'))}: "
+        f"{record.status}: {record.error}"
         for record in sorted(records, key=sort_key)
-        if record["status"] != "ok"
+        if not record.is_good
     ]
 
 
@@ -98,8 +98,8 @@ def pivot_table(records: Sequence[Record], path: str) -> Table:
                 "options with --filter"
             )
         value = value_at(record, path)
-        good = record["status"] == "ok" and isinstance(value, int | float)
-        cells[place] = value if good else record["status"]
+        good = record.is_good and isinstance(value, int | float)
+        cells[place] = value if good else record.status
     if "ok" in cells.values():
         raise RecordError(f"--pivot {path}: a good record has no such number; try metrics.{{unit}}_per_s")
     devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
