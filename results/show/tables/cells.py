@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jpwr.messages import near
 from results.errors import RecordError
@@ -131,13 +131,13 @@ class Table:
     def in_order(self, title: str, largest_first: bool = False) -> Table:
         """Return the table sorted by a column, texts after numbers, rows without a value last."""
         at = self.at(title)
-        known = [row for row in self.rows if is_known(row[at])]
-        values = [sort_value(row[at]) for row in known]
-        places = sorted(
-            range(len(known)), key=lambda one: (isinstance(values[one], str), values[one]), reverse=largest_first
-        )
-        rest = [row for row in self.rows if not is_known(row[at])]
-        return replace(self, rows=[*(known[one] for one in places), *rest])
+
+        def key(row: Sequence[Cell]) -> Any:
+            value = sort_value(row[at])
+            return isinstance(value, str), value
+
+        known = sorted((row for row in self.rows if is_known(row[at])), key=key, reverse=largest_first)
+        return replace(self, rows=[*known, *(row for row in self.rows if not is_known(row[at]))])
 
     def texts(self, number: Number = for_readers) -> list[list[str]]:
         """Return the headings and the rows as text."""
@@ -179,37 +179,38 @@ class Table:
 
 
 def _needed(table: Table) -> Table:
-    at_status = next((at for at, one in enumerate(table.columns) if one.title == STATUS), None)
-    good = [at_status is None or row[at_status] == "ok" for row in table.rows]
-    columns, kept, notes, hidden = [], [], [], 0
-    for at, (column, title) in enumerate(zip(table.columns, table.titles, strict=True)):
-        cells: list[Cell] = [row[at] for row in table.rows]
-        parts = [_parts(cell, column) for cell in cells]
-        known = [
-            (tuple(facts), tuple(row[:GROUP]))
-            for facts, row, is_good in zip(parts, table.rows, good, strict=True)
-            if facts or is_good
-        ]
-        is_compared = column.shown in (Shown.DIFFERS, Shown.WITHIN)
-        common = [one for one in known[0][0] if all(one in facts for facts, _ in known)] if is_compared else []
-        if column.shown is Shown.DIFFERS and common:
-            cells = [[one for one in facts if one not in common] for facts in parts]
-        if column.shown is Shown.WITHIN:
-            is_needed = len(set(known)) > len({group for _, group in known})
-        else:
-            is_needed = column.shown is Shown.ALWAYS or (column.shown is Shown.DIFFERS and any(map(is_known, cells)))
-        if is_needed:
+    at = next((at for at, one in enumerate(table.columns) if one.title == STATUS), None)
+    good = [at is None or row[at] == "ok" for row in table.rows]
+    columns, kept, shared, hidden = [], [], [], 0
+    for column, title, cells in zip(table.columns, table.titles, zip(*table.rows, strict=True), strict=True):
+        shown, common = _compared(column, cells, table.rows, good)
+        if shown:
             columns.append(column)
-            kept.append(cells)
-        if common and (column.shown is Shown.DIFFERS or not is_needed):
-            notes.append(f"{title} {', '.join(common)}")
-        elif not is_needed:
-            hidden += 1
+            kept.append(shown)
+        if common:
+            shared.append(f"{title} {', '.join(common)}")
+        hidden += not (shown or common)
     which = "all rows" if all(good) else "all rows that have it"
-    said = [f"In {which}: {'; '.join(notes)}."] if notes else []
+    notes = [f"In {which}: {'; '.join(shared)}."] if shared else []
     if hidden:
-        said.append(f"{count(hidden, 'more column')}: --all shows {'it' if hidden == 1 else 'them'}.")
-    return Table(columns, list(zip(*kept, strict=True)), said, table.units)
+        notes.append(f"{count(hidden, 'more column')}: --all shows {'it' if hidden == 1 else 'them'}.")
+    return Table(columns, list(zip(*kept, strict=True)), notes, table.units)
+
+
+def _compared(
+    column: Quantity, cells: Sequence[Cell], rows: Sequence[Sequence[Cell]], good: Sequence[bool]
+) -> tuple[Sequence[Cell], Sequence[str]]:
+    """Return the cells of a column that a reader needs, if any, and the facts that all rows have, to be stated once."""
+    if column.shown in (Shown.ALWAYS, Shown.MORE):
+        return cells if column.shown is Shown.ALWAYS else (), ()
+    parts = [_parts(cell, column) for cell in cells]
+    groups = [tuple(row[:GROUP]) for row in rows]
+    known = [(tuple(one), group) for one, group, is_good in zip(parts, groups, good, strict=True) if one or is_good]
+    common = [one for one in known[0][0] if all(one in facts for facts, _ in known)]
+    if column.shown is Shown.WITHIN:
+        return (cells, ()) if len(set(known)) > len({group for _, group in known}) else ((), common)
+    left = [[one for one in facts if one not in common] for facts in parts] if common else cells
+    return left if any(map(is_known, left)) else (), common
 
 
 def _parts(cell: Cell, column: Quantity) -> list[str]:
