@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 
-from caraml.cli.after import JSON, good_checks, records_in, rendered
+from caraml.cli.after import JSON, good_checks, records_in
 from caraml.cli.command import Group, argument, file, flag, folders, percent
 from results.record.records import RecordError
 from results.record.values import count
-from results.show.tables.machine.nodes import node_data, node_sentences, node_view
+from results.show.tables.cells import rendered
+from results.show.tables.machine.nodes import node_data, node_sentences, node_table
 from results.show.tables.table import failures
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
@@ -58,7 +59,7 @@ def check_nodes(options: argparse.Namespace) -> int:
         print(json.dumps({**data, "figures": node_data(verdicts, unlike)}, indent=1))
         return code
     if verdicts:
-        print(rendered(node_view(verdicts, options.all), "text"))
+        print(rendered(node_table(verdicts).needed(options.all), "text"))
     for sentence in [*node_sentences(verdicts, unlike, missing), *failed]:
         print(sentence)
     return code

@@ -14,7 +14,7 @@ from jpwr.trace.trace import Row, Trace
 from results.achievable import published
 from results.join.figures import add_power
 from results.record.schema import violation
-from results.show.tables.machine.nodes import node_rows
+from results.show.tables.machine.nodes import node_table
 from results.tests import made_up
 from results.tests.of_dicts import add_achievable, contradictions, differences, judge, medians
 from results.verdicts.nodes import Subject, outcomes
@@ -256,7 +256,7 @@ def test_a_baseline_with_nothing_to_compare_is_refused_and_what_it_lacks_is_name
 
 def test_sizes_that_share_a_column_hide_nothing():
     verdicts = judge([check(slow={("matmul_bf16", 0): 0.5}), check(slow={}, model="matrices of 512")], [], 95.0)
-    [titles, row, *_] = node_rows(verdicts)
+    [titles, row, *_] = node_table(verdicts).filled().texts()
     assert (titles.count("bf16 [TFLOP/s]"), row[-1]) == (1, "✗ slow")
     assert row[titles.index("bf16 [TFLOP/s]")].startswith("✗ 400") and " / 800" in row[titles.index("bf16 [TFLOP/s]")]
 
