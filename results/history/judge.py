@@ -28,7 +28,7 @@ class Known:
     first_run: Annotated[str, "day, such as 2026-03-09"]
     system: str = ""
     point: Annotated[str, "words of its name"] = ""
-    quantity: Annotated[str, {"enum": ["", *PATHS]}] = ""
+    quantity: Annotated[str, {"enum": ["", *FOLLOWED]}] = ""
     note: str = ""
 
     def check(self, where: str) -> None:
