@@ -33,7 +33,7 @@ class Summary(Sums):
                     **_channel(info, estimate),
                     "peak_power_w": _known(peak_w),
                     "idle_power_w": _known(idle_w),
-                    "largest_gap_s": None if estimate is None else estimate.largest_gap_s,
+                    "largest_gap_s": None if estimate.unknown else estimate.largest_gap_s,
                 }
                 for info, estimate, peak_w, idle_w in zip(
                     self.infos, self.command, self.peak_power_w, self.trace.idle_power_w()
@@ -74,7 +74,7 @@ class Summary(Sums):
         """Components of the command's uncertainty in percent, one line for all channels of one accuracy."""
         groups: dict[tuple[float, str], list[tuple[ChannelInfo, EnergyEstimate]]] = {}
         for info, estimate in zip(self.infos, self.command):
-            if estimate is not None and estimate.energy_j:
+            if not estimate.unknown and estimate.energy_j:
                 groups.setdefault((info.accuracy, info.accuracy_from), []).append((info, estimate))
         lines = []
         for (accuracy, source), members in groups.items():
@@ -88,9 +88,9 @@ class Summary(Sums):
         return lines
 
 
-def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: str) -> tuple[str, ...]:
+def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate, peak: str) -> tuple[str, ...]:
     remarks = [word for word, applies in (("ESTIMATED", info.estimated), ("not mine", not info.mine)) if applies]
-    if estimate is None:
+    if estimate.unknown:
         return (title, *["-"] * 8, ", ".join(["too few samples", *remarks]))
     known = not math.isnan(estimate.difference)
     return (
@@ -107,7 +107,7 @@ def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: s
     )
 
 
-def _channel(info: ChannelInfo, estimate: EnergyEstimate | None) -> dict[str, Any]:
+def _channel(info: ChannelInfo, estimate: EnergyEstimate) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": info.name,
         "scope": info.scope.value,
@@ -119,7 +119,7 @@ def _channel(info: ChannelInfo, estimate: EnergyEstimate | None) -> dict[str, An
         "accuracy": info.accuracy or None,
         "accuracy_from": info.accuracy_from,
     }
-    if estimate is None:
+    if estimate.unknown:
         return dict(described, energy_wh=None)
     return dict(
         described,

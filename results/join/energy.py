@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
-from jpwr.errors import NotEnoughSamples
+from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
 from results.join.channels import EnergyError, choose, sensor, twins
@@ -27,14 +26,6 @@ NOT_SAMPLED = "has too few samples inside the window: sample faster or run longe
 MOST_ELSEWHERE = 1.1  # power outside of the windows over that inside; on an H200, warm-up and later steps reach 1.005
 PLACES = 8  # starts, per length of the windows, of the other times of that length
 MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
-
-
-class Reading(NamedTuple):
-    """A channel's energy in the windows of its node, and its idle power."""
-
-    info: ChannelInfo
-    estimate: EnergyEstimate
-    idle_power_w: float
 
 
 def read_traces(folder: Path) -> list[Trace]:
@@ -104,16 +95,10 @@ class Node:
         own = [info for info in trace.channels if info not in self.twins]
         self.chosen = choose(own, self.device_ids, self.is_accelerated)
         self.scope = "+".join(sorted({info.scope.value for info in self.chosen}))
-        self._windows, self._edges_s = windows, [(window.start_s, window.end_s) for window in windows]
+        self._windows = windows
         self._all_windows = [window for window in all_windows(record) if window.hostname == hostname]
-        # A channel that is lost in a window has no energy; the others keep theirs.
-        self.readings = {
-            info: Reading(info, estimate, idle_w)
-            for info, estimate, idle_w in zip(
-                trace.channels, trace.known_sums(self._edges_s), trace.idle_power_w(), strict=True
-            )
-            if estimate is not None and info not in self.twins
-        }
+        sums = trace.sums([(window.start_s, window.end_s) for window in windows])
+        self.estimates = {info: one for info, one in zip(trace.channels, sums, strict=True) if info not in self.twins}
 
     def curves(self) -> list[tuple[ChannelInfo, ChannelEnergy]]:
         """Return the readings of the channels that count."""
@@ -122,19 +107,12 @@ class Node:
 
     def channels(self) -> Iterator[dict[str, Any]]:
         """Yield the record's entry for each channel that counts; raises EnergyError for one without energy."""
+        idle_w = dict(zip(self.trace.channels, self.trace.idle_power_w(), strict=True))
         for info in self.chosen:
-            if info not in self.readings:
-                raise EnergyError(f"channel {info.name} {info.lacks or self._why_unknown(info)}")
             clocks = clocks_of(self.trace, info.name, self._windows)
             limits = {"limits": limits_of(self.trace, info, clocks)}
-            yield _describe(self.readings[info], self.hostname) | limits | ({"clocks": clocks} if clocks else {})
-
-    def _why_unknown(self, info: ChannelInfo) -> str:
-        try:
-            energy_of_passes(dict(self.curves())[info], self._edges_s)
-        except NotEnoughSamples as error:
-            return str(error).removeprefix(f"{info.name} ")
-        return NOT_SAMPLED
+            described = _describe(info, self.estimates[info], self.hostname, idle_w[info])
+            yield described | limits | ({"clocks": clocks} if clocks else {})
 
     def busy_w(self) -> tuple[float, float]:
         """Return two mean powers in watts: from the first window to the last, and the highest over any equal time."""
@@ -219,8 +197,9 @@ def _sampled_by_scope(nodes: Sequence[Node]) -> dict[str, float | None]:
     Scopes contain each other: their energies must not be added. A scope that some nodes lack has None.
     """
     energies = {}
-    for scope in sorted({info.scope.value for node in nodes for info in node.readings}):
-        by_node = [[one.estimate for info, one in node.readings.items() if info.scope.value == scope] for node in nodes]
+    known = [{info: one for info, one in node.estimates.items() if not one.unknown} for node in nodes]
+    for scope in sorted({info.scope.value for estimates in known for info in estimates}):
+        by_node = [[one for info, one in estimates.items() if info.scope.value == scope] for estimates in known]
         joules = math.fsum(estimate.energy_j for estimates in by_node for estimate in estimates)
         energies[f"{scope}_wh"] = _none_if_nan(joules / JOULES_PER_WH) if all(by_node) else None
     return energies
@@ -234,8 +213,9 @@ def _busier_elsewhere(nodes: Sequence[Node], channels: Sequence[dict[str, Any]],
     return {"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}
 
 
-def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
-    info, estimate = reading.info, reading.estimate
+def _describe(info: ChannelInfo, estimate: EnergyEstimate, hostname: str, idle_power_w: float) -> dict[str, Any]:
+    if estimate.unknown:
+        raise EnergyError(f"channel {info.name} {info.lacks or estimate.unknown}")
     if estimate.samples < 1:
         raise EnergyError(f"channel {info.name} {NOT_SAMPLED}")
     if estimate.covered_s < MIN_COVERED * estimate.duration_s:
@@ -264,7 +244,7 @@ def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
         "integral_uncertainty_wh": estimate.integral_uncertainty_j / JOULES_PER_WH,
         "counter_wh": _none_if_nan(estimate.counter_j / JOULES_PER_WH),
         "integral_vs_counter": _none_if_nan(estimate.difference),
-        "idle_power_w": _none_if_nan(reading.idle_power_w),
+        "idle_power_w": _none_if_nan(idle_power_w),
         "largest_gap_s": estimate.largest_gap_s,
         "samples": estimate.samples,
         "missing": estimate.missing,
