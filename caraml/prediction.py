@@ -15,6 +15,7 @@ from results.predict.leave_out import DATASHEET, FURTHEST
 from results.predict.predict import Group, Prediction, PredictionError, around, not_measured, work_per_wh
 from results.predict.step_work import Layout, Shape, Work, decoder_work, image_work
 from results.predict.unmeasured import OWN, PRECISIONS, predict_step
+from results.record.model import Layout as RunLayout
 from results.record.records import Record
 from results.record.values import PER_DEVICE, devices_text, value_at
 
@@ -162,7 +163,7 @@ class _Target:
             precision=self.precision,
             level=DATASHEET,
             distance=step.what,
-            unit=record["work_unit"],
+            unit=record.work_unit,
             per_s=per_s,
             per_s_interval=around(per_s, step.half),
             power_w=tdp_w,
@@ -245,16 +246,16 @@ def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, ba
     record = next((one.first.any for one in groups if one.first.point.model == model), None)
     shape, decoder = _shape(known, model), known.decoder(model)
     if shape and decoder:
-        layout = record["layout"] if record else {}
-        if layout.get("context_parallel_size", 1) > 1:
+        layout = record.layout if record else RunLayout()
+        if (layout.context_parallel_size or 1) > 1:
             raise PredictionError(f"{model} ran with context parallelism, which predictions do not know: measure it")
         recompute = record is not None and str(value_at(record, "choices.recomputation")) == FULL_RECOMPUTATION
         shared = Layout(
             devices,
             batch,
-            int(layout.get("micro_batch_size") or decoder["micro_batch"]),
-            int(layout.get("tensor_parallel_size") or decoder["tensor"]),
-            int(layout.get("pipeline_parallel_size") or decoder["pipeline"]),
+            int(layout.micro_batch_size or decoder["micro_batch"]),
+            int(layout.tensor_parallel_size or decoder["tensor"]),
+            int(layout.pipeline_parallel_size or decoder["pipeline"]),
             recompute=recompute,
         )
         return decoder_work(shape, shared)

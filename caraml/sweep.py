@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from caraml.errors import SweepError
+from results.record.model import Record
 from results.record.records import RESULT_NAME, RecordError, read_record
 from results.show.tables.table import failures
 
@@ -100,7 +101,9 @@ def problems(run: Path) -> list[str]:
             for folder in runs_of(point / "work"):
                 name = point.name if folder.name == "work" else f"{point.name}, {folder.name}"
                 try:
-                    found += [f"{name}: {failure}" for failure in failures([read_record(folder / RESULT_NAME)])]
+                    found += [
+                        f"{name}: {failure}" for failure in failures([Record.of(read_record(folder / RESULT_NAME))])
+                    ]
                 except RecordError as error:
                     found.append(f"{name}: {error}")
         elif (point / "error").exists():

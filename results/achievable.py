@@ -9,7 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from results.record.parts import is_number
+from results.record.model import changed
 from results.record.records import Record
 from results.record.values import rounded
 from results.verdicts.nodes import MATMUL, NODE_CHECK, is_check, medians
@@ -24,8 +24,8 @@ class Achievable(NamedTuple):
     source: str
 
 
-def add_achievable(records: Sequence[Record], checks: Iterable[Record] = ()) -> list[str]:
-    """Add `metrics.achievable_percent` to each good run whose achievable FLOP/s are known; return their sources.
+def with_achievable(records: Sequence[Record], checks: Iterable[Record] = ()) -> tuple[list[Record], list[str]]:
+    """Return records with `metrics.achievable_percent` where the achievable FLOP/s are known, and the sources of these.
 
     `checks` are node checks; those among the records count, too. A system without one has the published figure.
     """
@@ -33,14 +33,15 @@ def add_achievable(records: Sequence[Record], checks: Iterable[Record] = ()) -> 
     good = [record for record in (*records, *checks) if is_check(record)]
     for kind, tflops in sorted(medians(good).items(), key=itemgetter(1)):  # of several sizes, the fastest
         known[kind.system, kind.name.removeprefix(MATMUL)] = Achievable(tflops, "its node check")
-    used = {}
+    found, used = [], {}
     for record in records:
-        place = record["system"], str(record.get("precision"))
-        rate = (record.get("metrics") or {}).get("tflops_per_device")
-        if record["status"] == "ok" and record["benchmark"] != NODE_CHECK and place in known and is_number(rate):
-            record["metrics"]["achievable_percent"] = 100 * rate / known[place].tflops
+        place, rate = (record.system, record.precision), record.metrics.number("tflops_per_device")
+        if record.is_good and record.benchmark != NODE_CHECK and place in known and rate is not None:
+            metrics = changed(record.metrics, achievable_percent=100 * rate / known[place].tflops)
+            record = changed(record, metrics=metrics)
             used[place] = known[place]
-    return [
+        found.append(record)
+    return found, [
         f"achievable on {system} in {precision}: {rounded(one.tflops)} TFLOP/s, from {one.source}"
         for (system, precision), one in used.items()
     ]

@@ -67,9 +67,9 @@ def _best(mine: Sequence[PointResults]) -> list[PointResults]:
 
 
 def _our_rows(best: PointResults) -> list[list[str]]:
-    point, served = best.point, best.any.get("serving") or {}
-    unit = f"output {best.any['work_unit']}" if served else str(best.any["work_unit"])
-    software = " ".join(filter(None, (served.get("server"), served.get("version")))) or "this suite"
+    point, served = best.point, best.any.serving
+    unit = f"output {best.any.work_unit}" if served else best.any.work_unit
+    software = " ".join(filter(None, (served.server, served.version))) or "this suite"
     facts = [f"{best.system}, ours", point.model, best.precision, str(point.devices)]
     speed, efficiency = best.value(PER_DEVICE), None if grade(best.any) == ESTIMATE else best.value(WORK)
     found = [[rounded(speed), f"{unit}/s/device"]] if speed else []

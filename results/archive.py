@@ -23,7 +23,7 @@ from results.join.copies import FAILED, copy_folder, failed_copy, run_of
 from results.join.energy import read_traces
 from results.join.serving import REQUESTS_NAME, request_problems
 from results.record.checks.energy import busier_elsewhere
-from results.record.parts import all_windows
+from results.record.model import Energy, Json
 from results.record.records import (
     RESULT_NAME,
     Record,
@@ -349,16 +349,16 @@ def _problems(result: Path) -> Iterator[str]:
         yield f"it is stored as ok, but {again['error']}"
         return
     for key in ("energy", "energy_effective"):
-        if busier := busier_elsewhere(again.get(key) or {}):
+        if busier := busier_elsewhere(Energy.of(again.get(key) or {})):
             yield f"{key} is not that of the work: the trace has {busier.words}"
-    yield from _not_marked(stored, read_traces(result.parent))
+    yield from _not_marked(Record.of(stored), read_traces(result.parent))
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
     for key in sorted(stored.keys() | again.keys()):
         yield from _differences(stored.get(key), again.get(key), key)
 
 
-def _wrong_status(stored: Record, path: Path) -> Iterator[str]:
+def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
     """Yield a problem if the stored status does not follow from the run's record."""
     recorded = read_record(path)["status"] if path.exists() else "unfinished"
     allowed = {"ok": {"failed"}, "unfinished": {"failed", "unfinished"}}.get(recorded, {recorded})
@@ -368,9 +368,9 @@ def _wrong_status(stored: Record, path: Path) -> Iterator[str]:
 
 def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
     """Yield the windows of the record, or of its copies, without marks in the sampler's traces."""
-    of_copies = (record.get("fill") or {}).get("per_copy") or []
-    named = [(f" of copy {copy['copy']}", window) for copy in of_copies for window in all_windows(copy)]
-    for words, window in named or [("", window) for window in all_windows(record)]:
+    of_copies = record.fill.per_copy if record.fill else []
+    named = [(f" of copy {copy.copy}", window) for copy in of_copies for window in copy.windows]
+    for words, window in named or [("", window) for window in record.windows]:
         if not any(
             region.name == f"{window.kind} window{words}"
             and abs(region.start_s - window.start_s) <= MARK_S

@@ -19,7 +19,8 @@ from results.join.figures import add_power
 from results.join.reads import reads_of
 from results.join.serving import energy_per_token
 from results.record.causes import cause
-from results.record.records import RESULT_NAME, Record, RecordError, read_record, write_record
+from results.record.model import Json, Record
+from results.record.records import RESULT_NAME, RecordError, read_record, write_record
 
 RECORD_NAME = "record.json"
 JOB_ERRORS = "job.err"
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def collect(folder: Path) -> Record:
+def collect(folder: Path) -> Json:
     """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`."""
     before = read_record(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else {}
     copies = [read_record(one / RECORD_NAME) for one in copy_folders(folder, before)]
@@ -74,9 +75,9 @@ def collect(folder: Path) -> Record:
         return result
     try:
         traces = read_traces(folder)
-        result["energy"] = energy_of(result, traces, "measured")
+        result["energy"] = energy_of(Record.of(result), traces, "measured")
         if any(window["kind"] == "effective" for window in result["windows"]):
-            result["energy_effective"] = energy_of(result, traces, "effective")
+            result["energy_effective"] = energy_of(Record.of(result), traces, "effective")
         if result.get("serving"):
             result["energy"] |= energy_per_token(result)
         if result.get("node_check"):
@@ -87,14 +88,14 @@ def collect(folder: Path) -> Record:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]
     try:
-        if (reads := reads_of(result, folder)) is not None:
+        if (reads := reads_of(Record.of(result), folder)) is not None:
             result["io"] = reads
     except IoprofError as error:  # a run is complete without its reads
         print(f"collect: the result has no reads of files: {error}", file=sys.stderr)
     return result
 
 
-def _name_nodes(record: Record) -> None:
+def _name_nodes(record: Json) -> None:
     """Number the nodes that share a host name: their kernels' boot ids differ, and ranks are counted by node."""
     boots: dict[str, list[str]] = {}
     for window in record["windows"]:
@@ -110,7 +111,7 @@ def _name_nodes(record: Record) -> None:
                 device["hostname"] += f"#{number + 1}"
 
 
-def _add_job(result: Record, before: Record) -> None:
+def _add_job(result: Json, before: Json) -> None:
     """Copy the scheduler's facts about the job to the result; only the scheduler may know the image's digest."""
     result |= {key: value for key, value in before.items() if key in SCHEDULERS}
     digest, origin = result.get("kubernetes", {}).get("image_digest"), result.get("provenance")
@@ -119,7 +120,7 @@ def _add_job(result: Record, before: Record) -> None:
         origin["missing"] = [name for name in origin.get("missing", []) if name != "container_digest"]
 
 
-def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
+def failed_result(folder: Path, exit_code: int, reason: str) -> Json:
     """Return the result of a failed job, with the reason in `error`, from the files that it left."""
     copy, its_code = failed_copy(folder)
     where = copy_folder(folder, copy)

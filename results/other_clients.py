@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.record.findings import finding
-from results.record.model import SCHEMA_VERSION
-from results.record.parts import is_number
-from results.record.records import Record, RecordError
+from results.record.model import SCHEMA_VERSION, Json, is_number
+from results.record.records import RecordError
 
 BENCHMARK = "llm_inference"
 PERCENTILES = ("p50", "p90", "p99")
@@ -43,7 +42,7 @@ class Stated(NamedTuple):
     precision: str
 
 
-def read_other(path: Path, stated: Stated) -> list[Record]:
+def read_other(path: Path, stated: Stated) -> list[Json]:
     """Return the records of a file; raises RecordError for one that is of no client that is known, or incomplete."""
     if stated.devices < 1:
         raise RecordError(f"--devices {stated.devices}: write 1 or more")
@@ -66,7 +65,7 @@ def read_other(path: Path, stated: Stated) -> list[Record]:
     return records
 
 
-def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Record:
+def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Json:
     numbers = (run.concurrency, run.requests, run.output_tokens, run.tokens_per_s)
     if not all(is_number(one) and one > 0 for one in numbers):
         raise RecordError(f"the result of {client} has no concurrency, requests, tokens or throughput")

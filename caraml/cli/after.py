@@ -7,14 +7,15 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
-from results.achievable import add_achievable
-from results.join.meter import add_meter, read_meter
+from results.achievable import with_achievable
+from results.join.meter import read_meter, with_meter
 from results.points.repeats import by_point
 from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
 from results.record.stated import with_todays_figures
@@ -103,10 +104,8 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
 def table(options: argparse.Namespace) -> int:
     """Print results as a table."""
     _check_table(options)
-    records = records_in(options.folders)[0]
-    sources = add_achievable(records, good_checks(options.node_check))
-    records = matching(records, options.filter)
-    metered(records, options.meter)
+    records, sources = with_achievable(records_in(options.folders).records, good_checks(options.node_check))
+    records = metered(matching(records, options.filter), options.meter)
     if options.format == PARQUET:
         with replaced(options.out) as part:
             frame_of(records).to_parquet(part, index=False)
@@ -205,14 +204,14 @@ def report(options: argparse.Namespace) -> int:
     requirements = read_requirements(options.requirements) if options.requirements else None
     pledge = _pledge(options, requirements)
     found = records_in(options.folders)
-    add_achievable(found.records, good_checks(options.node_check))
+    found.records[:], _ = with_achievable(found.records, good_checks(options.node_check))
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
             costs.systems.setdefault(system, costs.systems[tag])
-    metered(found.records, options.meter)
+    records = metered(found.records, options.meter)
     given = (costs, options.published, requirements, pledge)
     with_details = options.details or not is_pdf(options.out)
-    page, *_ = write_report(found.records, found.skipped, options.out, *given, with_details)
+    page, *_ = write_report(records, found.skipped, options.out, *given, with_details)
     print(page)
     return 0
 
@@ -226,11 +225,10 @@ def accept(options: argparse.Namespace) -> int:
     pledge = _pledge(options, requirements)
     found = records_in(options.folders)
     _split(found, options)
-    records = matching(found.records, options.filter)
-    metered(records, options.meter)
+    records = metered(matching(found.records, options.filter), options.meter)
     skipped = found.skipped
     if options.filter:  # skipped folders of other systems do not matter
-        systems = {record["system"] for record in records}
+        systems = {record.system for record in records}
         skipped = [one for one in skipped if any(map(one.may_be_of, systems))]
     tender = judge_tender(by_point(records), requirements, pledge, skipped)
     if not tender.outcomes:
@@ -264,7 +262,8 @@ def compare(options: argparse.Namespace) -> int:
     requirements = [comparing.read_requirement(text) for text in options.require]
     of_folders = {folder: records_in([folder]) for folder in (base, *others)}
     chosen = {folder: matching(found.records, options.filter) for folder, found in of_folders.items()}
-    metered([record for records in chosen.values() for record in records], options.meter)
+    every = iter(metered([record for records in chosen.values() for record in records], options.meter))
+    chosen = {folder: list(islice(every, len(records))) for folder, records in chosen.items()}
     found = []
     for other in others:
         comparison = comparing.compare(chosen[base], chosen[other])
@@ -325,11 +324,13 @@ def good_checks(folders: Sequence[Path]) -> list[Record]:
     return found
 
 
-def metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
-    """Add the energy that meters in the supply line measured to the runs, and print which runs have none."""
+def metered(records: Sequence[Record], meters: Sequence[Path]) -> list[Record]:
+    """Return the runs with the energy that meters in the supply line measured, and print which runs have none."""
     for path in meters:
-        for note in add_meter(records, read_meter(path)):
+        records, notes = with_meter(records, read_meter(path))
+        for note in notes:
             say(note)
+    return list(records)
 
 
 def _pledge(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:

@@ -35,7 +35,7 @@ def track(options: argparse.Namespace) -> int:
         raise RecordError(
             "track needs a place to log to: give --mlflow URI, --wandb offline, --wandb online or --tensorboard DIR"
         )
-    records = [record for record in records_in(options.folders)[0] if record.get("run_id")]  # without one, it never ran
+    records = [record for record in records_in(options.folders)[0] if record.run_id]  # without one, it never ran
 
     def say_logged(place: str, new: Sequence[str]) -> None:
         others = ", the others were there" if len(new) < len(records) else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from caraml.cli.after import ALL, FILTER, FORMAT, METER, matching, metered, out, records_in, rendered
 from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
 from jpwr.process.whole_file import write_whole
-from results.achievable import add_achievable
+from results.achievable import with_achievable
 from results.anchors import anchor_rows
 from results.points.repeats import by_point
 from results.published import read_published
@@ -88,8 +88,7 @@ def operating_points(options: argparse.Namespace) -> int:
         raise RecordError(f"--plots {options.plots} is a file: name a folder")
     from results.show.tables.machine.operating import SHOWN, operating_rows, operating_sentences
 
-    records = matching(records_in(options.folders)[0], options.filter)
-    metered(records, options.meter)
+    records = metered(matching(records_in(options.folders).records, options.filter), options.meter)
     points = by_point(records)
     is_csv = options.format == "csv"
     rows = operating_rows(points, plain if is_csv else rounded)
@@ -127,8 +126,7 @@ def operating_points(options: argparse.Namespace) -> int:
 def published(options: argparse.Namespace) -> int:
     """Print published figures with their sources, as a table or a plot."""
     if options.results:
-        records = records_in(options.results).records
-        sources = add_achievable(records)
+        records, sources = with_achievable(records_in(options.results).records)
         rows = anchor_rows(by_point(records))
         if not rows:
             raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")

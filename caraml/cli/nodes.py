@@ -32,7 +32,7 @@ COMMANDS = Group()
 def check_nodes(options: argparse.Namespace) -> int:
     """Find slow devices and nodes; exits with 1 if one is slow, with 3 if that cannot be decided."""
     found = records_in(options.folders)
-    records = [record for record in found.records if record["benchmark"] == NODE_CHECK]
+    records = [record for record in found.records if record.benchmark == NODE_CHECK]
     if not records:
         raise RecordError(f"{options.folders[0]} has no node check: run jube/node_check.yaml")
     baseline = good_checks([options.baseline]) if options.baseline else []

@@ -19,6 +19,7 @@ from results.archive import unpacked
 from results.join.serving import REQUESTS_NAME
 from results.record.duplicates import content_of, names_of_run
 from results.record.migrate import migrate
+from results.record.model import Json, as_json
 from results.record.records import Record, RecordError, Skipped, find_records
 from results.record.stated import with_todays_figures
 
@@ -118,22 +119,22 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
     path.parent.mkdir(parents=True, exist_ok=True)
     with _opened(path, to_add=True) as connection:
         for record in records:
-            file = Path(record["file"]["path"])
-            if record["status"] == UNFINISHED:
+            file = Path(record.file.path)
+            if record.status == UNFINISHED:
                 refused.append(f"{file} is not finished: add it when its job has ended")
                 continue
-            created = (record.get("provenance") or {}).get("created")
+            created = record.provenance.created
             created = created or ("" if archive else _time(file.stat().st_mtime))
             # Runs that fail early leave the same content each time, and no name.
             names = [_digest(name) for name in names_of_run(record) or [[created, content_of(record)]]]
             if twin := connection.execute(SAME_RUN, [json.dumps(names)]).fetchone():
                 known += 1
-                if _measured(_whole(*twin)) != _measured(record):
+                if _measured(Record.of(_whole(*twin))) != _measured(record):
                     refused.append(f"{file} and {twin[2]} are records of one run with different content")
                 continue
             new += 1
-            text = json.dumps({key: value for key, value in record.items() if key != "file"}).encode()
-            row = (_time(time.time()), created, str(archive or file.absolute()), record["file"]["sha256"], text)
+            text = json.dumps(as_json(record)).encode()
+            row = (_time(time.time()), created, str(archive or file.absolute()), record.file.sha256, text)
             stored = (*row, hashlib.sha256(text).hexdigest())
             number = connection.execute("INSERT INTO records VALUES (NULL, ?, ?, ?, ?, ?, ?)", stored).lastrowid
             connection.executemany("INSERT INTO names VALUES (?, ?)", [(name, number) for name in dict.fromkeys(names)])
@@ -146,15 +147,15 @@ def _time(epoch_s: float) -> str:
     return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="seconds")
 
 
-def _whole(text: bytes, digest: str, path: str) -> Record:
+def _whole(text: bytes, digest: str, path: str) -> Json:
     """Return a stored record; raises DatabaseError if it has changed, which SQLite itself does not notice."""
     if not isinstance(text, bytes) or hashlib.sha256(text).hexdigest() != digest:
         raise sqlite3.DatabaseError(f"the record of {path} has changed")
-    record: Record = json.loads(text)
+    record: Json = json.loads(text)
     return record
 
 
-def _measured(record: Record) -> Record:
+def _measured(record: Record) -> Json:
     return {key: value for key, value in content_of(record).items() if key not in OF_SCHEDULERS}
 
 
@@ -187,7 +188,7 @@ def read(paths: Sequence[Path]) -> list[Record]:
                 if not migrate(record):
                     raise RecordError(f"history {path} has records of a newer version of the suite: use that version")
                 file = {"path": stored[2], "sha256": digest, "created": created}
-                found.append({**with_todays_figures(record), "file": file})
+                found.append(with_todays_figures(Record.of(record | {"file": file})))
     if not found:
         raise RecordError(f"no record in {', '.join(map(str, paths))}: add some with 'caraml history add'")
     return found

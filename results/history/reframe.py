@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jpwr.process.whole_file import replacing
 from results.history.series import PATHS, UNITS, identity_of
@@ -22,7 +23,7 @@ def write_reframe(records: Sequence[Record], folder: Path) -> list[Path]:
     """Write SYSTEM/default/POINT.log for each point below a folder, and return the files."""
     header = "|".join([*FIELDS, *(f"{_plain(quantity)}_{field}" for quantity in PATHS for field in OF_A_VALUE)])
     written = []
-    for (system, name), runs in grouped(records, lambda one: (_plain(one["system"]), _name(one))).items():
+    for (system, name), runs in grouped(records, lambda one: (_plain(one.system), _name(one))).items():
         path = folder / system / PARTITION / f"{name}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
@@ -41,10 +42,10 @@ def _plain(text: str) -> str:
 
 
 def _line(record: Record) -> str:
-    origin, is_good = record.get("provenance") or {}, record["status"] == "ok"
-    fields = ["pass" if is_good else "fail", record["file"]["created"], str(point_of(record))]
-    fields += [value_at(record, "slurm.job_id"), origin.get("hostname"), value_at(record, "layout.num_devices")]
+    is_good = record.is_good
+    fields: list[Any] = ["pass" if is_good else "fail", record.file.created, str(point_of(record))]
+    fields += [value_at(record, "slurm.job_id"), value_at(record, "provenance.hostname"), record.layout.num_devices]
     for quantity, path in PATHS.items():
         value = value_at(record, path) if is_good else None
-        fields += [value, UNITS[quantity].replace("{unit}", record["work_unit"]), 0, None, None]
+        fields += [value, UNITS[quantity].replace("{unit}", record.work_unit), 0, None, None]
     return "|".join("null" if one is None else str(one).replace("|", "/") for one in fields)

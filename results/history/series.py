@@ -89,14 +89,14 @@ def series_of(records: Sequence[Record]) -> list[Series]:
     not separate them: a newer version of the suite may have more. A failed run is of each point with its options; one
     without a time, as in an archive, only counts for a point that was never good.
     """
-    timed = [(time_d(one["file"]["created"]), one) for one in records]
-    good = sorted((run for run in timed if run[1]["status"] == "ok" and not math.isnan(run[0])), key=lambda run: run[0])
-    failures = grouped((run for run in timed if run[1]["status"] != "ok"), lambda run: place_of(run[1]))
-    found, joined = [], set()
+    timed = [(time_d(one.file.created), one) for one in records]
+    good = sorted((run for run in timed if run[1].is_good and not math.isnan(run[0])), key=lambda run: run[0])
+    failures = grouped((run for run in timed if not run[1].is_good), lambda run: place_of(run[1]))
+    found, joined = [], set[Record]()
     for options, runs in _same_work(good):
         first = runs[0][1]
         mine = [run for run in failures.get(place_of(first), []) if _agree(options, work_of(run[1]))]
-        joined |= {id(run) for run in mine}
+        joined |= {run[1] for run in mine}
         failed = sum(time > runs[-1][0] for time, _ in mine)
         for quantity, path in PATHS.items():
             measured = [run for run in runs if (value_at(run[1], path) or 0) > 0]
@@ -104,20 +104,20 @@ def series_of(records: Sequence[Record]) -> list[Series]:
             for kind, alike in kinds.items():
                 if alike and not kind.startswith(ESTIMATE):
                     observations = _observations(alike, path, quantity == EFFICIENCY)
-                    unit = UNITS[quantity].replace("{unit}", first["work_unit"])
+                    unit = UNITS[quantity].replace("{unit}", first.work_unit)
                     found.append(Series(*identity_of(first), quantity, unit, kind, observations, failed))
     for runs in failures.values():
-        if never_good := [run[1] for run in runs if id(run) not in joined]:
+        if never_good := [run[1] for run in runs if run[1] not in joined]:
             bad = never_good[-1]
-            unit = UNITS[SPEED].replace("{unit}", bad["work_unit"])
-            found.append(Series(bad["system"], point_of(bad), (), SPEED, unit, "", [], len(never_good)))
+            unit = UNITS[SPEED].replace("{unit}", bad.work_unit)
+            found.append(Series(bad.system, point_of(bad), (), SPEED, unit, "", [], len(never_good)))
     return sorted(found, key=lambda one: (one.system, *one.point, one.variant, one.quantity, one.kind))
 
 
 def identity_of(record: Record) -> tuple[str, Point, tuple[str, ...]]:
     """Return system, point and variant of a run; limits that were set for it belong to the variant."""
-    is_set = any((one.get("limits") or {}).get("limits_set_by") for one in value_at(record, "energy.channels") or [])
-    return record["system"], point_of(record), (*variant_of(record), *([str(limits_of(record))] if is_set else []))
+    is_set = record.energy is not None and any(one.limits.limits_set_by for one in record.energy.channels)
+    return record.system, point_of(record), (*variant_of(record), *([str(limits_of(record))] if is_set else []))
 
 
 def _same_work(runs: Iterable[Timed]) -> list[tuple[dict[str, str], list[Timed]]]:
@@ -163,8 +163,8 @@ def _observations(runs: Sequence[Timed], path: str, of_energy: bool) -> list[Obs
 
 def facts_of(record: Record) -> dict[str, str]:
     """Return what a change of speed may come from, by name: software, firmware, settings, sensor and node."""
-    origin = record.get("provenance") or {}
-    named = {CODE: origin.get("git_commit"), KERNEL: origin.get("kernel"), NODE: origin.get("hostname")}
+    paths = {CODE: "provenance.git_commit", KERNEL: "provenance.kernel", NODE: "provenance.hostname"}
+    named = {name: value_at(record, path) for name, path in paths.items()}
     sensors = " and ".join(sorted({source for source, _ in sensor_models(record)}))
     return machine_of(record) | {name: str(value) for name, value in named.items() if value} | {SENSOR: sensors}
 
@@ -178,11 +178,6 @@ def changed_facts(before: Observation, after: Observation) -> list[str]:
 
 def states_of(observations: Sequence[Observation]) -> dict[str, float]:
     """Return the mean clock and temperature of the devices over some observations; omits what no run recorded."""
-    channels = [
-        channel.get("clocks") or {}
-        for one in observations
-        for record in one.runs
-        for channel in sensor_channels(record)
-    ]
-    known = {name: [value for one in channels if (value := one.get(key))] for name, key in STATES.items()}
+    clocks = [channel.clocks for one in observations for record in one.runs for channel in sensor_channels(record)]
+    known = {name: [value for one in clocks if (value := one.number(key))] for name, key in STATES.items()}
     return {name: statistics.fmean(values) for name, values in known.items() if values}

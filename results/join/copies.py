@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 from jpwr.energy.statistics import with_accuracy
 from jpwr.process.device_ids import same_ids
 from results.join.channels import IDENTIFIED, EnergyError
-from results.record.model import Window
-from results.record.parts import JOULES_PER_WH, OF_ALL_COPIES, all_windows
-from results.record.records import Record, RecordError
+from results.record.model import Json, Record, Window, as_json, changed
+from results.record.parts import JOULES_PER_WH, OF_ALL_COPIES
+from results.record.records import RecordError
 
 # Windows end within 5 % of their length and a step; the rest is room for nodes whose wall clocks differ.
 MIN_COMMON = 0.8  # of the longest window
@@ -31,7 +30,7 @@ def run_of(folder: Path) -> Path:
     return folder.parent if folder.name.startswith("copy_") else folder
 
 
-def copy_folders(folder: Path, result: Record) -> list[Path]:
+def copy_folders(folder: Path, result: Json) -> list[Path]:
     """Return the folders of all copies that a run's result states; empty for an ordinary run."""
     copies = (result.get("fill") or {}).get("copies", 0)
     return [copy_folder(folder, number + 1) for number in range(copies)]
@@ -46,7 +45,7 @@ def failed_copy(folder: Path) -> tuple[int, int]:
     return number, exit_code
 
 
-def together(copies: Sequence[Record]) -> Record:
+def together(copies: Sequence[Json]) -> Json:
     """Return the record of all copies, without energy.
 
     Its rate is that of the slowest copy times their number, and its window the time common to all. Its work and steps
@@ -97,13 +96,13 @@ def together(copies: Sequence[Record]) -> Record:
     }
 
 
-def of_copy(number: int, copy: Record, planned: Record) -> Record:
+def of_copy(number: int, copy: Json, planned: Json) -> Json:
     """Return a copy's record as that of a run whose copies give no result, with the reason in `error`."""
-    of_all: Record = {key: planned[key] for key in ("layout", "fill") if key in planned}
+    of_all: Json = {key: planned[key] for key in ("layout", "fill") if key in planned}
     return {**copy, **of_all, "error": f"copy {number}: {copy['error']}"}
 
 
-def add_energy(record: Record, copies: Sequence[Record]) -> None:
+def add_energy(record: Json, copies: Sequence[Json]) -> None:
     """Add power of all copies, and energy of each one whose devices have sensors of their own, to `fill`.
 
     The uncertainty is the half-width of the interval with the accuracy of the sensor, if it is known.
@@ -130,12 +129,12 @@ def _energy_j(channels: Sequence[dict[str, Any]], devices: Sequence[dict[str, An
     return JOULES_PER_WH * math.fsum(one["energy_wh"] for one in mine)
 
 
-def _common(copies: Sequence[Record]) -> tuple[list[dict[str, Any]], float]:
+def _common(copies: Sequence[Json]) -> tuple[list[dict[str, Any]], float]:
     """Return the window common to all copies on each node, and its length in seconds.
 
     The windows of one node are compared on its monotonic clock, those of several by their wall clocks.
     """
-    windows = [window for copy in copies for window in all_windows(copy) if window.kind == "measured"]
+    windows = [window for copy in copies for window in Record.of(copy).windows if window.kind == "measured"]
     first: dict[tuple[str, str], Window] = {}
     for window in windows:
         first.setdefault((window.hostname, window.boot_id), window)
@@ -154,8 +153,8 @@ def _common(copies: Sequence[Record]) -> tuple[list[dict[str, Any]], float]:
     found = []
     for node, one in first.items():
         start_s, stop_s = begin_s - ahead_s[node], end_s - ahead_s[node]
-        common = replace(one, start_s=start_s, end_s=stop_s)
+        common = changed(one, start_s=start_s, end_s=stop_s)
         if one.start_epoch_s:
-            common = replace(common, start_epoch_s=start_s + wall_s[node], end_epoch_s=stop_s + wall_s[node])
-        found.append(asdict(common))
+            common = changed(common, start_epoch_s=start_s + wall_s[node], end_epoch_s=stop_s + wall_s[node])
+        found.append(as_json(common))
     return found, end_s - begin_s

@@ -14,9 +14,8 @@ from jpwr.trace.writers import read_trace
 from results.join.channels import EnergyError, choose, sensor, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of, limits_of_all
-from results.record.model import Window
-from results.record.parts import JOULES_PER_WH, all_windows, of_node, total_s, windows_of
-from results.record.records import Record
+from results.record.model import Record, Window
+from results.record.parts import JOULES_PER_WH, of_node, total_s, windows_of
 from results.record.values import is_accelerated
 
 TRACES = "power/*/trace.csv"
@@ -49,12 +48,12 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     _refuse_nothing(channels, energy_wh)
     duration_s = max(node.duration_s for node in nodes)
     power_kind = "estimated" if any(channel["estimated"] for channel in channels) else "measured"
-    unit = record["work_unit"]
-    work_per_wh = record["metrics"][f"{kind}_{unit}"] / energy_wh
-    epoch = record["metrics"].get(f"{unit}_per_epoch")
+    unit = record.work_unit
+    work_per_wh = (record.metrics.number(f"{kind}_{unit}") or 0.0) / energy_wh
+    epoch = record.metrics.number(f"{unit}_per_epoch")
     return {
         "energy_wh": energy_wh,
-        "energy_wh_per_device": energy_wh / record["layout"]["num_devices"],
+        "energy_wh_per_device": energy_wh / (record.layout.num_devices or 1),
         "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
         # Errors of devices that are read at the same moments under the same load are correlated: their sum is linear.
         **{name: math.fsum(channel[name] for channel in channels) for name in UNCERTAINTIES},
@@ -75,7 +74,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "notes": [words for node in nodes for note in NOTES for words in note(node)],
         "sampled_by_scope": _sampled_by_scope(nodes),
         # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
-        **(_busier_elsewhere(nodes, channels, duration_s) if record.get("step_times_s") else {}),
+        **(_busier_elsewhere(nodes, channels, duration_s) if record.step_times_s else {}),
     }
 
 
@@ -88,15 +87,15 @@ class Node:
             raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
         self.hostname, self.trace = hostname, trace
         self.duration_s = total_s(windows)
-        self.devices = [device for device in record["devices"] if device["hostname"] == hostname]
-        self.device_ids = [device["device_id"] for device in self.devices]
+        self.devices = [device for device in record.devices if device.hostname == hostname]
+        self.device_ids = [device.device_id or "" for device in self.devices]
         self.is_accelerated = is_accelerated(record)
         self.twins = twins(trace)
         own = [info for info in trace.channels if info not in self.twins]
         self.chosen = choose(own, self.device_ids, self.is_accelerated)
         self.scope = "+".join(sorted({info.scope.value for info in self.chosen}))
         self._windows = windows
-        self._all_windows = [window for window in all_windows(record) if window.hostname == hostname]
+        self._all_windows = [window for window in record.windows if window.hostname == hostname]
         sums = trace.sums([(window.start_s, window.end_s) for window in windows])
         self.estimates = {info: one for info, one in zip(trace.channels, sums, strict=True) if info not in self.twins}
 

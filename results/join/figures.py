@@ -12,20 +12,21 @@ from jpwr.errors import NotEnoughSamples
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.trace import Trace
 from results.join.energy import NOT_SAMPLED, Node
+from results.record.model import Json, Record
 from results.record.parts import windows_of
-from results.record.records import Record
 
 UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 
 
-def add_power(record: Record, traces: Sequence[Trace]) -> None:
+def add_power(record: Json, traces: Sequence[Trace]) -> None:
     """Add its power in watts to each figure of a device, and the rate by it, or the reason for which they are missing.
 
     A device with a sensor of its own has that power. Others share their node's sensor: the rate is then that of all its
     devices. The interval has two independent components, of the rate and of the energy. Raises EnergyError if a node
     has no trace.
     """
-    nodes = {host: Node(record, host, windows, traces) for host, windows in windows_of(record, "measured").items()}
+    run = Record.of(record)
+    nodes = {host: Node(run, host, windows, traces) for host, windows in windows_of(run, "measured").items()}
     hosts = {device["rank"]: device for device in record["devices"]}
     figures = record["node_check"]["figures"]
     per_w: dict[str, list[float]] = {}

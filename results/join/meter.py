@@ -19,7 +19,7 @@ from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.limits import limits_of_all
 from results.record.checks.energy import scope_conflict
-from results.record.parts import is_number
+from results.record.model import Energy, Json, as_json, changed
 from results.record.records import Record, RecordError
 from results.workloads import short_batch_text
 
@@ -114,25 +114,25 @@ def _unit(time_s: float) -> str:
     return next((unit for unit, each in UNITS.items() if time_s / each < LATEST_S), "no unit")
 
 
-def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
-    """Replace the energy of each run that the meter covers by that of the meter, of scope `supply`.
+def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], list[str]]:
+    """Return the records with the meter's energy, of scope `supply`, for each run that it covers.
 
     The energies by the run's own sensors stay in `sampled_by_scope`, and the devices' limits and clocks in
-    `sensor_channels`. Returns a sentence on each run that the meter does
-    not cover. Raises RecordError if it covers none, and for a run whose energy is from another meter's file.
+    `sensor_channels`. Also returns a sentence on each run that the meter does not cover. Raises RecordError if it
+    covers none, and for a run whose energy is from another meter's file.
     """
-    good = [record for record in records if record["status"] == "ok" and record.get("windows")]
-    notes = []
-    for record in good:
+    found, notes = list(records), []
+    good = [(place, record) for place, record in enumerate(records) if record.is_good and record.windows]
+    for place, record in good:
         try:
             traces = _traces(record, meter)
             energies = {
                 energy: _with_clock(record, traces, kind)
                 for energy, kind in (("energy", "measured"), ("energy_effective", "effective"))
-                if kind == "measured" or record.get(energy)
+                if kind == "measured" or record.energy_of(energy)
             }
             for energy, values in energies.items():
-                own = record.get(energy) or {}
+                own = as_json(record.energy_of(energy)) or {}
                 if other := _other_meter(own):
                     raise RecordError(
                         f"{meter.path} and {other} both measure {_name(record)}: give one file of each node's meter"
@@ -140,19 +140,19 @@ def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
                 values["sampled_by_scope"] = (own.get("sampled_by_scope") or {}) | values["sampled_by_scope"]
                 values["sensor_channels"] = own.get("channels")
                 values |= {key: own[key] for key in limits_of_all([]) if key in own}
-                if conflict := scope_conflict(values):
+                if conflict := scope_conflict(Energy.of(values)):
                     raise EnergyError(f"its energy is {conflict}: check that its readings are in watts")
-            record |= energies
+            found[place] = changed(record, **{key: Energy.of(values) for key, values in energies.items()})
         except (EnergyError, JpwrError) as error:
             notes.append(f"{meter.path} does not measure {_name(record)}: {error}")
     if good and len(notes) == len(good):
         every = [time_s for times_s in meter.times_s.values() for time_s in (times_s[0], times_s[-1])]
         span = f"{_moment(min(every))} to {_moment(max(every))}"
         raise RecordError(f"{notes[0]}; nor any other run: its readings are from {span}")
-    return notes
+    return found, notes
 
 
-def _other_meter(energy: dict[str, Any]) -> str | None:
+def _other_meter(energy: Json) -> str | None:
     """Return the name of the meter's file that an energy is from; None for the run's own sensors."""
     channels = energy.get("channels") or []
     return next((channel["source"] for channel in channels if channel["name"] == METER), None)
@@ -163,14 +163,13 @@ def _moment(time_s: float) -> str:
 
 
 def _name(record: Record) -> str:
-    batch = short_batch_text(record["benchmark"], record["layout"].get("global_batch_size"))
-    return f"{record['system']}, {record['model']}, {batch}"
+    batch = short_batch_text(record.benchmark, record.layout.global_batch_size or 0)
+    return f"{record.system}, {record.model}, {batch}"
 
 
 def _traces(record: Record, meter: Meter) -> list[Trace]:
     """Return the meter's readings of each node as a trace on that node's clock; raises EnergyError without any."""
-    windows = record["windows"]
-    hosts = {window["hostname"] for window in windows}
+    hosts = {window.hostname for window in record.windows}
     traces = []
     for hostname in sorted(hosts):
         node = meter.node_of(hostname)
@@ -178,21 +177,21 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
             raise EnergyError(f"it has no readings of node {hostname}")
         if node == ONLY_NODE and len(hosts) > 1:
             raise EnergyError(f"the run had {len(hosts)} nodes, but the column '{NODE}' is missing")
-        mine = [window for window in windows if window["hostname"] == hostname]
-        if not all(is_number(window.get("start_epoch_s")) for window in mine):
+        mine = [window for window in record.windows if window.hostname == hostname]
+        if any(window.start_epoch_s is None for window in mine):
             raise EnergyError("the record has no start of its windows by the wall clock")
         offset_s, *later_s = (
-            window[f"{edge}_epoch_s"] - window[f"{edge}_s"]
+            epoch_s - edge_s
             for window in mine
-            for edge in ("start", "end")
-            if is_number(window.get(f"{edge}_epoch_s"))
+            for epoch_s, edge_s in ((window.start_epoch_s, window.start_s), (window.end_epoch_s, window.end_s))
+            if epoch_s is not None
         )
         moved_s = max((abs(one - offset_s) for one in later_s), default=0.0)
         if moved_s > CLOCK_S:
             raise EnergyError(f"the wall clock of node {hostname} was set by {moved_s:.1f} s while it ran")
         first, last = (
-            min(window["start_s"] for window in mine) + offset_s - MARGIN_S,
-            max(window["end_s"] for window in mine) + offset_s + MARGIN_S,
+            min(window.start_s for window in mine) + offset_s - MARGIN_S,
+            max(window.end_s for window in mine) + offset_s + MARGIN_S,
         )
         times_s = meter.times_s[node]
         part = slice(bisect_left(times_s, first), bisect_right(times_s, last))
@@ -204,23 +203,22 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
         ]
         lacks = "reported 0 W, or a mark for a missing power, all the time" if all(map(math.isnan, power_w)) else ""
         info = ChannelInfo(METER, Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}", lacks=lacks)
-        trace = Trace([info], {"hostname": hostname, "boot_id": mine[0]["boot_id"]})
+        trace = Trace([info], {"hostname": hostname, "boot_id": mine[0].boot_id})
         for time_s, one_w in zip(times_s[part], power_w, strict=True):
             trace.append(time_s - offset_s, [one_w], [None])
         traces.append(trace)
     return traces
 
 
-def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
+def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> Json:
     """Return the energy over the windows, with an uncertainty that includes an error of the meter's clock."""
     energy = energy_of(record, traces, kind)
     changes = []
     for shift_s in (-CLOCK_S, CLOCK_S):
         windows = [
-            window | {"start_s": window["start_s"] + shift_s, "end_s": window["end_s"] + shift_s}
-            for window in record["windows"]
+            changed(window, start_s=window.start_s + shift_s, end_s=window.end_s + shift_s) for window in record.windows
         ]
-        shifted = energy_of({**record, "windows": windows}, traces, kind)
+        shifted = energy_of(changed(record, windows=windows), traces, kind)
         changes.append(abs(shifted["energy_wh"] - energy["energy_wh"]))
     for name in ("uncertainty_wh", "systematic_wh"):
         energy[name] += max(changes)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from results.record.checks.inference import amounts
-from results.record.parts import JOULES_PER_WH, is_number
-from results.record.records import Record
+from results.record.model import Json, Metrics, is_number
+from results.record.parts import JOULES_PER_WH
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
@@ -22,7 +22,7 @@ PERCENTILES = (50, 90, 99)
 TOLERANCE = 1e-9  # relative, of a number that is computed again
 
 
-def energy_per_token(record: Record) -> dict[str, Any]:
+def energy_per_token(record: Json) -> dict[str, Any]:
     """Return joules per output token, per total token and per request, each with half of its 95 % interval.
 
     All are the energy of the window by what was done in it: output tokens that arrived, and with those of prompts whose
@@ -33,13 +33,13 @@ def energy_per_token(record: Record) -> dict[str, Any]:
     energy = record["energy"]
     energy_j, half_j = (energy[name] * JOULES_PER_WH for name in ("energy_wh", "uncertainty_wh"))
     found: dict[str, Any] = {}
-    for name, count in amounts(record["metrics"]).items():
+    for name, count in amounts(Metrics.of(record["metrics"])).items():
         found[f"j_per_{name}"] = energy_j / count if count else None
         found[f"j_per_{name}_half_width"] = half_j / count if count else None
     return found
 
 
-def request_problems(record: Record, folder: Path) -> Iterator[str]:
+def request_problems(record: Json, folder: Path) -> Iterator[str]:
     """Yield what of a server's record does not follow from the requests, whose file is next to it.
 
     Tokens are those that arrived in the window; TTFT is from a request's due time to its first tokens, and TPOT the

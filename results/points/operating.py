@@ -111,8 +111,8 @@ def _tie(one: OperatingPoint, best: OperatingPoint, choices: int) -> bool:
 def limits_of(record: Record) -> Limits:
     """Return what limited the devices of a run; a record of an older version names the power limit alone."""
     channels = sensor_channels(record)
-    powers = {(one.get("limits") or one.get("clocks") or {}).get("power_limit_w") for one in channels}
-    clocks = {(one.get("limits") or {}).get("clock_limit_mhz") for one in channels}
+    powers = {one.power_limit_w for one in channels}
+    clocks = {one.limits.clock_limit_mhz for one in channels}
     return Limits(*(known.pop() if len(known) == 1 else None for known in (powers, clocks)))
 
 
@@ -161,8 +161,8 @@ def _sweep(points: dict[Limits, list[PointResults]]) -> Sweep:
 
 def limited_percent(one: PointResults) -> float | None:
     """Return the largest share of the window in which the power limit bound, in percent; None if unknown."""
-    clocks = [channel.get("clocks") or {} for run in one.good for channel in sensor_channels(run)]
-    known = [reasons.get("power limit", 0.0) for each in clocks if (reasons := each.get("throttled")) is not None]
+    clocks = (channel.clocks for run in one.good for channel in sensor_channels(run))
+    known = [reasons.get("power limit", 0.0) for each in clocks if (reasons := each.throttled) is not None]
     return max(known, default=None)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from results.record.model import Region, Regions
 from results.record.records import Record
 from results.record.values import rounded
 
@@ -14,6 +15,7 @@ ORDER = ("IO", "Forward", "Forward+Backward", "Backward", "Comm", "Update")
 OTHER = "Other"
 WINDOWS = ("measured", "effective")
 TIMED_BY = {"host": "host's clock", "device": "device's events", "in parts": "split steps"}
+ABSENT = Region(median_s=None, share_percent=None)
 LEAST_CHANGE = 0.01  # of a step's time: smaller changes are not reported
 
 
@@ -42,33 +44,34 @@ def regions_of(records: Sequence[Record]) -> list[StepRegions]:
     """Return the regions of a point's runs, for each kind of window that all of the runs record."""
     every = []
     for window in WINDOWS:
-        entries = [(record.get("regions") or {}).get(window) or {} for record in records]
-        if entries and all(one.get("regions") and one.get("step_s") for one in entries):
+        entries = [
+            entry for record in records if (entry := record.regions.get(window)) and entry.regions and entry.step_s
+        ]
+        if entries and len(entries) == len(records):
             every.append(_medians(window, entries))
     return every
 
 
-def _medians(window: str, entries: Sequence[dict[str, Any]]) -> StepRegions:
-    names = dict.fromkeys(name for one in entries for name in one["regions"])
+def _medians(window: str, entries: Sequence[Regions]) -> StepRegions:
+    names = dict.fromkeys(name for one in entries for name in one.regions)
     regions = []
     for name in sorted(names, key=_place):
-        runs = [one["regions"].get(name) or {} for one in entries]
-        known = next(run for run in runs if run)
+        runs = [one.regions.get(name) or ABSENT for one in entries]
+        known = next(run for run in runs if run is not ABSENT)
         regions.append(
             RegionTime(
                 name,
-                statistics.median(run.get("median_s") or 0.0 for run in runs),
-                statistics.median(run.get("p95_s") or 0.0 for run in runs),
-                statistics.fmean(run.get("share_percent") or 0.0 for run in runs),
-                median_of_all([run.get("whole_s") for run in runs]),
-                median_of_all([run.get("imbalance_percent") for run in runs]),
-                TIMED_BY.get(known.get("from") or entries[0].get("clock", ""), ""),
+                statistics.median(run.median_s or 0.0 for run in runs),
+                statistics.median(run.p95_s or 0.0 for run in runs),
+                statistics.fmean(run.share_percent or 0.0 for run in runs),
+                median_of_all([run.whole_s for run in runs]),
+                median_of_all([run.imbalance_percent for run in runs]),
+                TIMED_BY.get(known.from_ or entries[0].clock, ""),
             )
         )
-    step_s = statistics.median(one["step_s"] for one in entries)
-    return StepRegions(
-        window, step_s, regions, median_of_all([(one.get("in_parts") or {}).get("longer_percent") for one in entries])
-    )
+    step_s = statistics.median(one.step_s or 0.0 for one in entries)
+    longer = median_of_all([one.in_parts.number("longer_percent") for one in entries])
+    return StepRegions(window, step_s, regions, longer)
 
 
 def _place(name: str) -> tuple[int, str]:

@@ -133,7 +133,7 @@ class PointResults(NamedTuple):
     @property
     def precision(self) -> str:
         """Precision of the training; speeds in different precisions are not ranked together."""
-        return str(self.any.get("precision") or "")
+        return self.any.precision
 
     @property
     def keeps_limits(self) -> bool | None:
@@ -164,8 +164,8 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     point of its own if there are several.
     """
     ordered = sorted(records, key=sort_key)
-    good = (record for record in ordered if record["status"] == "ok")
-    made = grouped(good, lambda record: (record["system"], point_of(record), variant_of(record)))
+    good = (record for record in ordered if record.is_good)
+    made = grouped(good, lambda record: (record.system, point_of(record), variant_of(record)))
     points = []
     for (system, point, variant), records_of_point in made.items():
         groups = grouped(records_of_point, setup_of)
@@ -173,8 +173,8 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
             points.append(PointResults(system, point, (*variant, *differs), runs, []))
     failed: dict[tuple[Any, ...], PointResults] = {}
     for record in ordered:
-        if record["status"] != "ok":
-            options, precision = options_of(record), record.get("precision")
+        if not record.is_good:
+            options, precision = options_of(record), record.precision
             ran = [one for one in points if place_of(one.any) == place_of(record)]
             ran = [one for one in ran if not precision or one.precision == precision]
             alike = [one for one in ran if not options or options_of(one.any) == options]
@@ -182,26 +182,23 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
             if len(alike) == 1:
                 alike[0].bad.append(record)
             else:
-                results = PointResults(record["system"], point_of(record), variant_of(record), [], [])
+                results = PointResults(record.system, point_of(record), variant_of(record), [], [])
                 failed.setdefault((*place_of(record), options, precision), results).bad.append(record)
     return sorted([*points, *failed.values()], key=lambda results: sort_key(results.any))
 
 
 def variant_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
     """Return the choices in which two runs of one point can differ, as text; `micro_batch` includes the micro batch."""
-    layout = record["layout"]
-    parallel = [f"{name}{layout[key]}" for name, key in LAYOUT if layout.get(key, 1) > 1]
-    micro = layout.get("micro_batch_size")
+    layout, micro = record.layout, record.layout.micro_batch_size
+    parallel = [f"{name}{size:.0f}" for name, key in LAYOUT if (size := layout.number(key) or 1) > 1]
     batch = f"micro batch {micro}" if micro and micro_batch else ""
-    return tuple(filter(None, [record.get("precision"), batch, *parallel, *record.get("variant", [])]))
+    return tuple(filter(None, [record.precision, batch, *parallel, *record.variant]))
 
 
 def place_of(record: Record) -> tuple[Any, ...]:
     """Return where in a sweep a run is, as a run that failed also states it."""
-    layout = record["layout"]
-    names = ("system", "benchmark", "model")
-    place = layout.get("num_devices"), layout.get("global_batch_size"), value_at(record, "fill.copies")
-    return (*(record[name] for name in names), *place)
+    place = record.layout.num_devices, record.layout.global_batch_size, record.fill and record.fill.copies
+    return record.system, record.benchmark, record.model, *place
 
 
 def _trend(times_s: Sequence[float]) -> list[Finding]:
@@ -232,7 +229,7 @@ def _change(before: Sequence[float], after: Sequence[float]) -> float:
 
 def step_times_s(record: Record) -> list[float]:
     """Return the known times of the measured steps, in seconds."""
-    return [time_s for time_s in record.get("step_times_s", []) if time_s]
+    return [time_s for time_s in record.step_times_s if time_s]
 
 
 def unsteady(times_s: Sequence[float]) -> list[Finding]:
@@ -265,13 +262,13 @@ def disturbances(times_s: Sequence[float]) -> list[Finding]:
 def point_of(record: Record) -> Point:
     """Return the point that a record is a repeat of."""
     return Point(
-        record["benchmark"],
-        record["model"],
-        record.get("data", ""),
-        record.get("sample", ""),
-        value_at(record, "layout.num_devices") or 0,
-        value_at(record, "layout.global_batch_size") or 0,
-        value_at(record, "fill.copies") or 0,
+        record.benchmark,
+        record.model,
+        record.data,
+        record.sample,
+        record.layout.num_devices or 0,
+        record.layout.global_batch_size or 0,
+        record.fill.copies if record.fill else 0,
     )
 
 

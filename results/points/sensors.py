@@ -12,9 +12,10 @@ BOUND = math.sqrt(3)  # standard uncertainties in a bound (JCGM 100:2008, 4.3.7)
 
 def sampling_share(record: Record, energy: str = "energy") -> float | None:
     """Return the relative half-width of the energy's interval by sampling and counter; None without one."""
-    values = record.get(energy) or {}
-    energy_wh, uncertainty_wh = values.get("energy_wh"), values.get("uncertainty_wh")
-    return uncertainty_wh / energy_wh if energy_wh and uncertainty_wh is not None else None
+    values = record.energy_of(energy)
+    if values is None or values.uncertainty_wh is None or not values.energy_wh:
+        return None
+    return values.uncertainty_wh / values.energy_wh
 
 
 def standard_uncertainty(record: Record, energy: str = "energy", with_accuracy: bool = False) -> float:
@@ -22,24 +23,28 @@ def standard_uncertainty(record: Record, energy: str = "energy", with_accuracy: 
 
     Records of earlier versions do not separate the components: their uncertainty is a bound.
     """
-    values = record.get(energy) or {}
-    random_wh, systematic_wh = values.get("random_wh"), values.get("systematic_wh")
+    values = record.energy_of(energy)
+    if values is None:
+        return 0.0
+    random_wh, systematic_wh = values.random_wh, values.systematic_wh
     if random_wh is None or systematic_wh is None:
-        random_wh, systematic_wh = 0.0, values.get("uncertainty_wh") or 0.0
-    accuracy_wh = (values.get("accuracy") or 0.0) * values.get("energy_wh", 0.0) * with_accuracy
+        random_wh, systematic_wh = 0.0, values.uncertainty_wh or 0.0
+    accuracy_wh = (values.accuracy or 0.0) * values.energy_wh * with_accuracy
     parts_wh = (random_wh / NORMAL_95, systematic_wh / BOUND, accuracy_wh / BOUND)
-    return math.hypot(*parts_wh) / values["energy_wh"] if any(parts_wh) else 0.0
+    return math.hypot(*parts_wh) / values.energy_wh if any(parts_wh) else 0.0
 
 
 def accuracy_text(record: Record, energy: str = "energy") -> str:
     """Return the accuracy of the sensor with its source, as text."""
-    values = record.get(energy) or {}
-    accuracy = values.get("accuracy")
-    return f"±{100 * accuracy:.2g} % ({values.get('accuracy_from')})" if accuracy else "not stated"
+    values = record.energy_of(energy)
+    if values is None or not values.accuracy:
+        return "not stated"
+    return f"±{100 * values.accuracy:.2g} % ({values.accuracy_from})"
 
 
 def sensor_models(record: Record, energy: str = "energy") -> frozenset[tuple[str, str]]:
     """Return the sensors of an energy with their devices: runs with the same models share the error of the sensor."""
-    sources = {str(channel.get("source")) for channel in (record.get(energy) or {}).get("channels") or []}
-    names = {str(device.get("name")) for device in record.get("devices") or []}
+    values = record.energy_of(energy)
+    sources = {str(channel.source) for channel in values.channels} if values else set()
+    names = {str(device.name) for device in record.devices}
     return frozenset((source, name) for source in sources for name in names)

@@ -8,7 +8,7 @@ from typing import Any
 
 from results.record.parts import devices_of, sensor_channels
 from results.record.records import Record
-from results.record.values import count
+from results.record.values import count, once
 
 # Groups of the configuration that do not change what is measured, such as the path of the record.
 NO_OPTIONS = ("run",)
@@ -53,13 +53,13 @@ LONGEST = 24  # characters of a value, such as a digest
 Setup = tuple[tuple[str, str], ...]
 
 
+@once
 def options_of(record: Record) -> Setup:
     """Return the options of a run, as used; empty if the run did not record them.
 
     The name of an option includes its group if several groups have an option of that name.
     """
-    config = record.get("config") or {}
-    options = dict(flat({name: options for name, options in config.items() if name not in NO_OPTIONS}))
+    options = dict(flat({name: options for name, options in record.config.items() if name not in NO_OPTIONS}))
     names = Counter(_own_name(path) for path in options)
     return tuple(
         sorted((name if names[name := _own_name(path)] == 1 else path, value) for path, value in options.items())
@@ -68,9 +68,9 @@ def options_of(record: Record) -> Setup:
 
 def software_of(record: Record) -> dict[str, str]:
     """Return the version of each part of the software and of the drivers; omits what the record lacks."""
-    origin = record.get("provenance") or {}
-    versions = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)}
-    return versions | dict(flat(origin.get("packages") or {})) | _of_devices(record, DRIVER)
+    origin = record.provenance
+    versions = {name: str(version) for name in SOFTWARE if (version := vars(origin).get(name))}
+    return versions | dict(flat(origin.packages or {})) | _of_devices(record, DRIVER)
 
 
 def platform_of(record: Record) -> Setup:
@@ -78,6 +78,7 @@ def platform_of(record: Record) -> Setup:
     return tuple(sorted((software_of(record) | _of_devices(record, OF_A_DEVICE)).items()))
 
 
+@once
 def setup_of(record: Record) -> Setup:
     """Return options, layout, software, devices, nodes and environment by name; omits what the record lacks."""
     machine, work = machine_of(record), work_of(record)
@@ -92,8 +93,8 @@ def machine_of(record: Record) -> dict[str, str]:
 
 def work_of(record: Record) -> dict[str, str]:
     """Return layout, model FLOPs and options by name."""
-    metrics = (record.get("metrics") or {}).items()
-    facts = {name: str(value) for name, value in record["layout"].items()}
+    metrics = vars(record.metrics).items()
+    facts = {name: str(value) for name, value in vars(record.layout).items()}
     facts |= {name: str(value) for name, value in metrics if value and name.startswith(FLOPS)}
     options = {name if name not in facts else f"{OPTION}{name}": value for name, value in options_of(record)}
     return facts | options
@@ -109,8 +110,7 @@ def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
 
 def _of_nodes(record: Record) -> dict[str, str]:
     """Return the processors of the nodes, different values joined; older records describe one node."""
-    origin = record.get("provenance") or {}
-    nodes = origin.get("nodes") or [origin]
+    nodes = map(vars, record.provenance.nodes or [record.provenance])
     return together({name: str(node[name]) for name in OF_A_NODE if node.get(name) is not None} for node in nodes)
 
 
@@ -122,12 +122,12 @@ def _of_processes(record: Record) -> dict[str, str]:
     limits = [
         {name: f"{limit:g} {unit}"}
         for one in sensor_channels(record)
-        for name, key, unit in ((LIMIT, "power_limit_w", "W"), (CLOCK_LIMIT, "clock_limit_mhz", "MHz"))
-        if (limit := (one.get("limits") or one.get("clocks") or {}).get(key))
+        for name, limit, unit in ((LIMIT, one.power_limit_w, "W"), (CLOCK_LIMIT, one.limits.clock_limit_mhz, "MHz"))
+        if limit
     ]
     devices = [
-        {name: str(value) for name, value in ((DEVICE, one.get("name")), (CPUS, _cpus(one.get("cpus")))) if value}
-        for one in record.get("devices") or []
+        {name: str(value) for name, value in ((DEVICE, one.name), (CPUS, _cpus(one.cpus))) if value}
+        for one in record.devices
     ]
     return together([*devices, *limits])
 
@@ -143,7 +143,7 @@ def _cpus(text: str | None) -> int:
 
 def _environment(record: Record) -> dict[str, str]:
     """Return the variables of the environment that may change the speed."""
-    variables = (record.get("provenance") or {}).get("environment") or {}
+    variables = record.provenance.environment or {}
     return {name: value for name, value in variables.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
 
 

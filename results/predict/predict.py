@@ -109,7 +109,7 @@ class Group:
             self.first.precision,
             LEVELS[far],
             far,
-            self.first.any["work_unit"],
+            self.first.any.work_unit,
             per_s,
             around(per_s, half),
             power_w,
@@ -122,9 +122,9 @@ class Group:
     @cached_property
     def _shares_cores(self) -> bool:
         """Whether the devices are processes on the processors of a single node."""
-        runs = [record.get("devices") or [] for one in self.results for record in one.good]
-        are_processes = any(str(device.get("name")).startswith("CPU") for run in runs for device in run)
-        return are_processes and all(len({device["hostname"] for device in run}) <= 1 for run in runs)
+        runs = [record.devices for one in self.results for record in one.good]
+        are_processes = any(str(device.name).startswith("CPU") for run in runs for device in run)
+        return are_processes and all(len({device.hostname for device in run}) <= 1 for run in runs)
 
     def half(self, far: str) -> float:
         """Return the half-width of the interval, as a logarithm, from the group's errors.
@@ -282,24 +282,22 @@ def _platform(record: Record) -> Setup:
 
 def _is_other(one: PointResults) -> bool:
     """Return whether a point's speed does not follow from its devices and batch: of a server, or of several copies."""
-    return bool(one.any.get("serving") or one.point.copies)
+    return bool(one.any.serving or one.point.copies)
 
 
 def _accumulates(record: Record) -> bool:
-    layout = record["layout"]
-    micro = layout.get("micro_batch_size")
-    copies = layout.get("data_parallel_size") or layout["num_devices"]
-    return bool(micro) and micro * copies < layout["global_batch_size"]
+    layout = record.layout
+    micro, copies = layout.micro_batch_size or 0, layout.data_parallel_size or layout.num_devices or 0
+    return bool(micro) and micro * copies < (layout.global_batch_size or 0)
 
 
 def not_measured(group: Group, results: Iterable[PointResults]) -> list[tuple[int, int]]:
     """Return each (devices, batch) of the sweep that the group lacks, if the devices can divide the batch."""
     mine = [one for one in results if (one.system, one.point[:2]) == (group.first.system, group.first.point[:2])]
     devices, batches = {one.point.devices for one in mine} - {0}, {one.point.global_batch for one in mine} - {0}
-    layout = group.first.any["layout"]
-    model_devices = layout["num_devices"] // (
-        layout.get("data_parallel_size") or layout["num_devices"]
-    )  # copy of the model
+    layout = group.first.any.layout
+    all_devices = layout.num_devices or 1
+    model_devices = all_devices // (layout.data_parallel_size or all_devices)  # of one copy of the model
     have = {one[:2] for one in group.points}
     grid = {(number, batch) for number in devices for batch in batches if not batch % max(1, number // model_devices)}
     return sorted(grid - have)

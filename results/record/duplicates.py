@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from results.record.model import Record
-from results.record.parts import all_windows, windows_of
+from results.record.model import Json, Record, as_json
+from results.record.parts import windows_of
 
 FEWEST_TIMES = 3  # different ones, by which a run is recognized
 LATENCIES = ("ttft_", "tpot_", "e2e_")  # beginnings of the names of a server's times, whose requests are its steps
@@ -19,12 +19,12 @@ def simultaneous(records: Sequence[Record]) -> list[tuple[str, str]]:
     windows: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
     for record in records:
         ids: dict[str, set[str]] = {}
-        for device in record.get("devices") or []:
-            if device["device_id"]:
-                ids.setdefault(device["hostname"], set()).add(device["device_id"])
-        for one in all_windows(record):
+        for device in record.devices:
+            if device.device_id:
+                ids.setdefault(device.hostname, set()).add(device.device_id)
+        for one in record.windows:
             for device_id in ids.get(one.hostname, ()) if one.boot_id else ():
-                edges = (one.start_s, one.end_s, record["file"]["path"])
+                edges = (one.start_s, one.end_s, record.file.path)
                 windows.setdefault((one.boot_id, device_id), []).append(edges)
     pairs = [pair for of_device in windows.values() for pair in pairwise(sorted(of_device))]
     return list(
@@ -44,11 +44,11 @@ def copies(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
     named: dict[Any, Record] = {}
     timed: dict[float, int] = {}
     for number, record in enumerate(records):
-        names, times_s = names_of_run(record), record.get("step_times_s") or []
+        names, times_s = names_of_run(record), record.step_times_s
         once = [time_s for time_s, times in Counter(times_s).items() if times == 1 and time_s is not None]
         twin = next((named[name] for name in names if name in named), None)
         for other, shared in Counter(timed[one] for one in once if one in timed).most_common(1):
-            if shared > max(FEWEST_TIMES - 1, min(len(times_s), len(records[other]["step_times_s"])) / 2):
+            if shared > max(FEWEST_TIMES - 1, min(len(times_s), len(records[other].step_times_s)) / 2):
                 twin = twin or records[other]
         if twin is not None:
             yield record, twin
@@ -58,16 +58,16 @@ def copies(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
 
 def names_of_run(record: Record) -> list[Any]:
     """Return what identifies a run: its name, when its windows begin, and the times of its steps or requests."""
-    names: list[Any] = [record["run_id"]] if record.get("run_id") else []
+    names: list[Any] = [record.run_id] if record.run_id else []
     for kind in ("measured", "effective"):
         of_nodes = windows_of(record, kind).values()
         if began := {(one.boot_id or one.hostname, one.start_s) for windows in of_nodes for one in windows}:
-            names.append((record["benchmark"], kind, frozenset(began)))
-    of_requests = [value for name, value in sorted((record.get("metrics") or {}).items()) if name.startswith(LATENCIES)]
-    times_s = tuple(record.get("step_times_s") or of_requests)
+            names.append((record.benchmark, kind, frozenset(began)))
+    of_requests = [value for name, value in sorted(vars(record.metrics).items()) if name.startswith(LATENCIES)]
+    times_s = tuple(record.step_times_s or of_requests)
     return [*names, times_s] if len(set(times_s)) >= FEWEST_TIMES else names
 
 
-def content_of(record: Record) -> Record:
+def content_of(record: Record) -> Json:
     """Return a record without its name and its file."""
-    return {key: value for key, value in record.items() if key not in ("run_id", "file")}
+    return {key: value for key, value in as_json(record).items() if key != "run_id"}

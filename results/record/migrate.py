@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from results.record.model import SCHEMA_VERSION, Record
+from results.record.model import SCHEMA_VERSION, Json
 
 
-def migrate(record: Record) -> bool:
+def migrate(record: Json) -> bool:
     """Convert a record to this schema version; return False if its version is unknown."""
     version = record.get("schema_version")
     while isinstance(version, int) and version in MIGRATIONS:
@@ -17,7 +17,7 @@ def migrate(record: Record) -> bool:
     return version == SCHEMA_VERSION
 
 
-def _from_version_1(record: Record) -> None:
+def _from_version_1(record: Json) -> None:
     """Add the kind of each window: version 1 had one kind."""
     windows = record.get("windows")
     for window in windows if isinstance(windows, list) else []:
@@ -25,7 +25,7 @@ def _from_version_1(record: Record) -> None:
             window.setdefault("kind", "measured")
 
 
-def _from_version_2(record: Record) -> None:
+def _from_version_2(record: Json) -> None:
     """Add what a run is a repeat of: version 2 left this to the options of its two workloads."""
     layout = record.get("layout")
     if not isinstance(layout, dict):
@@ -66,4 +66,4 @@ CHOICES_OF_VERSION_2: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("XLA", "compute.xla", {"on": "XLA"}),
 )
 # Conversion from a version to the next, in place.
-MIGRATIONS: dict[int, Callable[[Record], None]] = {1: _from_version_1, 2: _from_version_2}
+MIGRATIONS: dict[int, Callable[[Json], None]] = {1: _from_version_1, 2: _from_version_2}

@@ -6,12 +6,24 @@ the record lacks. A record may have further keys, which are kept and not checked
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Annotated, Any, ClassVar, Literal
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeGuard,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 SCHEMA_VERSION = 3
-Record = dict[str, Any]  # a record as its file has it; RunRecord describes its keys
+Json = dict[str, Any]  # a record as its file has it
 # Every key of `Numbers` that matches holds a number; a rate is not below 0.
 PATTERNS = {
     "(_s|_wh|_w|_per_s|_per_wh|_per_s_per_device|_token|_per_request|_per_image|_per_device|_percent|_bytes)$": {
@@ -37,6 +49,10 @@ Options = Annotated[
     },
 ]
 NodeDevices = Annotated[Any, {"type": ["array", "object", "null"], "items": {"type": "object"}}]
+NUMBERS = (int, float)
+# A size that is known or left out, never null.
+Size = Annotated[int | None, {"type": "integer", "minimum": 0, "maximum": 10**9}]
+Kind = TypeVar("Kind", bound="Part")
 
 
 def _list() -> Any:
@@ -47,15 +63,95 @@ def _dict() -> Any:
     return field(default_factory=dict)
 
 
+class Part:
+    """A part of a record: its attributes are the keys of its file, known ones and others; it is false without any."""
+
+    @classmethod
+    def of(cls: type[Kind], values: Mapping[str, Any]) -> Kind:
+        """Return the part with values as a file has them, which are kept as they are."""
+        part = object.__new__(cls)
+        own = vars(part)
+        own.update(values)
+        for key, (name, convert) in _conversions(cls).items():  # type: ignore[arg-type]  # a class is hashable
+            if key in own:
+                own[name] = convert(own.pop(key))
+        return part
+
+    def __bool__(self) -> bool:
+        return bool(vars(self))
+
+    def number(self, name: str) -> float | None:
+        """Return the number with a name; None without one."""
+        value = vars(self).get(name)
+        return value if is_number(value) else None
+
+    if not TYPE_CHECKING:  # so that mypy knows the fields alone
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in (made := _factories(type(self))):
+                raise AttributeError(f"{type(self).__name__} has no {name}")
+            return made[name]()
+
+
+@cache
+def _factories(part: type) -> dict[str, Callable[[], Any]]:
+    return {one.name: one.default_factory for one in fields(part) if one.default_factory is not MISSING}
+
+
+@cache
+def _conversions(part: Any) -> dict[str, tuple[str, Callable[[Any], Any]]]:
+    """Return the name and conversion of each key whose value has parts, or whose name is a keyword."""
+    types, found = get_type_hints(part), {}
+    for name in (one.name for one in fields(part)):
+        convert, key = _conversion(types[name]), name.rstrip("_")
+        if convert or key != name:
+            found[key] = name, convert or (lambda value: value)
+    return found
+
+
+def _conversion(kind: Any) -> Callable[[Any], Any] | None:
+    """Return the conversion of a value into parts; None if it has none."""
+    if isinstance(kind, type) and issubclass(kind, Part):
+        return lambda value: kind.of(value) if isinstance(value, dict) else value
+    inner = next((one for one in map(_conversion, get_args(kind)) if one), None)
+    if inner is None or get_origin(kind) not in (list, dict):
+        return inner
+    if get_origin(kind) is list:
+        return lambda value: [inner(one) for one in value] if isinstance(value, list) else value
+    return lambda value: {key: inner(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def as_json(value: Any) -> Any:
+    """Return a part, or a list or dictionary of parts, as a file has it."""
+    if isinstance(value, Part):
+        left_out = getattr(value, "ADDED", ())
+        return {key.rstrip("_"): as_json(one) for key, one in vars(value).items() if key not in left_out}
+    if isinstance(value, dict):
+        return {key: as_json(one) for key, one in value.items()}
+    return [as_json(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def changed(part: Kind, **values: Any) -> Kind:
+    """Return a copy of a part with other values, which are parts themselves where its fields are."""
+    copy = object.__new__(type(part))
+    vars(copy).update(vars(part) | values)
+    return copy
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Check for a number; True and False are none."""
+    return isinstance(value, NUMBERS) and not isinstance(value, bool)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
+class Numbers(Part):
     """An object in which the value of each key that ends with a unit is a number."""
 
     keywords: ClassVar[dict[str, Any]] = {"patternProperties": PATTERNS}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class Window(Part):
     """A time on one node that throughput and energy are of."""
 
     hostname: str
@@ -66,12 +162,6 @@ class Window:
     end_epoch_s: Number = None
     kind: Annotated[Literal["measured", "effective"], "without or with the input path"]
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Window:
-        """Return the window that a record holds; raises KeyError if it is incomplete."""
-        names = [one.name for one in fields(cls) if one.default is MISSING or one.name in values]
-        return cls(**{name: values[name] for name in names})
-
     @property
     def duration_s(self) -> float:
         """Length of the window, in seconds."""
@@ -79,7 +169,7 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device:
+class Device(Part):
     """A device that one process, its rank, trained on."""
 
     hostname: str
@@ -107,7 +197,10 @@ class Clocks(Numbers):
     hottest_c: Number = None
     drift_percent: Annotated[Number, "mean clock of the window's last half over that of the first, less 1"] = None
     drift_c: Annotated[Number, "temperature at the window's end less that at its begin"] = None
-    throttled: Annotated[dict[str, KnownAmount], "percent of the time, by reason"] = _dict()
+    throttled: Annotated[
+        dict[str, KnownAmount] | None, "percent of the time, by reason; unknown if missing", {"type": "object"}
+    ] = None
+    power_limit_w: Annotated[Amount, "of older records, in place of that of the limits"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,13 +235,22 @@ class Channel(Uncertain):
     estimated: bool
     energy_wh: Number
     source: Text = None
+    limit_w: Annotated[Amount, "of the board"] = None
+    integral_wh: Number = None
+    counter_wh: Number = None
+    idle_power_w: Number = None
     method: Annotated[Text, "counter, integral, or counter+integral"] = None
     device_id: Text = None
     num_devices: KnownAmount = 0
     largest_gap_s: Amount = None
     integral_vs_counter: Annotated[Number, "relative difference"] = None
-    clocks: Clocks = Clocks()
-    limits: Limits = Limits()
+    clocks: Clocks = Clocks.of({})
+    limits: Limits = Limits.of({})
+
+    @property
+    def power_limit_w(self) -> float | None:
+        """Power limit in force, in watts; older records have it among the clocks."""
+        return self.limits.power_limit_w if self.limits else self.clocks.power_limit_w
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,17 +263,22 @@ class Energy(Uncertain):
     channels: Annotated[list[Channel], {"minItems": 1}]
     power_source: str = ""
     window_s: Amount = None
+    avg_power_w: Number = None
+    idle_power_w: Number = None
+    windows_w: Annotated[Number, "from the first window to the last, where elsewhere_w is clearly higher"] = None
+    elsewhere_w: Annotated[Number, "highest mean power over an equal time outside of the windows"] = None
+    sensor_channels: Annotated[list[Channel] | None, "of the run's own sensors, where a meter counts"] = None
     power_limit_w: Annotated[Amount, "of each device; null if they differ"] = None
     clock_limit_mhz: Annotated[Amount, "of each device; null if none is known, or they differ"] = None
     power_limited_percent: Annotated[Amount, "of the windows in which the power limit bound"] = None
     clock_drift_percent: Annotated[Number, "of the worst device"] = None
     temperature_drift_c: Annotated[Number, "of the worst device"] = None
     notes: list[str] = _list()
-    sampled_by_scope: Numbers = Numbers()
+    sampled_by_scope: Numbers = Numbers.of({})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Region:
+class Region(Part):
     """Time of a step in one region."""
 
     median_s: Amount
@@ -184,7 +291,7 @@ class Region:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regions:
+class Regions(Part):
     """Regions of a step in windows of one kind; their own times add up to the step."""
 
     steps: Count
@@ -192,11 +299,11 @@ class Regions:
     clock: Literal["host", "device"] = "host"
     step_s: Amount = None
     marked_percent: Amount = None
-    in_parts: Numbers = Numbers()
+    in_parts: Numbers = Numbers.of({})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reads:
+class Reads(Part):
     """Reads of files."""
 
     files: Whole
@@ -229,7 +336,7 @@ class FolderReads(Reads):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowReads:
+class WindowReads(Part):
     """Reads in the windows of one kind."""
 
     files: Whole
@@ -241,7 +348,7 @@ class WindowReads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadsOverTime:
+class ReadsOverTime(Part):
     """Bytes read on one node, in parts of part_s seconds from begin_s of its monotonic clock."""
 
     hostname: str
@@ -252,7 +359,7 @@ class ReadsOverTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobReads:
+class JobReads(Part):
     """Reads of the job, as ioprof counted them."""
 
     coverage_percent: Annotated[Amount, "of the bytes that the kernel counted"]
@@ -269,7 +376,7 @@ class JobReads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class Node(Part):
     """Processor and devices of one node."""
 
     cpu: Text = None
@@ -327,7 +434,7 @@ class CheckedDevice(Numbers):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeCheck:
+class NodeCheck(Part):
     """Rates of devices and links."""
 
     figures: list[Figure] = _list()
@@ -335,7 +442,7 @@ class NodeCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredFinding:
+class StoredFinding(Part):
     """A finding: results/record/findings.py has the kinds and the names of their values."""
 
     kind: Name
@@ -343,7 +450,7 @@ class StoredFinding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serving:
+class Serving(Part):
     """A server under load."""
 
     server: str = ""
@@ -356,7 +463,7 @@ class Serving:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copy:
+class Copy(Part):
     """One of the copies that ran at once."""
 
     copy: Annotated[Whole, "its number, from 1"]
@@ -380,7 +487,36 @@ class Fill(Numbers):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRecord:
+class Layout(Part):
+    """Devices, nodes, parallel sizes and batch sizes."""
+
+    keywords: ClassVar[dict[str, Any]] = {"additionalProperties": {"type": "integer", "minimum": 0, "maximum": 10**9}}
+    num_devices: Size = None
+    num_nodes: Size = None
+    global_batch_size: Size = None
+    micro_batch_size: Size = None
+    data_parallel_size: Size = None
+    tensor_parallel_size: Size = None
+    pipeline_parallel_size: Size = None
+    context_parallel_size: Size = None
+    expert_parallel_size: Size = None
+    grad_accum_steps: Size = None
+    sequence_length: Size = None
+    image_size: Size = None
+    work_per_sample: Size = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class File(Part):
+    """File that a record was read from."""
+
+    path: str = ""
+    sha256: str = ""
+    created: Annotated[str, "time of the run; empty unless the record is of a history"] = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Record(Part):
     """Record of one run: units are in the keys, an unknown number is null, further keys are not checked."""
 
     keywords: ClassVar[dict[str, Any]] = {
@@ -392,13 +528,14 @@ class RunRecord:
             "properties": {"layout": {"required": ["num_devices", "num_nodes", "global_batch_size"]}},
         },
     }
+    ADDED: ClassVar = ("file", "corrected")  # by the reader; no file has them
     schema_version: Literal[3]
     benchmark: Name
     system: Name
     model: Annotated[Name, "its size or variant"]
     work_unit: Annotated[Name, "counted by throughput, such as tokens"]
     status: Literal["ok", "failed", "out_of_memory", "unfinished"]
-    layout: Annotated[dict[str, Count], "devices, nodes, parallel sizes, batch sizes"]
+    layout: Layout
     run_id: Annotated[str, "unique; empty for a run that left no record"] = ""
     error: Annotated[str, "why the status is not ok"] = ""
     config: Annotated[dict[str, Options], "options as used, by group"] = _dict()
@@ -407,17 +544,35 @@ class RunRecord:
     sample: Annotated[str, "its size, such as 2048 tokens"] = ""
     choices: Annotated[dict[str, str], "options that change the speed of the same work, by title"] = _dict()
     variant: Annotated[list[str], "the choices that are not usual"] = _list()
-    metrics: Metrics = Metrics()
+    metrics: Metrics = Metrics.of({})
     losses: list[Number] = _list()
     step_times_s: list[Amount] = _list()
     windows: list[Window] = _list()
     devices: list[Device] = _list()
-    provenance: Provenance = Provenance()
+    provenance: Provenance = Provenance.of({})
     regions: Annotated[dict[str, Regions], "by kind of window"] = _dict()
-    serving: Serving = Serving()
-    node_check: NodeCheck = NodeCheck()
+    serving: Serving = Serving.of({})
+    node_check: NodeCheck = NodeCheck.of({})
     energy: Energy | None = None
     energy_effective: Energy | None = None
-    io: JobReads | None = None
+    io: JobReads = JobReads.of({})
     fill: Fill | None = None
-    slurm: Numbers = Numbers()
+    slurm: Numbers = Numbers.of({})
+    file: File = File.of({})
+    corrected: Annotated[tuple[Any, ...], "findings on values that follow today's tables"] = ()
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the run ended as it should."""
+        return self.status == "ok"
+
+    def option(self, path: str) -> Any:
+        """Return the option with a path such as `compute.device`, as used; None without one."""
+        group, _, name = path.partition(".")
+        options = self.config.get(group)
+        return options.get(name) if isinstance(options, dict) else None
+
+    def energy_of(self, key: str) -> Energy | None:
+        """Return the energy by its key: `energy` or `energy_effective`."""
+        found: Energy | None = getattr(self, key)
+        return found

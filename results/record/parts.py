@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
-from results.record.model import Record, Window
+from results.record.model import Channel, Record, Window
+from results.record.values import grouped
 
 JOULES_PER_WH = 3600.0
 # Of a layout: the values that copies of a point that ran at once add up to.
@@ -15,22 +16,13 @@ Source = TypeVar("Source")
 
 def layout_of_copy(record: Record) -> dict[str, Any]:
     """Return the layout of one of the copies that ran at once; that of the run without copies."""
-    copies, layout = (record.get("fill") or {}).get("copies") or 1, record["layout"]
+    copies, layout = (record.fill.copies if record.fill else 0) or 1, vars(record.layout)
     return {**layout, **{key: layout[key] // copies for key in OF_ALL_COPIES if key in layout}}
-
-
-def all_windows(record: Record) -> list[Window]:
-    """Return the windows of a record in their order."""
-    return [Window.of(values) for values in record.get("windows") or []]
 
 
 def windows_of(record: Record, kind: str) -> dict[str, list[Window]]:
     """Return the windows of one kind by the node's host name."""
-    by_node: dict[str, list[Window]] = {}
-    for window in all_windows(record):
-        if window.kind == kind:
-            by_node.setdefault(window.hostname, []).append(window)
-    return by_node
+    return grouped((one for one in record.windows if one.kind == kind), lambda window: window.hostname)
 
 
 def of_node(window: Window, sources: Sequence[Source], facts: Callable[[Source], Mapping[str, Any]]) -> Source | None:
@@ -53,22 +45,14 @@ def longest_s(nodes: Mapping[str, Sequence[Window]]) -> float:
     return max(map(total_s, nodes.values()), default=0.0)
 
 
-def sensor_channels(record: Record) -> list[dict[str, Any]]:
+def sensor_channels(record: Record) -> list[Channel]:
     """Return the energy channels of the run's own sensors, also if a meter counts, which knows no limits or clocks."""
-    energy = record.get("energy") or {}
-    return energy.get("sensor_channels") or energy.get("channels") or []
+    return (record.energy.sensor_channels or record.energy.channels) if record.energy else []
 
 
 def devices_of(record: Record) -> list[dict[str, Any]]:
     """Return what the vendor's tool reported of each device of all nodes; older records describe one node."""
-    origin = record.get("provenance") or {}
-    nodes = [node for node in origin.get("nodes") or [origin] if isinstance(node, dict)]
-    reports = [node.get("devices") or [] for node in nodes]
+    reports = [node.devices or [] for node in record.provenance.nodes or [record.provenance]]
     # Newer versions of amd-smi put the list of devices into an object.
     lists = [one.get("gpu_data") or [] if isinstance(one, dict) else one for one in reports]
     return [device for one in lists if isinstance(one, list) for device in one if isinstance(device, dict)]
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Check for a number; True and False are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

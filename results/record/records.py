@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from results.errors import RecordError as RecordError
 from results.record.checks import contradictions
 from results.record.duplicates import content_of, copies, simultaneous
 from results.record.migrate import migrate
-from results.record.model import SCHEMA_VERSION
+from results.record.model import SCHEMA_VERSION, Json
 from results.record.model import Record as Record
 from results.record.schema import violation
 
@@ -22,6 +23,7 @@ RESULT_NAME = "result.json"
 ATTEMPTS = "attempts"  # the folder of failed attempts at a point
 # A file beyond these limits is damaged: tables and plots could not show it.
 DEEPEST = 30  # levels of lists and objects
+CONTAINERS = (dict, list)
 LARGEST = 1e30  # the largest number; the smallest above 0 is 1 / LARGEST
 # Every record has these from the moment when its job is planned.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
@@ -48,19 +50,20 @@ class Skipped(str):
 class Found(NamedTuple):
     """Records in some folders, and the files that were skipped."""
 
-    records: list[Record]  # each has the key `file` with `path` and `sha256`
+    records: list[Record]
     skipped: list[Skipped]
 
     def systems_below(self, folder: Path) -> tuple[str, ...]:
         """Return the systems of the records below a folder."""
-        mine = (record for record in self.records if Path(record["file"]["path"]).is_relative_to(folder))
-        return tuple(dict.fromkeys(record["system"] for record in mine))
+        mine = (record for record in self.records if Path(record.file.path).is_relative_to(folder))
+        return tuple(dict.fromkeys(record.system for record in mine))
 
 
-def read_record(path: Path) -> Record:
-    """Return a record, converted to this schema version; raises RecordError if it is missing, cut short or no record.
+def read_record(path: Path) -> Json:
+    """Return a record as its file has it, converted to this schema version.
 
-    Needs the standard library alone, as it runs inside jobs. Only `find_records` checks every field.
+    Raises RecordError if it is missing, cut short or no record. Needs the standard library alone, as it runs inside
+    jobs. Only `find_records` checks every field.
     """
     try:
         return _parse(path.read_bytes(), path)
@@ -70,12 +73,12 @@ def read_record(path: Path) -> Record:
         raise _unreadable(path, error) from error
 
 
-def _parse(content: bytes, path: Path) -> Record:
+def _parse(content: bytes, path: Path) -> Json:
     if not content.strip():
         raise RecordError(f"{path} is empty: leave it out or run the point again")
     try:
         record = json.loads(content, parse_constant=_refuse_constant)
-        _check_values(record, DEEPEST)
+        _check_values([record], DEEPEST + 1)
     except ValueError as error:
         raise _unreadable(path, error) from error
     except RecursionError as error:
@@ -98,7 +101,7 @@ def _parse(content: bytes, path: Path) -> Record:
     return record
 
 
-def _names(record: Record) -> Iterator[str]:
+def _names(record: Json) -> Iterator[str]:
     """Return the texts that fill cells of tables, where a line break would start another row."""
     variant, choices = record.get("variant"), record.get("choices")
     values = [record.get(key) for key in NAMES]
@@ -117,21 +120,23 @@ def _refuse_constant(name: str) -> float:
 
 
 def _check_values(value: Any, levels: int) -> None:
-    """Raise ValueError for a value that JSON allows and a record does not."""
-    if isinstance(value, dict | list):
-        if not levels:
-            raise ValueError(f"its values are nested in more than {DEEPEST} levels")
-        for one in value:
+    """Raise ValueError for a value in a list or object that JSON allows and a record does not."""
+    if not levels:
+        raise ValueError(f"its values are nested in more than {DEEPEST} levels")
+    parts = list(chain.from_iterable(value.items())) if isinstance(value, dict) else value
+    if set(map(type, parts)) <= {int, float}:  # a long list of numbers, such as times of steps
+        parts = [size for size in map(abs, parts) if size]
+        parts = [min(parts), max(parts)] if parts else []
+    for one in parts:
+        if isinstance(one, str):
+            one.encode()  # raises UnicodeEncodeError for half of a surrogate pair, which cannot be printed
+        elif isinstance(one, CONTAINERS):
             _check_values(one, levels - 1)
-            if isinstance(value, dict):
-                _check_values(value[one], levels - 1)
-    elif isinstance(value, str):
-        value.encode()  # raises UnicodeEncodeError for half of a surrogate pair, which cannot be printed
-    elif isinstance(value, int | float) and value and not 1 / LARGEST < abs(value) < LARGEST:
-        raise ValueError(f"a number in it is not between {1 / LARGEST:g} and {LARGEST:g}")
+        elif one and not 1 / LARGEST < abs(one) < LARGEST:
+            raise ValueError(f"a number in it is not between {1 / LARGEST:g} and {LARGEST:g}")
 
 
-def write_record(record: Record, path: Path) -> None:
+def write_record(record: Json, path: Path) -> None:
     """Write a record so that a reader sees the old file or the new one, never half of one; raises OSError."""
     with replacing(path) as file:
         file.write(json.dumps(record, indent=1, sort_keys=True) + "\n")
@@ -155,26 +160,26 @@ def find_records(folders: Iterable[Path]) -> Found:
         wrong = contradictions(record)
         if wrong:
             words = f"{path} is inconsistent and left out: {'; '.join(wrong)}"
-            found.skipped.append(Skipped(words, path, (record["system"],)))
+            found.skipped.append(Skipped(words, path, (record.system,)))
             continue
-        other = units.setdefault(record["benchmark"], record)
-        if other["work_unit"] != record["work_unit"]:
+        other = units.setdefault(record.benchmark, record)
+        if other.work_unit != record.work_unit:
             raise RecordError(
-                f"{other['file']['path']} counts {other['work_unit']} and {path} counts {record['work_unit']} for one "
-                f"benchmark, {record['benchmark']}: they cannot be in one table"
+                f"{other.file.path} counts {other.work_unit} and {path} counts {record.work_unit} for one "
+                f"benchmark, {record.benchmark}: they cannot be in one table"
             )
         found.records.append(record)
     for copy, first in list(copies(found.records)):
-        files = f"{first['file']['path']} and {copy['file']['path']}"
+        files = f"{first.file.path} and {copy.file.path}"
         if content_of(first) != content_of(copy):
             raise RecordError(f"{files} are records of one run with different content: remove the wrong one")
-        found.skipped.append(Skipped(f"{files} are the same record: it counts once", Path(copy["file"]["path"])))
+        found.skipped.append(Skipped(f"{files} are the same record: it counts once", Path(copy.file.path)))
         found.records.remove(copy)
     for both in simultaneous(found.records):
         words = f"{' and '.join(both)} were measured on one device at the same time: both are left out"
-        systems = tuple(dict.fromkeys(record["system"] for record in found.records if record["file"]["path"] in both))
+        systems = tuple(dict.fromkeys(record.system for record in found.records if record.file.path in both))
         found.skipped.append(Skipped(words, Path(both[0]), systems))
-        found.records[:] = [record for record in found.records if record["file"]["path"] not in both]
+        found.records[:] = [record for record in found.records if record.file.path not in both]
     for index, one in enumerate(found.skipped):
         if one.systems == ():
             folder = next(folder for folder in folders if one.path.is_relative_to(folder))
@@ -213,5 +218,4 @@ def read_checked(path: Path) -> Record:
     record = _parse(content, path)
     if broken := violation(record):
         raise RecordError(f"{path} breaks the schema of records: {broken}; leave it out or run the point again")
-    record["file"] = {"path": str(path), "sha256": hashlib.sha256(content).hexdigest()}
-    return record
+    return Record.of(record | {"file": {"path": str(path), "sha256": hashlib.sha256(content).hexdigest()}})

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from results.record.findings import finding
-from results.record.model import Record
-from results.record.parts import is_number, layout_of_copy
+from results.record.model import Metrics, Record, changed, is_number
+from results.record.parts import layout_of_copy
+from results.record.values import value_at
 from results.workloads import Facts, workloads
 from results.yaml_files import YamlError, read_yaml
 
@@ -31,64 +32,64 @@ SWITCH = {"on": True, "off": False}
 Statements = Iterator[tuple[str, Any, Any, str]]  # a value's name, the value, the value by another source, the source
 
 
-def statements(record: dict[str, Any]) -> Statements:
+def statements(record: Record) -> Statements:
     """Yield each value of a record that another source also states."""
     for source in (_by_the_hash, _by_model_options, _by_options, _by_the_workload):
         yield from source(record)
 
 
-def _groups(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _groups(record: Record) -> dict[str, dict[str, Any]]:
     """Return the options of a run by group."""
-    return {name: group for name, group in (record.get("config") or {}).items() if isinstance(group, dict)}
+    return {name: group for name, group in record.config.items() if isinstance(group, dict)}
 
 
-def _by_the_hash(record: dict[str, Any]) -> Statements:
-    hashed = {name: options for name, options in (record.get("config") or {}).items() if name != NOT_HASHED}
+def _by_the_hash(record: Record) -> Statements:
+    hashed = {name: options for name, options in record.config.items() if name != NOT_HASHED}
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
-    yield "provenance.config_hash", (record.get("provenance") or {}).get("config_hash"), digest, "its config"
+    yield "provenance.config_hash", value_at(record, "provenance.config_hash"), digest, "its config"
 
 
-def _by_model_options(record: dict[str, Any]) -> Statements:
+def _by_model_options(record: Record) -> Statements:
     chosen = _groups(record).get("model") or {}
     for option in MODEL_OPTIONS:
         if chosen.get(option) is not None:
-            yield "model", record["model"].rpartition(" ")[2], str(chosen[option]), f"config.model.{option}"
+            yield "model", record.model.rpartition(" ")[2], str(chosen[option]), f"config.model.{option}"
 
 
-def _by_options(record: dict[str, Any]) -> Statements:
-    flags, layout = _flags((record.get("provenance") or {}).get("command") or []), layout_of_copy(record)
+def _by_options(record: Record) -> Statements:
+    flags, layout = _flags(record.provenance.command or []), layout_of_copy(record)
     for group, option, value in ((name, *one) for name, mine in _groups(record).items() for one in mine.items()):
         source = f"config.{group}.{option}"
         if option in flags:  # an option that is not a flag has its default, unknown here
             yield source, "null" if value is None else value, _as_used(flags[option], value), "its command line"
         if option in NAMES and value is not None:
-            yield option, record.get(option), value, source
+            yield option, value_at(record, option), value, source
         elif value and option in layout:  # 0 leaves the choice to the benchmark
             yield f"layout.{option}", layout[option], value, source
         elif value and option == PEAK_USED:
-            yield f"metrics.{PEAK_USED}", (record.get("metrics") or {}).get(PEAK_USED), value, source
+            yield f"metrics.{PEAK_USED}", record.metrics.number(PEAK_USED), value, source
 
 
-def _by_the_workload(record: dict[str, Any]) -> Statements:
-    facts = workloads().get(record["benchmark"])
-    if facts is None or facts.work_unit != record["work_unit"]:
+def _by_the_workload(record: Record) -> Statements:
+    facts = workloads().get(record.benchmark)
+    if facts is None or facts.work_unit != record.work_unit:
         return
-    metrics, sample = record.get("metrics") or {}, str(record.get("sample"))
+    sample = record.sample
     if facts.comparable:
-        yield "metrics.comparable", metrics.get("comparable"), sample == facts.comparable, "its sample"
-    length, default = record["layout"].get(LENGTH), next(iter(facts.flops.get(record["model"]) or ()), None)
+        yield "metrics.comparable", record.metrics.comparable, sample == facts.comparable, "its sample"
+    length, default = record.layout.sequence_length, next(iter(facts.flops.get(record.model) or ()), None)
     has_default_length = (_groups(record).get("model") or {}).get(LENGTH, length) is None
-    if record["model"] in facts.flops_per_length and length and has_default_length:
+    if record.model in facts.flops_per_length and length and has_default_length:
         yield "sample", sample, default, "its model"
 
 
 def with_todays_figures(record: Record) -> Record:
     """Return a record with the FLOPs and the peak of today's tables, and what follows from them.
 
-    A corrected table must not discard a measurement, and runs before and after it stay comparable. The key `corrected`
-    has a finding for each difference; a record without one is returned as it is.
+    A corrected table must not discard a measurement, and runs before and after it stay comparable. `corrected` of the
+    record has a finding for each difference; a record without one is returned as it is.
     """
-    metrics, factors, corrected = dict(record.get("metrics") or {}), [], []
+    metrics, factors, corrected = dict(vars(record.metrics)), [], []
     for kind, name, value in _figures(record):
         recorded, factor = metrics.get(name), 1.0
         if value and is_number(recorded) and recorded and not math.isclose(recorded, value, rel_tol=CLOSE):
@@ -101,23 +102,23 @@ def with_todays_figures(record: Record) -> Record:
     for name, factor in (("tflops_per_device", flops), ("mfu", flops / peak), ("hfu", flops / peak)):
         if is_number(metrics.get(name)):
             metrics[name] *= factor
-    return {**record, "metrics": metrics, "corrected": corrected}
+    return changed(record, metrics=Metrics.of(metrics), corrected=tuple(corrected))
 
 
 def _figures(record: Record) -> Iterator[tuple[str, str, float | None]]:
     """Yield the FLOPs of a unit of work and the peak of a device: kind of finding, metric, and value in the tables."""
-    facts = workloads().get(record["benchmark"])
-    flops = _flops(record, facts) if facts and facts.work_unit == record["work_unit"] else None
-    yield "flops_corrected", f"model_flops_per_{record['work_unit'][:-1]}", flops
-    yield "peak_corrected", PEAK_USED, peaks().get((record["system"], str(record.get("precision"))))
+    facts = workloads().get(record.benchmark)
+    flops = _flops(record, facts) if facts and facts.work_unit == record.work_unit else None
+    yield "flops_corrected", f"model_flops_per_{record.work_unit[:-1]}", flops
+    yield "peak_corrected", PEAK_USED, peaks().get((record.system, record.precision))
 
 
 def _flops(record: Record, facts: Facts) -> float | None:
-    known: Mapping[str, float] = facts.flops.get(record["model"]) or {}
-    length: int = record["layout"].get(LENGTH) or 0
-    per_length = facts.flops_per_length.get(record["model"])
+    known: Mapping[str, float] = facts.flops.get(record.model) or {}
+    length = record.layout.sequence_length or 0
+    per_length = facts.flops_per_length.get(record.model)
     if per_length is None or not length:
-        return known.get(str(record.get("sample")))
+        return known.get(record.sample)
     default_sample, flops = next(iter(known.items()))
     return flops + per_length * (length - int(default_sample.split()[0]))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
-from results.record.model import Record
+from results.record.model import Part, Record
 
 THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
 PER_DEVICE = "metrics.{unit}_per_s_per_device"
@@ -18,26 +20,39 @@ Key = TypeVar("Key")
 
 def value_at(record: Record, path: str) -> Any:
     """Return the value at a path such as `metrics.tokens_per_s`, or at the first of several that has one, else None."""
-    for one in path.replace("{unit}", record["work_unit"]).split("|"):
+    for one in path.replace("{unit}", record.work_unit).split("|"):
         value: Any = record
         for key in one.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
+            value = (vars(value) if isinstance(value, Part) else value if isinstance(value, dict) else {}).get(key)
         if value is not None:
             return value
     return None
 
 
+def once(function: Callable[[Record], Item]) -> Callable[[Record], Item]:
+    """Compute a function of a record once for each record."""
+    known: WeakKeyDictionary[Record, Item] = WeakKeyDictionary()
+
+    @wraps(function)
+    def value(record: Record) -> Item:
+        if record not in known:
+            known[record] = function(record)
+        return known[record]
+
+    return value
+
+
 def energy_source(record: Record, energy: str = "energy") -> str:
     """Return kind and scope of an energy, equal for energies that can be compared; empty without an energy."""
-    values = record.get(energy)
-    return f"{values['power_kind']}, {values['power_scope']}" if values else ""
+    values = record.energy_of(energy)
+    return f"{values.power_kind}, {values.power_scope}" if values else ""
 
 
 def is_accelerated(record: Record) -> bool | None:
     """Return whether accelerators trained, and not processors; None if the record does not state it."""
-    if any(device.get("device_id") for device in record.get("devices") or []):
+    if any(device.device_id for device in record.devices):
         return True
-    known = value_at(record, "config.compute.device")
+    known = record.option("compute.device")
     return None if known is None else bool(known != "cpu")
 
 
@@ -62,8 +77,8 @@ def devices_text(number: int) -> str:
 
 def sort_key(record: Record) -> tuple[str, str, str, int, int]:
     """Return the key that sorts records by workload, system and model, then by devices and batch."""
-    devices, batch = (value_at(record, f"layout.{key}") or 0 for key in ("num_devices", "global_batch_size"))
-    return record["benchmark"], record["system"], record["model"], devices, batch
+    layout = record.layout
+    return record.benchmark, record.system, record.model, layout.num_devices or 0, layout.global_batch_size or 0
 
 
 class Number(Protocol):

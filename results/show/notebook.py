@@ -31,8 +31,8 @@ def _grade(record: Record) -> str | None:
     return grade(record)
 
 
-def _peak_memory(record: Record) -> int | None:
-    known = [one.get("peak_memory_bytes") for one in record.get("devices") or []]
+def _peak_memory(record: Record) -> float | None:
+    known = [one.peak_memory_bytes for one in record.devices]
     return max((value for value in known if value), default=None)
 
 
@@ -43,7 +43,7 @@ FIELDS = (
     Field("precision", TEXT, "precision"),
     Field("data", TEXT, "data"),
     Field("sample", TEXT, "sample"),
-    Field("variant", TEXT, value=lambda record: ", ".join(record.get("variant") or [])),
+    Field("variant", TEXT, value=lambda record: ", ".join(record.variant)),
     Field("status", TEXT, "status"),
     Field("error", TEXT, "error"),
     Field("comparable", ANSWER, "metrics.comparable"),
@@ -100,13 +100,15 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
         warnings.warn(sentence, stacklevel=2)
     if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
+    records = found.records
     if meters:
-        from results.join.meter import add_meter, read_meter
+        from results.join.meter import read_meter, with_meter
 
         for path in meters:
-            for note in add_meter(found.records, read_meter(Path(path))):
+            records, notes = with_meter(records, read_meter(Path(path)))
+            for note in notes:
                 warnings.warn(note, stacklevel=2)
-    return frame_of(list(map(with_todays_figures, found.records)))
+    return frame_of(list(map(with_todays_figures, records)))
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:

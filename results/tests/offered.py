@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from results.points.repeats import PointResults, by_point
+from results.points.repeats import PointResults
 from results.record.records import Found, find_records
-from results.show.page.report import write_report
 from results.tests import made_up
+from results.tests.of_dicts import by_point, write_report
 from results.verdicts.cost import Costs, Price
 from results.verdicts.requirements import Requirements, read_requirements
 

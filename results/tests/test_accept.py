@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.points.repeats import by_point
 from results.record.records import RecordError
 from results.tests import made_up
+from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import read_requirements

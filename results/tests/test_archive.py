@@ -372,7 +372,7 @@ def test_what_was_run_again_is_kept_and_is_no_run(tmp_path, capsys):
     assert main(["verify", str(archive)]) == 0
     assert "1 run," in capsys.readouterr().out
     for folder, statuses in ((tmp_path, ["ok"]), (point / "attempts", ["failed"])):
-        assert [record["status"] for record in find_records([folder]).records] == statuses
+        assert [record.status for record in find_records([folder]).records] == statuses
 
 
 def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):

@@ -5,13 +5,12 @@ import pytest
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Trace
 from results.join.clocks import clocks_of
-from results.join.energy import energy_of
 from results.join.limits import limits_of, limits_of_all
-from results.points.repeats import by_point
-from results.record.model import Window
+from results.record.model import Window, as_json
 from results.record.records import find_records
 from results.show.tables.points import point_rows
 from results.tests import made_up
+from results.tests.of_dicts import by_point, energy_of
 from results.tests.words import deviations
 
 
@@ -51,7 +50,7 @@ def test_a_records_energy_has_the_clocks_of_its_channels_and_is_read(tmp_path):
     assert channel["clocks"]["mean_mhz"] == pytest.approx(1500)
     record["energy"]["channels"] = [{**record["energy"]["channels"][0], "clocks": channel["clocks"]}]
     [found], skipped = find_records([made_up.store(tmp_path, [record])])
-    assert (found["energy"]["channels"][0]["clocks"], skipped) == (channel["clocks"], [])
+    assert (as_json(found.energy.channels[0].clocks), skipped) == (channel["clocks"], [])
     assert channel["clocks"]["throttled"] == pytest.approx({"power limit": 50.0})
 
 

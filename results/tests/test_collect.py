@@ -18,7 +18,7 @@ from jpwr.trace.writers import read_trace
 from results.collect import collect, main
 from results.join.energy import UNCERTAINTIES
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
-from results.verdicts.quality import energy_rules, grade
+from results.tests.of_dicts import energy_rules, grade
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -9,12 +9,13 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
-from results.points.repeats import by_point, point_of, summarise
+from results.points.repeats import summarise
 from results.record.records import RecordError
 from results.show.tables.comparison import comparison_text
 from results.tests import made_up
 from results.tests.conftest import make_record
-from results.verdicts.compare import broken, compare, read_requirement
+from results.tests.of_dicts import broken, by_point, compare, point_of
+from results.verdicts.compare import read_requirement
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import rank
 

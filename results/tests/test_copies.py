@@ -9,14 +9,12 @@ import pytest
 
 from results.archive import verify, write_archive
 from results.collect import collect, failed_result, main
-from results.points.repeats import by_point
 from results.predict.predict import groups_of
-from results.record.checks import contradictions
-from results.record.records import RecordError, find_records
+from results.record.records import RecordError
 from results.show.tables.summary import summary_rows
-from results.show.tables.table import rows
 from results.tests.conftest import CPU, GPU0, GPU1, make_record
 from results.tests.made_up import result
+from results.tests.of_dicts import by_point, contradictions, find_records, rows
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points

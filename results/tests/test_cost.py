@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from results.points.repeats import by_point
 from results.record.records import RecordError
 from results.show.plots.cost import cost_charts
 from results.show.plots.style import styles_of_systems
@@ -12,6 +11,7 @@ from results.show.tables.cost import cost_rows
 from results.show.tables.decision import cost_words
 from results.tests import made_up
 from results.tests.made_up import of_scope
+from results.tests.of_dicts import by_point
 from results.verdicts.cost import (
     Costs,
     Price,

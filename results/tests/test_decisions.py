@@ -8,11 +8,11 @@ import random
 import pytest
 
 from caraml.cli import main
-from results.points.repeats import by_point
 from results.record.records import find_records
 from results.show.page.answer import decide
 from results.show.tables.decision import cost_words
 from results.tests import made_up
+from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price
 from results.verdicts.requirements import read_requirements

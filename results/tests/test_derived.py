@@ -9,9 +9,9 @@ from copy import deepcopy
 import pytest
 
 from caraml.cli import main
-from results.record.checks import contradictions
 from results.record.records import find_records
 from results.tests import made_up
+from results.tests.of_dicts import contradictions
 
 STEPS, STEP_S = 60, 1.0
 FLOPS = 6_255_280_128.0  # to train the 800M model on a token of a sample of 2048 tokens
@@ -53,7 +53,10 @@ def run_with_all():
         metrics |= {f"{kind}_tokens": share * metrics["measured_tokens"], f"{kind}_s": metrics["measured_s"]}
         metrics |= {f"{kind}_tokens_per_s": speed, f"{kind}_tokens_per_s_per_device": speed / 2}
     metrics |= {"io_percent": 25.0, "comm_percent": 15.0, "step_time_median_s": STEP_S}
-    regions = {name: {"share_percent": share} for name, share in (("IO", 25.0), ("Comm", 15.0), ("Other", 60.0))}
+    regions = {
+        name: {"median_s": None, "share_percent": share}
+        for name, share in (("IO", 25.0), ("Comm", 15.0), ("Other", 60.0))
+    }
     record["regions"] = {"measured": {"steps": STEPS, "step_s": STEP_S, "regions": regions}}
     effective = deepcopy(record["energy"])
     return record | {"energy_effective": effective | {"tokens_per_wh": 0.5 * effective["tokens_per_wh"]}}
@@ -643,7 +646,9 @@ def test_nodes_of_one_run_have_windows_of_about_one_length(kind, seconds, is_wro
 
 @pytest.mark.parametrize(("more", "is_wrong"), [(0, False), (1, False), (3, True)])
 def test_regions_read_no_more_than_their_windows_but_for_rounding(more, is_wrong):
-    record = run(io={"windows": {"measured": {"bytes": 1000, "by_region": {"IO": 600, "Other": 400 + more}}}})
+    job = {"bytes": 1000, "reads": 1, "sequential_reads": 1}
+    window = {"bytes": 1000, "reads": 1, "reading_s": 1.0, "by_region": {"IO": 600, "Other": 400 + more}}
+    record = run(io={"job": job, "windows": {"measured": window}})
     said = "the regions of its measured windows have more bytes than were read in them"
     assert contradictions(record) == [said] * is_wrong
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from results.points.repeats import by_point
-from results.show.tables.doubts import alike, deviations_once, energies_apart, failures_once
+from results.show.tables.doubts import alike, deviations_once, energies_apart
 from results.tests import made_up
+from results.tests.of_dicts import by_point, failures_once
 
 
 def test_what_differs_in_numbers_alone_is_said_once_with_how_often():

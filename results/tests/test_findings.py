@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from results.points.repeats import by_point
 from results.record.findings import KINDS, Finding, finding, from_data, note
-from results.show.page.limits import limits
 from results.tests import made_up
+from results.tests.of_dicts import by_point, limits
 from results.tests.test_serving import served
 from results.verdicts.quality import deviations
 

@@ -4,8 +4,9 @@ import pytest
 
 from results.show.tables.fit import Shown, aligned, once_each, view
 from results.show.tables.inference import OF_POINTS
-from results.show.tables.table import CARAML_COLUMNS, COLUMNS, record_view
+from results.show.tables.table import CARAML_COLUMNS, COLUMNS
 from results.tests import made_up
+from results.tests.of_dicts import record_view
 
 ALWAYS, DIFFERS, WITHIN, MORE = Shown
 HEADER = ["system", "model", "x", "status"]

@@ -18,10 +18,12 @@ import results
 from caraml.cli import main
 from results.archive import write_archive
 from results.history import database
-from results.history.series import EFFICIENCY, SPEED, changed_facts, series_of, time_d
+from results.history.series import EFFICIENCY, SPEED, changed_facts, time_d
+from results.record.model import as_json
 from results.record.records import RecordError, find_records
 from results.tests import made_up
 from results.tests.made_up import as_read
+from results.tests.of_dicts import series_of
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +59,8 @@ def test_records_are_added_once_wherever_their_files_are(runs, db, tmp_path):
     assert add(db, runs) == (0, 6, [])
     moved = changed(tmp_path, made_up.weekly(1)[0])
     found = database.read([db])
-    assert [one["file"]["created"][:10] for one in found[:2]] == ["2024-01-01", "2024-01-08"]
-    record = {key: value for key, value in found[0].items() if key != "file"}
+    assert [one.file.created[:10] for one in found[:2]] == ["2024-01-01", "2024-01-08"]
+    record = as_json(found[0])
     assert add(db, changed(tmp_path, record)) == (0, 1, [])
     assert add(db, changed(tmp_path, record, run_id="another name")) == (0, 1, [])  # its windows are the same
     new, known, [sentence] = add(db, moved)
@@ -75,7 +77,7 @@ def test_what_is_not_finished_is_not_added_and_a_failed_run_without_a_name_once(
     [file, _] = sorted(folder.rglob("result.json"))
     os.utime(file, (1_000_000_000,) * 2)  # another run that left the same content
     assert add(db, folder)[:2] == (1, 0)
-    assert abs(time_d(failed["file"]["created"]) * 86_400 - time.time()) < 3600
+    assert abs(time_d(failed.file.created) * 86_400 - time.time()) < 3600
 
 
 def test_traces_stay_where_they_are_with_their_checksums(db, tmp_path):
@@ -188,7 +190,7 @@ def test_a_record_of_an_older_schema_is_read_and_one_of_a_newer_refused(db, tmp_
         sql(db, "UPDATE records SET record = ?, record_sha256 = ?", text, hashlib.sha256(text).hexdigest())
 
     store(schema_version=2)
-    assert database.read([db])[0]["schema_version"] == 3
+    assert database.read([db])[0].schema_version == 3
     store(schema_version=4)
     with pytest.raises(RecordError, match="has records of a newer version of the suite: use that version"):
         database.read([db])

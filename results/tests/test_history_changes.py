@@ -11,9 +11,10 @@ pytest.importorskip("ruptures", reason="needs the package ruptures: scripts/setu
 
 from results.history.changes import DRIFT_SIGNIFICANCE, FEWEST, SIGNIFICANCE, fit, trend_of, without_outliers
 from results.history.judge import Known, read_known, verdict_data, verdict_of
-from results.history.series import EFFICIENCY, SPEED, series_of, time_d
+from results.history.series import EFFICIENCY, SPEED, time_d
 from results.record.records import RecordError
 from results.tests import made_up
+from results.tests.of_dicts import series_of
 from results.verdicts.outcome import Outcome
 
 pytestmark = pytest.mark.arithmetic

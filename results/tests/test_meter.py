@@ -7,13 +7,12 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from caraml.cli import main
-from results.join.meter import add_meter, read_meter
-from results.points.operating import Limits, limits_of, sweeps_of, unsettled
-from results.points.repeats import by_point
+from results.join.meter import read_meter
+from results.points.operating import Limits, sweeps_of, unsettled
 from results.record.records import RecordError
 from results.tests import made_up
+from results.tests.of_dicts import add_meter, by_point, grade, limits_of
 from results.tests.words import why_not_ranked
-from results.verdicts.quality import grade
 
 EPOCH_S = 1_770_000_000.0  # at which the node's clock is 0
 POWER_W = 1500.0
@@ -259,5 +258,5 @@ def test_runs_at_unlike_limits_stay_apart_next_to_a_meter(tmp_path):
     assert [limits_of(one.any) for one in points] == [Limits(700.0, 1380.0), Limits(700.0, 1980.0)]
     [sweep] = sweeps_of(points)
     assert [one.limited_percent for one in sweep.points] == [80.0, 80.0]
-    assert {one.any["energy"]["power_scope"] for one in points} == {"supply"}
+    assert {one.any.energy.power_scope for one in points} == {"supply"}
     assert unsettled(points[0]) == "the clock changed by +5.0 %"

@@ -11,13 +11,13 @@ from caraml.cli import main
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.median import median_interval
 from jpwr.trace.trace import Row, Trace
-from results.achievable import add_achievable, published
+from results.achievable import published
 from results.join.figures import add_power
-from results.record.checks import contradictions
 from results.record.schema import violation
 from results.show.tables.machine.nodes import node_rows
 from results.tests import made_up
-from results.verdicts.nodes import Subject, differences, judge, medians, outcomes
+from results.tests.of_dicts import add_achievable, contradictions, differences, judge, medians
+from results.verdicts.nodes import Subject, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 
 PER_NODE = 4

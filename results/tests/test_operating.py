@@ -7,15 +7,14 @@ import random
 import pytest
 
 from caraml.cli import main
-from results.points.operating import Limits, at_limits, limits_of, sweeps_of, unsettled
-from results.points.repeats import by_point
-from results.record.checks import contradictions
+from results.points.operating import Limits, at_limits, sweeps_of, unsettled
 from results.record.records import RecordError
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.machine.operating import operating_rows, operating_sentences
 from results.show.tables.points import point_rows
 from results.tests import made_up
+from results.tests.of_dicts import by_point, contradictions, limits_of
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
 from results.verdicts.outcome import Outcome

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.points.repeats import by_point
-from results.record.records import find_records
+from results.tests.of_dicts import by_point, find_records
 from results.tests.words import deviations, why_left_out
 
 FILES = Path(__file__).with_name("of_others")

@@ -11,11 +11,10 @@ import fastjsonschema
 import pytest
 
 from caraml.cli import main
-from results.points.repeats import by_point
 from results.record.records import RecordError, Skipped
 from results.show.page.answer import decide
-from results.show.page.report import write_report
 from results.tests import made_up
+from results.tests.of_dicts import by_point, write_report
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import Item, read_requirements
 from results.verdicts.tender.award import judge_tender

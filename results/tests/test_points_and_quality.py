@@ -10,13 +10,13 @@ from scipy import stats
 
 from caraml.cli import main
 from results.points.estimate import Estimate, Part
-from results.points.repeats import by_point, energy_of_path, point_of
+from results.points.repeats import energy_of_path
 from results.points.setups import _cpus, _own_name
-from results.record.values import plain, rounded, sort_key, value_at
+from results.record.values import plain, rounded
 from results.show.tables.points import notes, place_of, point_rows, points_in_order
 from results.tests import made_up
+from results.tests.of_dicts import by_point, energy_kind, energy_rules, grade, point_of, sort_key, value_at
 from results.tests.words import deviations, unsteady, why_not_ranked
-from results.verdicts.quality import energy_kind, energy_rules, grade
 
 
 def test_repeats_become_one_row_with_the_median_and_scipys_interval():
@@ -115,7 +115,7 @@ def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():
     versions = [of("bf16", torch) for torch in ("2.12.1", "2.13.0")]
     known = {**versions[1], "status": "failed", "error": "late"}
     found = by_point([*versions, known])
-    assert [(one.any["provenance"]["packages"]["torch"], len(one.bad)) for one in found] == [
+    assert [(one.any.provenance.packages["torch"], len(one.bad)) for one in found] == [
         ("2.12.1", 0),
         ("2.13.0", 1),
     ]
@@ -350,10 +350,12 @@ def test_energy_with_the_input_path_is_over_the_window_of_that_throughput():
     [results] = by_point([record])
     assert why_not_ranked(results, "energy_effective") == ""
     record["energy_effective"]["window_s"] = 60.0
+    [results] = by_point([record])
     assert why_not_ranked(results) == ""
     words = "same window: throughput over 90.00 s, energy over 60.00 s"
     assert why_not_ranked(results, "energy_effective") == words
     del record["energy_effective"]
+    [results] = by_point([record])
     assert why_not_ranked(results, "energy_effective") == "there is none"
 
 

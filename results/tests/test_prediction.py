@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from results.points.repeats import by_point
 from results.predict.curve import Curve, Measured
 from results.predict.datasheet import Datasheet, Example, Hardware
 from results.predict.examples import TRAINING, hardware, read_training
@@ -41,9 +40,9 @@ from results.predict.step_work import Layout, Shape, decoder_work, image_work
 from results.predict.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, OWN, Missed, half_of, predict_step
 from results.predict.validate import errors_of, validated, validated_datasheets, validated_points
 from results.record.records import RecordError
-from results.show.page.report import write_report
 from results.show.tables.prediction import disturbed_words, error_rows, prediction_rows
 from results.tests.made_up import failed, result
+from results.tests.of_dicts import by_point, write_report
 
 pytestmark = pytest.mark.arithmetic
 

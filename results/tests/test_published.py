@@ -8,14 +8,13 @@ import pytest
 
 from caraml.cli import main
 from results.anchors import anchor_rows, read_anchors
-from results.points.repeats import by_point
 from results.published import EFFECTIVE, read_published, throughputs
 from results.record.records import find_records
-from results.show.page.report import write_report
 from results.show.plots.style import GREY, SPEED, styles_of_systems
 from results.show.plots.sweep import over_batch, short
 from results.show.plots.systems import compute_and_effective
 from results.tests import made_up
+from results.tests.of_dicts import by_point, write_report
 from tests.conftest import SHIPPED
 
 

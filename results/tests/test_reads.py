@@ -11,13 +11,12 @@ from caraml.cli import main as caraml
 from ioprof.counts import Coverage, FileCounts, ProcessCounts, Profile, Stretch, Stretches
 from ioprof.folder import save
 from results.collect import collect
-from results.join.reads import Times, reads_of
-from results.points.repeats import by_point
-from results.record.checks import contradictions
-from results.record.records import find_records, write_record
+from results.join.reads import Times
+from results.record.records import write_record
 from results.show.tables.reads import HEADER, file_rows, of_reads, read_rows
 from results.tests import made_up
 from results.tests.conftest import CPU, make_record
+from results.tests.of_dicts import by_point, contradictions, find_records, reads_of
 
 MB = 1_000_000
 

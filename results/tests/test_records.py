@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 import results
-from results.points.repeats import by_point
 from results.record import records
-from results.record.checks import contradictions
-from results.record.records import RecordError, find_records, read_record, results_below, write_record
+from results.record.records import RecordError, read_record, results_below, write_record
 from results.record.schema import schema, violation
 from results.tests import bench, made_up
 from results.tests.conftest import make_record
+from results.tests.of_dicts import by_point, contradictions, find_records
 
 SCHEMA = Path(records.__file__).with_name("record.schema.json")
 STORED = Path(results.__file__).with_name("records")
@@ -259,7 +258,7 @@ def test_an_old_run_is_a_repeat_of_a_new_one(tmp_path):
     made_up.store(tmp_path, [new, old])
     [point] = by_point(find_records([tmp_path]).records)
     assert len(point.good) == 2
-    assert [one["config"]["turns"] for one in point.good] == 2 * [new["config"]["turns"]]
+    assert [one.config["turns"] for one in point.good] == 2 * [new["config"]["turns"]]
 
 
 def test_a_workload_may_count_sequences(tmp_path):

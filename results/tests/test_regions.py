@@ -6,15 +6,12 @@ import json
 
 import pytest
 
-from results.points.regions import changes, regions_of
-from results.points.repeats import by_point
-from results.record.checks import contradictions
 from results.record.records import find_records
 from results.show.plots.regions import steps_by_region
 from results.show.tables.comparison import comparison_text
 from results.show.tables.regions import region_rows, split_notes
 from results.tests.made_up import result
-from results.verdicts.compare import compare
+from results.tests.of_dicts import by_point, changes, compare, contradictions, regions_of
 
 
 def told(step_s=1.0, parts=None, clock="host", **shares):

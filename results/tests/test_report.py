@@ -9,15 +9,14 @@ import struct
 import pytest
 
 from caraml.cli import main
-from results.points.repeats import by_point
 from results.record.records import RecordError, find_records
 from results.show.page.printed import BROWSERS, write_pdf
-from results.show.page.report import write_report
 from results.show.plots.energy import pareto
 from results.show.plots.style import EFFICIENCY, SPEED, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, lines, over_batch, scaling
 from results.show.plots.systems import compute_and_effective
 from results.tests import made_up, offered
+from results.tests.of_dicts import by_point, write_report
 from results.verdicts.requirements import read_requirements
 from tests.needs import need
 
@@ -338,7 +337,7 @@ def test_origin_checksums_and_commands_are_there(opened, folder):
     text = window.locator("body").inner_text()
     records = find_records([folder]).records
     for record in records:
-        assert record["file"]["sha256"] in text
+        assert record.file.sha256 in text
     assert "python -m benchmarks.llm_training --global-batch-size 64" in text
     assert "0123456789ab" in text
     assert "published: JEDI, GPT-800M, 4 devices" in text

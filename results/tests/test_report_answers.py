@@ -7,14 +7,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from results.points.repeats import by_point
 from results.record.records import Skipped
 from results.show.page.answer import decide, of_workload
 from results.show.page.columns import brief, help_of, points_table, systems_table, table_of
-from results.show.page.limits import limits, measure_next
-from results.show.page.report import write_report
+from results.show.page.limits import measure_next
 from results.show.tables.summary import sentences
 from results.tests import made_up, offered
+from results.tests.of_dicts import by_point, limits, write_report
 from results.verdicts.cost import Costs, Price
 
 

@@ -8,11 +8,11 @@ from collections import Counter
 
 import pytest
 
-from results.points.repeats import by_point
 from results.record.records import RecordError
 from results.show.tables.decision import cost_words, ranking_rows, ranking_words, scaled, scaled_words, without_score
 from results.tests import made_up
 from results.tests.made_up import of_scope
+from results.tests.of_dicts import by_point
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cheapest_in, cost_of, crossings
 from results.verdicts.requirements import read_requirements
 from results.verdicts.scale import Speed, power_at_supply, speed_of

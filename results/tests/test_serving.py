@@ -8,18 +8,16 @@ from caraml.cli import main
 from results.anchors import anchor_rows
 from results.collect import collect
 from results.join.serving import energy_per_token
-from results.points.repeats import by_point
 from results.predict.predict import groups_of
-from results.record.checks import contradictions
 from results.record.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.show.plots.serving import frontier, serving_charts
 from results.show.plots.style import SPEED, styles_of_systems
 from results.show.plots.systems import dots
-from results.show.tables.inference import COLUMNS, columns_of, within_limits
+from results.show.tables.inference import COLUMNS, within_limits
 from results.show.tables.points import point_rows
 from results.show.tables.summary import sentences
-from results.show.tables.table import failures, rows
 from results.tests.made_up import WINDOW_S, result
+from results.tests.of_dicts import by_point, columns_of, contradictions, failures, rows
 from results.tests.words import deviations
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome

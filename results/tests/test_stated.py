@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.history.database import read as read_history
 from results.record import stated
-from results.record.checks import contradictions
+from results.tests.of_dicts import contradictions, with_todays_figures
+from results.tests.of_dicts import read as read_history
 from results.tests.test_derived import place
 
 RECORDS = Path(__file__).parents[1] / "records" / "H200"
@@ -97,7 +97,7 @@ def test_a_length_that_was_asked_for_has_flops_of_its_own():
     record = longer(real(), 2)
     record["config"]["model"]["sequence_length"] = 4096
     assert not any(found.startswith("sample") for found in contradictions(record))
-    corrected = stated.with_todays_figures(record)
+    corrected = with_todays_figures(record)
     assert corrected["metrics"]["model_flops_per_token"] == 7060586496
 
 
@@ -112,14 +112,14 @@ def test_a_length_that_was_asked_for_has_flops_of_its_own():
 )
 def test_a_corrected_table_leaves_the_measurement_and_its_figures_follow(record, words):
     assert contradictions(record) == []
-    found = stated.with_todays_figures(record)
+    found = with_todays_figures(record)
     assert str(found["corrected"][0]).startswith(words)
     wanted = real()["metrics"]
     assert found["metrics"] == {
         name: pytest.approx(value, rel=1e-9) if isinstance(value, float) else value for name, value in wanted.items()
     }
     assert record["metrics"] != wanted
-    assert stated.with_todays_figures(real()) == real()
+    assert with_todays_figures(real()) == real()
 
 
 def corrected_peak(block):
@@ -192,10 +192,10 @@ def test_peaks_are_those_of_the_readers_checkout(tmp_path, monkeypatch):
     table.parent.mkdir(parents=True)
     block = {"tag": "mine", "parameter": [{"name": "peak_tflops_bf16", "_": 2000}]}
     table.write_text(json.dumps({"parameterset": [block]}))
-    assert stated.with_todays_figures(record)["metrics"]["peak_tflops_per_device"] == 2000.0
+    assert with_todays_figures(record)["metrics"]["peak_tflops_per_device"] == 2000.0
     stated._peaks.cache_clear()
     table.write_text("parameterset: 5")
-    assert stated.with_todays_figures(record) == record  # `caraml check` reports it
+    assert with_todays_figures(record) == record  # `caraml check` reports it
     stated._peaks.cache_clear()
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from results.points.repeats import by_point
 from results.record.values import WORK
 from results.show.plots.style import styles_of_systems
 from results.show.plots.sweep import scaling
 from results.show.tables.cost import cost_rows
 from results.show.tables.summary import sentences, summary_rows
 from results.tests import made_up
+from results.tests.of_dicts import by_point
 from results.verdicts.cost import Costs, Price, cost_of
 from results.verdicts.ranking import best_of_systems, devices_of_all, fastest, ranked_points
 from results.workloads import workloads

@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 
 from caraml.cli import main
-from results.points.repeats import by_point
-from results.record.checks import contradictions
-from results.record.records import find_records
-from results.show.page.origin import origin_rows, quality_of
 from results.show.tables.doubts import deviations_once
 from results.show.tables.summary import sentences
+from results.tests.of_dicts import by_point, contradictions, find_records, origin_rows, quality_of
 
 ROOT = Path(__file__).parents[2]
 [REAL] = (ROOT / "results" / "records").glob("H200/llm_800M_micro4_batch16_*/result.json")

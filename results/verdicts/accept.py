@@ -9,7 +9,7 @@ from typing import NamedTuple
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.record.findings import Finding, finding, joined
-from results.record.records import RecordError, Skipped
+from results.record.records import Record, RecordError, Skipped
 from results.verdicts.measures import Answer, answer, at, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import not_work_of_bf16
@@ -101,18 +101,18 @@ def with_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
     return verdict._replace(outcome=Outcome.UNDECIDED, reasons=(*verdict.reasons, missing))
 
 
-def left_out(results: Sequence[PointResults], requirements: Requirements) -> dict[int, str]:
-    """Return a sentence on each run that breaks what is fixed for its workloads, by the id of its record."""
+def left_out(results: Sequence[PointResults], requirements: Requirements) -> dict[Record, str]:
+    """Return a sentence on each run that breaks what is fixed for its workloads."""
     found, counting = {}, set()
     for name, wanted in requirements.workloads.items():
         for one in filter(wanted.has, results):
             for record in (*one.good, *one.bad):
                 if words := str(wanted.fixed.broken(record)):
-                    where = record.get("file", {}).get("path") or one.point.place
-                    found[id(record)] = f"{one.system}, {where}: does not count for {name}: {words}"
+                    where = record.file.path or one.point.place
+                    found[record] = f"{one.system}, {where}: does not count for {name}: {words}"
                 else:
-                    counting.add(id(record))
-    return {key: words for key, words in found.items() if key not in counting}
+                    counting.add(record)
+    return {record: words for record, words in found.items() if record not in counting}
 
 
 def missing_runs(skipped: Sequence[Skipped], system: str) -> Finding | None:

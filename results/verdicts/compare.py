@@ -101,9 +101,9 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
             precision_remark = [f"in {pair[0].precision}"] if len(pairs) > 1 else []
             lines.append(_line(place.point, *pair, remarks + precision_remark))
     failed = [
-        f"{record['system']}: {point_of(record)}: {record['status']}: {record.get('error', '')}"
+        f"{record.system}: {point_of(record)}: {record.status}: {record.error}"
         for record in [*base, *other]
-        if record["status"] != "ok"
+        if not record.is_good
     ]
     only_base, only_other = (
         [place.point for place in sorted(set(sides[index]) - set(sides[1 - index]))] for index in (0, 1)
@@ -158,7 +158,7 @@ def _speed(results: PointResults) -> float:
 
 def _why_not(path: str, *sides: PointResults) -> str:
     """Return why two energies are not compared: they differ in kind or scope, or are not ranked; empty if they are."""
-    if not path.startswith("energy.") or not all(any(record.get("energy") for record in side.good) for side in sides):
+    if not path.startswith("energy.") or not all(any(record.energy for record in side.good) for side in sides):
         return ""
     if any(grade(record) == ESTIMATE for side in sides for record in side.good):
         return "energies are not compared: one is an estimate"
@@ -181,13 +181,12 @@ def _remarks(*sides: Sequence[Record]) -> list[str]:
 def _work(record: Record) -> dict[str, str]:
     """Return options and layout, each once: a choice may be an option's value by another name."""
     facts = {name: value for name, value in work_of(record).items() if not name.startswith(OPTION)}
-    chosen = {name: value for name, value in record.get("choices", {}).items() if value not in facts.values()}
-    return {"precision": str(record.get("precision") or "")} | chosen | facts
+    chosen = {name: value for name, value in record.choices.items() if value not in facts.values()}
+    return {"precision": record.precision} | chosen | facts
 
 
 def _machine(record: Record) -> dict[str, str | None]:
-    origin = record.get("provenance") or {}
-    commit, dirty = origin.get("git_commit"), origin.get("git_dirty")
+    commit, dirty = record.provenance.git_commit, record.provenance.git_dirty
     changes = None if dirty is None else "yes" if dirty else "no"
     code = {"commit": commit and commit[:COMMIT_LETTERS], "local changes": changes}
     return machine_of(record) | code

@@ -57,7 +57,7 @@ class Fixed(dict[str, Any]):
                 changed.append(f"{name} is {found}, {self.words(name)}")
         if "commit" in self and (dirty := value_at(record, "provenance.git_dirty")) is not False:
             (changed if dirty else unknown).append(DIRTY if dirty else f"whether {DIRTY} is not recorded")
-        return Broken(tuple(changed), tuple(unknown if record["status"] == "ok" else ()))
+        return Broken(tuple(changed), tuple(unknown if record.is_good else ()))
 
     def kept(self, one: PointResults) -> PointResults | None:
         """Return a point with the runs that count; None if none counts."""

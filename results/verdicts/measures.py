@@ -130,7 +130,7 @@ def _no_run(mine: Sequence[PointResults], at_place: Sequence[PointResults]) -> A
     if left_out:
         return Answer(why_not=finding("runs_left_out", reasons=tuple(left_out)))
     bad = [record for one in at_place for record in one.bad]
-    states = " and ".join(dict.fromkeys(str(record["status"]).replace("_", " ") for record in bad))
+    states = " and ".join(dict.fromkeys(record.status.replace("_", " ") for record in bad))
     why = finding("all_failed", runs=len(bad), states=states) if len(bad) > 1 else finding("one_failed", states=states)
     return Answer(why_not=why, is_failure=True)
 
@@ -155,7 +155,7 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
         return Answer(why_not=finding("few_good_runs", runs=len(best.good), wanted=quantity.of_runs), at=where)
     return Answer(
         _estimate(best, path, quantity, with_accuracy=True),
-        unit=_unit(quantity, str(best.any["work_unit"])),
+        unit=_unit(quantity, best.any.work_unit),
         at=where,
         energy_kind=energy_kind(best.any) or "" if is_energy else "",
         points=len(usable),

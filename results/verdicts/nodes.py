@@ -10,7 +10,8 @@ from jpwr.median import median_interval
 from jpwr.process.device_ids import same_ids
 from results.join.clocks import REASONS
 from results.points.estimate import Interval
-from results.record.parts import devices_of, is_number, sensor_channels
+from results.record.model import is_number
+from results.record.parts import devices_of, sensor_channels
 from results.record.records import Record
 from results.verdicts.outcome import Outcome
 
@@ -80,7 +81,7 @@ Rates = Mapping[Kind, Mapping[Subject, Sequence[float]]]
 
 def is_check(record: Record) -> bool:
     """Return whether a record is a good node check."""
-    return bool(record["benchmark"] == NODE_CHECK and record["status"] == "ok" and record.get("node_check"))
+    return record.benchmark == NODE_CHECK and record.is_good and bool(record.node_check)
 
 
 def rates_of(records: Sequence[Record]) -> Rates:
@@ -91,18 +92,18 @@ def rates_of(records: Sequence[Record]) -> Rates:
     found: dict[Kind, dict[Subject, list[float]]] = {}
     for record in filter(is_check, records):
         subjects = subjects_of(record)
-        figures = record["node_check"]["figures"]
-        largest = {one["name"]: one.get("bytes") for one in sorted(figures, key=lambda one: one.get("bytes") or 0)}
+        figures = record.node_check.figures
+        largest = {one.name: one.bytes for one in sorted(figures, key=lambda one: one.bytes or 0)}
         for figure in figures:
-            if figure.get("bytes") != largest[figure["name"]]:
+            if figure.bytes != largest[figure.name]:
                 continue
-            subject = subjects[figure["rank"]]
-            if figure["scope"] != "device":
-                subject = Subject(subject.system, ALL_NODES if figure["scope"] == "all" else subject.hostname)
-            size = int(figure["bytes"]) if figure.get("bytes") else None
-            matrices = record["model"] if figure["name"].startswith(MATMUL) else ""
-            kind = Kind(record["system"], figure["name"], figure["unit"], figure.get("ranks", 1), size, matrices)
-            found.setdefault(kind, {}).setdefault(subject, []).extend(figure["values"])
+            subject = subjects[figure.rank]
+            if figure.scope != "device":
+                subject = Subject(subject.system, ALL_NODES if figure.scope == "all" else subject.hostname)
+            size = int(figure.bytes) if figure.bytes else None
+            matrices = record.model if figure.name.startswith(MATMUL) else ""
+            kind = Kind(record.system, figure.name, figure.unit, figure.ranks, size, matrices)
+            found.setdefault(kind, {}).setdefault(subject, []).extend(figure.values)
     return found
 
 
@@ -119,11 +120,11 @@ def _middles(rates: Mapping[Subject, Sequence[float]]) -> list[float]:
 
 def subjects_of(record: Record) -> dict[int, Subject]:
     """Return the device of each rank: the last of its ids, which is its address, or its number on the node."""
-    found, numbers = {}, dict.fromkeys((device["hostname"] for device in record["devices"]), 0)
-    for device in sorted(record["devices"], key=lambda device: device["rank"]):
-        host = device["hostname"]
-        ids = (device.get("device_id") or "").split() or [str(numbers[host])]
-        found[device["rank"]] = Subject(record["system"], host, ids[-1])
+    found, numbers = {}, dict.fromkeys((device.hostname for device in record.devices), 0)
+    for device in sorted(record.devices, key=lambda device: device.rank):
+        host = device.hostname
+        ids = (device.device_id or "").split() or [str(numbers[host])]
+        found[device.rank] = Subject(record.system, host, ids[-1])
         numbers[host] += 1
     return found
 
@@ -138,10 +139,10 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
     """
     group, known = rates_of(records), medians(baseline)
     broken = {
-        (subjects[figure["rank"]], figure["name"]): f": {reason}"
+        (subjects[figure.rank], figure.name): f": {figure.reason}"
         for record, subjects in ((one, subjects_of(one)) for one in records if is_check(one))
-        for figure in record["node_check"]["figures"]
-        if (reason := figure.get("reason"))
+        for figure in record.node_check.figures
+        if figure.reason
     }
     found = []
     for kind, rates in group.items():
@@ -215,20 +216,19 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
 
 def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
     """Yield the facts on each device, from the kernel, the vendor's tool, and the sampler in the measured window."""
-    checked = {one["rank"]: one for one in record["node_check"].get("devices") or []}
-    for device in record["devices"]:
-        ids = set(same_ids(device.get("device_id") or ""))
-        own = {name: value for name, value in checked.get(device["rank"], {}).items() if name not in UNIQUE}
+    checked = {one.rank: vars(one) for one in record.node_check.devices}
+    for device in record.devices:
+        ids = set(same_ids(device.device_id or ""))
+        own = {name: value for name, value in checked.get(device.rank, {}).items() if name not in UNIQUE}
         for one in devices_of(record):
             if ids & set(same_ids(str(one.get("uuid", "")))):
                 own |= {name: value for name, value in one.items() if name not in UNIQUE}
         for channel in sensor_channels(record):
-            clocks = channel.get("clocks") or {}
-            if ids & set(same_ids(channel.get("device_id") or "")):
-                own |= {name: value for name, value in clocks.items() if name != "throttled"}
-                shares = clocks.get("throttled") or {}
+            if ids & set(same_ids(channel.device_id or "")):
+                own |= {name: value for name, value in vars(channel.clocks).items() if name != "throttled"}
+                shares = channel.clocks.throttled or {}
                 own |= {f"percent throttled by {reason}": shares.get(reason, 0.0) for reason in REASONS.values()}
-        yield subjects_of(record)[device["rank"]], own
+        yield subjects_of(record)[device.rank], own
 
 
 def _usual(values: Sequence[Any]) -> Any:

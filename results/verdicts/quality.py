@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from results.points.repeats import PointResults, step_times_s, unsteady
@@ -13,6 +13,7 @@ from results.points.sensors import accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INNER
 from results.record.findings import Finding, finding, from_data, note
+from results.record.model import Channel, Provenance, as_json
 from results.record.parts import sensor_channels, total_s, windows_of
 from results.record.records import Record
 from results.record.values import is_accelerated, value_at
@@ -24,6 +25,7 @@ GRADES = {
     "Q2": "node: the node's own or its management controller's sensor",
     "Q3": "supply: a meter in the supply line",
 }
+GRADES_OF_SCOPES = {"supply": "Q3", "node": "Q2"}  # else Q1
 SAME_WINDOW = 0.01  # relative
 MAX_DIFFERENCE = 0.05  # relative, between counter and integral
 MAX_UNCERTAINTY = 0.05  # relative half-width of the energy by sampling
@@ -58,12 +60,10 @@ class Rule(NamedTuple):
 
 def grade(record: Record, energy: str = "energy") -> str | None:
     """Return the grade of a record's energy; None without an energy."""
-    values = record.get(energy)
+    values = record.energy_of(energy)
     if not values:
         return None
-    if values["power_kind"] == "estimated":
-        return ESTIMATE
-    return {"supply": "Q3", "node": "Q2"}.get(values["power_scope"], "Q1")
+    return ESTIMATE if values.power_kind == "estimated" else GRADES_OF_SCOPES.get(values.power_scope, "Q1")
 
 
 def energy_kind(record: Record) -> str | None:
@@ -76,36 +76,35 @@ def energy_kind(record: Record) -> str | None:
 
 def energy_rules(record: Record, key: str = "energy") -> list[Rule]:
     """Return the result of each rule on an energy; empty for a record without it."""
-    energy = record.get(key)
+    energy = record.energy_of(key)
     if not energy:
         return []
-    channels, layout = energy["channels"], record["layout"]
-    window_s = energy.get("window_s")
+    channels, window_s = energy.channels, energy.window_s
     samples, lost, gaps = (_of_all(channels, name) for name in ("samples", "missing", "largest_gap_s"))
     rates = [number / window_s for number in samples] if window_s else []
     missing = [one / max(1, one + read) for one, read in zip(lost, samples, strict=False)]
-    differences = [abs(one) for channel in channels if (one := channel.get("integral_vs_counter")) is not None]
-    nodes = len({channel["hostname"] for channel in channels})
+    differences = [abs(one) for channel in channels if (one := channel.integral_vs_counter) is not None]
+    nodes = len({channel.hostname for channel in channels})
     rules = [
         _at_least("sampling_rate", rates, MIN_RATE_HZ),
         _at_least("samples", samples, MIN_SAMPLES),
         _at_most("gaps", gaps, MAX_GAP_S),
         _at_most("missing_samples", missing, MAX_MISSING),
         _same_window(record, window_s, "measured" if key == "energy" else "effective"),
-        Rule(nodes == layout["num_nodes"], finding("all_nodes", measured=nodes, nodes=layout["num_nodes"])),
+        Rule(nodes == record.layout.num_nodes, finding("all_nodes", measured=nodes, nodes=record.layout.num_nodes)),
         _all_devices(record, channels),
     ]
     if differences:
         rules.append(_at_most("counter_and_integral", differences, MAX_DIFFERENCE))
-    inside = [one for one in channels if one["scope"] in INNER and one["energy_wh"]]
-    used_wh = [one["energy_wh"] / (one.get("num_devices") or 1) for one in inside]
+    inside = [one for one in channels if one.scope in INNER and one.energy_wh]
+    used_wh = [(one.energy_wh or 0.0) / (one.num_devices or 1) for one in inside]
     if len(used_wh) > 1:
         rules.append(_at_most("devices_alike", [max(used_wh) / min(used_wh)], MOST_UNLIKE))
     if busier := busier_elsewhere(energy):
         rules.append(Rule(False, busier))
     share = sampling_share(record, key)
     rules.append(_at_most("interval", [] if share is None else [share], MAX_UNCERTAINTY))
-    rules.append(_idle_power(energy.get("idle_power_w"), energy.get("avg_power_w")))
+    rules.append(_idle_power(energy.idle_power_w, energy.avg_power_w))
     return rules
 
 
@@ -131,9 +130,9 @@ def why_not_ranked(results: PointResults, energy: str = "energy") -> Finding | N
     return None
 
 
-def _of_all(channels: Sequence[dict[str, Any]], key: str) -> list[float]:
+def _of_all(channels: Sequence[Channel], key: str) -> list[float]:
     """Return a value of each channel; empty if one of them lacks it."""
-    values = [channel.get(key) for channel in channels]
+    values = [channel.number(key) for channel in channels]
     return [value for value in values if value is not None] if None not in values else []
 
 
@@ -167,10 +166,10 @@ def _same_window(record: Record, window_s: float | None, kind: str) -> Rule:
     return Rule(is_same, finding("same_window", **times))
 
 
-def _all_devices(record: Record, channels: Sequence[dict[str, Any]]) -> Rule:
+def _all_devices(record: Record, channels: Sequence[Channel]) -> Rule:
     """Check that the energy is that of exactly the devices that trained; an energy of a whole node contains them."""
-    num_devices = record["layout"]["num_devices"]
-    scopes = {channel["scope"] for channel in channels}
+    num_devices = record.layout.num_devices or 0
+    scopes = {channel.scope for channel in channels}
     if scopes <= {"cpu", "dram"} and scopes:
         return _of_processors(record, scopes)
     if len(scopes) > 1:
@@ -179,10 +178,10 @@ def _all_devices(record: Record, channels: Sequence[dict[str, Any]]) -> Rule:
         return Rule(True, finding("whole_node", scope=scopes.pop()))
     counted = Counter[str]()
     for channel in channels:
-        counted[channel["hostname"]] += channel.get("num_devices") or 1
+        counted[channel.hostname] += int(channel.num_devices or 1)
     if counted.total() > num_devices:  # sensors without ids, such as IPUs', and cards of two devices
         return Rule(False, finding("too_many_devices", measured=counted.total(), devices=num_devices))
-    trained = Counter(device.get("hostname") for device in record.get("devices") or [])
+    trained = Counter(device.hostname for device in record.devices)
     if counted.total() == num_devices == trained.total() and counted != trained:
         known = ", ".join(f"{counted[host]} of {number} devices of {host}" for host, number in sorted(trained.items()))
         return Rule(False, finding("other_devices", known=known))
@@ -217,17 +216,17 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
     if results.bad and results.good:
         found.append(finding("some_failed", failed=len(results.bad), runs=len(results.bad) + len(results.good)))
     for record in results.good:
-        found += _served(record) if record.get("serving") else unsteady(step_times_s(record))
+        found += _served(record) if record.serving else unsteady(step_times_s(record))
         found += _throttled(record)
         found += _of_energy(record) if with_energy else []
-        if value_at(record, "metrics.comparable") is False:
+        if record.metrics.comparable is False:
             found.append(finding("smaller_workload"))
-        found += record.get("corrected") or []
+        found += record.corrected
         found += _rising(record)
-        found += _origin(record.get("provenance") or {})
+        found += _origin(record.provenance)
     if with_energy and len({energy_kind(record) for record in results.good}) > 1:
         found.append(finding("mixed_energies"))
-    commits = {(record.get("provenance") or {}).get("git_commit") for record in results.good}
+    commits = {record.provenance.git_commit for record in results.good}
     if len(commits) > 1:
         found.append(finding("versions", versions=len(commits)))
     return list(dict.fromkeys(found))
@@ -235,8 +234,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
 
 def _served(record: Record) -> list[Finding]:
     """Return what a client found on the server of a run; older records have it as texts."""
-    serving = record["serving"]
-    return [*map(note, serving.get("notes") or []), *map(from_data, serving.get("findings") or [])]
+    return [*map(note, record.serving.notes), *(from_data(as_json(one)) for one in record.serving.findings)]
 
 
 def _of_energy(record: Record) -> list[Finding]:
@@ -248,7 +246,7 @@ def _of_energy(record: Record) -> list[Finding]:
     ]
     if grade(record) == ESTIMATE:
         found.append(finding("estimate"))
-    elif record.get("energy") and record["energy"].get("accuracy_from") not in STATED:
+    elif record.energy and record.energy.accuracy_from not in STATED:
         found.append(finding("accuracy", accuracy=accuracy_text(record)))
     return found
 
@@ -260,7 +258,7 @@ def _throttled(record: Record) -> list[Finding]:
     """
     quota_percent = value_at(record, "metrics.cpu_throttled_percent") or 0.0
     worst: dict[str, float] = {}
-    by_channel = [(channel.get("clocks") or {}).get("throttled") for channel in sensor_channels(record)]
+    by_channel = [channel.clocks.throttled for channel in sensor_channels(record)]
     for throttled in by_channel:
         for reason, percent in (throttled or {}).items():
             worst[reason] = max(worst.get(reason, 0.0), percent)
@@ -273,20 +271,20 @@ def _throttled(record: Record) -> list[Finding]:
 
 def _rising(record: Record) -> list[Finding]:
     """Report a loss that is higher over the last quarter of the steps than over the first."""
-    losses = [loss for loss in record.get("losses") or [] if loss is not None]
+    losses = [loss for loss in record.losses if loss is not None]
     quarter = max(1, len(losses) // 4)
     first, last = (math.fsum(part) / quarter for part in (losses[:quarter], losses[-quarter:]))
     return [finding("rising_loss", first=first, last=last)] if last > first else []
 
 
-def _origin(origin: dict[str, Any]) -> list[Finding]:
+def _origin(origin: Provenance) -> list[Finding]:
     """Return the deviations of a run's code and node, and the unknown facts about them."""
     changed = {"True": "code_changed", "False": ""}
     shared = {"no": "shared", "yes": ""}
     kinds = (
-        "" if origin.get("git_commit") else "code_unknown",
-        changed.get(str(origin.get("git_dirty")), "changes_unknown"),
-        shared.get(str(origin.get("exclusive")), "exclusive_unknown"),
+        "" if origin.git_commit else "code_unknown",
+        changed.get(str(origin.git_dirty), "changes_unknown"),
+        shared.get(str(origin.exclusive), "exclusive_unknown"),
     )
     return [finding(kind) for kind in kinds if kind]
 
@@ -301,7 +299,7 @@ def not_work_of_bf16(one: PointResults, results: Sequence[PointResults]) -> str:
     reference = next(in_bf16, None)
     if reference is None:
         return "there is no good run of this point in bf16 to compare its losses with"
-    ours, theirs = (side.any.get("losses") or [] for side in (one, reference))
+    ours, theirs = (side.any.losses for side in (one, reference))
     steps = min(len(ours), len(theirs))
     if steps < MIN_COMPARED_STEPS:
         return f"its losses can be compared with those in bf16 over {steps} steps only, {MIN_COMPARED_STEPS} wanted"
@@ -309,7 +307,8 @@ def not_work_of_bf16(one: PointResults, results: Sequence[PointResults]) -> str:
         if value_at(one.any, path) != value_at(reference.any, path):
             return f"its {name} are not those of the runs in bf16"
     quarter = slice(steps - steps // 4, steps)
-    difference = math.fsum(ours[quarter]) / math.fsum(theirs[quarter]) - 1
+    sums = [math.fsum(math.nan if loss is None else loss for loss in side[quarter]) for side in (ours, theirs)]
+    difference = sums[0] / sums[1] - 1
     if not abs(difference) <= MAX_LOSS_DIFFERENCE:
         most = f"at most {100 * MAX_LOSS_DIFFERENCE:g} %"
         return f"its loss differs by {100 * difference:+.1f} % from that in bf16, {most}"

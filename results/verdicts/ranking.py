@@ -16,7 +16,7 @@ def why_left_out(one: PointResults) -> Finding | None:
     """Return why a point with good runs is left out of all rankings and verdicts; None if it is not."""
     if not one.is_comparable:
         return finding("smaller")
-    if client := (one.any.get("serving") or {}).get("defined_by"):
+    if client := one.any.serving.defined_by:
         return finding("defined_by_others", client=client)
     return None if one.precision else finding("no_precision")
 

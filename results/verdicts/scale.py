@@ -56,7 +56,7 @@ def setup_at_scale(one: PointResults) -> Setup:
     Only points with the same setup show how a system scales.
     """
     record = one.any
-    with_number = {"devices", "nodes", CPUS, *record["layout"]}
+    with_number = {"devices", "nodes", CPUS, *vars(record.layout)}
     if not is_accelerated(record):  # threads are divided among processes
         with_number.add(DEVICE)
     options = {
@@ -64,7 +64,7 @@ def setup_at_scale(one: PointResults) -> Setup:
         for name, value in setup_of(record)
         if name.removeprefix(OPTION) not in with_number and not name.startswith(FLOPS)
     }
-    chosen = {"precision": one.precision, "choices": ", ".join(record.get("variant", [])) or "as usual"}
+    chosen = {"precision": one.precision, "choices": ", ".join(record.variant) or "as usual"}
     return tuple(sorted((options | chosen).items()))
 
 
@@ -147,10 +147,8 @@ def devices_per_node(results: Iterable[PointResults], price: Price | None) -> in
     """Return the devices of a node from the prices file, else from runs over several nodes; 1 without either."""
     if price and price.devices_per_node:
         return price.devices_per_node
-    layouts = [one.any["layout"] for one in results]
-    return max(
-        (layout["num_devices"] // layout["num_nodes"] for layout in layouts if layout["num_nodes"] > 1), default=1
-    )
+    layouts = [(one.any.layout.num_devices or 0, one.any.layout.num_nodes or 0) for one in results]
+    return max((devices // nodes for devices, nodes in layouts if nodes > 1), default=1)
 
 
 def sizes(power: Power, system: str, budget: Budget, costs: Costs | None, per_node: int = 1) -> dict[str, Size]:

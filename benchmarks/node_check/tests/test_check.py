@@ -15,9 +15,8 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from results.collect import collect
-from results.record.checks import contradictions
 from results.record.schema import violation
-from results.verdicts.nodes import judge
+from results.tests.of_dicts import contradictions, judge
 from results.verdicts.outcome import Outcome
 from tests.waiting import PATIENCE_S
 

@@ -16,7 +16,8 @@ from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, end_s, has
 from caraml.schedulers.kubernetes.submit import CHECKOUT, IN_CLUSTER, JOB_ID, OBJECTS, read_request
 from results.collect import collect, failed_result
 from results.record.causes import cause
-from results.record.records import RESULT_NAME, Record, RecordError, read_record, write_record
+from results.record.model import Json
+from results.record.records import RESULT_NAME, RecordError, read_record, write_record
 
 UNKNOWN = "UNKNOWN"
 
@@ -117,7 +118,7 @@ def _bring_results(job: KubernetesJob, point: Path, key: str) -> None:
         write_record({**_result(job, run, point, request.nodes, trouble), **known}, run / RESULT_NAME)
 
 
-def _result(job: KubernetesJob, run: Path, point: Path, nodes: int, trouble: str) -> Record:
+def _result(job: KubernetesJob, run: Path, point: Path, nodes: int, trouble: str) -> Json:
     codes = [_exit_code(run, node) for node in range(nodes)]
     bad = next((node for node, code in enumerate(codes) if code), None)
     if bad is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from results.record.checks.run import (
@@ -11,9 +10,10 @@ from results.record.checks.run import (
     INNER,
     OUTER,
     Relations,
-    Run,
     Sentences,
+    channels,
     differs,
+    energies,
     exceeds,
     product,
     ratio,
@@ -21,7 +21,9 @@ from results.record.checks.run import (
     total,
 )
 from results.record.findings import Finding, finding
-from results.record.parts import JOULES_PER_WH, devices_of, is_number
+from results.record.model import Channel, Energy, Record, is_number
+from results.record.parts import JOULES_PER_WH, devices_of
+from results.record.values import value_at
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
 SENSOR_TOLERANCE = 0.1  # relative difference of two sensors of the same energy
@@ -38,65 +40,64 @@ SOURCES = {
 SUMS = ("energy_wh", "idle_power_w", "samples", "missing")
 
 
-def _energies(run: Run) -> Relations:
-    for key, energy in run.energies.items():
-        energy_wh, work = energy.get("energy_wh"), run.metrics.get(f"{ENERGIES[key]}_{run.unit}")
-        parts_wh = [energy.get(name) for name in ("random_wh", "systematic_wh")]
-        devices, window_s = run.layout.get("num_devices"), energy.get("window_s")
+def _energies(run: Record) -> Relations:
+    for key, energy in energies(run):
+        energy_wh, work = energy.energy_wh, run.metrics.number(f"{ENERGIES[key]}_{run.work_unit}")
+        parts_wh = [energy.number(name) for name in ("random_wh", "systematic_wh")]
+        devices, window_s = run.layout.num_devices, energy.window_s
         for name, again, of in (
-            (f"{run.unit}_per_wh", ratio(work, energy_wh), "its work and energy"),
+            (f"{run.work_unit}_per_wh", ratio(work, energy_wh), "its work and energy"),
             ("uncertainty_wh", sum_of_all(parts_wh), "its components"),
             ("energy_wh_per_device", ratio(energy_wh, devices), "its energy and devices"),
             ("avg_power_w", ratio(product(energy_wh, JOULES_PER_WH), window_s), "its energy and time"),
         ):
-            yield f"{key}.{name}", energy.get(name), again, of
-        channels = energy.get("channels") or []
+            yield f"{key}.{name}", energy.number(name), again, of
         for name in SUMS:
-            parts = [channel.get(name) for channel in channels]
-            yield f"{key}.{name}", energy.get(name), sum_of_all(parts), "its channels"
+            parts = [channel.number(name) for channel in energy.channels]
+            yield f"{key}.{name}", energy.number(name), sum_of_all(parts), "its channels"
 
 
-def _energies_of_channels(run: Run) -> Relations:
-    for key, _, channel in run.channels():
-        name, method = f"{key}.channels: {channel.get('name')}", channel.get("method")
+def _energies_of_channels(run: Record) -> Relations:
+    for key, _, channel in channels(run):
+        name, method = f"{key}.channels: {channel.name}", channel.method
         if len(sources := SOURCES.get(method or "", ())) == 1:
-            yield f"{name}, energy_wh", channel.get("energy_wh"), channel.get(sources[0]), f"its readings by {method}"
+            yield f"{name}, energy_wh", channel.energy_wh, channel.number(sources[0]), f"its readings by {method}"
         # Relative to 1: the difference itself is near 0, where rounding dominates.
-        factor = ratio(channel.get("integral_wh"), channel.get("counter_wh"))
-        difference = channel.get("integral_vs_counter")
+        factor = ratio(channel.integral_wh, channel.counter_wh)
+        difference = channel.integral_vs_counter
         stored = 1 + difference if is_number(difference) else None
         yield f"{name}, 1 + integral_vs_counter", stored, factor, "its integral and counter"
 
 
-def _kind_and_scope_are_those_of_the_channels(run: Run) -> Sentences:
-    for key, energy in run.energies.items():
-        if channels := energy.get("channels"):
-            scope = "+".join(sorted({str(channel.get("scope")) for channel in channels}))
-            kind = "estimated" if any(channel.get("estimated") for channel in channels) else "measured"
+def _kind_and_scope_are_those_of_the_channels(run: Record) -> Sentences:
+    for key, energy in energies(run):
+        if energy.channels:
+            scope = "+".join(sorted({channel.scope for channel in energy.channels}))
+            kind = "estimated" if any(channel.estimated for channel in energy.channels) else "measured"
             words = {"power_kind": kind, "power_scope": scope}
-            if energy.get("power_source") is not None:
+            if energy.power_source:
                 words["power_source"] = f"{kind.upper() if kind == 'estimated' else kind}, {scope}"
             for name, value in words.items():
-                yield from differs(f"{key}.{name}", energy.get(name), f"{key}.channels", value)
+                yield from differs(f"{key}.{name}", value_at(run, f"{key}.{name}"), f"{key}.channels", value)
 
 
-def _channels_count_once(run: Run) -> Sentences:
-    names = Counter((key, one.get("hostname"), one.get("name")) for key, _, one in run.channels())
+def _channels_count_once(run: Record) -> Sentences:
+    names = Counter((key, one.hostname, one.name) for key, _, one in channels(run))
     for (key, hostname, name), times in names.items():
         if times > 1:
             yield f"channel {name} of node {hostname} occurs {times} times in {key}"
 
 
-def _channels_have_measured(run: Run) -> Sentences:
-    for key, _, channel in run.channels():
-        energy_wh, method = channel.get("energy_wh"), channel.get("method")
-        name = f"{key}.channels: {channel.get('name')}"
+def _channels_have_measured(run: Record) -> Sentences:
+    for key, _, channel in channels(run):
+        energy_wh, method = channel.energy_wh, channel.method
+        name = f"{key}.channels: {channel.name}"
         # A processor without a sensor for its memory reports 0 for it.
-        is_measured = not channel.get("estimated") and channel.get("scope") != "dram"
+        is_measured = not channel.estimated and channel.scope != "dram"
         if is_measured and is_number(energy_wh) and energy_wh <= 0:
-            yield f"the energy of channel {channel.get('name')} must be greater than 0, got {energy_wh:g} Wh"
+            yield f"the energy of channel {channel.name} must be greater than 0, got {energy_wh:g} Wh"
         sources = SOURCES.get(method or "")
-        read_wh = [channel.get(source) for source in sources or ()]
+        read_wh = [channel.number(source) for source in sources or ()]
         if sources is None:
             yield f"{name}, method must be one of {', '.join(SOURCES)}, got {method!r}"
         elif not all(map(is_number, read_wh)):
@@ -105,48 +106,47 @@ def _channels_have_measured(run: Run) -> Sentences:
             yield f"{name}, its energy is {energy_wh:.6g} Wh, more than its readings give"
 
 
-def _uncertainty_covers_the_channels(run: Run) -> Sentences:
-    for key, energy in run.energies.items():
-        least_wh = total(one.get("uncertainty_wh") for one in energy.get("channels") or [])
-        if exceeds(least_wh, uncertainty_wh := energy.get("uncertainty_wh")):
+def _uncertainty_covers_the_channels(run: Record) -> Sentences:
+    for key, energy in energies(run):
+        least_wh = total(one.uncertainty_wh for one in energy.channels)
+        if exceeds(least_wh, uncertainty_wh := energy.uncertainty_wh):
             yield f"{key}.uncertainty_wh is {uncertainty_wh:.6g}, but its channels give {least_wh:.6g} or more"
 
 
-def _channels_use_no_more_than_was_sampled(run: Run) -> Sentences:
-    for key, energy in run.energies.items():
-        channels = energy.get("channels") or []
-        for scope in dict.fromkeys(one.get("scope") for one in channels):
-            part_wh = total(one.get("energy_wh") for one in channels if one.get("scope") == scope)
-            whole_wh = (energy.get("sampled_by_scope") or {}).get(f"{scope}_wh")
+def _channels_use_no_more_than_was_sampled(run: Record) -> Sentences:
+    for key, energy in energies(run):
+        for scope in dict.fromkeys(one.scope for one in energy.channels):
+            part_wh = total(one.energy_wh for one in energy.channels if one.scope == scope)
+            whole_wh = energy.sampled_by_scope.number(f"{scope}_wh")
             if exceeds(part_wh, whole_wh):
                 words = f"{part_wh:.6g} Wh in channels of scope {scope}, but sampled only {whole_wh:.6g} Wh there"
                 yield f"{key} has {words}"
 
 
-def _nodes_contain_their_devices(run: Run) -> Sentences:
-    for key, energy in run.energies.items():
+def _nodes_contain_their_devices(run: Record) -> Sentences:
+    for key, energy in energies(run):
         if text := scope_conflict(energy):
             yield f"{key} is {text}"
 
 
-def scope_conflict(energy: dict[str, Any]) -> str:
+def scope_conflict(energy: Energy) -> str:
     """Describe how the energy conflicts with that of another scope; empty if it does not.
 
     Nodes must not use less than the devices inside them, beyond the energy's uncertainty and SENSOR_TOLERANCE, or more
     than MOST_AROUND times as much.
     """
-    sampled, scope = energy.get("sampled_by_scope") or {}, energy.get("power_scope")
-    energy_wh, uncertainty_wh = energy.get("energy_wh"), energy.get("uncertainty_wh")
+    sampled, scope = energy.sampled_by_scope, energy.power_scope
+    energy_wh, uncertainty_wh = energy.energy_wh, energy.uncertainty_wh
     if not is_number(energy_wh):
         return ""
     half_width_wh = uncertainty_wh if is_number(uncertainty_wh) else 0.0
     words = f"{energy_wh:.4g} Wh at the {scope}"
     for around in OUTER if scope in INNER else ():
-        around_wh = sampled.get(f"{around}_wh")
+        around_wh = sampled.number(f"{around}_wh")
         if is_number(around_wh) and energy_wh - half_width_wh > (1 + SENSOR_TOLERANCE) * around_wh:
             return f"{words}s, more than the {around_wh:.4g} Wh at the {around} that contains them"
     for inside in INNER if scope in OUTER else ():
-        inside_wh = sampled.get(f"{inside}_wh")
+        inside_wh = sampled.number(f"{inside}_wh")
         if exceeds(inside_wh, (energy_wh + half_width_wh) * (1 + SENSOR_TOLERANCE)):
             return f"{words}, less than the {inside_wh:.4g} Wh of its {inside}s"
         if is_number(inside_wh) and inside_wh > 0 and energy_wh > MOST_AROUND * inside_wh:
@@ -154,48 +154,48 @@ def scope_conflict(energy: dict[str, Any]) -> str:
     return ""
 
 
-def busier_elsewhere(energy: dict[str, Any]) -> Finding | None:
+def busier_elsewhere(energy: Energy) -> Finding | None:
     """Return a clearly higher power outside of the run's windows; None if the trace has none."""
-    most_w, own_w = energy.get("elsewhere_w"), energy.get("windows_w")
+    most_w, own_w = energy.elsewhere_w, energy.windows_w
     if not (is_number(most_w) and is_number(own_w)):
         return None
     return finding("busier_elsewhere", own_w=own_w, most_w=most_w)
 
 
-def _power_is_below_the_boards_limit(run: Run) -> Sentences:
-    limits_w = _limits_w(run.record)
-    for _, energy, channel in run.channels():
-        power_w = ratio(product(channel.get("energy_wh"), JOULES_PER_WH), energy.get("window_s"))
+def _power_is_below_the_boards_limit(run: Record) -> Sentences:
+    limits_w = _limits_w(run)
+    for _, energy, channel in channels(run):
+        power_w = ratio(product(channel.energy_wh, JOULES_PER_WH), energy.window_s)
         if power_w is None:
             continue
-        name, several, limit_w = channel.get("name"), channel.get("num_devices") or 1, _limit_w(channel, limits_w)
+        name, several, limit_w = channel.name, channel.num_devices or 1, _limit_w(channel, limits_w)
         if limit_w and power_w > BOARD_TOLERANCE * limit_w:
             yield f"channel {name} has {power_w:.0f} W on average, but its board's limit is {limit_w:.0f} W"
-        elif channel.get("scope") in INNER and power_w > MOST_W * several:
+        elif channel.scope in INNER and power_w > MOST_W * several:
             yield f"channel {name} has {power_w / several:.3g} W per device, more than any device uses"
 
 
-def _clock_is_within_its_limit(run: Run) -> Sentences:
+def _clock_is_within_its_limit(run: Record) -> Sentences:
     """On an idle device, the sampler cannot check a limit that a scheduler has set: its clock is low anyway."""
-    for _, _, channel in run.channels():
-        mhz = (channel.get("clocks") or {}).get("mean_mhz")
-        limit_mhz = (channel.get("limits") or {}).get("clock_limit_mhz")
+    for _, _, channel in channels(run):
+        mhz = channel.clocks.mean_mhz
+        limit_mhz = channel.limits.clock_limit_mhz
         if is_number(mhz) and is_number(limit_mhz) and mhz > CLOCK_TOLERANCE * limit_mhz:
-            name = channel.get("name")
+            name = channel.name
             yield f"channel {name} has {mhz:.0f} MHz on average, but its clock limit is {limit_mhz:.0f} MHz"
 
 
-def _limit_w(channel: dict[str, Any], limits_w: dict[str, float]) -> float:
+def _limit_w(channel: Channel, limits_w: dict[str, float]) -> float:
     """Return the lower of the limits by a channel's sensor and by the vendor's tool, in watts; 0 if unknown."""
-    several = channel.get("num_devices") or 1
-    devices_w = [several * limits_w[one] for one in same_ids(channel.get("device_id") or "") if one in limits_w]
-    if not devices_w and channel.get("scope") == "device":
+    several = channel.num_devices or 1
+    devices_w = [several * limits_w[one] for one in same_ids(channel.device_id or "") if one in limits_w]
+    if not devices_w and channel.scope == "device":
         devices_w = [several * max(limits_w.values(), default=0.0)]  # without an id, it may be any of them
-    own_w = [channel.get("limit_w"), *((channel.get(part) or {}).get("power_limit_w") for part in ("clocks", "limits"))]
+    own_w = [channel.limit_w, channel.clocks.power_limit_w, channel.limits.power_limit_w]
     return min((limit_w for limit_w in [*devices_w, *own_w] if is_number(limit_w) and limit_w > 0), default=0.0)
 
 
-def _limits_w(record: dict[str, Any]) -> dict[str, float]:
+def _limits_w(record: Record) -> dict[str, float]:
     """Return power limits in watts by device id, as nvidia-smi reports both; amd-smi reports limits without ids."""
     limits_w: dict[str, float] = {}
     for number, device in enumerate(devices_of(record)):

@@ -2,84 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
-from results.record.checks.run import Relations, Run, Sentences, exceeds, product, ratio
-from results.record.parts import JOULES_PER_WH, is_number
+from results.record.checks.run import Relations, Sentences, exceeds, product, ratio
+from results.record.model import Part, Record, is_number
+from results.record.parts import JOULES_PER_WH
+from results.record.values import value_at
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
 PERCENTILES = ("p50", "p90", "p99")
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
-def is_served(run: Run) -> bool:
-    """Check whether a record is of a server under load, which has requests in place of steps."""
-    return bool(run.record.get("serving"))
-
-
-def is_by_another_client(run: Run) -> bool:
-    """Check whether another client measured, by definitions of its own."""
-    return bool((run.record.get("serving") or {}).get("defined_by"))
-
-
-def amounts(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+def amounts(metrics: Part) -> dict[str, float | None]:
     """Return what energy is stated for: output tokens, all tokens, and requests of as many tokens as one had."""
-    output, inputs, each = (metrics.get(name) for name in ("measured_tokens", "input_tokens", FOLLOWED_FROM[2]))
+    output, inputs, each = (metrics.number(name) for name in ("measured_tokens", "input_tokens", FOLLOWED_FROM[2]))
     total = output + inputs if is_number(output) and is_number(inputs) else None
     return {"output_token": output, "total_token": total, "request": ratio(output, each)}
 
 
-def rates(run: Run) -> Relations:
+def rates(run: Record) -> Relations:
     """Yield the load, and the rates, shares and energies per token that follow from other numbers."""
-    if not is_served(run):
+    if not run.serving:
         return
-    metrics, energy, counts = run.metrics, run.energies["energy"], amounts(run.metrics)
-    load = (run.record.get("config") or {}).get("load") or {}
-    yield "layout.global_batch_size", run.layout.get("global_batch_size"), load.get("concurrency"), "its options"
-    requests_per_s = ratio(metrics.get("measured_requests"), metrics.get("measured_s"))
+    metrics, counts = run.metrics, amounts(run.metrics)
+    yield "layout.global_batch_size", run.layout.global_batch_size, run.option("load.concurrency"), "its options"
+    requests_per_s = ratio(metrics.number("measured_requests"), metrics.number("measured_s"))
     for name, value, origin in (
-        ("total_tokens_per_s", ratio(counts["total_token"], metrics.get("measured_s")), "its tokens and time"),
+        ("total_tokens_per_s", ratio(counts["total_token"], metrics.number("measured_s")), "its tokens and time"),
         ("requests_per_s", requests_per_s, "its requests and time"),
-        ("goodput_requests_per_s", product(requests_per_s, metrics.get("goodput_share")), "its requests and goodput"),
-        ("tokens_per_s_per_user", ratio(1.0, metrics.get("tpot_p50_s")), "its TPOT"),
+        (
+            "goodput_requests_per_s",
+            product(requests_per_s, metrics.number("goodput_share")),
+            "its requests and goodput",
+        ),
+        ("tokens_per_s_per_user", ratio(1.0, metrics.number("tpot_p50_s")), "its TPOT"),
     ):
-        yield f"metrics.{name}", metrics.get(name), value, origin
-    energy_j = product(energy.get("energy_wh"), JOULES_PER_WH)
+        yield f"metrics.{name}", metrics.number(name), value, origin
+    energy_j = product(value_at(run, "energy.energy_wh"), JOULES_PER_WH)
     for name, count in counts.items():
-        yield f"energy.j_per_{name}", energy.get(f"j_per_{name}"), ratio(energy_j, count), "its energy and tokens"
+        yield (
+            f"energy.j_per_{name}",
+            value_at(run, f"energy.j_per_{name}"),
+            ratio(energy_j, count),
+            "its energy and tokens",
+        )
 
 
-def _percentiles_rise(run: Run) -> Sentences:
+def _percentiles_rise(run: Record) -> Sentences:
     for name in ("ttft", "tpot", "e2e"):
-        values = [run.metrics.get(f"{name}_{percent}_s") for percent in PERCENTILES]
+        values = [run.metrics.number(f"{name}_{percent}_s") for percent in PERCENTILES]
         if any(exceeds(low, high) for low, high in pairwise(values)):
             yield f"the percentiles of its {name} fall from {values[0]} to {values[-1]} s"
         if any(is_number(value) and value < 0 for value in values):
             yield f"its {name} is below 0"
 
 
-def _requests_fill_the_streams(run: Run) -> Sentences:
+def _requests_fill_the_streams(run: Record) -> Sentences:
     """Little's law: the mean number in flight is the rate times the mean time, but for requests that the edges cut."""
-    time_s, found = run.metrics.get("e2e_mean_s"), run.metrics.get("mean_in_flight")
-    expected = product(run.metrics.get("requests_per_s"), time_s)
-    edges = product(found, ratio(time_s, run.metrics.get("measured_s")), EDGES)
+    time_s, found = run.metrics.number("e2e_mean_s"), run.metrics.number("mean_in_flight")
+    expected = product(run.metrics.number("requests_per_s"), time_s)
+    edges = product(found, ratio(time_s, run.metrics.number("measured_s")), EDGES)
     if is_number(expected) and is_number(found) and is_number(edges) and abs(expected - found) > edges:
         yield f"{found:.3g} requests were in flight, but its rate and times make {expected:.3g} (Little's law)"
 
 
-def _tokens_are_those_of_requests(run: Run) -> Sentences:
+def _tokens_are_those_of_requests(run: Record) -> Sentences:
     """In a steady state as many tokens arrive as the requests of the window have, but for its edges."""
-    metrics, each = run.metrics, run.metrics.get("output_tokens_per_request")
-    tokens, made = metrics.get("measured_tokens"), product(metrics.get("measured_requests"), each)
-    in_flight = product(metrics.get("mean_in_flight"), each)
+    metrics, each = run.metrics, run.metrics.number("output_tokens_per_request")
+    tokens, made = metrics.number("measured_tokens"), product(metrics.number("measured_requests"), each)
+    in_flight = product(metrics.number("mean_in_flight"), each)
     if is_number(tokens) and is_number(made) and is_number(in_flight) and abs(tokens - made) > EDGES * in_flight:
         yield f"{tokens:.0f} tokens arrived in its window, but its requests have {made:.0f}"
 
 
-def _energy_is_missing_for_a_reason(run: Run) -> Sentences:
-    if run.record.get("energy") is None and not (run.record.get("serving") or {}).get("elsewhere"):
+def _energy_is_missing_for_a_reason(run: Record) -> Sentences:
+    if run.energy is None and not run.serving.elsewhere:
         yield "it has no energy, and its work was done on its own nodes"
 
 

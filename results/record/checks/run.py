@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from results.record.parts import is_number
+from results.record.model import Channel, Energy, Record, Region, is_number
 
 TOLERANCE = 1e-6  # relative, of a derived number
 KINDS = ("measured", "effective")  # of windows
@@ -17,23 +17,19 @@ Sentences = Iterator[str]
 Relations = Iterator[tuple[str, Any, Any, str]]
 
 
-class Run:
-    """View of a record in which missing parts are empty."""
+def energies(record: Record) -> Iterator[tuple[str, Energy]]:
+    """Yield each energy of a record with its key."""
+    yield from ((key, energy) for key in ENERGIES if (energy := record.energy_of(key)))
 
-    def __init__(self, record: dict[str, Any]) -> None:
-        self.record, self.unit, self.layout = record, record["work_unit"], record["layout"]
-        self.metrics: dict[str, Any] = record.get("metrics") or {}
-        self.devices: list[dict[str, Any]] = record.get("devices") or []
-        self.step_times_s: list[Any] = record.get("step_times_s") or []
-        self.energies: dict[str, dict[str, Any]] = {key: record.get(key) or {} for key in ENERGIES}
-        measured = (record.get("regions") or {}).get("measured") or {}
-        self.step_with_regions_s = measured.get("step_s")
-        self.regions: dict[str, dict[str, Any]] = measured.get("regions") or {}
 
-    def channels(self) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-        """Yield each channel as (key of its energy, energy, channel)."""
-        for key, energy in self.energies.items():
-            yield from ((key, energy, channel) for channel in energy.get("channels") or [])
+def channels(record: Record) -> Iterator[tuple[str, Energy, Channel]]:
+    """Yield each channel with its energy and the energy's key."""
+    yield from ((key, energy, channel) for key, energy in energies(record) for channel in energy.channels)
+
+
+def measured_regions(record: Record) -> dict[str, Region]:
+    """Return the regions of a record's steps without the input path."""
+    return record.regions["measured"].regions if "measured" in record.regions else {}
 
 
 def differs(name: str, stored: Any, origin: str, value: Any) -> Sentences:

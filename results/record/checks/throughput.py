@@ -7,14 +7,16 @@ import statistics
 
 from results.record.checks.run import (
     Relations,
-    Run,
     Sentences,
     differs,
+    energies,
     exceeds,
+    measured_regions,
     product,
     ratio,
 )
-from results.record.parts import is_number
+from results.record.model import Record, is_number
+from results.record.values import value_at
 
 # Indices among the 19 cuts that divide the steps into 20 parts.
 PERCENTILES = {"step_time_p5_s": 0, "step_time_median_s": 9, "step_time_p95_s": 18}
@@ -23,112 +25,113 @@ MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precisio
 MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
 
 
-def _throughputs(run: Run) -> Relations:
-    unit, metrics = run.unit, run.metrics
+def _throughputs(run: Record) -> Relations:
+    unit, metrics = run.work_unit, run.metrics
     for kind, seconds in (("", "measured_s"), ("effective_", "effective_s"), ("epcc_", "epcc_s")):
-        work, speed = metrics.get(f"{kind or 'measured_'}{unit}"), metrics.get(f"{kind}{unit}_per_s")
-        yield f"metrics.{kind}{unit}_per_s", speed, ratio(work, metrics.get(seconds)), "its work and time"
+        work, speed = metrics.number(f"{kind or 'measured_'}{unit}"), metrics.number(f"{kind}{unit}_per_s")
+        yield f"metrics.{kind}{unit}_per_s", speed, ratio(work, metrics.number(seconds)), "its work and time"
         name = f"{kind}{unit}_per_s_per_device"
-        devices = run.layout.get("num_devices")
-        yield f"metrics.{name}", metrics.get(name), ratio(speed, devices), "its throughput and devices"
-    flops, rate = metrics.get(f"model_flops_per_{unit[:-1]}"), metrics.get("tflops_per_device")
-    made = product(flops, metrics.get(f"{unit}_per_s_per_device"), 1e-12)
+        devices = run.layout.num_devices
+        yield f"metrics.{name}", metrics.number(name), ratio(speed, devices), "its throughput and devices"
+    flops, rate = metrics.number(f"model_flops_per_{unit[:-1]}"), metrics.number("tflops_per_device")
+    made = product(flops, metrics.number(f"{unit}_per_s_per_device"), 1e-12)
     yield "metrics.tflops_per_device", rate, made, "its throughput and FLOPs"
-    share = ratio(rate, metrics.get("peak_tflops_per_device"))
-    yield "metrics.mfu", metrics.get("mfu"), share, "its FLOP/s and the device's peak"
+    share = ratio(rate, metrics.number("peak_tflops_per_device"))
+    yield "metrics.mfu", metrics.number("mfu"), share, "its FLOP/s and the device's peak"
 
 
-def _layouts(run: Run) -> Relations:
-    layout, name = run.layout, f"measured_{run.unit}"
-    batch, sample = layout.get("global_batch_size"), layout.get("work_per_sample")
-    work = product(run.metrics.get("measured_steps"), batch, sample)
-    yield f"metrics.{name}", run.metrics.get(name), work, "its steps and batch"
-    if run.unit == "tokens":
-        yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
-    sizes = [layout.get(f"{kind}_parallel_size") for kind in ("data", "tensor", "pipeline")]
-    sizes.append(layout.get("context_parallel_size", 1))  # older records lack it
-    yield "layout.num_devices", layout.get("num_devices"), product(*sizes), "its parallel sizes"
-    per_pass = product(layout.get("micro_batch_size"), layout.get("data_parallel_size"))
-    yield "layout.grad_accum_steps", layout.get("grad_accum_steps"), ratio(batch, per_pass), "its batch sizes"
+def _layouts(run: Record) -> Relations:
+    layout, name = run.layout, f"measured_{run.work_unit}"
+    batch, sample = layout.number("global_batch_size"), layout.number("work_per_sample")
+    work = product(run.metrics.number("measured_steps"), batch, sample)
+    yield f"metrics.{name}", run.metrics.number(name), work, "its steps and batch"
+    if run.work_unit == "tokens":
+        yield "layout.sequence_length", layout.number("sequence_length"), sample, "its work per sample"
+    sizes = [layout.number(f"{kind}_parallel_size") for kind in ("data", "tensor", "pipeline")]
+    sizes.append(layout.number("context_parallel_size") or 1)  # older records lack it
+    yield "layout.num_devices", layout.num_devices, product(*sizes), "its parallel sizes"
+    per_pass = product(layout.number("micro_batch_size"), layout.number("data_parallel_size"))
+    yield "layout.grad_accum_steps", layout.number("grad_accum_steps"), ratio(batch, per_pass), "its batch sizes"
 
 
-def _steps(run: Run) -> Relations:
-    times_s = run.step_times_s
-    if times_s and all(map(is_number, times_s)):
+def _steps(run: Record) -> Relations:
+    times_s = [time_s for time_s in run.step_times_s if time_s is not None]
+    if times_s and len(times_s) == len(run.step_times_s):
         cuts_s = statistics.quantiles(times_s, n=20, method="inclusive") if len(times_s) > 1 else times_s * 19
         for name, cut in PERCENTILES.items():
-            yield f"metrics.{name}", run.metrics.get(name), cuts_s[cut], "its steps"
+            yield f"metrics.{name}", run.metrics.number(name), cuts_s[cut], "its steps"
 
 
-def _regions(run: Run) -> Relations:
-    shares = {name: share for name, one in run.regions.items() if is_number(share := one.get("share_percent"))}
+def _regions(run: Record) -> Relations:
+    shares = {name: share for name, one in measured_regions(run).items() if (share := one.share_percent) is not None}
     for name, region in (("io_percent", "IO"), ("comm_percent", "Comm")):
-        yield f"metrics.{name}", run.metrics.get(name), shares.get(region), "its regions"
+        yield f"metrics.{name}", run.metrics.number(name), shares.get(region), "its regions"
     if shares:
         yield "the sum of its regions' shares in percent", math.fsum(shares.values()), 100.0, "the parts of a step"
 
 
-def _devices_are_complete(run: Run) -> Sentences:
-    devices = run.layout.get("num_devices")
-    is_elsewhere = (run.record.get("serving") or {}).get("elsewhere")  # a server of others, whose devices are not seen
+def _devices_are_complete(run: Record) -> Sentences:
+    devices = run.layout.num_devices
+    is_elsewhere = run.serving.elsewhere  # a server of others, whose devices are not seen
     if is_number(devices) and len(run.devices) != devices and not is_elsewhere:
         yield f"it lists {len(run.devices)} devices, but layout.num_devices is {devices}"
 
 
-def _batches_are_whole(run: Run) -> Sentences:
+def _batches_are_whole(run: Record) -> Sentences:
     names = ("global_batch_size", "micro_batch_size", "data_parallel_size")
-    batch, micro, replicas = (run.layout.get(name) for name in names)
+    batch, micro, replicas = (run.layout.number(name) for name in names)
     if batch and micro and replicas and batch % (micro * replicas):
         yield f"its global batch {batch} is not a multiple of its micro batch {micro} on {replicas} replicas"
 
 
-def _processors_have_no_accelerator(run: Run) -> Sentences:
-    ids = [device["device_id"] for device in run.devices if device.get("device_id")]
-    if ids and ((run.record.get("config") or {}).get("compute") or {}).get("device") == "cpu":
+def _processors_have_no_accelerator(run: Record) -> Sentences:
+    ids = [device.device_id for device in run.devices if device.device_id]
+    if ids and run.option("compute.device") == "cpu":
         yield f"config.compute.device is 'cpu', but {ids[0]} is an accelerator"
 
 
-def _sample_is_that_of_the_layout(run: Run) -> Sentences:
+def _sample_is_that_of_the_layout(run: Record) -> Sentences:
     for name, words in SAMPLES.items():
-        if run.layout.get(name) is not None and (words != "tokens" or run.unit == words):
-            yield from differs("sample", run.record.get("sample"), f"layout.{name}", f"{run.layout[name]} {words}")
+        if (size := run.layout.number(name)) is not None and (words != "tokens" or run.work_unit == words):
+            yield from differs("sample", run.sample, f"layout.{name}", f"{size} {words}")
 
 
-def _flops_are_below_the_peak(run: Run) -> Sentences:
-    mfu, hfu = (run.metrics.get(name) for name in ("mfu", "hfu"))
+def _flops_are_below_the_peak(run: Record) -> Sentences:
+    mfu, hfu = (run.metrics.number(name) for name in ("mfu", "hfu"))
     if (most := max(filter(is_number, (mfu, hfu)), default=0.0)) > 1:
         yield f"{most:.0%} of the device's peak FLOP/s is more than 100 %"
-    asked = ((run.record.get("config") or {}).get("parallel") or {}).get("recompute")
+    asked = run.option("parallel.recompute")
     limit = product(mfu, 1.0 if asked == "none" else MOST_RECOMPUTED)
     if exceeds(mfu, hfu) or exceeds(hfu, limit):
         yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} must be {mfu:.4g} to {limit:.4g}"
 
 
-def _power_is_enough_for_the_flops(run: Run) -> Sentences:
-    tflops = run.metrics.get("tflops_per_device")
-    for energy in run.energies.values():
-        power_w = ratio(energy.get("avg_power_w"), run.layout.get("num_devices"))
+def _power_is_enough_for_the_flops(run: Record) -> Sentences:
+    tflops = run.metrics.number("tflops_per_device")
+    for _, energy in energies(run):
+        power_w = ratio(energy.avg_power_w, run.layout.num_devices)
         most = product(power_w, MOST_FLOP_PER_J, 1e-12)
-        if energy.get("power_kind") == "measured" and power_w and is_number(tflops) and most and tflops > most:
+        if energy.power_kind == "measured" and power_w and is_number(tflops) and most and tflops > most:
             yield f"{tflops:.4g} TFLOP/s with {power_w:.3g} W per device is more than any chip reaches"
 
 
-def _copies(run: Run) -> Relations:
-    fill = run.record.get("fill") or {}
-    copies, rates = fill.get("copies"), [one.get("rate") for one in fill.get("per_copy") or []]
+def _copies(run: Record) -> Relations:
+    if run.fill is None:
+        return
+    fill, copies, rates = run.fill, run.fill.copies, [one.rate for one in run.fill.per_copy]
     if rates and all(map(is_number, rates)):
-        spread = fill.get("spread_percent")
+        spread = fill.spread_percent
         yield "fill.copies", copies, len(rates), "its copies"
-        yield "fill.slowest", fill.get("slowest"), min(rates), "its copies"
+        yield "fill.slowest", fill.slowest, min(rates), "its copies"
         # Relative to 1: the spread itself may be near 0.
         stored = 1 - spread / 100 if is_number(spread) else None
         yield "1 - fill.spread_percent / 100", stored, ratio(min(rates), max(rates)), "its copies"
-    name = f"{run.unit}_per_s"
-    yield f"metrics.{name}", run.metrics.get(name), product(fill.get("slowest"), copies), "its slowest copy"
-    devices = product(fill.get("devices_per_copy"), copies)
-    yield "layout.num_devices", run.layout.get("num_devices"), devices, "its copies"
-    yield "metrics.measured_s", run.metrics.get("measured_s"), fill.get("common_s"), "its copies"
-    yield "fill.power_W", fill.get("power_W"), run.energies["energy"].get("avg_power_w"), "its energy"
+    name = f"{run.work_unit}_per_s"
+    yield f"metrics.{name}", run.metrics.number(name), product(fill.slowest, copies), "its slowest copy"
+    devices = product(fill.devices_per_copy, copies)
+    yield "layout.num_devices", run.layout.num_devices, devices, "its copies"
+    yield "metrics.measured_s", run.metrics.number("measured_s"), fill.common_s, "its copies"
+    yield "fill.power_W", fill.power_W, value_at(run, "energy.avg_power_w"), "its energy"
 
 
 RELATIONS = (_throughputs, _layouts, _steps, _regions, _copies)

@@ -7,12 +7,13 @@ from itertools import pairwise
 
 from results.record.checks.run import (
     KINDS,
-    Run,
     Sentences,
+    measured_regions,
     ratio,
     total,
 )
-from results.record.parts import is_number, longest_s, total_s, windows_of
+from results.record.model import Record, is_number
+from results.record.parts import longest_s, total_s, windows_of
 
 WINDOW_TOLERANCE = 0.01  # relative, between the time of a throughput and its window
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
@@ -22,28 +23,28 @@ FASTER_WITH_INPUT = 4.0  # highest ratio of throughput with the input path to th
 REGIONS_TOLERANCE = 2.0  # factor: medians of a step's parts do not add up to its mean
 
 
-def _nodes_are_those_of_the_devices(run: Run) -> Sentences:
-    hosts, num_nodes = {device.get("hostname") for device in run.devices}, run.layout.get("num_nodes")
+def _nodes_are_those_of_the_devices(run: Record) -> Sentences:
+    hosts, num_nodes = {device.hostname for device in run.devices}, run.layout.num_nodes
     if hosts and is_number(num_nodes) and len(hosts) != num_nodes:
         yield f"its devices are on {len(hosts)} nodes, but layout.num_nodes is {num_nodes}"
     for kind in KINDS:
-        nodes = windows_of(run.record, kind)
+        nodes = windows_of(run, kind)
         if nodes and hosts and nodes.keys() != hosts:
             names = ", ".join(sorted(map(str, nodes.keys() ^ hosts)))
             yield f"its devices and its {kind} windows are of different nodes: {names}"
 
 
-def _windows_of_nodes_are_alike(run: Run) -> Sentences:
+def _windows_of_nodes_are_alike(run: Record) -> Sentences:
     for kind in KINDS:
-        times_s = [(total_s(windows), host) for host, windows in windows_of(run.record, kind).items()]
+        times_s = [(total_s(windows), host) for host, windows in windows_of(run, kind).items()]
         if times_s and min(times_s)[0] < NODES_SHARE * max(times_s)[0]:
             (least_s, least), (most_s, most) = min(times_s), max(times_s)
             yield f"its {kind} window lasts {least_s:.4g} s on node {least} and {most_s:.4g} s on node {most}"
 
 
-def _windows_follow_each_other(run: Run) -> Sentences:
+def _windows_follow_each_other(run: Record) -> Sentences:
     for kind in KINDS:
-        for hostname, windows in windows_of(run.record, kind).items():
+        for hostname, windows in windows_of(run, kind).items():
             edges = sorted((window.start_s, window.end_s) for window in windows)
             if any(end_s <= start_s for start_s, end_s in edges):
                 yield f"a {kind} window of node {hostname} does not end after it begins"
@@ -51,22 +52,22 @@ def _windows_follow_each_other(run: Run) -> Sentences:
                 yield f"{kind} windows of node {hostname} overlap"
 
 
-def _throughput_is_over_its_window(run: Run) -> Sentences:
+def _throughput_is_over_its_window(run: Record) -> Sentences:
     for kind, name in zip(KINDS, ("throughput", "effective throughput"), strict=True):
-        time_s, window_s = run.metrics.get(f"{kind}_s"), longest_s(nodes := windows_of(run.record, kind))
+        time_s, window_s = run.metrics.number(f"{kind}_s"), longest_s(nodes := windows_of(run, kind))
         if nodes and is_number(time_s) and not math.isclose(window_s, time_s, rel_tol=WINDOW_TOLERANCE):
             yield f"its {name} is over {time_s:.4g} s, but its window lasts {window_s:.4g} s"
 
 
-def _input_makes_nothing_faster(run: Run) -> Sentences:
-    speed, effective = (run.metrics.get(f"{kind}{run.unit}_per_s") for kind in ("", "effective_"))
+def _input_makes_nothing_faster(run: Record) -> Sentences:
+    speed, effective = (run.metrics.number(f"{kind}{run.work_unit}_per_s") for kind in ("", "effective_"))
     if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed > 0:
         yield f"its throughput with the input path is {effective / speed:.3g} times that without"
 
 
-def _steps_fill_their_window(run: Run) -> Sentences:
-    measured_s, steps = (run.metrics.get(f"measured_{word}") for word in ("s", "steps"))
-    times_s = list(filter(is_number, run.step_times_s))
+def _steps_fill_their_window(run: Record) -> Sentences:
+    measured_s, steps = (run.metrics.number(f"measured_{word}") for word in ("s", "steps"))
+    times_s = [time_s for time_s in run.step_times_s if time_s is not None]
     if not times_s or not is_number(measured_s):
         return
     steps_s = math.fsum(times_s) * (steps / len(times_s) if is_number(steps) else 1.0)
@@ -74,12 +75,14 @@ def _steps_fill_their_window(run: Run) -> Sentences:
         yield f"its steps take {steps_s:.4g} s, but their window lasts {measured_s:.4g} s"
 
 
-def _regions_fit_into_a_step(run: Run) -> Sentences:
-    mean_s = ratio(run.metrics.get("measured_s"), run.metrics.get("measured_steps"))
-    rank_times_s = zip(*(one["by_rank_s"] for one in run.regions.values() if one.get("by_rank_s")), strict=False)
+def _regions_fit_into_a_step(run: Record) -> Sentences:
+    regions = measured_regions(run).values()
+    step_s = run.regions["measured"].step_s if "measured" in run.regions else None
+    mean_s = ratio(run.metrics.number("measured_s"), run.metrics.number("measured_steps"))
+    rank_times_s = zip(*(one.by_rank_s for one in regions if one.by_rank_s), strict=False)
     for name, time_s in (
-        ("steps with regions take", run.step_with_regions_s),
-        ("regions' medians take", total(one.get("median_s") for one in run.regions.values())),
+        ("steps with regions take", step_s),
+        ("regions' medians take", total(one.median_s for one in regions)),
         ("regions of one process take", max(map(total, rank_times_s), default=0.0)),
     ):
         if mean_s is not None and is_number(time_s) and time_s > REGIONS_TOLERANCE * mean_s:

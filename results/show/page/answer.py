@@ -255,7 +255,7 @@ def of_workload(title: str, results: Sequence[PointResults], of_system: str = ""
         return Answer(title, f"{title}: no run {'has a throughput' if good else 'succeeded'}.", [], [])
     mine = [one for one in main if one.system == subject.system]
     work = fastest([one for one in mine if not why_not_ranked(one)], WORK) or fastest(mine, WORK)
-    cards, unit = list(figures(subject, work)), str(subject.any["work_unit"])
+    cards, unit = list(figures(subject, work)), str(subject.any.work_unit)
     if costs:
         cards.insert(2, cost_of_a_million(mine, costs))
     if not precisions:

@@ -31,7 +31,7 @@ class Card(NamedTuple):
 
 def figures(speed: PointResults, work: PointResults | None) -> Iterator[Card]:
     """Return the key figures of one system, at its fastest point and at its most efficient one."""
-    unit, of = str(speed.any["work_unit"]), partial(Card, speed.system)
+    unit, of = str(speed.any.work_unit), partial(Card, speed.system)
     yield of("Speed", f"{unit}/s/device", rounded(speed.value(PER_DEVICE)), _interval(speed, PER_DEVICE))
     if work:
         accuracy = accuracy_text(work.any)
@@ -44,7 +44,7 @@ def figures(speed: PointResults, work: PointResults | None) -> Iterator[Card]:
     if mfu and tflops:
         note = f"{rounded(tflops)} of {rounded(tflops / mfu)} TFLOP/s"
         yield of("MFU", "% of peak", f"{100 * mfu:.3g}", note)
-    elif not speed.any.get("serving"):
+    elif not speed.any.serving:
         yield of("MFU", "% of peak", UNKNOWN, "the peak of this device is not known")
     yield of("Repeats", "runs", str(len(speed.good)), f"at {speed.point.place}")
     found = grade(work.any) if work else None
@@ -63,7 +63,7 @@ def _share(one: PointResults, half_width: float | None, value: float | None) -> 
 def cost_of_a_million(mine: Sequence[PointResults], costs: Costs) -> Card:
     """Return the cost of a million units of work of one system, such as tokens, at its cheapest point."""
     any_point = mine[0]
-    title = any_point.system, "Cost", f"{costs.currency} per million {any_point.any['work_unit']}"
+    title = any_point.system, "Cost", f"{costs.currency} per million {any_point.any.work_unit}"
     found = [pair for systems in cheapest(mine, costs).values() for pair in systems.values()]
     if not found:
         return Card(*title, UNKNOWN, why_not_costed(next((one for one in mine if one.good), any_point), costs))
@@ -105,7 +105,7 @@ def nodes(devices: int, mine: Sequence[PointResults], costs: Costs | None) -> Ca
     """Return how many whole nodes a number of devices is; unknown where nothing states the size of a node."""
     of = partial(Card, mine[0].system, "Machine")
     price = costs.systems.get(mine[0].system) if costs else None
-    spans_nodes = any(one.any["layout"]["num_nodes"] > 1 for one in mine)
+    spans_nodes = any((one.any.layout.num_nodes or 1) > 1 for one in mine)
     if not (price and price.devices_per_node) and not spans_nodes:
         return of("devices", f"{devices:,}", "whole nodes: state devices_per_node in the prices file")
     per_node = devices_per_node(mine, price)

@@ -163,7 +163,7 @@ def percent(part: float | None, of: float | None) -> str:
 
 def points_table(results: Sequence[PointResults]) -> Table | None:
     """Return all points of a workload; intervals are in percent of the number before them."""
-    units = " or ".join(dict.fromkeys(one.any["work_unit"] for one in results))
+    units = " or ".join(dict.fromkeys(one.any.work_unit for one in results))
     columns = point_columns_of(results)
     titles = [column.title.replace("± 95 %", "± [%]").format(unit=units) for column in columns]
     rows = [list(_fields(one, columns)) for one in results]
@@ -184,7 +184,7 @@ def _fields(one: PointResults, columns: Sequence[PointColumn]) -> Iterator[str]:
 
 def systems_table(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> Table | None:
     """Return each system in each precision at its best points, with where its energy is measured and how accurately."""
-    units = " or ".join(dict.fromkeys(results[0].any["work_unit"] for _, results in workloads))
+    units = " or ".join(dict.fromkeys(results[0].any.work_unit for _, results in workloads))
     titles = ["workload", "system", "precision", f"{units}/s/device", "± [%]", "MFU [%]", f"{units}/Wh", "± [%]"]
     titles += ["power per device [W]", "sampling ± [%]", "measured at", "sensor accuracy", "runs", STATUS]
     lines = [titles]

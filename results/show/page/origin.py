@@ -23,9 +23,9 @@ class Quality(NamedTuple):
 def quality_of(records: Sequence[Record]) -> list[Quality]:
     """Return for each system how its energy was measured."""
     found = []
-    good = [record for record in records if record["status"] == "ok" and record.get("energy")]
-    for system in dict.fromkeys(record["system"] for record in good):
-        mine = [record for record in good if record["system"] == system]
+    good = [record for record in records if record.is_good and record.energy]
+    for system in dict.fromkeys(record.system for record in good):
+        mine = [record for record in good if record.system == system]
         worst: dict[str, Rule] = {}
         for record in mine:
             for rule in energy_rules(record):
@@ -33,9 +33,9 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
                 if known.kept is not False and rule.kept is not True:
                     worst[rule.name] = rule
         sources = dict.fromkeys(
-            f"{channel['name']}: {channel.get('source', 'unknown')}, energy by {channel.get('method', 'unknown')}"
+            f"{channel.name}: {channel.source or 'unknown'}, energy by {channel.method or 'unknown'}"
             for record in mine
-            for channel in record["energy"]["channels"]
+            for channel in (record.energy.channels if record.energy else ())
         )
         kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
         found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
@@ -46,23 +46,19 @@ def origin_rows(records: Sequence[Record]) -> list[list[str]]:
     """Return a row for each combination of software and firmware in the records."""
     found: dict[tuple[str, ...], None] = {}
     for record in records:
-        origin = record.get("provenance") or {}
-        for node in origin.get("nodes") or ([origin] if origin else []):
-            packages = ", ".join(
-                f"{name} {version}" for name, version in (origin.get("packages") or {}).items() if version
-            )
-            commit = str(origin.get("git_commit") or "unknown")[:12] + (
-                " with changes" if origin.get("git_dirty") else ""
-            )
+        origin = record.provenance
+        for node in origin.nodes or ([origin] if origin else []):
+            packages = ", ".join(f"{name} {version}" for name, version in (origin.packages or {}).items() if version)
+            facts = vars(node)
             found[
-                record["system"],
-                str(node.get("hostname") or "unknown"),
-                str(node.get("cpu") or node.get("architecture") or "unknown"),
-                str(node.get("kernel") or "unknown"),
-                _devices(node.get("devices")),
-                f"Python {origin.get('python', 'unknown')}, {packages}",
-                " ".join(filter(None, [origin.get("container"), origin.get("container_digest")])) or "none",
-                commit,
+                record.system,
+                str(facts.get("hostname") or "unknown"),
+                str(node.cpu or facts.get("architecture") or "unknown"),
+                str(facts.get("kernel") or "unknown"),
+                _devices(node.devices),
+                f"Python {vars(origin).get('python', 'unknown')}, {packages}",
+                " ".join(filter(None, [origin.container, origin.container_digest])) or "none",
+                str(origin.git_commit or "unknown")[:12] + (" with changes" if origin.git_dirty else ""),
             ] = None
     header = ["system", "node", "processor", "kernel", "devices and firmware", "software", "container", "code"]
     return [header, *map(list, found)]
@@ -92,7 +88,7 @@ def commands_of(results: Sequence[PointResults]) -> list[tuple[str, str]]:
     """Return for each point the command line of its first run."""
     found = []
     for one in results:
-        command = (one.any.get("provenance") or {}).get("command")
+        command = one.any.provenance.command
         if isinstance(command, list):
             found.append((f"{one.system}: {one.point}", shlex.join(map(str, command))))
     return found

@@ -75,7 +75,7 @@ def write_report(
     """
     decision = decide(by_point(records), requirements, costs, skipped, pledge) if requirements else None
     if decision:
-        records = [record for record in records if id(record) not in decision.tender.left_out]
+        records = [record for record in records if record not in decision.tender.left_out]
     sections = sections_of(records, costs, with_published, with_details)
     page.parent.mkdir(parents=True, exist_ok=True)
     text = _render(records, skipped, sections, costs, decision, with_details)
@@ -135,8 +135,8 @@ def _render(
 
 
 def _about_records(records: Sequence[Record]) -> dict[str, Any]:
-    created = sorted(str(date)[:10] for one in records if (date := (one.get("provenance") or {}).get("created")))
-    systems = list(dict.fromkeys(record["system"] for record in records))
+    created = sorted(str(date)[:10] for one in records if (date := one.provenance.created))
+    systems = list(dict.fromkeys(record.system for record in records))
     names = ", ".join(systems) if len(systems) <= NAMED else f"{len(systems)} systems"
     return {
         "title": f"{names} compared" if len(systems) > 1 else f"Speed and energy of {names}",
@@ -148,7 +148,7 @@ def _about_records(records: Sequence[Record]) -> dict[str, Any]:
         "failures": failures_once(records),
         "quality": quality_of(records),
         "origins": origin_rows(records),
-        "files": [(record["file"]["path"], record["file"]["sha256"]) for record in records if "file" in record],
+        "files": [(record.file.path, record.file.sha256) for record in records if record.file],
     }
 
 

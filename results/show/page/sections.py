@@ -154,7 +154,7 @@ def _traces(record: Record) -> list[Trace]:
     from jpwr.trace.writers import read_trace
 
     found = []
-    for path in sorted(Path(record["file"]["path"]).parent.glob(TRACES)) if "file" in record else []:
+    for path in sorted(Path(record.file.path).parent.glob(TRACES)) if record.file else []:
         try:
             found.append(read_trace(path))
         except (JpwrError, OSError):

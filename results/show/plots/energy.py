@@ -87,7 +87,7 @@ def energy_by_scope(results: Sequence[PointResults], styles: Styles) -> Chart | 
             continue
         record = best.any
         work = value_at(record, "metrics.measured_{unit}")
-        scopes = value_at(record, "energy.sampled_by_scope") or {}
+        scopes = vars(record.energy.sampled_by_scope) if record.energy else {}
         used = value_at(record, "energy.power_scope")
         kinds = {name.removesuffix("_wh"): value for name, value in scopes.items() if value}
         if work and kinds:
@@ -127,17 +127,17 @@ def power_over_time(record: Record, traces: Sequence[Trace], title: str, name: s
     """Draw the power of the channels that count, summed over each node, with the measured windows shaded."""
     import numpy as np
 
-    used = {(channel["hostname"], channel["name"]) for channel in value_at(record, "energy.channels") or []}
+    used = {(channel.hostname, channel.name) for channel in value_at(record, "energy.channels") or []}
     figure, [axes] = new_figure()
     drawn = 0
     for trace in traces:
-        windows = [window for window in record["windows"] if window["boot_id"] == trace.meta.get("boot_id")]
-        hosts = {window["hostname"] for window in windows}
+        windows = [window for window in record.windows if window.boot_id == trace.meta.get("boot_id")]
+        hosts = {window.hostname for window in windows}
         mine = [series for series in trace.series() if any((host, series.info.name) in used for host in hosts)]
         mine = [series for series in mine if series.samples]
         if not windows or not mine:
             continue
-        start_s = min(window["start_s"] for window in windows)
+        start_s = min(window.start_s for window in windows)
         times_s = np.asarray(mine[0].times_s)
         total_w = np.zeros(len(times_s))
         for series in mine:
@@ -148,7 +148,7 @@ def power_over_time(record: Record, traces: Sequence[Trace], title: str, name: s
         colour = COLOURS[drawn % len(COLOURS)]
         axes.plot(times_s[::step] - start_s, total_w[::step], label=", ".join(sorted(hosts)), color=colour, lw=0.8)
         for window in windows if not drawn else []:
-            axes.axvspan(window["start_s"] - start_s, window["end_s"] - start_s, color=COLOURS[2], alpha=0.15, lw=0)
+            axes.axvspan(window.start_s - start_s, window.end_s - start_s, color=COLOURS[2], alpha=0.15, lw=0)
         drawn += 1
     if not drawn:
         return None

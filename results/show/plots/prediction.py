@@ -73,7 +73,7 @@ def measured_against_predicted(groups: Sequence[Group], styles: Styles) -> Chart
         words.append(f"{label}: {held} of {len(errors)} intervals contain the measured value")
     ends = [min(values) / 1.1, max(values) * 1.1]
     axes.plot(ends, ends, color=GREY, linewidth=0.8, zorder=0)
-    unit = groups[0].first.any["work_unit"]
+    unit = groups[0].first.any.work_unit
     _logarithmic(axes, "x")
     _logarithmic(axes, "y")
     axes.set_xlabel(f"measured [{unit}/s per device]")
@@ -107,7 +107,7 @@ def scaling_beyond(groups: Sequence[Group], styles: Styles) -> Chart | None:
         last = predictions[-1]
         interval = f"{rounded(last.per_s_interval.low)} to {rounded(last.per_s_interval.high)}"
         words.append(f"{label}, {devices_text(last.point.devices)}: {PREDICTED} {interval} {last.unit}/s")
-    unit = groups[0].first.any["work_unit"]
+    unit = groups[0].first.any.work_unit
     _logarithmic(axes, "y")
     doublings_axis(axes, ticks, "devices, with as many samples on each")
     axes.set_ylabel(f"{unit}/s")

@@ -21,31 +21,29 @@ def bandwidth_over_time(results: Sequence[PointResults]) -> Chart | None:
     record = _first(results)
     if record is None:
         return None
-    nodes = [one for one in record["io"]["over_time"] if one["part_s"] > 0][:MOST_NODES]
-    windows = [window for window in record["windows"] if nodes and window["boot_id"] == nodes[0]["boot_id"]]
+    nodes = [one for one in record.io.over_time if one.part_s > 0][:MOST_NODES]
+    windows = [window for window in record.windows if nodes and window.boot_id == nodes[0].boot_id]
     if not nodes or not windows:
         return None
-    start_s = min(window["start_s"] for window in windows)
+    start_s = min(window.start_s for window in windows)
     figure, [axes] = new_figure()
     for index, node in enumerate(nodes):
-        rates = [one / MB / node["part_s"] for one in node["bytes"]]
-        edges_s = [node["begin_s"] - start_s + at * node["part_s"] for at in range(len(rates) + 1)]
-        axes.stairs(rates, edges_s, color=COLOURS[index % len(COLOURS)], lw=0.9, label=node["hostname"])
+        rates = [one / MB / node.part_s for one in node.bytes]
+        edges_s = [node.begin_s - start_s + at * node.part_s for at in range(len(rates) + 1)]
+        axes.stairs(rates, edges_s, color=COLOURS[index % len(COLOURS)], lw=0.9, label=node.hostname)
     labels = set()
     for window in windows:
-        kind = window["kind"]
+        kind = window.kind
         label = None if kind in labels else f"{kind} window"
         labels.add(kind)
         colour = WINDOW_COLOURS.get(kind, COLOURS[3])
-        axes.axvspan(
-            window["start_s"] - start_s, window["end_s"] - start_s, color=colour, alpha=0.15, lw=0, label=label
-        )
+        axes.axvspan(window.start_s - start_s, window.end_s - start_s, color=colour, alpha=0.15, lw=0, label=label)
     axes.set_xlabel("time from the start of the first window [s]")
     axes.set_ylabel("read [MB/s]")
     axes.set_ylim(bottom=0)
     figure.legend(loc="outside upper center", ncols=3)
-    by_window = [f"{kind} window {size(one['bytes'])}" for kind, one in record["io"]["windows"].items()]
-    words = f"{_where(record)}: {size(record['io']['job']['bytes'])} in the whole job; {', '.join(by_window)}."
+    by_window = [f"{kind} window {size(one.bytes)}" for kind, one in record.io.windows.items()]
+    words = f"{_where(record)}: {size(record.io.job.bytes)} in the whole job; {', '.join(by_window)}."
     return Chart("bandwidth", "Read bandwidth over time", words, figure)
 
 
@@ -53,7 +51,7 @@ def bandwidth_over_time(results: Sequence[PointResults]) -> Chart | None:
 def sizes_of_reads(results: Sequence[PointResults]) -> Chart | None:
     """Draw how many bytes each read in the measured windows returned; None if no run recorded its reads."""
     record = _first(results)
-    counts = record["io"]["data"]["reads_by_size"] if record else {}
+    counts = record.io.data.reads_by_size if record else {}
     whole = sum(counts.values())
     if record is None or not whole:
         return None
@@ -79,4 +77,4 @@ def _first(results: Sequence[PointResults]) -> Record | None:
 
 
 def _where(record: Record) -> str:
-    return f"{record['system']}, {point_of(record).place}"
+    return f"{record.system}, {point_of(record).place}"

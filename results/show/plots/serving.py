@@ -32,9 +32,7 @@ class Curve(NamedTuple):
 @styled
 def serving_charts(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
     """Return the charts of servers under load, none for other workloads."""
-    served = sorted(
-        (one for one in results if one.good and one.any.get("serving")), key=lambda one: one.point.global_batch
-    )
+    served = sorted((one for one in results if one.good and one.any.serving), key=lambda one: one.point.global_batch)
     return [*_pareto(served, styles), *_energy(served, styles), *_limit(served, styles)]
 
 

@@ -181,7 +181,7 @@ def kinds_alike(results: Iterable[PointResults], of_energy: bool = False) -> dic
 
 def unit_of(results: Sequence[PointResults]) -> str:
     """Return the unit of work of some points."""
-    return str(results[0].any["work_unit"])
+    return str(results[0].any.work_unit)
 
 
 def error_bars(summary: Summary) -> tuple[float, float]:

@@ -239,7 +239,7 @@ def heat_map_of_system(results: Sequence[PointResults], system: str, name: str) 
             continue
         place = (one.point.devices, one.point.global_batch)
         value = one.value(THROUGHPUT)
-        status = "OOM" if any(record["status"] == "out_of_memory" for record in one.bad) else "failed"
+        status = "OOM" if any(record.status == "out_of_memory" for record in one.bad) else "failed"
         known = cells.get(place)
         if value is not None and (not isinstance(known, float) or value > known):
             cells[place] = value

@@ -63,12 +63,12 @@ def deviations_once(results: Sequence[PointResults]) -> list[Found]:
 
 def failures_once(records: Sequence[Record]) -> list[Found]:
     """Return the reasons of failed runs."""
-    return once((_place(one, variant_of(one)), failure(one)) for one in records if one["status"] != "ok")
+    return once((_place(one, variant_of(one)), failure(one)) for one in records if not one.is_good)
 
 
 def failure(record: Record) -> Finding:
     """Return why a run failed."""
-    status, error = record["status"], record.get("error") or "no reason recorded"
+    status, error = record.status, record.error or "no reason recorded"
     return (
         finding("out_of_memory", error=error)
         if status == OUT_OF_MEMORY
@@ -79,7 +79,7 @@ def failure(record: Record) -> Finding:
 def _place(record: Record, options: tuple[str, ...]) -> Place:
     point = point_of(record)
     return Place(
-        f"{record['system']}, {point.model}, {point.place}", (point.benchmark, point.data, point.sample, *options)
+        f"{record.system}, {point.model}, {point.place}", (point.benchmark, point.data, point.sample, *options)
     )
 
 

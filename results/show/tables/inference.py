@@ -72,8 +72,8 @@ OF_POINTS = (
 
 def are_served(records: Sequence[Record]) -> bool:
     """Check whether all records, of which there are some, are of servers under load."""
-    benchmarks = {record["benchmark"] for record in records}
-    of_servers = {record["benchmark"] for record in records if record.get("serving")}
+    benchmarks = {record.benchmark for record in records}
+    of_servers = {record.benchmark for record in records if record.serving}
     return bool(records) and benchmarks == of_servers
 
 

@@ -6,11 +6,12 @@ import statistics
 from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from results.points.operating import limited_percent
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
+from results.record.model import Clocks
 from results.record.parts import sensor_channels
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK
 from results.show.tables.fit import Shown
@@ -21,7 +22,7 @@ def status(results: PointResults) -> str:
     """Return the outcome of a point's runs, as text."""
     if not results.bad:
         return "ok"
-    bad = " and ".join(dict.fromkeys(str(record["status"]) for record in results.bad))
+    bad = " and ".join(dict.fromkeys(str(record.status) for record in results.bad))
     return f"{len(results.bad)} of {len(results.good) + len(results.bad)} {bad}" if results.good else bad
 
 
@@ -58,7 +59,7 @@ def sampling_percent(one: PointResults) -> float | None:
 
 
 def _accuracy(one: PointResults) -> str:
-    return " and ".join(dict.fromkeys(accuracy_text(record) for record in one.good if record.get("energy")))
+    return " and ".join(dict.fromkeys(accuracy_text(record) for record in one.good if record.energy))
 
 
 def _p95_over_median_percent(one: PointResults) -> float | None:
@@ -67,23 +68,23 @@ def _p95_over_median_percent(one: PointResults) -> float | None:
 
 
 def _peak_memory_gib(one: PointResults) -> float | None:
-    known = [device.get("peak_memory_bytes") for record in one.good for device in record.get("devices") or []]
+    known = [device.peak_memory_bytes for record in one.good for device in record.devices]
     return max((value for value in known if value), default=0) / GIB or None
 
 
-def _clocks(one: PointResults) -> list[dict[str, Any]]:
+def _clocks(one: PointResults) -> list[Clocks]:
     channels = [channel for record in one.good for channel in sensor_channels(record)]
-    return [channel["clocks"] for channel in channels if channel.get("clocks")]
+    return [channel.clocks for channel in channels if channel.clocks]
 
 
 def _clock_mhz(one: PointResults) -> float | None:
-    known = [clocks["mean_mhz"] for clocks in _clocks(one) if clocks.get("mean_mhz")]
+    known = [mhz for clocks in _clocks(one) if (mhz := clocks.mean_mhz)]
     return statistics.fmean(known) if known else None
 
 
 def _throttled_percent(one: PointResults) -> float | None:
     """Return the largest share of the window with a throttle reason, over devices and reasons, in percent."""
-    known = [clocks["throttled"] for clocks in _clocks(one) if clocks.get("throttled") is not None]
+    known = [clocks.throttled for clocks in _clocks(one) if clocks.throttled is not None]
     return max((percent for reasons in known for percent in reasons.values()), default=0.0) if known else None
 
 

@@ -19,7 +19,7 @@ def point_view(
 ) -> View:
     """Return a row per point with the columns that a reader needs, and those with the titles `wanted`."""
     records = [one.any for one in results]
-    units = dict.fromkeys(record["work_unit"] for record in records)
+    units = dict.fromkeys(record.work_unit for record in records)
     columns = point_columns_of(results)
     rows = [[column.title.format(unit=" or ".join(units)) for column in columns]]
     rows += [[_text(one, column, number) for column in columns] for one in results]

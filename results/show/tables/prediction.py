@@ -90,7 +90,7 @@ def _disturbed(group: Group, one: LeftOut) -> str:
     place = f"{devices_text(one.point.devices)}, batch {one.point.batch}"
     measured = rounded(one.point.per_s)
     predicted = rounded(one.point.per_s * (1 + one.share))
-    unit = group.first.any["work_unit"]
+    unit = group.first.any.work_unit
     return (
         f"{group}: {place}: outlier: {measured} {unit}/s were measured, but neighbouring points give "
         f"{predicted}: check its runs, or measure it again"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
 from results.points.regions import WINDOWS, median_of_all
 from results.points.repeats import PointResults, point_of
+from results.record.model import Reads, WindowReads
 from results.record.records import Record
 from results.record.values import Number, rounded, value_at
 from results.show.tables.points import PLACE, place_of
@@ -47,29 +47,31 @@ FILE_HEADER = (
 
 def counted(results: Sequence[PointResults]) -> list[PointResults]:
     """Return the points whose good runs all record their reads."""
-    return [one for one in results if one.good and all(record.get("io") for record in one.good)]
+    return [one for one in results if one.good and all(record.io for record in one.good)]
 
 
 def read_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
     """Return the header and rows for the windows and the whole job of each point, as medians; empty without any."""
     rows = []
     for one in counted(results):
-        parts = {f"{kind} window": [record["io"]["windows"].get(kind) for record in one.good] for kind in WINDOWS}
-        parts[JOB] = [record["io"]["job"] for record in one.good]
-        seen = number(median_of_all([record["io"]["coverage_percent"] for record in one.good]))
+        parts: dict[str, list[Reads | WindowReads | None]] = {
+            f"{kind} window": [record.io.windows.get(kind) for record in one.good] for kind in WINDOWS
+        }
+        parts[JOB] = [record.io.job for record in one.good]
+        seen = number(median_of_all([record.io.coverage_percent for record in one.good]))
         for name, runs in parts.items():
             if all(runs):
-                rows.append([*place_of(one), name, *_cells([_numbers(run) for run in runs], number), seen])
+                rows.append([*place_of(one), name, *_cells([_numbers(run) for run in runs if run], number), seen])
     return [list(HEADER), *rows] if rows else []
 
 
-def _numbers(one: dict[str, Any]) -> list[float | None]:
+def _numbers(one: Reads | WindowReads) -> list[float | None]:
     """Return the values of the columns from `files` on; only windows have times."""
-    reading_s, waited = one.get("reading_s"), None
-    if regions := one.get("by_region"):
-        waited = _percent(regions.get(WAITING, 0), one["bytes"])
-    sizes = [one["files"], one["bytes"] / MB, one["reads"], _ratio(one["bytes"] / 1e3, one["reads"])]
-    return [*sizes, reading_s, _ratio(one["bytes"] / MB, reading_s), waited]
+    reading_s, waited = None, None
+    if isinstance(one, WindowReads):
+        reading_s, waited = one.reading_s, _percent(one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
+    sizes = [one.files, one.bytes / MB, one.reads, _ratio(one.bytes / 1e3, one.reads)]
+    return [*sizes, reading_s, _ratio(one.bytes / MB, reading_s), waited]
 
 
 def _cells(runs: Sequence[Sequence[float | None]], number: Number) -> list[str]:
@@ -91,14 +93,14 @@ def file_rows(results: Sequence[PointResults], number: Number = rounded) -> list
     """Return the header and the files with the most bytes read in each point's first run, if possible in windows."""
     rows = []
     for one in counted(results):
-        files = one.good[0]["io"]["files"]
-        in_windows = [file for file in files if file["window_bytes"]]
+        files = one.good[0].io.files
+        in_windows = [file for file in files if file.window_bytes]
         for file in (in_windows or files)[:SHOWN_FILES]:
-            sequential = _percent(file["sequential_reads"], file["reads"])
-            values = [file["bytes"] / MB, file["window_bytes"] / MB, file["waited_for_bytes"] / MB, sequential]
-            cells = [number(file["size_bytes"] / MB), str(file["opens"]), str(file["reads"]), *map(number, values)]
-            mapped = number(file["mapped_bytes"] / MB) if file["maps"] else ""
-            rows.append([*place_of(one), file["path"], *cells, mapped and f"{mapped}, not timed"])
+            sequential = _percent(file.sequential_reads, file.reads)
+            values = [file.bytes / MB, file.window_bytes / MB, file.waited_for_bytes / MB, sequential]
+            cells = [number(file.size_bytes / MB), str(file.opens), str(file.reads), *map(number, values)]
+            mapped = number(file.mapped_bytes / MB) if file.maps else ""
+            rows.append([*place_of(one), file.path, *cells, mapped and f"{mapped}, not timed"])
     return [list(FILE_HEADER), *rows] if rows else []
 
 
@@ -107,40 +109,40 @@ def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list
     sentences = []
     for one in counted(results):
         record = one.good[0]
-        place = ", ".join(filter(None, (record["system"], record["model"], point_of(record).place)))
+        place = ", ".join(filter(None, (record.system, record.model, point_of(record).place)))
         for conclusions in (_again, _small, _storage, _mapped, _not_seen):
             sentences += [f"{place}: {text}" for text in conclusions(record, tier)]
     return list(dict.fromkeys(sentences))
 
 
 def _again(record: Record, tier: float | None) -> Iterator[str]:
-    data = record["io"]["data"]
-    times = _ratio(data["bytes"], data["size_bytes"])
+    data = record.io.data
+    times = _ratio(data.bytes, data.size_bytes)
     if times is not None and times > AGAIN:
-        yield f"the files that steps read have {size(data['size_bytes'])}, and the job read each byte {times:.1f} times"
+        yield f"the files that steps read have {size(data.size_bytes)}, and the job read each byte {times:.1f} times"
 
 
 def _small(record: Record, tier: float | None) -> Iterator[str]:
-    data = record["io"]["data"]
-    mean_bytes = _ratio(data["size_bytes"], data["files"])
-    if mean_bytes is not None and mean_bytes < SMALL_BYTES and data["files"] >= MANY:
+    data = record.io.data
+    mean_bytes = _ratio(data.size_bytes, data.files)
+    if mean_bytes is not None and mean_bytes < SMALL_BYTES and data.files >= MANY:
         yield (
-            f"SMALL FILES: {data['files']:,} files of {size(mean_bytes)} on average were opened {data['opens']:,} "
-            f"times, which took {data['open_s']:.3g} s in addition to {data['read_s']:.3g} s of reads: "
+            f"SMALL FILES: {data.files:,} files of {size(mean_bytes)} on average were opened {data.opens:,} "
+            f"times, which took {data.open_s:.3g} s in addition to {data.read_s:.3g} s of reads: "
             "fewer and larger files save opens"
         )
 
 
 def _storage(record: Record, tier: float | None) -> Iterator[str]:
     """Yield the largest gain of a faster storage: at most the time that steps wait for their input."""
-    window = record["io"]["windows"].get("effective")
+    window = record.io.windows.get("effective")
     wait_percent, window_s = (value_at(record, f"metrics.{key}") for key in ("input_wait_percent", "effective_s"))
-    if not window or wait_percent is None or not window_s or not window["reading_s"]:
+    if not window or wait_percent is None or not window_s or not window.reading_s:
         return
-    wait_s, reading_s = wait_percent / 100 * window_s, window["reading_s"]
-    rate = window["bytes"] / MB / reading_s
+    wait_s, reading_s = wait_percent / 100 * window_s, window.reading_s
+    rate = window.bytes / MB / reading_s
     summary = (
-        f"in {window_s:.3g} s of effective windows {size(window['bytes'])} were read in {reading_s:.3g} s "
+        f"in {window_s:.3g} s of effective windows {size(window.bytes)} were read in {reading_s:.3g} s "
         f"({rate:,.4g} MB/s), and steps waited {wait_s:.3g} s for their input ({wait_percent:.1f} %)"
     )
     if wait_percent < LITTLE_PERCENT:
@@ -148,7 +150,7 @@ def _storage(record: Record, tier: float | None) -> Iterator[str]:
         return
     yield f"{summary}: a faster storage saves {_saved(min(wait_s, reading_s), window_s)} at most"
     if tier is not None:
-        faster_s = window["bytes"] / MB / tier
+        faster_s = window.bytes / MB / tier
         saved_s = min(wait_s, max(0.0, reading_s - faster_s))
         yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
 
@@ -158,16 +160,16 @@ def _saved(saved_s: float, of_s: float) -> str:
 
 
 def _mapped(record: Record, tier: float | None) -> Iterator[str]:
-    job = record["io"]["job"]
-    if job["maps"]:
-        yield f"{size(job['mapped_bytes'])} were mapped into memory: what of them was read is not counted and not timed"
+    job = record.io.job
+    if job.maps:
+        yield f"{size(job.mapped_bytes)} were mapped into memory: what of them was read is not counted and not timed"
 
 
 def _not_seen(record: Record, tier: float | None) -> Iterator[str]:
-    io = record["io"]
-    seen = io["coverage_percent"]
+    io = record.io
+    seen = io.coverage_percent
     if seen is not None and seen < ENOUGH_PERCENT:
-        why = "; ".join(io["missing"]) or "little was read"
+        why = "; ".join(io.missing) or "little was read"
         yield f"ONLY {seen:.0f} % of the bytes that the kernel counted were seen: {why}"
-    if io["lost_opens"] or io["lost_stretches"]:
+    if io.lost_opens or io.lost_stretches:
         yield "some counts were lost: make room in TMPDIR"

@@ -14,7 +14,7 @@ from results.workloads import batch_text
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
     """Summarise the points of a workload in sentences; only comparable values are ranked."""
-    unit = results[0].any["work_unit"]
+    unit = results[0].any.work_unit
     ranked = ranked_points(results)
     lines = []
     for precision, mine in grouped(ranked, lambda one: one.precision).items():
@@ -70,7 +70,7 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
     for title, results in workloads:
         at_devices = devices_of_all(results)
         for system, precision, mine in by_system_and_precision(results):
-            unit = mine[0].any["work_unit"]
+            unit = mine[0].any.work_unit
             speed = fastest(mine)
             total = fastest([one for one in mine if one.point.devices == at_devices], THROUGHPUT)
             work = fastest([one for one in mine if not why_not_ranked(one)], WORK) or fastest(mine, WORK)

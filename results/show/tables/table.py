@@ -86,8 +86,8 @@ CARAML_COLUMNS = (
 
 def name(record: Record) -> str:
     """Return the system, model and devices of a record, as text."""
-    small = f", {record.get('sample')}" if value_at(record, "metrics.comparable") is False else ""
-    return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
+    small = f", {record.sample}" if value_at(record, "metrics.comparable") is False else ""
+    return f"{record.system}, {record.model}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
 
 
 def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
@@ -96,7 +96,7 @@ def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list
 
 
 def _titles(records: Sequence[Record], columns: Sequence[Column]) -> list[str]:
-    unit = " or ".join(dict.fromkeys(record["work_unit"] for record in records))
+    unit = " or ".join(dict.fromkeys(record.work_unit for record in records))
     return [column.title.format(unit=unit, Unit=unit.capitalize()) for column in columns]
 
 
@@ -112,16 +112,16 @@ def _text(record: Record, column: Column) -> str:
 def _value(record: Record, column: Column) -> Any:
     """Return a record's value for a column; None for a measured value of a run that is not good."""
     is_measured = column.path.startswith(("metrics.", "energy."))
-    return None if is_measured and record["status"] != "ok" else value_at(record, column.path)
+    return None if is_measured and not record.is_good else value_at(record, column.path)
 
 
 def failures(records: Sequence[Record]) -> list[str]:
     """Return a sentence on each record whose status is not ok."""
     return [
-        f"{name(record)}, {batch_text(record['benchmark'], value_at(record, 'layout.global_batch_size'))}: "
-        f"{record['status']}: {record.get('error', '')}"
+        f"{name(record)}, {batch_text(record.benchmark, value_at(record, 'layout.global_batch_size'))}: "
+        f"{record.status}: {record.error}"
         for record in sorted(records, key=sort_key)
-        if record["status"] != "ok"
+        if not record.is_good
     ]
 
 
@@ -187,7 +187,7 @@ Row = TypeVar("Row")
 
 def column_of(title: str, columns: Sequence[AnyColumn], records: Sequence[Record]) -> AnyColumn:
     """Return the column with a title or path; raises RecordError if there is none, or more than one."""
-    units = sorted({record["work_unit"] for record in records})
+    units = sorted({record.work_unit for record in records})
 
     def names(column: AnyColumn) -> list[str]:
         titles = [column.title.format(unit=unit, Unit=unit.capitalize()) for unit in units]
@@ -261,8 +261,8 @@ def pivot_rows(records: Sequence[Record], path: str) -> list[list[str]]:
                 "options with --filter"
             )
         value = value_at(record, path)
-        good = record["status"] == "ok" and isinstance(value, int | float)
-        cells[place] = f"{value:.6g}" if good else record["status"]
+        good = record.is_good and isinstance(value, int | float)
+        cells[place] = f"{value:.6g}" if good else record.status
     if "ok" in cells.values():
         raise RecordError(f"--pivot {path}: a good record has no such number; try metrics.{{unit}}_per_s")
     devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from results.join.energy import TRACES
 from results.points.repeats import point_of
 from results.points.setups import flat
-from results.record.parts import is_number
+from results.record.model import Part, is_number
 from results.record.records import Record, RecordError
 
 RUN_TAG = "caraml.run_id"
@@ -44,32 +44,32 @@ class LoggedRun(NamedTuple):
 def logged_run(record: Record) -> LoggedRun:
     """Return a run with its options as parameters and its numbers as metrics."""
     parts = ("system", "model", "precision", "data", "sample", "status", "error")
-    parameters = {key: str(record[key]) for key in parts if record.get(key)}
-    parameters |= dict(flat({"config": record.get("config") or {}, "layout": record["layout"]}))
-    parameters |= {f"choice.{title}": str(value) for title, value in (record.get("choices") or {}).items()}
+    parameters = {key: str(value) for key in parts if (value := vars(record).get(key))}
+    parameters |= dict(flat({"config": record.config, "layout": vars(record.layout)}))
+    parameters |= {f"choice.{title}": str(value) for title, value in record.choices.items()}
     metrics = {
         _name(f"{group}.{key}" if group != "metrics" else key): float(value)
         for group in ("metrics", "energy", "energy_effective")
-        for key, value in (record.get(group) or {}).items()
+        for key, value in vars(getattr(record, group) or Part()).items()
         if is_number(value)
     }
-    for window, steps in (record.get("regions") or {}).items():
-        for region, values in (steps.get("regions") or {}).items():
+    for window, steps in record.regions.items():
+        for region, values in steps.regions.items():
             metrics |= {
                 _name(f"regions.{window}.{region}.{key}"): float(value)
-                for key, value in values.items()
+                for key, value in vars(values).items()
                 if is_number(value)
             }
-    path = Path(record["file"]["path"])
+    path = Path(record.file.path)
     others = sorted(file for pattern in RUN_FILES for file in path.parent.glob(pattern) if file.is_file())
     return LoggedRun(
-        record.get("run_id") or "",
-        f"{record['system']}, {point_of(record)}",
-        record["benchmark"],
-        record["status"] == "ok",
+        record.run_id or "",
+        f"{record.system}, {point_of(record)}",
+        record.benchmark,
+        record.is_good,
         {_name(key): value[:LONGEST_VALUE] for key, value in parameters.items()},
         metrics,
-        [float(time_s) for time_s in record.get("step_times_s") or [] if time_s is not None],
+        [float(time_s) for time_s in record.step_times_s or [] if time_s is not None],
         {str(file.relative_to(path.parent)): file for file in (path, *others)},
     )
 

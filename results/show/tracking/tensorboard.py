@@ -58,7 +58,7 @@ def log_to_tensorboard(records: Sequence[Record], folder: Path) -> list[str]:
 def _write(tf: Any, record: Record, one: LoggedRun, place: Path) -> None:
     writer = tf.summary.create_file_writer(str(place))
     with writer.as_default(), tf.device("CPU:0"):
-        for step, loss in enumerate(record.get("losses") or []):
+        for step, loss in enumerate(record.losses):
             tf.summary.scalar("loss", loss, step)
         for step, time_s in enumerate(one.step_times_s):
             tf.summary.scalar("step_time_s", time_s, step)
@@ -67,21 +67,21 @@ def _write(tf: Any, record: Record, one: LoggedRun, place: Path) -> None:
         for name, value in one.metrics.items():
             tf.summary.scalar(name, value, 0)
         tf.summary.text("run", _markdown([("", ""), *one.parameters.items()]), 0)
-        if record.get("io"):
+        if record.io:
             _write_reads(tf, record)
     writer.close()
 
 
 def _write_reads(tf: Any, record: Record) -> None:
     """Write the reads: steps of these curves are parts of equal length from the command's start."""
-    for node in record["io"]["over_time"]:
-        for step, size in enumerate(node["bytes"]):
-            if node["part_s"]:
-                tf.summary.scalar(f"read_MB_per_s/{node['hostname']}", size / MB / node["part_s"], step)
-    sizes = list(_read_sizes(Path(record["file"]["path"]).parent))
+    for node in record.io.over_time:
+        for step, size in enumerate(node.bytes):
+            if node.part_s:
+                tf.summary.scalar(f"read_MB_per_s/{node.hostname}", size / MB / node.part_s, step)
+    sizes = list(_read_sizes(Path(record.file.path).parent))
     if sizes:
         tf.summary.histogram("bytes_of_a_read", sizes, 0)
-    rows = [FILE_COLUMNS, *([file[column] for column in FILE_COLUMNS] for file in record["io"]["files"])]
+    rows = [FILE_COLUMNS, *([vars(file)[column] for column in FILE_COLUMNS] for file in record.io.files)]
     tf.summary.text("files", _markdown(rows), 0)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
-from results.record.records import Skipped
+from results.record.records import Record, Skipped
 from results.record.values import rounded
 from results.verdicts.accept import Verdict, accept, left_out, missing_runs
 from results.verdicts.outcome import Outcome, judge
@@ -76,7 +76,7 @@ class Tender(NamedTuple):
     pledge: Pledge | None
     pledged: list[Verdict]
     awards: list[Award]
-    left_out: dict[int, str]  # a sentence on each run that does not count, by the id of its record
+    left_out: dict[Record, str]  # a sentence on each run that does not count
 
     @property
     def judged(self) -> list[Verdict]:

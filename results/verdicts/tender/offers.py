@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from results.record.model import changed
 from results.record.records import Found, RecordError, Skipped
 
 
@@ -35,14 +36,14 @@ def split_offers(found: Found, names: Mapping[Path, str]) -> dict[str, str]:
 
     offers: dict[tuple[str, str], set[str]] = {}
     for record in found.records:
-        offer = offer_of(Path(record["file"]["path"]))
-        offers.setdefault((record["system"], record["benchmark"]), set()).add(offer)
+        offer = offer_of(Path(record.file.path))
+        offers.setdefault((record.system, record.benchmark), set()).add(offer)
     split = {tag for (tag, _), several in offers.items() if len(several) > 1}
     tags = {}
-    for record in found.records:
-        if (tag := record["system"]) in split:
-            record["system"] = f"{tag} ({offer_of(Path(record['file']['path']))})"
-            tags[record["system"]] = tag
+    for index, record in enumerate(found.records):
+        if (tag := record.system) in split:
+            found.records[index] = changed(record, system=f"{tag} ({offer_of(Path(record.file.path))})")
+            tags[found.records[index].system] = tag
     for index, one in enumerate(found.skipped):
         if one.systems:
             renamed = (f"{tag} ({offer_of(one.path)})" if tag in split else tag for tag in one.systems)

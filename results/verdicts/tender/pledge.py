@@ -14,7 +14,7 @@ from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.points.sensors import standard_uncertainty
 from results.record.findings import finding
-from results.record.parts import is_number
+from results.record.model import is_number
 from results.record.records import RecordError, Skipped
 from results.record.signature import signer_of
 from results.record.values import devices_text, grouped, value_at
@@ -192,7 +192,7 @@ def _power(results: Sequence[PointResults], requirements: Requirements, pledge: 
         for wanted in requirements.workloads.values()
         for one in points_of(results, pledge.system, replace(wanted, filled=True))
     ]
-    runs = {id(record): one._replace(good=[record], bad=[]) for one in points for record in one.good}
+    runs = {record: one._replace(good=[record], bad=[]) for one in points for record in one.good}
     whole = [one for one in runs.values() if one.point.devices >= pledge.devices]
     if not whole:
         largest = max((one.point.devices for one in points), default=0)

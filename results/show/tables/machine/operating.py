@@ -34,7 +34,7 @@ HEADER = (*PLACE, *OF_LIMITS, *OF_RUNS, "energy-delay [%]", "limit bound [%]", "
 def operating_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
     """Return a header and a row for each operating point of each sweep; empty without a sweep."""
     sweeps = sweeps_of(results)
-    units = " or ".join(dict.fromkeys(str(sweep.full.results.any["work_unit"]) for sweep in sweeps))
+    units = " or ".join(dict.fromkeys(str(sweep.full.results.any.work_unit) for sweep in sweeps))
     rows = [_row(one, number) for sweep in sweeps for one in sweep.points]
     return without_empty_columns([[title.format(unit=units) for title in HEADER], *rows]) if rows else []
 

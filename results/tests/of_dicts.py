@@ -1,0 +1,108 @@
+"""Functions on records for tests, which make and change records as files have them: as dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from results import achievable
+from results.history import database, series
+from results.join import energy, meter, reads
+from results.points import operating, regions, repeats
+from results.record import checks, records, stated, values
+from results.record.model import Record, as_json
+from results.show.page import limits as shortcomings
+from results.show.page import origin, report
+from results.show.tables import doubts, inference, table
+from results.verdicts import compare as comparing
+from results.verdicts import nodes, quality
+
+Value = TypeVar("Value")
+
+
+def as_record(value: Any) -> Any:
+    """Return the record that a dictionary describes, also inside lists and dictionaries; anything else as it is."""
+    if isinstance(value, dict):
+        is_one = {"work_unit", "benchmark", "layout"} <= value.keys()
+        return Record.of(value) if is_one else {key: as_record(one) for key, one in value.items()}
+    return type(value)(map(as_record, value)) if type(value) in (list, tuple) else value
+
+
+def as_dict(record: Any) -> Any:
+    """Return a record as its file has it, with the file that it was read from."""
+    return as_json(record) | ({"file": as_json(record.file)} if record.file else {})
+
+
+def taking_dicts(function: Callable[..., Value]) -> Callable[..., Value]:
+    """Return the function with dictionaries in place of records."""
+
+    @wraps(function)
+    def converted(*arguments: Any, **options: Any) -> Value:
+        return function(*as_record(list(arguments)), **as_record(options))
+
+    return converted
+
+
+def find_records(folders: Any) -> records.Found:
+    found = records.find_records(folders)
+    return found._replace(records=list(map(as_dict, found.records)))
+
+
+def read(paths: Any) -> list[Any]:
+    return list(map(as_dict, database.read(paths)))
+
+
+def with_todays_figures(record: dict[str, Any]) -> dict[str, Any]:
+    found = stated.with_todays_figures(Record.of(record))
+    return as_dict(found) | ({"corrected": found.corrected} if found.corrected else {})
+
+
+def _in_place(function: Callable[..., Any], several: list[dict[str, Any]], *more: Any) -> list[str]:
+    """Change dictionaries as a function of records returns these, and return its sentences."""
+    found, sentences = function(as_record(several), *as_record(list(more)))
+    for one, new in zip(several, found, strict=True):
+        one |= as_dict(new)
+    return sentences
+
+
+def add_meter(*arguments: Any) -> list[str]:
+    return _in_place(meter.with_meter, *arguments)
+
+
+def add_achievable(*arguments: Any) -> list[str]:
+    return _in_place(achievable.with_achievable, *arguments)
+
+
+failures_once = taking_dicts(doubts.failures_once)
+limits = taking_dicts(shortcomings.limits)
+reads_of = taking_dicts(reads.reads_of)
+write_report = taking_dicts(report.write_report)
+broken = taking_dicts(comparing.broken)
+by_point = taking_dicts(repeats.by_point)
+changes = taking_dicts(regions.changes)
+columns_of = taking_dicts(inference.columns_of)
+compare = taking_dicts(comparing.compare)
+contradictions = taking_dicts(checks.contradictions)
+differences = taking_dicts(nodes.differences)
+energy_kind = taking_dicts(quality.energy_kind)
+energy_of = taking_dicts(energy.energy_of)
+energy_rules = taking_dicts(quality.energy_rules)
+exact_rows = taking_dicts(table.exact_rows)
+failures = taking_dicts(table.failures)
+grade = taking_dicts(quality.grade)
+in_order = taking_dicts(table.in_order)
+judge = taking_dicts(nodes.judge)
+limits_of = taking_dicts(operating.limits_of)
+medians = taking_dicts(nodes.medians)
+origin_rows = taking_dicts(origin.origin_rows)
+pivot_rows = taking_dicts(table.pivot_rows)
+point_of = taking_dicts(repeats.point_of)
+quality_of = taking_dicts(origin.quality_of)
+record_view = taking_dicts(table.record_view)
+regions_of = taking_dicts(regions.regions_of)
+rows = taking_dicts(table.rows)
+select = taking_dicts(table.select)
+series_of = taking_dicts(series.series_of)
+sort_key = taking_dicts(values.sort_key)
+value_at = taking_dicts(values.value_at)
