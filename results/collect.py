@@ -19,7 +19,7 @@ from results.join.figures import add_power
 from results.join.reads import reads_of
 from results.join.serving import energy_per_token
 from results.record.causes import cause
-from results.record.model import Json, Record
+from results.record.model import Json, Record, as_json
 from results.record.records import RESULT_NAME, RecordError, read_record, write_record
 
 RECORD_NAME = "record.json"
@@ -75,9 +75,9 @@ def collect(folder: Path) -> Json:
         return result
     try:
         traces = read_traces(folder)
-        result["energy"] = energy_of(Record.of(result), traces, "measured")
+        result["energy"] = as_json(energy_of(Record.of(result), traces, "measured"))
         if any(window["kind"] == "effective" for window in result["windows"]):
-            result["energy_effective"] = energy_of(Record.of(result), traces, "effective")
+            result["energy_effective"] = as_json(energy_of(Record.of(result), traces, "effective"))
         if result.get("serving"):
             result["energy"] |= energy_per_token(result)
         if result.get("node_check"):
