@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
+from results.record.parts import JOULES_PER_WH
 from results.record.values import PER_DEVICE, WORK, grouped, rounded
 from results.verdicts.quality import ESTIMATE, grade
 from results.verdicts.ranking import fastest, ranked_points
@@ -19,7 +20,6 @@ from results.verdicts.ranking import fastest, ranked_points
 ANCHORS = Path(__file__).parent / "reference" / "anchors.csv"
 COLLECTED = "2026-11-27"  # when the figures were read: software moves them more than hardware does
 HEADER = ["whose", "model", "precision", "devices", "value", "unit", "software", "source"]
-J_PER_WH = 3600.0
 
 
 class Anchor(NamedTuple):
@@ -73,7 +73,7 @@ def _our_rows(best: PointResults) -> list[list[str]]:
     facts = [f"{best.system}, ours", point.model, best.precision, str(point.devices)]
     speed, efficiency = best.value(PER_DEVICE), None if grade(best.any) == ESTIMATE else best.value(WORK)
     found = [[rounded(speed), f"{unit}/s/device"]] if speed else []
-    found += [[rounded(J_PER_WH / efficiency), f"J/{unit.removesuffix('s')}"]] if efficiency else []
+    found += [[rounded(JOULES_PER_WH / efficiency), f"J/{unit.removesuffix('s')}"]] if efficiency else []
     found += [[rounded(share), "% of achievable"]] if (share := best.value("metrics.achievable_percent")) else []
     return [[*facts, *one, software, point.place] for one in found]
 

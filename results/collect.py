@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
+from jpwr.trace.trace import Trace
 from results.join.channels import EnergyError
 from results.join.copies import add_energy, copy_folder, copy_folders, failed_copy, of_copy, together
 from results.join.energy import TRACES, energy_of, read_traces
@@ -54,8 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def collect(folder: Path) -> Json:
-    """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`."""
+def collect(folder: Path, read: Callable[[Path], list[Trace]] = read_traces) -> Json:
+    """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`.
+
+    `read` returns the traces in a folder.
+    """
     before = read_record(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else {}
     copies = [read_record(one / RECORD_NAME) for one in copy_folders(folder, before)]
     bad = next((number for number, copy in enumerate(copies, 1) if copy["status"] != "ok"), 0)
@@ -74,7 +78,7 @@ def collect(folder: Path) -> Json:
         )
         return result
     try:
-        traces = read_traces(folder)
+        traces = read(folder)
         result["energy"] = as_json(energy_of(Record.of(result), traces, "measured"))
         if any(window["kind"] == "effective" for window in result["windows"]):
             result["energy_effective"] = as_json(energy_of(Record.of(result), traces, "effective"))

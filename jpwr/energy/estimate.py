@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from math import nan
-from typing import NamedTuple
+from math import isnan, nan
+from typing import Any, NamedTuple
 
 from jpwr.energy.statistics import with_accuracy
+
+JOULES_PER_WH = 3600.0
 
 
 class EnergyEstimate(NamedTuple):
@@ -43,3 +45,24 @@ class EnergyEstimate(NamedTuple):
     def with_accuracy_j(self, accuracy: float) -> float:
         """Return the half-width in joules including the sensor's accuracy, a bound as a share of the reading."""
         return with_accuracy(self.uncertainty_j, accuracy * abs(self.energy_j))
+
+    def in_wh(self) -> dict[str, Any]:
+        """Return the numbers of both sources as reports have them: energies in watt-hours, None if unknown."""
+        return {
+            "method": self.method,
+            "energy_wh": self.energy_j / JOULES_PER_WH,
+            "uncertainty_wh": self.uncertainty_j / JOULES_PER_WH,
+            "random_wh": self.random_j / JOULES_PER_WH,
+            "systematic_wh": self.systematic_j / JOULES_PER_WH,
+            "integral_wh": self.integral_j / JOULES_PER_WH,
+            "integral_uncertainty_wh": self.integral_uncertainty_j / JOULES_PER_WH,
+            "counter_wh": known(self.counter_j / JOULES_PER_WH),
+            "integral_vs_counter": known(self.difference),
+            "samples": self.samples,
+            "missing": self.missing,
+        }
+
+
+def known(value: float) -> float | None:
+    """Return a number for JSON: None for nan."""
+    return None if isnan(value) else value

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO
 
 from jpwr.channel import ChannelInfo
+from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
-from jpwr.report.summary import JOULES_PER_WH, Summary
+from jpwr.report.summary import Summary
 from jpwr.trace.files import new_table
 from jpwr.trace.trace import Series
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate
+from jpwr.energy.estimate import JOULES_PER_WH, known
 from jpwr.messages import short
 from jpwr.report.notes import first_of, notes
 from jpwr.report.sums import Sums
 
-JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
 MANY = 20  # most regions in the table
 
@@ -31,8 +31,8 @@ class Summary(Sums):
             "channels": [
                 {
                     **_channel(info, estimate),
-                    "peak_power_w": _known(peak_w),
-                    "idle_power_w": _known(idle_w),
+                    "peak_power_w": known(peak_w),
+                    "idle_power_w": known(idle_w),
                     "largest_gap_s": None if estimate.unknown else estimate.largest_gap_s,
                 }
                 for info, estimate, peak_w, idle_w in zip(
@@ -121,23 +121,4 @@ def _channel(info: ChannelInfo, estimate: EnergyEstimate) -> dict[str, Any]:
     }
     if estimate.unknown:
         return dict(described, energy_wh=None)
-    return dict(
-        described,
-        energy_wh=estimate.energy_j / JOULES_PER_WH,
-        uncertainty_wh=estimate.uncertainty_j / JOULES_PER_WH,
-        random_wh=estimate.random_j / JOULES_PER_WH,
-        systematic_wh=estimate.systematic_j / JOULES_PER_WH,
-        method=estimate.method,
-        reason=estimate.reason,
-        avg_power_w=estimate.avg_power_w,
-        samples=estimate.samples,
-        missing=estimate.missing,
-        integral_wh=estimate.integral_j / JOULES_PER_WH,
-        integral_uncertainty_wh=estimate.integral_uncertainty_j / JOULES_PER_WH,
-        counter_wh=_known(estimate.counter_j / JOULES_PER_WH),
-        integral_vs_counter=_known(estimate.difference),
-    )
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    return dict(described, **estimate.in_wh(), reason=estimate.reason, avg_power_w=estimate.avg_power_w)

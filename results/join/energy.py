@@ -9,6 +9,7 @@ from typing import Any
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import ChannelEnergy, EnergyEstimate
+from jpwr.energy.estimate import known
 from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
 from results.join.channels import EnergyError, choose, sensor, twins
@@ -122,22 +123,12 @@ class Node:
                 estimated=info.estimated,
                 device_id=info.device_id,
                 num_devices=info.num_devices,
-                method=estimate.method,
-                counter_not_used=estimate.reason,
-                energy_wh=estimate.energy_j / JOULES_PER_WH,
-                uncertainty_wh=estimate.uncertainty_j / JOULES_PER_WH,
-                random_wh=estimate.random_j / JOULES_PER_WH,
-                systematic_wh=estimate.systematic_j / JOULES_PER_WH,
                 accuracy=info.accuracy or None,
                 accuracy_from=info.accuracy_from,
-                integral_wh=estimate.integral_j / JOULES_PER_WH,
-                integral_uncertainty_wh=estimate.integral_uncertainty_j / JOULES_PER_WH,
-                counter_wh=_none_if_nan(estimate.counter_j / JOULES_PER_WH),
-                integral_vs_counter=_none_if_nan(estimate.difference),
-                idle_power_w=_none_if_nan(idle_w[info]),
+                **estimate.in_wh(),
+                counter_not_used=estimate.reason,
+                idle_power_w=known(idle_w[info]),
                 largest_gap_s=estimate.largest_gap_s,
-                samples=estimate.samples,
-                missing=estimate.missing,
                 limits=limits_of(self.trace, info, clocks),
             )
             yield changed(channel, clocks=clocks) if clocks else channel
@@ -237,11 +228,11 @@ def _sampled_by_scope(nodes: Sequence[Node]) -> dict[str, float | None]:
     Scopes contain each other: their energies must not be added. A scope that some nodes lack has None.
     """
     energies = {}
-    known = [{info: one for info, one in node.estimates.items() if not one.unknown} for node in nodes]
-    for scope in sorted({info.scope.value for estimates in known for info in estimates}):
-        by_node = [[one for info, one in estimates.items() if info.scope.value == scope] for estimates in known]
+    measured = [{info: one for info, one in node.estimates.items() if not one.unknown} for node in nodes]
+    for scope in sorted({info.scope.value for estimates in measured for info in estimates}):
+        by_node = [[one for info, one in estimates.items() if info.scope.value == scope] for estimates in measured]
         joules = math.fsum(estimate.energy_j for estimates in by_node for estimate in estimates)
-        energies[f"{scope}_wh"] = _none_if_nan(joules / JOULES_PER_WH) if all(by_node) else None
+        energies[f"{scope}_wh"] = known(joules / JOULES_PER_WH) if all(by_node) else None
     return energies
 
 
@@ -260,10 +251,6 @@ def _accuracy(channels: Sequence[Channel], energy_wh: float) -> dict[str, Any]:
         return {"accuracy": None, "accuracy_from": ""}
     sources = dict.fromkeys(channel.accuracy_from or "" for channel in channels)
     return {"accuracy": bound_wh / energy_wh, "accuracy_from": " and ".join(sources)}
-
-
-def _none_if_nan(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _sum(channels: Sequence[Channel], name: str) -> float:
