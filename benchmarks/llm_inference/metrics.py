@@ -17,14 +17,13 @@ from benchmarks.common.measure.step_timer import percentile
 from benchmarks.llm_inference.client import Request, Statistics
 from benchmarks.llm_inference.demand import Slo
 from benchmarks.llm_inference.load import Measurement
+from jpwr.energy.statistics import LEVEL, NORMAL_95, students_t
 
-Z = 1.96  # of a normal distribution, for 95 %
 PERCENTILES = (50, 90, 99)
 Metrics = dict[str, float | int | str | None]  # by name, with its unit
 ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request
 # Slices of a window. Shorter ones would miss what changes slowly (Schmeiser 1982, Operations Research 30, 556).
 FEWEST_SLICES, MOST_SLICES = 5, 10
-STUDENT = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 95 %, of 4 to 9 degrees of freedom (Conover 1999, table A21)
 
 
 def number(metrics: Metrics, name: str) -> float:
@@ -96,7 +95,7 @@ def _design_effect(is_below: Sequence[bool], share: float, streams: float) -> fl
         return 1.0
     edges = [round(at * count / slices) for at in range(slices + 1)]
     variance = statistics.variance(statistics.fmean(is_below[low:high]) for low, high in pairwise(edges))
-    effect = variance * count / slices / (share * (1 - share)) * (STUDENT[slices - FEWEST_SLICES] / Z) ** 2
+    effect = variance * count / slices / (share * (1 - share)) * (students_t(LEVEL, slices - 1) / NORMAL_95) ** 2
     return min(max(1.0, effect), count / 2)
 
 
@@ -106,7 +105,7 @@ def ranks(count: int, share: float) -> tuple[float, float]:
     From the binomial distribution; of more values than a thousand from the normal one.
     """
     if count > 1000:
-        half = Z * math.sqrt(count * share * (1 - share))
+        half = NORMAL_95 * math.sqrt(count * share * (1 - share))
         return count * share - half, count * share + half + 1
     below, low, high = 0.0, 0, count + 1
     for rank in range(count + 1):
@@ -132,15 +131,15 @@ def rate_estimate(amounts: Sequence[tuple[float, float]], start_s: float, end_s:
         sums[min(slices - 1, int((time_s - start_s) / each_s))] += amount
     rates = [one / each_s for one in sums]
     mean = statistics.fmean(rates)
-    half = STUDENT[slices - FEWEST_SLICES] * statistics.stdev(rates) / math.sqrt(slices)
+    half = students_t(LEVEL, slices - 1) * statistics.stdev(rates) / math.sqrt(slices)
     return Estimate(mean, max(0.0, mean - half), mean + half)
 
 
 def share_estimate(good: int, count: int) -> Estimate:
     """Return a share with Wilson's interval (Wilson 1927, J. Am. Stat. Assoc. 22, 209)."""
-    share, z2 = good / count, Z * Z / count
-    middle, half = (share + z2 / 2) / (1 + z2), Z * math.sqrt(share * (1 - share) / count + z2 / 4 / count) / (1 + z2)
-    return Estimate(share, middle - half, middle + half)
+    share, z2 = good / count, NORMAL_95**2 / count
+    middle, spread = share + z2 / 2, NORMAL_95 * math.sqrt(share * (1 - share) / count + z2 / 4 / count)
+    return Estimate(share, (middle - spread) / (1 + z2), (middle + spread) / (1 + z2))
 
 
 class Window:
