@@ -13,13 +13,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from benchmarks.common.measure.step_timer import percentile
 from benchmarks.llm_inference.client import Request, Statistics
 from benchmarks.llm_inference.demand import Slo
 from benchmarks.llm_inference.load import Measurement
 from jpwr.energy.statistics import LEVEL, NORMAL_95, students_t
+from jpwr.median import percentile
+from results.record.derived import PERCENTILES, SERVED, arrived, computed, throughput, tpot, ttft
 
-PERCENTILES = (50, 90, 99)
 Metrics = dict[str, float | int | str | None]  # by name, with its unit
 ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request
 # Slices of a window. Shorter ones would miss what changes slowly (Schmeiser 1982, Operations Research 30, 556).
@@ -46,7 +46,7 @@ def ttft_s(request: Request) -> float:
     In a closed loop a request is due when it is sent. First token: the first event with at least one token.
     Source: kubernetes-sigs/inference-perf, docs/metrics.md at 7de5ef2; due times as in MLPerf's server scenario.
     """
-    return request.times_s[0] - request.due_s
+    return ttft(request.due_s, request.times_s)
 
 
 def tpot_s(request: Request) -> float | None:
@@ -56,8 +56,7 @@ def tpot_s(request: Request) -> float | None:
     With one token in each event this is (end-to-end time - TTFT) / (tokens - 1), as in inference-perf and MLPerf;
     aiperf and guidellm call it inter-token latency.
     """
-    later = request.tokens - request.counts[0]
-    return (request.times_s[-1] - request.times_s[0]) / later if later else None
+    return tpot(request.times_s, request.counts)
 
 
 def percentile_estimate(values: Sequence[float], percent: float, streams: float) -> Estimate:
@@ -160,9 +159,7 @@ class Window:
     def output_tokens(self) -> Iterator[tuple[float, int]]:
         """Yield the time and number of each arrival of tokens in the window."""
         for request in self.every:
-            for time_s, count in zip(request.times_s, request.counts, strict=True):
-                if self.holds(time_s):
-                    yield time_s, count
+            yield from arrived(request.times_s, request.counts, self.start_s, self.end_s)
 
     def input_tokens(self) -> int:
         """Return the prompts' tokens of requests whose first token arrived in the window: they were read by then."""
@@ -189,23 +186,17 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
     tpots_s = [time_s for one in window.requests if (time_s := tpot_s(one)) is not None]
     good = sum(ttft_s(one) <= slo.ttft_s and (tpot_s(one) or 0.0) <= slo.tpot_s for one in window.requests)
     share = share_estimate(good, len(window.requests))
-    requests_per_s = len(window.requests) / window.duration_s
     found: Metrics = {
         "measured_s": window.duration_s,
         "measured_tokens": output,
         "measured_requests": len(window.requests),
         "input_tokens": inputs,
         "output_tokens_per_request": statistics.fmean(one.tokens for one in window.requests),
-        "tokens_per_s": output / window.duration_s,
         "tokens_per_s_low": rate.low,
         "tokens_per_s_high": rate.high,
-        "tokens_per_s_per_device": output / window.duration_s / devices,
-        "total_tokens_per_s": (output + inputs) / window.duration_s,
-        "requests_per_s": requests_per_s,
         "goodput_share": share.value,
         "goodput_share_low": share.low,
         "goodput_share_high": share.high,
-        "goodput_requests_per_s": share.value * requests_per_s,
         "slo_ttft_s": slo.ttft_s,
         "slo_tpot_s": slo.tpot_s,
         "e2e_mean_s": statistics.fmean(window.e2e_s),
@@ -216,9 +207,7 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
             value, low, high = percentile_estimate(values, percent, max(1.0, in_flight))
             key = f"{name}_p{percent}"
             found |= {f"{key}_s": value, f"{key}_low_s": low, f"{key}_high_s": high}
-    median_s = number(found, "tpot_p50_s")
-    found["tokens_per_s_per_user"] = 1 / median_s if median_s else None
-    return found
+    return found | computed((*throughput("tokens"), *SERVED), {**found, "num_devices": devices})
 
 
 def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:

@@ -15,7 +15,7 @@ from jpwr.trace.writers import read_trace
 from results.join.channels import EnergyError, choose, sensor, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of, limits_of_all
-from results.record.checks.run import product, ratio, sum_of_all
+from results.record.derived import computed, of_energy, product, ratio, sum_of_all
 from results.record.model import Channel, Energy, Numbers, Record, Window, changed
 from results.record.parts import JOULES_PER_WH, of_node, total_s, windows_of
 from results.record.values import is_accelerated
@@ -51,19 +51,18 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> Energy:
     duration_s = max(node.duration_s for node in nodes)
     is_estimated = any(channel.estimated for channel in channels)
     unit = record.work_unit
-    work_per_wh = ratio(record.metrics.number(f"{kind}_{unit}"), energy_wh)
+    measured = {**vars(record.metrics), **vars(record.layout), "energy_wh": energy_wh, "window_s": duration_s}
+    derived = computed(of_energy(unit, kind), measured)
     # Errors of devices that are read at the same moments under the same load are correlated: their sum is linear.
     uncertainty_wh, random_wh, systematic_wh = (_sum(channels, name) for name in UNCERTAINTIES)
     energy = Energy(
         energy_wh=energy_wh,
-        energy_wh_per_device=ratio(energy_wh, record.layout.num_devices),
-        avg_power_w=energy_wh * JOULES_PER_WH / duration_s,
         uncertainty_wh=uncertainty_wh,
         random_wh=random_wh,
         systematic_wh=systematic_wh,
         **_accuracy(channels, energy_wh),
         idle_power_w=sum_of_all([channel.idle_power_w for channel in channels]),
-        epoch_wh=ratio(record.metrics.number(f"{unit}_per_epoch") or None, work_per_wh),
+        epoch_wh=ratio(record.metrics.number(f"{unit}_per_epoch") or None, derived[f"{unit}_per_wh"]),
         window_s=duration_s,
         power_kind="estimated" if is_estimated else "measured",
         power_scope=scope,
@@ -79,7 +78,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> Energy:
     )
     # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
     busier = _busier_elsewhere(nodes, channels, duration_s) if record.step_times_s else {}
-    return changed(energy, **{f"{unit}_per_wh": work_per_wh}, **busier)
+    return changed(energy, **derived, **busier)
 
 
 class Node:

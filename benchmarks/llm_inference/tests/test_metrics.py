@@ -10,7 +10,6 @@ from statistics import NormalDist
 
 import pytest
 
-from benchmarks.common.measure.step_timer import percentile
 from benchmarks.llm_inference.config import LoadOptions
 from benchmarks.llm_inference.demand import SLOS, Slo, log_normal_lengths
 from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
@@ -27,6 +26,7 @@ from benchmarks.llm_inference.metrics import (
     ttft_s,
 )
 from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
+from jpwr.median import percentile
 
 pytestmark = pytest.mark.arithmetic
 SLO = Slo(0.06, 0.012, "")
