@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -35,6 +36,7 @@ def _run(argv: Sequence[str] | None) -> int:
         print(f"caraml: {missing_package(error)}", file=sys.stderr)
         return 2
     open_standard_streams()
+    gc.set_threshold(100_000, 50, 100)  # of thousands of records, none is garbage before the end
     return cli.main(argv)
 
 

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
 from benchmarks.llm_training.sizes import SIZES  # noqa: E402
-from caraml.cli import EXIT_CODES, GROUPS  # noqa: E402
+from caraml.cli import EXIT_CODES, commands  # noqa: E402
 from caraml.cli.history import ACTIONS  # noqa: E402
 from caraml.plan.systems import read_systems  # noqa: E402
 from jpwr.energy import EnergyEstimate  # noqa: E402
@@ -49,7 +49,7 @@ def help_of(*command: str) -> str:
 
 def caraml() -> Iterator[str]:
     """Yield a section for each command of `caraml`."""
-    for title, group in GROUPS.items():
+    for title, group in commands().items():
         yield f"### {title}\n"
         for name in group:
             yield f"#### caraml {name}\n"

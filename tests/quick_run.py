@@ -82,7 +82,7 @@ system = json.loads((job / "result.json").read_text())["system"]
 metrics["measured_steps"] = metrics["measured_tokens"] / layout["global_batch_size"]
 record = RunRecord("llm_training", system, "tiny", "tokens", {}, "ok", layout=layout, metrics=metrics)
 record.windows = windows
-record.devices = [Device(windows[0].hostname, 0, "made up", "", None, "")]
+record.devices = [Device(hostname=windows[0].hostname, name="made up", device_id="", cpus="")]
 record.step_times_s = [metrics["measured_s"] / metrics["measured_steps"]]
 record.regions = {"measured": {"clock": "host", **merge([describe(timer.steps())])}}
 Path("record.json").write_text(json.dumps(record.to_dict()))

@@ -25,7 +25,8 @@ import pytest
 import yaml
 
 from benchmarks.llm_inference.demand import SLOS
-from caraml.cli import COMMANDS, main
+from caraml import cli
+from caraml.cli import main
 from caraml.plan.site import DEFAULTS, defaults
 from caraml.plan.systems import read_systems
 from caraml.plan.tags import known_tags
@@ -180,7 +181,11 @@ def _look_up_words(words: list[str]) -> None:
     if program in OURS and not rest:
         raise WrongCommand(f"{program} needs to be told what to do")
     if program == "caraml":
-        _known(rest[0], {*COMMANDS, "--help", "--version"}, "command of caraml")
+        _known(
+            rest[0],
+            {"--help", "--version"}.union(*cli.commands().values()),
+            "command of caraml",
+        )
         action = 2 if rest[0] == "history" and rest[1:] else 1
         if rest[1:2] == ["run"] and (workflow := [word for word in rest if word.startswith("jube/")]):
             _look_up_jube(["run", *rest[rest.index(workflow[0]) :]])

@@ -67,15 +67,9 @@ def read_launch(environ: Mapping[str, str] = os.environ) -> Launch:
 def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:
     """Return a window of this node from two times of its monotonic clock, with the same moments on the wall clock."""
     epoch_offset_s = time.time() - time.monotonic()
-    return Window(
-        hostname=node_name(),
-        boot_id=boot_id(),
-        start_s=start_s,
-        end_s=end_s,
-        start_epoch_s=start_s + epoch_offset_s,
-        end_epoch_s=end_s + epoch_offset_s,
-        kind=kind,
-    )
+    edges_s = {"start_s": start_s, "end_s": end_s}
+    of_wall_s = {"start_epoch_s": start_s + epoch_offset_s, "end_epoch_s": end_s + epoch_offset_s}
+    return Window.of({"hostname": node_name(), "boot_id": boot_id(), **edges_s, **of_wall_s, "kind": kind})
 
 
 def node_name(environ: Mapping[str, str] = os.environ) -> str:

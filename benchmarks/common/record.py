@@ -12,37 +12,13 @@ import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SCHEMA_VERSION = 3
+from results.record.model import SCHEMA_VERSION
+from results.record.model import Device as Device
+from results.record.model import Window as Window
+
 OK, FAILED, OUT_OF_MEMORY = "ok", "failed", "out_of_memory"
-
-
 # Kinds of windows: metrics has `measured_UNIT` for the work of the first, `effective_UNIT` for that of the second.
 MEASURED, EFFECTIVE = "measured", "effective"
-
-
-@dataclass
-class Window:
-    """A measured part of a run on one node: the time that throughput and energy both belong to."""
-
-    hostname: str
-    boot_id: str  # of the kernel: each boot has its own monotonic clock
-    start_s: float  # seconds of the node's monotonic clock
-    end_s: float
-    start_epoch_s: float  # the same moments in seconds since 1970
-    end_epoch_s: float
-    kind: str = MEASURED
-
-
-@dataclass
-class Device:
-    """One accelerator (or, on a CPU, one process) that took part."""
-
-    hostname: str
-    rank: int
-    name: str
-    device_id: str  # ids separated by spaces, which identify the power channel; empty if not known
-    peak_memory_bytes: int | None
-    cpus: str  # allowed for its process, as the kernel lists them
 
 
 @dataclass

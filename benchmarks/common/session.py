@@ -34,6 +34,7 @@ from benchmarks.common.record import FAILED, MEASURED, OK, Device, RunRecord, Wi
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.common.workload import Options, Target, Workload
 from jpwr.regions import RegionTimer
+from results.record.model import as_json
 
 # Flags of every workload that change its speed, with their words in the variant.
 UNUSUAL = {"turns.cold_cache": "cold cache", "run.region_times": "reads counted"}
@@ -180,8 +181,8 @@ def _describe_machines(session: Session, measured: Measured, record: RunRecord) 
         return [one for rank in target.gather(own) for one in rank]
 
     is_first = session.launch.is_first_on_node
-    record.windows = [Window(**one) for one in of_all_ranks([asdict(one) for one in measured.windows if is_first])]
-    record.devices = [Device(**one) for one in of_all_ranks([asdict(one) for one in target.describe_devices()])]
+    record.windows = list(map(Window.of, of_all_ranks(as_json(measured.windows) if is_first else [])))
+    record.devices = list(map(Device.of, of_all_ranks(as_json(target.describe_devices()))))
     nodes = of_all_ranks(record.provenance["nodes"] if is_first else [])
     record.provenance |= {"nodes": nodes, **target.software()}
     throttled_percent = max(target.gather(session.marked.throttled_percent(MEASURED)))

@@ -252,14 +252,17 @@ def _devices(config: Config) -> list[Device]:
     """Return the devices that the server uses; raises ConfigError where there are fewer than asked for."""
     count = config.serve.devices
     if config.device == "cpu":
-        return [Device(node_name(), 0, "processor", "", None, usable_cpus()) for _ in range(count)]
+        return [Device(hostname=node_name(), name="processor", device_id="", cpus=usable_cpus()) for _ in range(count)]
     ids = gpu_ids()
     if len(ids) < count:
         raise ConfigError(f"--devices {count} was asked for, but the node has {number_of(len(ids), 'device')}")
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if len(ids) > count else ():
         every = os.environ.get(name) or ",".join(map(str, range(len(ids))))
         os.environ[name] = ",".join(every.split(",")[:count])
-    return [Device(node_name(), rank, "GPU", ids[rank], None, usable_cpus()) for rank in range(count)]
+    return [
+        Device(hostname=node_name(), rank=rank, name="GPU", device_id=ids[rank], cpus=usable_cpus())
+        for rank in range(count)
+    ]
 
 
 def _next_to(config: Config, suffix: str) -> Path | None:

@@ -59,13 +59,25 @@ class Target:
 
     def describe_devices(self) -> list[Device]:
         """Return this process's device with its peak memory: of the GPU, or of the process on a CPU."""
-        hostname, rank = node_name(), self.launch.rank
         if self.on_gpu:
             properties = torch.cuda.get_device_properties(self.device)
-            peak_bytes = torch.cuda.max_memory_allocated(self.device)
-            return [Device(hostname, rank, properties.name, device_ids(properties), peak_bytes, usable_cpus())]
-        peak_bytes = peak_memory_bytes()
-        return [Device(hostname, rank, f"CPU, {torch.get_num_threads()} threads", "", peak_bytes, usable_cpus())]
+            name, ids, peak_bytes = (
+                properties.name,
+                device_ids(properties),
+                torch.cuda.max_memory_allocated(self.device),
+            )
+        else:
+            name, ids, peak_bytes = f"CPU, {torch.get_num_threads()} threads", "", peak_memory_bytes()
+        return [
+            Device(
+                hostname=node_name(),
+                rank=self.launch.rank,
+                name=name,
+                device_id=ids,
+                peak_memory_bytes=peak_bytes,
+                cpus=usable_cpus(),
+            )
+        ]
 
     def software(self) -> dict[str, Any]:
         """Return the versions of PyTorch's compute and communication libraries; None for one it was built without."""

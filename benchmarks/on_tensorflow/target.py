@@ -77,22 +77,28 @@ class Target:
         """Return this process's devices with their peak memory: of each GPU, or of the process on a CPU."""
         hostname, rank = node_name(), self.launch.rank
         if self.on_ipu:
-            return [Device(hostname, rank, "IPU", "", None, usable_cpus())]
+            return [Device(hostname=hostname, rank=rank, name="IPU", device_id="", cpus=usable_cpus())]
         if not self.on_gpu:
             peak_bytes = peak_memory_bytes()
             threads = tf.config.threading.get_intra_op_parallelism_threads()
-            return [
-                Device(hostname, rank, f"CPU, {threads} threads", "", peak_bytes, usable_cpus())
-            ] * self.local_devices
+            one = Device(
+                hostname=hostname,
+                rank=rank,
+                name=f"CPU, {threads} threads",
+                device_id="",
+                peak_memory_bytes=peak_bytes,
+                cpus=usable_cpus(),
+            )
+            return [one] * self.local_devices
         ids = dict(enumerate(gpu_ids()))
         return [
             Device(
-                hostname,
-                rank,
-                tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"),
-                ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
-                tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"],
-                usable_cpus(),
+                hostname=hostname,
+                rank=rank,
+                name=tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"),
+                device_id=ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
+                peak_memory_bytes=tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"],
+                cpus=usable_cpus(),
             )
             for index, gpu in enumerate(tf.config.get_visible_devices("GPU"))
         ]

@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from caraml.cli import after, before, during, exchange, further, history, nodes
-from caraml.cli.command import say
+from caraml.cli.command import Command, Group, say
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
@@ -27,23 +27,36 @@ EXIT_CODES = f"""exit codes:
   {os.EX_SOFTWARE}   an internal error: no result
   130  interrupted"""
 GROUPS = {
-    "Before the first job": before.COMMANDS,
-    "While a sweep runs": during.COMMANDS,
-    "With its results": after.COMMANDS | further.COMMANDS | nodes.COMMANDS | exchange.COMMANDS | history.COMMANDS,
+    "Before the first job": ("before",),
+    "While a sweep runs": ("during",),
+    "With its results": ("after", "further", "nodes", "exchange", "history"),
 }
-COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+
+
+def commands(wanted: str = "") -> dict[str, Group]:
+    """Return the commands by title; with the name of one, no module after its own is loaded: each JUBE step plans."""
+    found: dict[str, Group] = {}
+    for title, modules in GROUPS.items():
+        found[title] = Group()
+        for module in modules:
+            found[title] |= import_module(f"{__name__}.{module}").COMMANDS
+            if wanted in found[title]:
+                return found
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    parser = _parser()
-    options = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    known = commands(words[0] if words else "")
+    parser = _parser(known)
+    options = parser.parse_args(words)
     if options.command is None:
         parser.print_help(sys.stderr)
         return 2
     try:
         _check_out(getattr(options, "out", None))
-        return COMMANDS[options.command].run(options)
+        return _by_name(known)[options.command].run(options)
     except BrokenPipeError:  # the reader, such as head, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
@@ -83,13 +96,18 @@ def _workloads() -> str:
     return f"workloads:\n{''.join(known)}\n"
 
 
-def _parser() -> argparse.ArgumentParser:
-    width = max(map(len, COMMANDS)) + 2
+def _by_name(known: dict[str, Group]) -> dict[str, Command]:
+    return {name: command for group in known.values() for name, command in group.items()}
+
+
+def _parser(known: dict[str, Group]) -> argparse.ArgumentParser:
+    by_name = _by_name(known)
+    width = max(map(len, by_name)) + 2
     overview = "\n\n".join(
         "\n".join(
             [f"{title}:", *(f"  {name:{width}}{command.help}" for name, command in group.items() if command.is_listed)]
         )
-        for title, group in GROUPS.items()
+        for title, group in known.items()
     )
     parser = _Parser(
         prog="caraml",
@@ -101,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"caraml {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="caraml")
-    for name, command in COMMANDS.items():
+    for name, command in by_name.items():
         added = commands.add_parser(name, description=command.description)
         for add in command.arguments:
             add(added)

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from caraml.cli import COMMANDS, GROUPS, main
+from caraml.cli import commands, main
 from jpwr import __version__
 from results.tests import made_up
 
@@ -66,6 +68,7 @@ def test_a_step_that_failed_or_did_not_end_fails_the_sweep(sweep, capsys):
     assert "000004_collect: not finished" in told
 
 
+COMMANDS = {name: command for group in commands().values() for name, command in group.items()}
 COMMANDS_OF_RESULTS = (
     ["check"],
     ["table"],
@@ -162,7 +165,7 @@ def test_help_begins_with_what_the_command_is_for_and_names_every_subcommand(cap
     assert "Check what a machine needs for the benchmarks" in text.split("\n\n")[1]
     for name, command in COMMANDS.items():
         assert (f"\n  {name} " in text) is command.is_listed
-    assert sorted(name for group in GROUPS.values() for name in group) == sorted(COMMANDS)
+    assert sum(map(len, commands().values())) == len(COMMANDS)
     assert main([]) == 2
     assert capsys.readouterr().err == text
 
@@ -266,3 +269,10 @@ def test_each_command_says_how_it_is_used(capsys):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         assert capsys.readouterr().out.startswith(f"usage: caraml {command} [-h]")
+
+
+def test_the_planning_of_a_step_loads_no_record_s_reader_and_no_plots():
+    code = "import sys; from caraml.cli import main; main(['plan', 'CPU', 'llm_training']); print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "caraml.cli.before" in loaded
+    assert not {"caraml.cli.after", "results.show.page", "results.show.notebook", "pandas", "scipy"} & set(loaded)

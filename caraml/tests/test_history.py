@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from caraml.cli import _parser, main
+from caraml.cli import _parser, commands, main
 from results.tests import made_up
 
 WORKFLOW = "name: llm\noutpath: llm_run\n"
@@ -171,7 +171,7 @@ def recipe(beginning):
 
 def check_command(words):
     """It is a command line of ours, which runs a workflow on one system."""
-    options = _parser().parse_args(words[words.index("history") :])
+    options = _parser(commands()).parse_args(words[words.index("history") :])
     assert (options.action, str(options.workflow), options.jube[0]) == ("run", "jube/llm.yaml", "--tag")
 
 
@@ -191,7 +191,7 @@ def test_the_recipe_for_gitlab_is_a_job():
     check_command(shlex.split(command))
     assert job["allow_failure"] == {"exit_codes": 3}
     words = shlex.split(job["after_script"][0])
-    assert _parser().parse_args(words[words.index("history") :]).action == "report"
+    assert _parser(commands()).parse_args(words[words.index("history") :]).action == "report"
 
 
 def test_the_recipe_for_kubernetes_is_a_valid_cronjob():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from results.record.model import Part, Record
@@ -16,6 +16,7 @@ EFFECTIVE = "metrics.effective_{unit}_per_s"
 SIGNIFICANT = 4  # digits of a number without an interval
 Item = TypeVar("Item")
 Key = TypeVar("Key")
+Rest = ParamSpec("Rest")
 
 
 def value_at(record: Record, path: str) -> Any:
@@ -29,15 +30,16 @@ def value_at(record: Record, path: str) -> Any:
     return None
 
 
-def once(function: Callable[[Record], Item]) -> Callable[[Record], Item]:
-    """Compute a function of a record once for each record."""
-    known: WeakKeyDictionary[Record, Item] = WeakKeyDictionary()
+def once(function: Callable[Concatenate[Record, Rest], Item]) -> Callable[Concatenate[Record, Rest], Item]:
+    """Compute a function of a record once for each record, and for each value of its other arguments."""
+    known: WeakKeyDictionary[Record, dict[Any, Item]] = WeakKeyDictionary()
 
     @wraps(function)
-    def value(record: Record) -> Item:
-        if record not in known:
-            known[record] = function(record)
-        return known[record]
+    def value(record: Record, /, *rest: Rest.args, **named: Rest.kwargs) -> Item:
+        found, key = known.setdefault(record, {}), (rest, *named.items())
+        if key not in found:
+            found[key] = function(record, *rest, **named)
+        return found[key]
 
     return value
 

@@ -16,7 +16,7 @@ from results.record.findings import Finding, finding, from_data, note
 from results.record.model import Channel, Provenance, as_json
 from results.record.parts import sensor_channels, total_s, windows_of
 from results.record.records import Record
-from results.record.values import is_accelerated, value_at
+from results.record.values import is_accelerated, once, value_at
 
 ESTIMATE = "Q0"
 GRADES = {
@@ -74,6 +74,7 @@ def energy_kind(record: Record) -> str | None:
     return ", ".join([letter, *(["ESTIMATED"] if letter == ESTIMATE else []), value_at(record, "energy.power_scope")])
 
 
+@once
 def energy_rules(record: Record, key: str = "energy") -> list[Rule]:
     """Return the result of each rule on an energy; empty for a record without it."""
     energy = record.energy_of(key)

@@ -18,7 +18,9 @@ def test_a_number_that_is_not_finite_is_null_and_never_zero():
 
 
 def test_a_window_is_stored_with_both_clocks():
-    record = RunRecord("b", "s", "m", "tokens", {}, windows=[Window("n1", "boot", 1.0, 2.0, 1001.0, 1002.0)])
+    edges_s = {"start_s": 1.0, "end_s": 2.0, "start_epoch_s": 1001.0, "end_epoch_s": 1002.0}
+    window = Window(hostname="n1", boot_id="boot", kind="measured", **edges_s)
+    record = RunRecord("b", "s", "m", "tokens", {}, windows=[window])
     assert record.to_dict()["windows"] == [
         {
             "hostname": "n1",

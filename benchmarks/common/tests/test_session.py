@@ -47,7 +47,7 @@ class Processor:
         return [value, *self.others]
 
     def describe_devices(self):
-        return [Device("n1", 0, "a processor", "", 1, "0")]
+        return [Device(hostname="n1", name="a processor", device_id="", peak_memory_bytes=1, cpus="0")]
 
     def software(self):
         return {"sums": "1.0"}

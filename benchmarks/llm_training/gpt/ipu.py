@@ -43,7 +43,9 @@ class Target:
 
     def describe_devices(self) -> list[Device]:
         """Return the IPUs in the order of the pipeline; PopTorch reports neither their ids nor their memory."""
-        return [Device(node_name(), 0, "IPU", "", None, usable_cpus()) for _ in range(self.num_ipus)]
+        return [
+            Device(hostname=node_name(), name="IPU", device_id="", cpus=usable_cpus()) for _ in range(self.num_ipus)
+        ]
 
     def software(self) -> dict[str, Any]:
         """Return nothing: the container determines PopTorch's version."""
