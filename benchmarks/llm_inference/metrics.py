@@ -40,25 +40,6 @@ class Estimate(NamedTuple):
     high: float | None
 
 
-def ttft_s(request: Request) -> float:
-    """Return the time to the first token, in seconds, from when the request was due.
-
-    In a closed loop a request is due when it is sent. First token: the first event with at least one token.
-    Source: kubernetes-sigs/inference-perf, docs/metrics.md at 7de5ef2; due times as in MLPerf's server scenario.
-    """
-    return ttft(request.due_s, request.times_s)
-
-
-def tpot_s(request: Request) -> float | None:
-    """Return the time per output token after the first event, in seconds; None for a request of one event.
-
-    (last - first) / (tokens - tokens of the first event), so that a first event of several tokens shortens nothing.
-    With one token in each event this is (end-to-end time - TTFT) / (tokens - 1), as in inference-perf and MLPerf;
-    aiperf and guidellm call it inter-token latency.
-    """
-    return tpot(request.times_s, request.counts)
-
-
 def percentile_estimate(values: Sequence[float], percent: float, streams: float) -> Estimate:
     """Return a percentile of values in the order of time, with its interval from order statistics.
 
@@ -182,9 +163,11 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
     output, inputs = sum(count for _, count in tokens), window.input_tokens()
     typical_s = statistics.median(window.e2e_s)
     rate = rate_estimate(tokens, window.start_s, window.end_s, typical_s)
-    ttfts_s = [ttft_s(one) for one in window.requests]
-    tpots_s = [time_s for one in window.requests if (time_s := tpot_s(one)) is not None]
-    good = sum(ttft_s(one) <= slo.ttft_s and (tpot_s(one) or 0.0) <= slo.tpot_s for one in window.requests)
+    ttfts_s = [ttft(one.due_s, one.times_s) for one in window.requests]
+    every_s = [tpot(one.times_s, one.counts) for one in window.requests]
+    tpots_s = [time_s for time_s in every_s if time_s is not None]
+    latencies_s = zip(ttfts_s, every_s, strict=True)
+    good = sum(first_s <= slo.ttft_s and (each_s or 0.0) <= slo.tpot_s for first_s, each_s in latencies_s)
     share = share_estimate(good, len(window.requests))
     found: Metrics = {
         "measured_s": window.duration_s,

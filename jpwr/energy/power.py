@@ -100,32 +100,23 @@ class PowerCurve:
         step_s = self.steps_s[index]
         return min(1.0, max(0.0, (time_s - self.times_s[index]) / step_s)) if step_s else 0.0
 
-    def _covered(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """Return the part of a window between the first and the last sample, in seconds."""
-        times_s = self.times_s
-        return (max(start_s, times_s[0]), min(end_s, times_s[-1])) if times_s else (0.0, 0.0)
-
-    def _samples(self, first_s: float, last_s: float) -> tuple[int, int]:
-        """Return the indices of the samples around a covered part of a window."""
-        return self._step(first_s), min(bisect_left(self.times_s, last_s), len(self.times_s) - 1)
-
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """Integrate over a window; the energy is unknown unless two samples cover a part of it."""
         times_s, info, duration_s = self.times_s, self.info, end_s - start_s
         missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
-        first_s, last_s = self._covered(start_s, end_s)
+        first_s, last_s = (max(start_s, times_s[0]), min(end_s, times_s[-1])) if times_s else (0.0, 0.0)
         covered_s = last_s - first_s
         if not covered_s > 0:
             why = "has fewer than two readings of power in the window"
             return EnergyEstimate(unknown=why, duration_s=duration_s, missing=missing, largest_gap_s=duration_s)
-        low, high = self._samples(first_s, last_s)
+        low, high = self._samples(start_s, end_s)
         begin, end = bisect_left(times_s, start_s), bisect_right(times_s, end_s)
         average_w = (self.until_j(last_s) - self.until_j(first_s)) / covered_s
         beyond_w = self._beyond_w(average_w)
         independent = covered_s / max(info.held_s, covered_s / max(1, end - begin))
         spread_w = self.peak_w - self.lowest_w if len(times_s) >= SAMPLES_FOR_A_PEAK else beyond_w
         missed_j = missed_share(independent) * covered_s * spread_w
-        random_j = max(self._sampled_j(low, high, LEVEL), missed_j)
+        random_j = max(self.sampled_j(start_s, end_s, LEVEL), missed_j)
         systematic_j = (
             ROUNDING * self.highest_w * duration_s
             + self._edge_j(low)
@@ -159,15 +150,16 @@ class PowerCurve:
             integral_systematic_j=systematic_j,
         )
 
-    def sampled_j(self, start_s: float, end_s: float, level: float) -> float:
-        """Return the half-width of sampling at a confidence level, in joules, without what all samples missed."""
-        return self._sampled_j(*self._samples(*self._covered(start_s, end_s)), level)
+    def _samples(self, start_s: float, end_s: float) -> tuple[int, int]:
+        """Return the indices of the samples around the covered part of a window."""
+        return self._step(start_s), min(bisect_left(self.times_s, end_s), len(self.times_s) - 1)
 
-    def _sampled_j(self, low: int, high: int, level: float) -> float:
-        """Return the half-width of sampling between two samples in joules, with its degrees of freedom by GUM, G.4.1.
+    def sampled_j(self, start_s: float, end_s: float, level: float) -> float:
+        """Return the half-width of sampling at a confidence level in joules, by degrees of freedom (GUM, G.4.1).
 
         It is at least this window's share of the trace's: a short window may by chance have sampled little change.
         """
+        low, high = self._samples(start_s, end_s)
         square, fourth = (sums[high] - sums[low] for sums in (self._sum_squares, self._sum_fourths))
         share = (high - low) / len(self.steps_s)
         if square < self._sum_squares[-1] * share:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.median import percentile
 from results.record.model import is_number
 
-STEP_TIMES = {"step_time_p5_s": 5, "step_time_median_s": 50, "step_time_p95_s": 95}  # percentiles of a run's steps
 PERCENTILES = (50, 90, 99)  # of the latencies of requests
 
 
@@ -22,15 +22,19 @@ class Formula(NamedTuple):
 
     name: str
     of: Callable[..., float | None]
-    inputs: tuple[str, ...]  # names of the numbers that it is computed from, in the order of `of`
+    inputs: tuple[str, ...]  # names of the numbers that it is computed from
     origin: str  # these numbers in words
+
+    def __call__(self, values: Mapping[str, Any]) -> float | None:
+        """Return the derived number; None if one of the values is missing."""
+        return self.of(*map(values.get, self.inputs))
 
 
 def computed(formulas: Iterable[Formula], values: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return derived numbers, each from values and the derived numbers before it; None if one of them is missing."""
-    found: dict[str, float | None] = {}
+    """Return derived numbers, each from values and the derived numbers before it."""
+    known, found = dict(values), {}
     for one in formulas:
-        found[one.name] = one.of(*(found.get(name, values.get(name)) for name in one.inputs))
+        known[one.name] = found[one.name] = one(known)
     return found
 
 
@@ -49,6 +53,12 @@ def product(*values: Any) -> float | None:
     return math.prod(values) if all(map(is_number, values)) else None
 
 
+def mean_power_w(energy_wh: Any, time_s: Any) -> float | None:
+    """Return the mean power in watts."""
+    return ratio(product(energy_wh, JOULES_PER_WH), time_s)
+
+
+@cache
 def throughput(unit: str, kind: str = "") -> tuple[Formula, ...]:
     """Return the formulas of work per time; `kind` is empty, "effective_" with the input path, or "epcc_"."""
     rate, of = f"{kind}{unit}_per_s", kind or "measured_"
@@ -58,15 +68,17 @@ def throughput(unit: str, kind: str = "") -> tuple[Formula, ...]:
     )
 
 
+@cache
 def flops(unit: str) -> tuple[Formula, ...]:
     """Return the formulas of a device's rate in 10^12 FLOP/s, and of its share of the peak."""
-    inputs = (f"model_flops_per_{unit[:-1]}", f"{unit}_per_s_per_device")
+    inputs = f"model_flops_per_{unit[:-1]}", f"{unit}_per_s_per_device"
     return (
         Formula("tflops_per_device", lambda each, rate: product(each, rate, 1e-12), inputs, "its throughput and FLOPs"),
         Formula("mfu", ratio, ("tflops_per_device", "peak_tflops_per_device"), "its FLOP/s and the device's peak"),
     )
 
 
+@cache
 def of_energy(unit: str, kind: str) -> tuple[Formula, ...]:
     """Return the formulas of an energy over the windows of a kind."""
     return (
@@ -76,26 +88,21 @@ def of_energy(unit: str, kind: str) -> tuple[Formula, ...]:
     )
 
 
-def mean_power_w(energy_wh: Any, time_s: Any) -> float | None:
-    """Return the mean power in watts."""
-    return ratio(product(energy_wh, JOULES_PER_WH), time_s)
+def _all_tokens(output: Any, inputs: Any, time_s: Any) -> float | None:
+    return ratio(sum_of_all([output, inputs]), time_s)
 
 
-# Rates of a server under load.
+def _goodput(requests: Any, time_s: Any, share: Any) -> float | None:
+    return product(ratio(requests, time_s), share)
+
+
+REQUESTS = "measured_requests", "measured_s"
 SERVED = (
     Formula(
-        "total_tokens_per_s",
-        lambda output, inputs, time_s: ratio(sum_of_all([output, inputs]), time_s),
-        ("measured_tokens", "input_tokens", "measured_s"),
-        "its tokens and time",
+        "total_tokens_per_s", _all_tokens, ("measured_tokens", "input_tokens", "measured_s"), "its tokens and time"
     ),
-    Formula("requests_per_s", ratio, ("measured_requests", "measured_s"), "its requests and time"),
-    Formula(
-        "goodput_requests_per_s",
-        lambda requests, time_s, share: product(ratio(requests, time_s), share),
-        ("measured_requests", "measured_s", "goodput_share"),
-        "its requests and goodput",
-    ),
+    Formula("requests_per_s", ratio, REQUESTS, "its requests and time"),
+    Formula("goodput_requests_per_s", _goodput, (*REQUESTS, "goodput_share"), "its requests and goodput"),
     Formula("tokens_per_s_per_user", lambda time_s: ratio(1.0, time_s), ("tpot_p50_s",), "its TPOT"),
 )
 
@@ -109,7 +116,7 @@ def joules_per(energy_wh: Any, metrics: Mapping[str, Any]) -> dict[str, float | 
 
 def step_times(times_s: Sequence[float]) -> dict[str, float]:
     """Return the percentiles of the times of steps."""
-    return {name: percentile(times_s, percent) for name, percent in STEP_TIMES.items()}
+    return {f"step_time_{name}_s": percentile(times_s, at) for name, at in (("p5", 5), ("median", 50), ("p95", 95))}
 
 
 def region_shares(percent: Mapping[str, float | None]) -> dict[str, float | None]:
@@ -123,12 +130,20 @@ def spread_percent(rates: Sequence[float]) -> float:
 
 
 def ttft(due: float, times: Sequence[float]) -> float:
-    """Return the time to the first token of a request, from when it was due; times are those of its events."""
+    """Return the time to the first token of a request, from when it was due, and in a closed loop was sent.
+
+    `times` are those of events with tokens. Source: kubernetes-sigs/inference-perf, docs/metrics.md at 7de5ef2; due
+    times as in MLPerf's server scenario.
+    """
     return times[0] - due
 
 
 def tpot(times: Sequence[float], tokens: Sequence[int]) -> float | None:
-    """Return the time per output token after the first event of a request; None without a later token."""
+    """Return the time per output token after the first event, so that several tokens in it shorten nothing.
+
+    None for a request of one event. With one token in each event this is (end-to-end time - TTFT) / (tokens - 1), as in
+    inference-perf and MLPerf; aiperf and guidellm call it inter-token latency.
+    """
     later = sum(tokens[1:])
     return (times[-1] - times[0]) / later if later else None
 

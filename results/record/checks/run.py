@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -52,6 +51,5 @@ def total(values: Iterable[Any]) -> float:
 
 def relations(place: str, formulas: Iterable[Formula], *parts: Part) -> Relations:
     """Yield the relations of a place's derived numbers by their formulas; parts are where their numbers are stored."""
-    values = ChainMap(*map(vars, parts))
-    for one in formulas:
-        yield f"{place}.{one.name}", values.get(one.name), one.of(*map(values.get, one.inputs)), one.origin
+    values = {key: value for part in reversed(parts) for key, value in vars(part).items()}
+    yield from ((f"{place}.{one.name}", values.get(one.name), one(values), one.origin) for one in formulas)
