@@ -107,16 +107,8 @@ class CounterCurve:
             return _unknown("counted more than the device can use")
         energy_j = min(high_j, max(low_j, end_j - start_j))
         systematic_j = max(high_j - energy_j, energy_j - low_j)
-        return EnergyEstimate(
-            energy_j,
-            systematic_j,
-            systematic_j,
-            "counter",
-            duration_s=end_s - start_s,
-            counter_j=energy_j,
-            counter_low_j=low_j,
-            counter_high_j=high_j,
-        )
+        found = EnergyEstimate(energy_j, systematic_j, systematic_j, "counter", counter_j=energy_j)
+        return found._replace(counter_low_j=low_j, counter_high_j=high_j)
 
     def has_new_value(self, start_s: float, end_s: float) -> bool:
         """Whether a value was first seen in a window."""

@@ -48,16 +48,11 @@ class EnergyEstimate(NamedTuple):
 
     def in_wh(self) -> dict[str, Any]:
         """Return the numbers of both sources as reports have them: energies in watt-hours, None if unknown."""
+        energies = ("energy", "uncertainty", "random", "systematic", "integral", "integral_uncertainty", "counter")
         return {
-            "method": self.method,
-            "energy_wh": self.energy_j / JOULES_PER_WH,
-            "uncertainty_wh": self.uncertainty_j / JOULES_PER_WH,
-            "random_wh": self.random_j / JOULES_PER_WH,
-            "systematic_wh": self.systematic_j / JOULES_PER_WH,
-            "integral_wh": self.integral_j / JOULES_PER_WH,
-            "integral_uncertainty_wh": self.integral_uncertainty_j / JOULES_PER_WH,
-            "counter_wh": known(self.counter_j / JOULES_PER_WH),
+            **{f"{name}_wh": known(getattr(self, f"{name}_j") / JOULES_PER_WH) for name in energies},
             "integral_vs_counter": known(self.difference),
+            "method": self.method,
             "samples": self.samples,
             "missing": self.missing,
         }

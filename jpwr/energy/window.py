@@ -14,6 +14,8 @@ from jpwr.errors import NotEnoughSamples
 
 # Largest share of failed readings without a power limit: high power itself may be the cause of the failure.
 MOST_MISSING = 0.01
+BY_COUNTER = ("counter_j", "counter_low_j", "counter_high_j")
+RESULT = ("energy_j", "uncertainty_j", "systematic_j", "method", "unknown")
 
 
 class ChannelEnergy:
@@ -83,12 +85,8 @@ class ChannelEnergy:
         if counter.unknown:
             return _without_counter(integral, why_not, counter.unknown)
         is_compared = counter.energy_j and not self.info.from_counter
-        both = integral._replace(
-            counter_j=counter.counter_j,
-            counter_low_j=counter.counter_low_j,
-            counter_high_j=counter.counter_high_j,
-            difference=(integral.energy_j - counter.energy_j) / counter.energy_j if is_compared else math.nan,
-        )
+        difference = (integral.energy_j - counter.energy_j) / counter.energy_j if is_compared else math.nan
+        both = integral._replace(difference=difference, **{name: getattr(counter, name) for name in BY_COUNTER})
         if integral.samples and (self._is_inconsistent or self._differ(integral, counter, (start_s, end_s))):
             # Neither is corrected: the interval of the integral is widened until it contains both.
             furthest_j = max(abs(edge_j - both.energy_j) for edge_j in (both.counter_low_j, both.counter_high_j))
@@ -99,8 +97,7 @@ class ChannelEnergy:
             )
             return both._replace(reason=reason, uncertainty_j=both.random_j + systematic_j, systematic_j=systematic_j)
         if why_not or self.counter.has_new_value(start_s, end_s) or end_s - start_s >= self.counter.refresh_s:
-            names = ("energy_j", "uncertainty_j", "systematic_j", "method", "unknown")
-            return both._replace(**{name: getattr(counter, name) for name in names})
+            return both._replace(**{name: getattr(counter, name) for name in RESULT})
         return both
 
 

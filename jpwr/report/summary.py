@@ -108,17 +108,5 @@ def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate, peak: str) -> 
 
 
 def _channel(info: ChannelInfo, estimate: EnergyEstimate) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "name": info.name,
-        "scope": info.scope.value,
-        "source": info.source,
-        "estimated": info.estimated,
-        "mine": info.mine,
-        "device_id": info.device_id,
-        "num_devices": info.num_devices,
-        "accuracy": info.accuracy or None,
-        "accuracy_from": info.accuracy_from,
-    }
-    if estimate.unknown:
-        return dict(described, energy_wh=None)
-    return dict(described, **estimate.in_wh(), reason=estimate.reason, avg_power_w=estimate.avg_power_w)
+    known_wh = {**estimate.in_wh(), "reason": estimate.reason, "avg_power_w": estimate.avg_power_w}
+    return {**info.described(), "mine": info.mine, **({"energy_wh": None} if estimate.unknown else known_wh)}

@@ -54,12 +54,9 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> Energy:
     measured = {**vars(record.metrics), **vars(record.layout), "energy_wh": energy_wh, "window_s": duration_s}
     derived = computed(of_energy(unit, kind), measured)
     # Errors of devices that are read at the same moments under the same load are correlated: their sum is linear.
-    uncertainty_wh, random_wh, systematic_wh = (_sum(channels, name) for name in UNCERTAINTIES)
+    sums: dict[str, Any] = {name: _sum(channels, name) for name in ("energy_wh", *UNCERTAINTIES)}
     energy = Energy(
-        energy_wh=energy_wh,
-        uncertainty_wh=uncertainty_wh,
-        random_wh=random_wh,
-        systematic_wh=systematic_wh,
+        **sums,
         **_accuracy(channels, energy_wh),
         idle_power_w=sum_of_all([channel.idle_power_w for channel in channels]),
         epoch_wh=ratio(record.metrics.number(f"{unit}_per_epoch") or None, derived[f"{unit}_per_wh"]),
@@ -114,17 +111,10 @@ class Node:
             estimate, clocks = self.estimates[info], clocks_of(self.trace, info.name, self._windows)
             _refuse_too_little(info, estimate)
             channel = Channel(
-                name=info.name,
-                hostname=self.hostname,
-                scope=info.scope.value,
-                source=info.source,
-                limit_w=info.limit_w or None,
-                estimated=info.estimated,
-                device_id=info.device_id,
-                num_devices=info.num_devices,
-                accuracy=info.accuracy or None,
-                accuracy_from=info.accuracy_from,
+                **info.described(),
                 **estimate.in_wh(),
+                hostname=self.hostname,
+                limit_w=info.limit_w or None,
                 counter_not_used=estimate.reason,
                 idle_power_w=known(idle_w[info]),
                 largest_gap_s=estimate.largest_gap_s,

@@ -54,10 +54,7 @@ def half_interval(parts: Sequence[Part], choices: int = 1) -> float:
 
 @lru_cache(maxsize=1000)
 def students_t(freedom: float, choices: int = 1) -> float:
-    """Return the half-width of Student's interval in standard deviations, for the best of several choices.
-
-    Cached, as many points have the same few degrees of freedom.
-    """
+    """Return Student's half-width in standard deviations; cached, as many points have the same degrees of freedom."""
     from scipy import stats
 
     return float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2 / choices, freedom))

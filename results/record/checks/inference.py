@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from results.record.checks.run import Relations, Sentences, exceeds, relations
-from results.record.derived import SERVED, joules_per, product, ratio
+from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
 from results.record.model import Record, is_number
 from results.record.values import value_at
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
-PERCENTILES = ("p50", "p90", "p99")
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
@@ -26,7 +25,7 @@ def rates(run: Record) -> Relations:
 
 def _percentiles_rise(run: Record) -> Sentences:
     for name in ("ttft", "tpot", "e2e"):
-        values = [run.metrics.number(f"{name}_{percent}_s") for percent in PERCENTILES]
+        values = [run.metrics.number(f"{name}_p{percent}_s") for percent in PERCENTILES]
         if any(exceeds(low, high) for low, high in pairwise(values)):
             yield f"the percentiles of its {name} fall from {values[0]} to {values[-1]} s"
         if any(is_number(value) and value < 0 for value in values):
