@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from caraml.installation import SYSTEM, SYSTEMS
-from caraml.plan.nodes import entries, read_otherwise, text_of
-from caraml.plan.systems import find_mistakes
 from jpwr.messages import near
+from results.systems import find_mistakes
+from results.yaml_files import YamlError, read_nodes
+from results.yaml_nodes import entries, read_otherwise, text_of
 
 # Allowed keys of each block, by the key that holds the block.
 KEYS: dict[str, set[str]] = {
@@ -100,21 +101,11 @@ def lint(file: Path) -> list[Finding]:
 
 def _compose(file: Path) -> Any:
     """Return the nodes of a file, with their lines; a Finding if it is not a mapping."""
-    import yaml
-
     try:
-        with file.open(encoding="utf-8") as stream:
-            root = yaml.compose(stream, Loader=yaml.SafeLoader)
-    except OSError as error:
-        return Finding(file, 0, f"cannot be read: {error.strerror}")
-    except UnicodeDecodeError:
-        return Finding(file, 0, "is not in UTF-8: store it in that encoding")
-    except RecursionError:
-        return Finding(file, 0, "is nested too deeply")
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        return Finding(file, mark.line + 1 if mark else 0, f"is not YAML: {getattr(error, 'problem', error)}")
-    if not isinstance(root, yaml.MappingNode):
+        root = read_nodes(file)
+    except YamlError as error:
+        return Finding(file, error.line, f"cannot be read: {error.reason}")
+    if getattr(root, "id", "") != "mapping":
         return Finding(file, 1, "must hold keys such as 'parameterset' and 'step'")
     for index, (key, value) in enumerate(root.value):
         if value.tag == "!include":
@@ -139,23 +130,17 @@ def _included(file: Path, node: Any) -> Any:
 
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
-    """Find keys that JUBE would ignore, and duplicate keys, of which it would use the last."""
-    import yaml
-
-    if isinstance(node, yaml.SequenceNode):
+    """Find keys that JUBE would ignore."""
+    if node.id == "sequence":
         for item in node.value:
             _check_keys(workflow, item, place)
-    elif isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
+    elif node.id == "mapping":
         for key, value in node.value:
             name = str(key.value)
-            if name in seen:
-                workflow.find(key, f"'{name}' is written twice, first in line {seen[name]}")
-            seen[name] = key.start_mark.line + 1
             if name not in KEYS.get(place, {name}):
                 hint = _near(name, KEYS[place])
                 workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
-            elif isinstance(value, yaml.MappingNode | yaml.SequenceNode) and name in KEYS:
+            elif value.id != "scalar" and name in KEYS:
                 _check_keys(workflow, value, name)
 
 

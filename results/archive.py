@@ -24,15 +24,14 @@ from results.join.copies import FAILED, copy_folder, failed_copy, run_of
 from results.join.energy import read_traces
 from results.join.serving import REQUESTS_NAME, request_problems
 from results.record.checks.energy import busier_elsewhere
+from results.record.folders import results_below
 from results.record.model import Energy, Json
 from results.record.records import (
     RESULT_NAME,
     Record,
     RecordError,
-    Skipped,
     find_records,
     read_record,
-    results_below,
 )
 from results.record.signature import sign, signer_of
 from results.workloads import FILE
@@ -99,7 +98,7 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
     for folder in folders:
         results = results_below(folder)
         runs.update(results)
-        every = [*results, *_attempts(folder)]
+        every = results_below(folder, with_attempts=True)
         paths = [path for result in every for name in RUN_FILES for path in result.parent.glob(name)]
         paths += [path for name in SWEEP_FILES for path in folder.glob(name)]
         for path in paths:
@@ -115,11 +114,6 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
         files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
     _write(files, archive, key)
     return len(runs)
-
-
-def _attempts(folder: Path) -> list[Path]:
-    """Return the results of failed attempts that were run again."""
-    return sorted(set(folder.rglob(RESULT_NAME)) - set(results_below(folder)))
 
 
 def _name(folder: Path) -> PurePosixPath:
@@ -214,13 +208,13 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         for record in results_below(Path(folder), RECORD_NAME):
             if not (run_of(record.parent) / RESULT_NAME).exists():
                 problems.append(f"{record.parent.relative_to(folder)}: it has a record but no {RESULT_NAME}")
-        for result in [*results, *_attempts(Path(folder))]:
+        for result in results_below(Path(folder), with_attempts=True):
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
         try:
-            left_out = find_records([Path(folder)]).skipped
+            left_out = list(map(str, find_records([Path(folder)]).skipped))
         except RecordError as error:
-            left_out = [Skipped(str(error), Path(folder))]
+            left_out = [str(error)]
         named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in left_out)
         problems = list(dict.fromkeys([*problems, *named]))
         return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())

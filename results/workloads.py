@@ -2,61 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal
 
 from results.errors import RecordError
-from results.yaml_files import YamlError, read_yaml
+from results.typed_files import NotNegative, Text, like, no_keys, read_file
 
 FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and in an installation of both packages
 FILE = "workload.yaml"
-FRAMEWORKS = ("pytorch", "tensorflow", "vllm")
-VENDORS = ("nvidia", "amd", "graphcore", "none")  # of devices, as systems have them
+ByName = Annotated[Mapping[str, NotNegative], {"minProperties": 1}]
+Parameter = Annotated[str, like("[^;]*(;[^;:]*:[^;]*)*", "a text with 'MODEL: VALUE' after each ';'")]
+Vendor = Literal["nvidia", "amd", "graphcore", "none"]  # of devices, as systems have them
 
 
-class Amount(NamedTuple):
+@dataclass(frozen=True)
+class Amount:
     """Amount of work, with its name."""
 
-    amount: float
-    words: str
+    amount: NotNegative
+    words: Text
 
 
-class Data(NamedTuple):
-    """Training data: a description, its files in the data folder, and the program that creates them."""
+@dataclass(frozen=True)
+class Data:
+    """Training data."""
 
-    what: str
-    files: str
-    prepare: str
+    what: Annotated[Text, "a description"]
+    files: Annotated[Text, "in the data folder"]
+    prepare: Annotated[Text, "the program that creates them"]
 
 
 @dataclass(frozen=True)
 class Facts:
     """Facts about one workload."""
 
+    ADDED = ("name",)
     name: str  # name of the folder, and of the benchmark in records
-    title: str
-    work_unit: str
-    framework: str  # one of FRAMEWORKS
-    workflow: str  # jube/WORKFLOW.yaml
+    title: Text
+    work_unit: Text
+    framework: Literal["pytorch", "tensorflow", "vllm"]
+    workflow: Annotated[Text, "jube/WORKFLOW.yaml"]
     precisions: str = "fp32"
-    model: str = ""  # default of a sweep; $PARAMETER: the value of that parameter
-    batches: str = ""  # global batch sizes of a sweep, in the same form
-    batch: str = "global batch {}"  # what such a size is, in words
-    devices: str = ""  # numbers of devices of a sweep, in the same form; empty: the system's own
-    max_measured_s: float = 0.0  # longest window; 0: no limit
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)  # reason by vendor on whose devices it does not run
+    model: Annotated[str, "default of a sweep; $PARAMETER: the value of that parameter"] = ""
+    batches: Annotated[str, "global batch sizes of a sweep, in the same form"] = ""
+    batch: Annotated[str, "what such a size is, in words"] = "global batch {}"
+    devices: Annotated[str, "numbers of devices of a sweep, in the same form; empty: the system's own"] = ""
+    max_measured_s: Annotated[NotNegative, "longest window; 0: no limit"] = 0.0
+    parameters: Mapping[str, Parameter] = no_keys()
+    refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()
     data: Data | None = None
     costed: Amount | None = None
     reported: Amount | None = None
-    flops: Mapping[str, Mapping[str, float]] = field(
-        default_factory=dict
-    )  # per unit of work in training, by model and sample
-    flops_per_length: Mapping[str, float] = field(default_factory=dict)  # additional FLOPs per token of a longer sample
-    comparable: str = ""  # the sample of comparable results; empty: any
+    flops: Annotated[Mapping[str, ByName], "per unit of work in training, by model and sample"] = no_keys()
+    flops_per_length: Annotated[ByName, "additional FLOPs per token of a longer sample, by model"] = no_keys()
+    comparable: Annotated[str, "the sample of comparable results; empty: any"] = ""
+
+    def check(self, where: str) -> None:
+        """Raise RecordError for a parameter that is not stated."""
+        for name in ("model", "batches", "devices"):
+            text = getattr(self, name)
+            if text.startswith("$") and text[1:] not in self.parameters:
+                raise RecordError(f"{where}: '{name}' is {text}, but there is no such parameter")
 
     def value(self, parameter: str, block: Mapping[str, Any], model: str = "") -> str:
         """Return a parameter for a system and a model, from `8 16; 117M: 2 4` of the system or else of the workload."""
@@ -81,7 +90,10 @@ def names() -> list[str]:
 @cache
 def workloads() -> dict[str, Facts]:
     """Return every workload by name; raises RecordError for a file that cannot be used."""
-    return {name: _read(FOLDERS / name / FILE) for name in names()}
+    return {
+        name: read_file(Facts, FOLDERS / name / FILE, "facts of a workload", as_text=True, name=name)
+        for name in names()
+    }
 
 
 def title_of(benchmark: str) -> str:
@@ -99,64 +111,3 @@ def batch_text(benchmark: str, size: int) -> str:
 def short_batch_text(benchmark: str, size: int) -> str:
     """Return a global batch size in few words, as next to a dot."""
     return batch_text(benchmark, size).removeprefix("global ")
-
-
-def _has_flops(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(samples, dict) and samples for samples in value.values())
-
-
-def _has_reasons(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        vendor in VENDORS and isinstance(why, str) and why for vendor, why in value.items()
-    )
-
-
-# Blocks of a file: the class of each part, and the content of each other block.
-PARTS: dict[str, Callable[..., Any]] = {"data": Data, "costed": Amount, "reported": Amount}
-BLOCKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "flops": (_has_flops, "models with samples and their FLOPs"),
-    "parameters": (lambda value: isinstance(value, dict), "names with their values"),
-    "refused": (_has_reasons, f"vendors of {', '.join(VENDORS)} with the reasons"),
-}
-
-
-def _read(path: Path) -> Facts:
-    try:
-        content = read_yaml(path)
-    except YamlError as error:
-        raise RecordError(f"{path} cannot be read: {error}") from error
-    known = {one.name for one in fields(Facts)} - {"name"}
-    if not isinstance(content, dict) or not known >= set(content):
-        unknown = sorted(set(content) - known) if isinstance(content, dict) else []
-        raise RecordError(f"{path} is not a workload's file: it may have {', '.join(sorted(known))}, not {unknown}")
-    for name in PARTS.keys() & content.keys():
-        content[name] = _part(path, name, content[name])
-    for name, (is_good, words) in BLOCKS.items():
-        if not is_good(value := content.setdefault(name, {})):
-            raise RecordError(f"{path}: '{name}' has {words}, not {value!r}")
-    _check_parameters(path, content)
-    try:
-        facts = Facts(path.parent.name, **content)
-    except TypeError as error:
-        raise RecordError(f"{path} lacks {str(error).split(': ')[-1]}") from error
-    if facts.framework not in FRAMEWORKS:
-        raise RecordError(f"{path}: 'framework' is one of {', '.join(FRAMEWORKS)}, not {facts.framework!r}")
-    return facts
-
-
-def _part(path: Path, name: str, values: Any) -> Any:
-    kind: Any = PARTS[name]
-    try:
-        return kind(**values | ({"amount": float(values["amount"])} if kind is Amount else {}))
-    except (TypeError, ValueError, LookupError) as error:
-        raise RecordError(f"{path}: '{name}' has {', '.join(kind._fields)}, not {values!r}") from error
-
-
-def _check_parameters(path: Path, content: dict[str, Any]) -> None:
-    for name in ("model", "batches", "devices"):
-        content[name] = str(content.get(name, ""))
-        if content[name].startswith("$") and content[name][1:] not in content["parameters"]:
-            raise RecordError(f"{path}: '{name}' is {content[name]}, but there is no such parameter")
-    for name, value in content["parameters"].items():
-        if any(":" not in one for one in str(value).split(";")[1:]):
-            raise RecordError(f"{path}: '{name}' is {value!r}, but must have 'MODEL: VALUE' after a ';'")

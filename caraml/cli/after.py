@@ -7,17 +7,19 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
-from caraml.sweep import is_run, missing_runs, no_results, run_folder
+from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
 from results.achievable import with_achievable
 from results.join.meter import read_meter, with_meter
 from results.points.repeats import by_point
-from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
+from results.record.findings import finding
+from results.record.records import Found, Record, RecordError, Skipped, find_records
 from results.record.stated import with_todays_figures
 from results.record.values import plain, rounded, sort_key
 from results.show.notebook import frame_of
@@ -207,7 +209,7 @@ def report(options: argparse.Namespace) -> int:
     found.records[:], _ = with_achievable(found.records, good_checks(options.node_check))
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
-            costs.systems.setdefault(system, costs.systems[tag])
+            costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
     records = metered(found.records, options.meter)
     given = (costs, options.published, requirements, pledge)
     with_details = options.details or not is_pdf(options.out)
@@ -289,23 +291,16 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
     Figures that come from a table are today's, unless a record is to be kept `as_recorded`.
     """
     found = find_records(run_folder(folder) for folder in folders)
-    empty = [Skipped(no_results(folder), folder) for folder in folders if not has_results(folder)]
-    if not found.records and len(empty) == len(folders):
-        raise SweepError("; ".join(empty))
+    without = [folder for folder in folders if not found.has_any(run_folder(folder))]
+    empty = [Skipped(finding("unusable", reason=no_results(folder)), folder) for folder in without]
+    if len(empty) == len(folders):
+        raise SweepError("; ".join(map(str, empty)))
     found.skipped.extend(empty)
-    for run in filter(is_run, map(run_folder, folders)):
-        if words := missing_runs(run):
-            found.skipped.append(Skipped(words, run, found.systems_below(run)))
-    for sentence in alike(found.skipped):
+    for sentence in alike(map(str, found.skipped)):
         say(f"skipped: {sentence}")
     if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
     return found if as_recorded else found._replace(records=list(map(with_todays_figures, found.records)))
-
-
-def has_results(folder: Path) -> bool:
-    """Check whether a folder, or the run folder in it, has results; a file counts as one."""
-    return folder.is_file() or any(run_folder(folder).rglob(f"*{RESULT_NAME}"))
 
 
 def matching(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:

@@ -85,7 +85,7 @@ def import_(options: argparse.Namespace) -> int:
     codes = []
     for archive in options.archives:
         added, skipped = database.add_archive(options.db, archive, options.most_gb)
-        for sentence in alike(skipped):
+        for sentence in alike(map(str, skipped)):
             say(f"skipped: {sentence}")
         codes.append(_say_added(options.db, added, skipped))
     return max(codes)

@@ -8,6 +8,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from caraml.machine.devices import TOOLS, Device, candidates, find_devices
 from caraml.machine.images import architecture_of, image_path, read_image
 from caraml.plan.forecast import forecast
 from caraml.plan.site import Site, read_site
-from caraml.plan.systems import Block, read_system, read_systems
+from caraml.plan.systems import read_system
 from caraml.plan.workloads import Workload, refusal, workload_of
 from caraml.programs import ProgramError, ask, words
 from caraml.schedulers.kubernetes.checks import check_cluster
 from jpwr.messages import near
-from results.workloads import FRAMEWORKS, Facts, workloads
+from results.systems import System, read_systems
+from results.workloads import Facts, workloads
 
 OLDEST_JUBE = (2, 5, 1)
 ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
@@ -43,14 +45,14 @@ def examine(name: str, workload: str | None = None) -> list[Finding]:
     block, used = read_system(name), [workload_of(workload)] if workload else []
     if find_checkout() is None:
         missing = Finding("checkout", BAD, f"{Path.cwd()} is in none", "change to one: it has workflows and site.yaml")
-        return [missing, *jube(), *sensors(block, block["container_runtime"], used)]
+        return [missing, *jube(), *sensors(block, block.container_runtime, used)]
     site = read_site(name)
-    block = {**block, "submit": site.submit_of(block)}
-    if block["submit"] == "kubernetes":
+    block = replace(block, submit=site.submit_of(block))
+    if block.submit == "kubernetes":
         runtime = "pod"
         here = [*check_cluster(block, site, images_of(block, used))]
     else:
-        runtime = site.container_runtime or block["container_runtime"]
+        runtime = site.container_runtime or block.container_runtime
         here = [*scheduler(block, site), *container(block, site, runtime, used), *host_name()]
     return [*jube(), *here, *data(site, used), *sensors(block, runtime, used), *space(site), *cost(block, site, used)]
 
@@ -78,7 +80,7 @@ def identify() -> list[Finding]:
     return found
 
 
-def _which_system(systems: Mapping[str, Block], alike: list[Device]) -> Iterator[Finding]:
+def _which_system(systems: Mapping[str, System], alike: list[Device]) -> Iterator[Finding]:
     where = ", those of this job" if "SLURM_JOB_ID" in os.environ else ""
     yield Finding("devices", GOOD, f"{len(alike)} x {alike[0]}{where}")
     if any(device.is_divided for device in alike):
@@ -90,7 +92,8 @@ def _which_system(systems: Mapping[str, Block], alike: list[Device]) -> Iterator
         yield Finding("system", GOOD, fitting[0], f"caraml doctor --system {fitting[0]}: what is missing for its jobs")
         return
     if fitting:
-        keys = [key for key in systems[fitting[0]] if len({str(systems[name][key]) for name in fitting}) > 1]
+        values = [systems[name].values for name in fitting]
+        keys = [key for key in values[0] if len({str(one.get(key)) for one in values}) > 1]
         found = f"{' and '.join(fitting)} have such devices, and differ in {', '.join(keys)}"
         yield Finding("system", WARNING, found, f"choose by 'caraml systems --system {fitting[0]}'")
         return
@@ -104,13 +107,13 @@ def _which_system(systems: Mapping[str, Block], alike: list[Device]) -> Iterator
     yield _to_try(systems)
 
 
-def _to_try(systems: Mapping[str, Block]) -> Finding:
+def _to_try(systems: Mapping[str, System]) -> Finding:
     """Suggest the systems that need no accelerator and no scheduler."""
-    names = [name for name, block in systems.items() if not block["device_words"] and block["submit"] == "bash"]
+    names = [name for name, block in systems.items() if not block.device_words and block.submit == "bash"]
     return Finding("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
 
 
-def cost(block: Block, site: Site, used: Used = ()) -> Iterator[Finding]:
+def cost(block: System, site: Site, used: Used = ()) -> Iterator[Finding]:
     """Yield the expected cost of one run of each workflow, and how to reduce it."""
     for facts in used or workloads().values():
         workflow = f"jube/{facts.workflow}.yaml"
@@ -124,7 +127,7 @@ def cost(block: Block, site: Site, used: Used = ()) -> Iterator[Finding]:
             yield Finding(workflow, BAD, str(error), to_do)
             continue
         point = f"CARAML_DEVICES={expected.devices} CARAML_BATCHES={expected.batch}"
-        to_do = f"for one run of one point: {point} jube run {workflow} --tag {block['system_name']} once"
+        to_do = f"for one run of one point: {point} jube run {workflow} --tag {block.system_name} once"
         yield Finding(workflow, GOOD, str(expected), to_do if expected.runs > 1 else "")
 
 
@@ -154,7 +157,7 @@ def jube() -> Iterator[Finding]:
         yield Finding("JUBE", GOOD, found[0])
 
 
-def scheduler(block: Block, site: Site) -> Iterator[Finding]:
+def scheduler(block: System, site: Site) -> Iterator[Finding]:
     """Check that the scheduler answers, and has the site's partition and account."""
     if site.submit_of(block) != "sbatch":
         yield Finding("scheduler", GOOD, "none is needed: jobs run here")
@@ -180,14 +183,14 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
     else:
         time_limit, devices, *_ = partitions[wanted]
         yield Finding("partition", GOOD, f"{wanted}, at most {time_limit}")
-        if block["gres"] and not devices.startswith(block["gres"]):
-            found = f"partition {wanted} offers no {block['gres']}, but {devices}"
+        if block.gres and not devices.startswith(block.gres):
+            found = f"partition {wanted} offers no {block.gres}, but {devices}"
             yield Finding("devices", BAD, found, "state another 'partition' in site.yaml")
     if not site.account and not os.environ.get("SBATCH_ACCOUNT"):
         yield Finding("account", WARNING, "none is stated: Slurm uses yours", "state 'account' in site.yaml")
 
 
-def container(block: Block, site: Site, runtime: str, used: Used = ()) -> Iterator[Finding]:
+def container(block: System, site: Site, runtime: str, used: Used = ()) -> Iterator[Finding]:
     """Check the software that jobs run in: the container runtime with the system's images, or .venv without one."""
     if runtime == "none":
         if (checkout() / ".venv" / "bin" / "python").exists():
@@ -208,13 +211,13 @@ def container(block: Block, site: Site, runtime: str, used: Used = ()) -> Iterat
         yield _check_image(name, block, Path(site.container_folder), runtime)
 
 
-def _check_image(name: str, block: Block, folder: Path, runtime: str) -> Finding:
+def _check_image(name: str, block: System, folder: Path, runtime: str) -> Finding:
     path, image = image_path(folder, name, runtime), read_image(name)
     to_make = f"caraml image {name} --runtime {runtime}"
     if not path.exists():
         return Finding("image", BAD, f"{path} is missing", to_make)
-    if block["cpu_arch"] not in (image.arch, "uname -m"):
-        found = f"{name} is for {image.arch}, the system is {block['cpu_arch']}"
+    if block.cpu_arch not in (image.arch, "uname -m"):
+        found = f"{name} is for {image.arch}, the system is {block.cpu_arch}"
         return Finding("image", BAD, found, "correct containers/images.yaml")
     if (found_arch := architecture_of(path)) not in (None, image.arch):
         found = f"{path} holds programs for {found_arch}, {name} is for {image.arch}"
@@ -231,16 +234,16 @@ def data(site: Site, used: Used = ()) -> Iterator[Finding]:
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("data", BAD, f"{folder} cannot be read and written", "choose another data_folder in site.yaml")
         return
-    for what, pattern, program in (facts.data for facts in used or workloads().values() if facts.data):
-        present = sorted(path.name for path in folder.glob(pattern))
+    for needed in (facts.data for facts in used or workloads().values() if facts.data):
+        what, present = needed.what, sorted(path.name for path in folder.glob(needed.files))
         if present:
             yield Finding(f"data, {what}", GOOD, f"{folder}: {', '.join(present)}")
         else:
-            to_do = f"the first run makes a small set; python -m {program} --help shows how to get more"
+            to_do = f"the first run makes a small set; python -m {needed.prepare} --help shows how to get more"
             yield Finding(f"data, {what}", WARNING, f"none in {folder}", to_do)
 
 
-def sensors(block: Block, runtime: str, used: Used = ()) -> Iterator[Finding]:
+def sensors(block: System, runtime: str, used: Used = ()) -> Iterator[Finding]:
     """Yield the sensors of this machine; those of a login node may differ from those of the compute nodes."""
     home = find_checkout()
     python = str(home / "jube" / "include" / "python.sh") if home else sys.executable
@@ -249,7 +252,7 @@ def sensors(block: Block, runtime: str, used: Used = ()) -> Iterator[Finding]:
     except ProgramError as error:
         yield Finding("sensors", BAD, str(error), "python3 -m jpwr list")
         return
-    for method in re.split(r"[ /]", block["power_methods"]):
+    for method in re.split(r"[ /]", block.power_methods):
         line = next((line for line in seen if re.match(rf"\s*{re.escape(method)}\b", line)), "")
         package = re.search(r"no module \S+: pip install (\S+?),?(\s|$)", line)
         if package:
@@ -260,13 +263,13 @@ def sensors(block: Block, runtime: str, used: Used = ()) -> Iterator[Finding]:
             yield Finding(f"sensor {method}", BAD, "jpwr has no such method", near(method, known))
             continue
         unused = ": unavailable: " in line or not line
-        is_submitted = unused and block.get("submit") == "sbatch"
+        is_submitted = unused and block.submit == "sbatch"
         to_do = "normal on a login node: try 'srun python3 -m jpwr list'" if is_submitted else ""
         found = line.removeprefix(f"{method}: ") or "not listed"
         yield Finding(f"sensor {method}", WARNING if unused else GOOD, found, to_do)
 
 
-def _without_package(method: str, package: str, block: Block, runtime: str, used: Used = ()) -> Finding:
+def _without_package(method: str, package: str, block: System, runtime: str, used: Used = ()) -> Finding:
     """Return the finding on a sensor without its Python package here; in a container, the image's package counts."""
     what = f"sensor {method}"
     if runtime == "none":
@@ -279,11 +282,10 @@ def _without_package(method: str, package: str, block: Block, runtime: str, used
     return Finding(what, WARNING, found, f"does the image have it? If not, add it to containers/images.yaml: {package}")
 
 
-def images_of(block: Block, used: Used = ()) -> list[str]:
+def images_of(block: System, used: Used = ()) -> list[str]:
     """Return the names of a system's images, one for each framework of the workloads."""
-    needed = {facts.framework for facts in used or workloads().values() if block["vendor"] not in facts.refused}
-    frameworks = [framework for framework in FRAMEWORKS if framework in needed]
-    return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in frameworks))
+    needed = {facts.framework for facts in used or workloads().values() if block.vendor not in facts.refused}
+    return list(dict.fromkeys(block.image.replace("$framework", framework) for framework in sorted(needed)))
 
 
 def host_name(resolve: Callable[..., Any] = socket.getaddrinfo) -> Iterator[Finding]:

@@ -7,15 +7,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from results.history.changes import FEWEST, SHORTEST, Fit, fit
 from results.history.series import PATHS, Series, changed_facts, states_of, time_d
 from results.points.estimate import Estimate
 from results.record.records import RecordError
 from results.record.values import count
+from results.typed_files import read_file
 from results.verdicts.outcome import Outcome, judge
-from results.verdicts.written import check_key, filled, read_mapping
 
 CHANGE, TOGETHER, DRIFT = "change", "changes together", "drift"
 SAME_D = 7.0  # a known change may begin so many days earlier or later: further runs can move its begin by one
@@ -25,11 +25,16 @@ SAME_D = 7.0  # a known change may begin so many days earlier or later: further 
 class Known:
     """Change that a user acknowledged: its first run and, where given, its system, quantity, and words of its point."""
 
-    first_run: str
+    first_run: Annotated[str, "day, such as 2026-03-09"]
     system: str = ""
-    point: str = ""
-    quantity: str = ""
+    point: Annotated[str, "words of its name"] = ""
+    quantity: Annotated[str, {"enum": ["", *PATHS]}] = ""
     note: str = ""
+
+    def check(self, where: str) -> None:
+        """Raise RecordError unless the day of the first run can be read."""
+        if math.isnan(time_d(self.first_run)):
+            raise RecordError(f"{where}: first_run is {self.first_run!r}, write it as 2026-03-09")
 
     def covers(self, series: Series, first_run_d: float) -> bool:
         """Return whether a change of a series is this one."""
@@ -38,6 +43,13 @@ class Known:
         return (
             is_there and self.quantity in ("", series.quantity) and abs(time_d(self.first_run) - first_run_d) <= SAME_D
         )
+
+
+@dataclass(frozen=True)
+class KnownChanges:
+    """Content of the file of acknowledged changes."""
+
+    known: Annotated[tuple[Known, ...], {"title": "known change"}] = ()
 
 
 class Finding(NamedTuple):
@@ -85,19 +97,7 @@ def _percent(ratio: float) -> str:
 
 def read_known(path: Path) -> list[Known]:
     """Return the changes that a YAML file acknowledges; raises RecordError for a mistake in it."""
-    content = read_mapping(path, "known changes")
-    for key in content:
-        check_key(key, {"known": None}, str(path))
-    listed = content.get("known") or []
-    if not isinstance(listed, list):
-        raise RecordError(f"{path}: 'known' must be a list of changes, each with its first_run")
-    found = [filled(Known, values, f"{path}, known change {number}") for number, values in enumerate(listed, 1)]
-    for number, one in enumerate(found, 1):
-        if one.quantity:
-            check_key(one.quantity, PATHS, f"{path}, known change {number}: 'quantity'")
-        if math.isnan(time_d(one.first_run)):
-            raise RecordError(f"{path}, known change {number}: first_run is {one.first_run!r}, write it as 2026-03-09")
-    return found
+    return list(read_file(KnownChanges, path, "known changes").known)
 
 
 def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, known: Sequence[Known] = ()) -> Verdict:

@@ -296,6 +296,15 @@ KINDS: Mapping[str, Kind] = {
         "by the definitions of {client}: tokens/s over the whole run, ramp and drain included; no window and no energy",
         Advice(4, "Figures are by another client's definitions.", "Measure the server with jube/inference.yaml"),
     ),
+    # why a file does not count
+    "unusable": Kind("{reason}", LEFT_OUT),
+    "fewer_than_planned": Kind("{found}", LEFT_OUT),
+    "closed": Kind("{path} cannot be entered ({reason}): runs in it are missing, let its owner open it", LEFT_OUT),
+    "inconsistent": Kind("{path} is inconsistent and left out: {reasons}", LEFT_OUT),
+    "same_record": Kind("{first} and {second} are the same record: it counts once", LEFT_OUT),
+    "same_device": Kind(
+        "{first} and {second} were measured on one device at the same time: both are left out", LEFT_OUT
+    ),
     # why a requirement has no answer
     "no_run": Kind("no run of this workload", _AT_POINT),
     "machine_unknown": Kind(

@@ -96,8 +96,8 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
     histories = [path for path in map(Path, folders) if is_database(path)]
     found = find_records(path for path in map(Path, folders) if path not in histories)
     found.records.extend(read(histories) if histories else [])
-    for sentence in found.skipped:
-        warnings.warn(sentence, stacklevel=2)
+    for one in found.skipped:
+        warnings.warn(str(one), stacklevel=2)
     if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
     records = found.records

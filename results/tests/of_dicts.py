@@ -46,7 +46,7 @@ def taking_dicts(function: Callable[..., Value]) -> Callable[..., Value]:
 
 def find_records(folders: Any) -> records.Found:
     found = records.find_records(folders)
-    return found._replace(records=list(map(as_dict, found.records)))
+    return found._replace(records=list(map(as_dict, found.records)), skipped=list(map(str, found.skipped)))
 
 
 def read(paths: Any) -> list[Any]:

@@ -27,6 +27,7 @@ from results.verdicts.cost import (
     uncovered_w,
     why_not_costed,
 )
+from results.workloads import Amount
 
 PRICES = """
 currency: EUR
@@ -309,7 +310,7 @@ def test_what_is_no_run_of_the_workload_has_no_time_to_report():
         [one] = by_point([record])
         assert time_to_report(one) == ""
     [one] = by_point([unknown])
-    assert costed_work(one) == (0.0, "")
+    assert costed_work(one) == Amount(0.0, "")
 
 
 @pytest.mark.parametrize(
@@ -337,7 +338,9 @@ def test_assumptions_may_be_at_their_ends(tmp_path, change):
 )
 def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
     (tmp_path / "prices.yaml").write_text(PRICES.replace(*change))
-    with pytest.raises(RecordError, match="must be above 0"):
+    with pytest.raises(
+        RecordError, match=r"(utilisation|pue|lifetime_years) is [\d.]+, but must be a number (above 0|from 1 to 5)"
+    ):
         read_prices(tmp_path / "prices.yaml")
 
 
@@ -347,11 +350,11 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("electricity_per_kwh", "electricty_per_kwh"), "unknown key 'electricty_per_kwh'"),
         (("currency: EUR\n", ""), "lacks 'currency'"),
         (("price_per_device: 10000", "price_per_device: ten"), "price_per_device is 'ten', but must be a number"),
-        (("utilisation: 0.8", "utilisation: 80"), "utilisation above 0 and at most 1"),
+        (("utilisation: 0.8", "utilisation: 80"), "utilisation is 80, but must be a number above 0 and at most 1"),
         (("pue: 1.2", "pue: -1"), "pue is -1"),
-        (("pue: 1.2", "pue: 120"), "pue from 1 to 5"),
-        (("  A100", "A100"), "names no systems"),
-        (("  A100:", "- A100:"), "names no systems"),
+        (("pue: 1.2", "pue: 120"), "pue is 120, but must be a number from 1 to 5"),
+        (("  A100", "A100"), "unknown key 'A100'"),
+        (("  A100:", "- A100:"), "has no systems: write 'systems: {NAME: {price_per_device: 10000}}'"),
         (("currency: EUR", "currency: [EUR"), "cannot be read as prices"),
         (("0.25", ".inf"), "electricity_per_kwh is inf, but must be a number from 0 to below 1e+30"),
         (("0.25", "1.0e+400"), "electricity_per_kwh is inf, but must be a number"),
@@ -360,7 +363,7 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("0.25", "[" * 100 + "]" * 100), "nested in more than"),
         (("EUR", "\x00"), "cannot be read as prices"),
         (("pue: 1.2", "electricity_per_kwh: 1"), "'electricity_per_kwh' is written twice"),
-        ((PRICES, ""), "names no systems"),
+        ((PRICES, ""), "lacks 'currency' and 'electricity_per_kwh' and 'systems'"),
         (
             ("  A100: {price_per_device: 10000, overhead_w_per_device: 100}", "  100: 5"),
             "system 100: 5 is not a mapping with the keys price_per_device",

@@ -659,7 +659,7 @@ def test_a_record_that_lies_is_named_and_in_no_table(tmp_path, capsys):
     made_up.store(tmp_path / "run", [run(), changed("metrics.tokens_per_s_per_device", lambda _: 123456.0)])
     found = find_records([tmp_path / "run"])
     assert len(found.records) == 1
-    [sentence] = found.skipped
+    [sentence] = map(str, found.skipped)
     assert "is inconsistent and left out: metrics.tokens_per_s_per_device is stored as 123456" in sentence
     assert main(["table", str(tmp_path / "run")]) == 0
     told = capsys.readouterr()

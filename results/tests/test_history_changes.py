@@ -288,11 +288,11 @@ def test_a_known_change_is_not_counted_again(two_years, tmp_path):
     [
         ("[1, 2]", "is not a file of known changes"),
         ("changes: []", "unknown key 'changes'"),
-        ("known: 3", "'known' must be a list of changes"),
+        ("known: 3", "known is 3, but must be a list"),
         ("known: [{system: A100}]", "known change 1 lacks 'first_run'"),
         ("known: [{first_run: soon}]", "first_run is 'soon', write it as 2026-03-09"),
         ("known: [{first_run: 2024-07-01, where: here}]", "unknown key 'where'"),
-        ("known: [{first_run: 2024-07-01, quantity: sped}]", "unknown key 'sped'"),
+        ("known: [{first_run: 2024-07-01, quantity: sped}]", "quantity is 'sped', but must be one of speed"),
         ("known: [", "cannot be read as known changes"),
     ],
 )

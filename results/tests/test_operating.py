@@ -332,5 +332,5 @@ def test_a_named_limit_is_above_0(tmp_path):
         "workloads: {gpt: {benchmark: llm_training}}\n"
         "must: [{of: gpt, what: work_per_energy, clock_limit_mhz: 0, at_least: 1}]\n"
     )
-    with pytest.raises(RecordError, match="clock_limit_mhz is 0, but must be greater than 0"):
+    with pytest.raises(RecordError, match="clock_limit_mhz is 0, but must be a number above 0"):
         read_requirements(file)

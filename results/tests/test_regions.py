@@ -150,7 +150,7 @@ def test_the_schema_refuses_times_below_zero(tmp_path):
     (tmp_path / "result.json").write_text(json.dumps(record))
     found = find_records([tmp_path])
     assert not found.records
-    assert "breaks the schema of records" in found.skipped[0]
+    assert "breaks the schema of records" in str(found.skipped[0])
 
 
 def test_the_command_prints_them_and_says_where_there_are_none(tmp_path, capsys):

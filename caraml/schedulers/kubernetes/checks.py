@@ -9,10 +9,10 @@ from caraml.errors import SchedulerError, SiteError
 from caraml.finding import BAD, GOOD, WARNING, Finding
 from caraml.installation import checkout
 from caraml.plan.site import Site
-from caraml.plan.systems import Block
 from caraml.programs import words
 from caraml.schedulers.kubernetes.kubectl import Kubectl
 from caraml.schedulers.kubernetes.submit import image_of, is_below, tolerations
+from results.systems import System
 
 RIGHTS = (
     *(("create", kind) for kind in ("jobs.batch", "services", "configmaps")),
@@ -23,7 +23,7 @@ RIGHTS = (
 INDEXED_SINCE = (1, 24)
 
 
-def check_cluster(block: Block, site: Site, images: Sequence[str]) -> Iterator[Finding]:
+def check_cluster(block: System, site: Site, images: Sequence[str]) -> Iterator[Finding]:
     """Yield a finding of each check, until the cluster does not answer."""
     kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
     try:
@@ -41,11 +41,11 @@ def check_cluster(block: Block, site: Site, images: Sequence[str]) -> Iterator[F
         yield Finding("memory", WARNING, "a pod has no limit", "state kubernetes_memory, such as 64Gi, in site.yaml")
 
 
-def _version(server: dict[str, Any], block: Block) -> Iterator[Finding]:
+def _version(server: dict[str, Any], block: System) -> Iterator[Finding]:
     yield Finding("Kubernetes", GOOD, server["gitVersion"])
     numbers = tuple(int("".join(filter(str.isdigit, server[key])) or 0) for key in ("major", "minor"))
-    most = max(map(int, str(block["devices_sweep"]).split()))
-    if numbers < INDEXED_SINCE and most > int(block["devices_per_node"]):
+    most = max(map(int, block.devices_sweep.split()))
+    if numbers < INDEXED_SINCE and most > block.devices_per_node:
         to_do = "choose the points of one node by CARAML_DEVICES"
         yield Finding("several nodes", BAD, f"{server['gitVersion']} has no Indexed Jobs: 1.24 is the first", to_do)
 
@@ -89,14 +89,14 @@ def _storage(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
             yield Finding("storage", BAD, f"{what}, {folder}, is not in {path or 'kubernetes_claim_path'}", to_do)
 
 
-def _nodes(kubectl: Kubectl, block: Block, site: Site) -> Iterator[Finding]:
+def _nodes(kubectl: Kubectl, block: System, site: Site) -> Iterator[Finding]:
     labels = ",".join(site.kubernetes_node_selector)
     tolerated = {one["key"] for one in tolerations(site)}
     done = kubectl.try_to("get", "nodes", "-l", labels, "-o", "name")
     if done.returncode:
         yield Finding("nodes", WARNING, f"cannot be listed: {words(done)}", "the first pod shows whether a node fits")
         return
-    resource, number = block["kubernetes_resource"], int(block["devices_per_node"])
+    resource, number = block.kubernetes_resource, block.devices_per_node
     if not resource:
         resource, number = "cpu", int(site.kubernetes_cpus or 1)
     nodes = kubectl.json("get", "nodes", "-l", labels)["items"]

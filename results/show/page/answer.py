@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -81,7 +82,9 @@ def decide(
     requirements, verdicts = tender.requirements, tender.must
     found = scores(results, requirements, costs, verdicts)
     currency = costs.currency if costs else ""
-    reasons = {name: alike([one for one in skipped if one.may_be_of(name)]) for name in {one.system for one in results}}
+    reasons = {
+        name: alike(str(one) for one in skipped if one.may_be_of(name)) for name in {one.system for one in results}
+    }
     missing = [f"{system}: runs are missing: {'; '.join(words)}." for system, words in sorted(reasons.items()) if words]
     failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
     of_others = [one._replace(scores=[each for each in one.scores if each.system not in failed]) for one in found]
@@ -183,7 +186,6 @@ def _changes(
     first, *others = whole.scores
     if first.value is None or not others:
         return []
-    of_money = next((one for one in rankings if one.by == "money"), None)
     found = [["system", f"discount to tie with {first.system}", f"weight to tie with {first.system}"]]
     for index, other in enumerate(others):
         if other.system in failed:
@@ -194,7 +196,7 @@ def _changes(
             found.append([other.system, "ties already", "ties already"])
         else:
             weights = _weights(whole, other.system, index)
-            found.append([other.system, _discount(of_money, first.system, other.system, results, costs), weights])
+            found.append([other.system, _discount(whole, other.system, results, costs), weights])
     return found
 
 
@@ -214,18 +216,15 @@ def _weights(ranked: Ranked, system: str, index: int) -> str:
     )
 
 
-def _discount(
-    of_money: Ranked | None, first: str, other: str, results: Sequence[PointResults], costs: Costs | None
-) -> str:
-    """Return the discount at which another system buys as much work for the money, or costs as much for the work."""
-    values = {one.system: one.value for one in of_money.scores} if of_money else {}
-    ours, theirs = values.get(first), values.get(other)
-    if ours and theirs:
-        return (
-            f"{100 * (1 - theirs / ours):.1f} % at equal money"
-            if theirs < ours
-            else "none: already ahead at equal money"
-        )
+def _discount(whole: Ranked, other: str, results: Sequence[PointResults], costs: Costs | None) -> str:
+    """Return the discount with which another system is no longer behind in a ranking that money decides.
+
+    Where it does not, return the discount with which it costs as much for the work.
+    """
+    first = whole.scores[0].system
+    if whole.by_money:
+        price = next((one for one in whole.turns if (one.system, one.what) == (other, f"price of {other}")), None)
+        return f"{_rounded_up(100 * (1 - price.factor))} %" if price else "none: no discount is enough"
     if costs is None:
         return "unknown without prices (--prices FILE)"
     found = []
@@ -235,6 +234,11 @@ def _discount(
                 pair = {name: systems[name] for name in (first, other)}
                 found.append(f"{_of_cost(pair, first, other, costs)} for {mine[0].point.model} in {kind}")
     return "; ".join(found) or f"unknown: no cost to compare with that of {first}"
+
+
+def _rounded_up(percent: float) -> str:
+    """Return a discount with one decimal that is enough: rounded to the nearest, it may be too low."""
+    return f"{math.ceil(10 * percent) / 10:.1f}"
 
 
 def _of_cost(pair: Cheapest, first: str, other: str, costs: Costs) -> str:

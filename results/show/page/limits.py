@@ -55,7 +55,7 @@ def measure_next(found: Sequence[Limit]) -> str:
 def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
     counted = [one for one in skipped if one.systems is not None]
     for systems, mine in grouped(counted, lambda one: ", ".join(one.systems or ()) or "any system").items():
-        yield LEFT_OUT, f"{systems}: {'; '.join(alike(mine))}"
+        yield LEFT_OUT, f"{systems}: {'; '.join(alike(map(str, mine)))}"
 
 
 def _of_records(records: Sequence[Record]) -> Iterator[tuple[Advice, str]]:

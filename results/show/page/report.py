@@ -171,7 +171,7 @@ def _about_limits(
         "measure_next": measure_next(found),
         "disturbed": disturbed,
         "deviations": deviations_once([one for section in sections for one in section.results]),
-        "skipped": alike(skipped),
+        "skipped": alike(map(str, skipped)),
     }
 
 

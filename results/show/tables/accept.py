@@ -80,7 +80,7 @@ def verdicts_json(tender: Tender, code: int, skipped: Sequence[Skipped] = ()) ->
     data: dict[str, Any] = {
         "exit_code": code,
         "requirements": [_as_data(one) for one in tender.judged],
-        "missing": [{"systems": one.systems, "reason": one} for one in skipped if one.systems is not None],
+        "missing": [{"systems": one.systems, "reason": str(one)} for one in skipped if one.systems is not None],
         "scores": [one.as_data() for one in tender.awards],
         "left_out": list(tender.left_out.values()),
     }

@@ -24,7 +24,7 @@ from results.verdicts.cost import (
 )
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Requirements
-from results.verdicts.score import Ranked, Scored
+from results.verdicts.score import NEAREST, Ranked, Scored
 
 NEAR = 20.0  # largest factor on a weight or price that is reported
 
@@ -217,11 +217,11 @@ def ranking_words(ranked: Ranked, verdicts: Sequence[Verdict] = ()) -> list[str]
         if any(one.system == system and one.outcome is Outcome.UNDECIDED for one in verdicts):
             sentences.append(f"Not every requirement on {system} is decided.")
     turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR and not ranked.tied]
-    for system in dict.fromkeys(one.system for one in turns):
+    for system in list(dict.fromkeys(one.system for one in turns))[:NEAREST]:
         words = " or ".join(
             f"the {one.what} were {one.factor:.3g} times its value" for one in turns if one.system == system
         )
-        sentences.append(f"{system} would tie with {first.system} if {words}.")
+        sentences.append(f"{system} would not be behind {first.system} if {words}.")
     if not turns and len(others) and not ranked.tied and ranked.turns:
         sentences.append("No change of a weight or price by less than 20 times makes another system first.")
     return sentences

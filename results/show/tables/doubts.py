@@ -48,7 +48,7 @@ def once(findings: Iterable[tuple[Place, Finding]]) -> list[Found]:
     return sorted(merged, key=lambda one: -len(one.places))
 
 
-def alike(sentences: Sequence[str]) -> list[str]:
+def alike(sentences: Iterable[str]) -> list[str]:
     """Merge sentences that differ only in numbers: the first one, with the number of the others."""
     kinds = grouped(sentences, without_numbers)
     return [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from results.record.model import changed
-from results.record.records import Found, RecordError, Skipped
+from results.record.records import Found, RecordError
 
 
 def names_of_offers(texts: Sequence[str], folders: Sequence[Path]) -> dict[Path, str]:
@@ -47,5 +47,5 @@ def split_offers(found: Found, names: Mapping[Path, str]) -> dict[str, str]:
     for index, one in enumerate(found.skipped):
         if one.systems:
             renamed = (f"{tag} ({offer_of(one.path)})" if tag in split else tag for tag in one.systems)
-            found.skipped[index] = Skipped(one, one.path, tuple(renamed))
+            found.skipped[index] = one._replace(systems=tuple(renamed))
     return tags
