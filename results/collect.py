@@ -56,10 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def collect(folder: Path, read: Callable[[Path], list[Trace]] = read_traces) -> Json:
-    """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`.
-
-    `read` returns the traces in a folder.
-    """
+    """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`."""
     before = read_record(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else {}
     copies = [read_record(one / RECORD_NAME) for one in copy_folders(folder, before)]
     bad = next((number for number, copy in enumerate(copies, 1) if copy["status"] != "ok"), 0)

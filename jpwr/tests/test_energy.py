@@ -352,6 +352,7 @@ def test_where_power_can_no_longer_be_read_the_counter_is_used():
     counter_j = [150 * max(0.0, time_s - 8) + 100 * min(time_s, 8.0) for time_s in times_s]
     estimate = ChannelEnergy(COUNTED, times_s, power_w, times_s, counter_j, True).between(9.0, 11.0)
     assert (estimate.method, estimate.samples, estimate.missing, estimate.covered_s) == ("counter", 0, 21, 0.0)
+    assert (estimate.in_wh()["integral_wh"], estimate.in_wh()["energy_wh"]) == (None, estimate.energy_j / 3600)
     assert abs(estimate.energy_j - 300) <= estimate.uncertainty_j
     assert estimate.largest_gap_s == estimate.duration_s
     stuck_j = [min(value_j, 900.0) for value_j in counter_j]
