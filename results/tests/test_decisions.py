@@ -312,8 +312,8 @@ def test_few_sentences_say_what_would_turn_a_ranking(tmp_path, systems):
     best, second = f"S{systems - 1:02d}", f"S{systems - 2:02d}"
     assert words[:2] == [
         f"At equal money, {best} is first.",
-        f"{second} would not be behind {best} if the price of {second} were 0.952 times its value or the price of {best} "
-        "were 1.05 times its value.",
+        f"{second} would not be behind {best} if the price of {second} were 0.952 times its value "
+        f"or the price of {best} were 1.05 times its value.",
     ]
     assert len(words) == min(4, systems)
 

@@ -270,6 +270,53 @@ def test_copies_on_part_of_the_machine_do_not_hide_those_on_all_of_it(tmp_path):
     assert (power.outcome, power.answer.value) == (PASSED, 7.5)
 
 
+def _slow(one):
+    one["fill"]["slowest"] /= 5
+    for name in ("measured_tokens", "tokens_per_s"):
+        one["metrics"][name] /= 5
+
+
+def _smaller(one):
+    one["model"] = "117M"
+
+
+def _one_large_copy(one):
+    one["fill"] |= {"copies": 1, "devices_per_copy": 16, "slowest": 2000.0}
+
+
+def _smaller_batch(one):
+    one["layout"]["global_batch_size"] = 64
+
+
+def _limited(one):
+    for channel in one["energy"]["channels"]:
+        channel["limits"] = {"power_limit_w": 400.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_slow, "the slowest copy reaches 200.0 of the pledged 1,000 a second"),
+        (_smaller, "the copies are of 117M, 2048 tokens, not of gpt"),
+        (_one_large_copy, "a copy is on 16 devices, batch 128, the pledged point on 8 devices, batch 64"),
+        (_smaller_batch, "a copy is on 8 devices, batch 32, the pledged point on 8 devices, batch 64"),
+        (_limited, "the copies ran at 400 W, the pledged point at no known limit"),
+    ],
+)
+def test_committed_power_is_that_of_a_pledged_point_at_its_speed_and_limits(tmp_path, change, words):
+    needed = NEEDS.replace("{gpt: {", "{gpt: {model: tiny, ").replace(
+        "}}\n", "}, small: {benchmark: llm_training, model: 117M}}\n"
+    )
+    other = filled()
+    change(other)
+    power = judged(tmp_path, [*GOOD, other], needed=needed).pledged[-1]
+    assert power.outcome is OPEN
+    assert power.reason == f"no run filled the machine with copies of a pledged point: {words}"
+    assert judged(tmp_path, [*GOOD, other, filled()], needed=needed).pledged[-1].outcome is PASSED
+    other["energy"]["avg_power_w"] = 9000.0  # whatever it is of, the machine took more
+    assert judged(tmp_path, [*GOOD, other, filled()], needed=needed).pledged[-1].outcome is FAILED
+
+
 @pytest.mark.parametrize("ordinary", [[], [made_up.failed("V", 8, 64)]])
 def test_copies_are_no_run_of_a_workload_that_is_not_filled(tmp_path, ordinary):
     needed = NEEDS + "must: [{of: gpt, what: throughput, at_least: 1500}]\n" + SCORE + "budget: {devices: 16}"

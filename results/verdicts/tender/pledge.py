@@ -13,7 +13,7 @@ from results.points.estimate import Estimate, Part
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.points.sensors import standard_uncertainty
-from results.record.findings import finding
+from results.record.findings import Finding, finding
 from results.record.records import RecordError, Skipped
 from results.record.signature import signer_of
 from results.record.values import devices_text, grouped, value_at
@@ -27,6 +27,7 @@ from results.verdicts.requirements import (
     LESS_IS_BETTER,
     MOST_OF_SHARES,
     PATHS,
+    SECONDS,
     UNITS,
     Item,
     Requirements,
@@ -165,7 +166,7 @@ def check_pledge(
         found.append(verdict)
     found = [verdict for one in grouped(found, _place).values() for verdict in _together(one, results, requirements)]
     if pledge.power_kw is not None:
-        found.append(with_missing(_power(results, requirements, pledge), skipped))
+        found.append(with_missing(_power(results, requirements, pledge, found), skipped))
     return found
 
 
@@ -194,8 +195,13 @@ def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requi
     ]
 
 
-def _power(results: Sequence[PointResults], requirements: Requirements, pledge: Pledge) -> Verdict:
-    """Return the verdict on the committed power: the worst of all runs that filled the machine."""
+def _power(
+    results: Sequence[PointResults], requirements: Requirements, pledge: Pledge, figures: Sequence[Verdict]
+) -> Verdict:
+    """Return the verdict on the committed power: the worst of all runs that filled the machine.
+
+    One of them must be of copies of a pledged point, at its speed and limits: other work may take less power.
+    """
     item = PledgedItem("machine", COMMITTED_POWER, pledge.devices, at_most=pledge.power_kw)
     points = [
         one
@@ -212,7 +218,42 @@ def _power(results: Sequence[PointResults], requirements: Requirements, pledge: 
         return judged(item, pledge.system, Answer(why_not=failed if has_failed else why, is_failure=has_failed))
     severity = (Outcome.PASSED, Outcome.UNDECIDED, Outcome.FAILED)
     verdicts = [_power_of(one, item, pledge.system) for one in whole]
-    return max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
+    worst = max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
+    if worst.outcome is not Outcome.PASSED:
+        return worst
+    places = grouped(figures, _place).values()
+    reasons = [[_why_not_of(one, mine, requirements) for mine in places] for one in whole]
+    if any(None in of_run for of_run in reasons):
+        return worst
+    apart = tuple(dict.fromkeys(reason for of_run in reasons for reason in of_run if reason))
+    return worst._replace(outcome=Outcome.UNDECIDED, reasons=(finding("not_as_pledged", reasons=apart),))
+
+
+def _why_not_of(one: PointResults, figures: Sequence[Verdict], requirements: Requirements) -> Finding | None:
+    """Return why the copies of a run are not of a pledged point at its speed and limits; None if they are."""
+    [record] = one.good
+    item, fill = figures[0].item, record.fill
+    assert fill
+    if not replace(requirements.workloads[item.of], filled=True).has(one):
+        return finding("copies_of_other", found=f"{one.point.model}, {one.point.sample}", pledged=item.of)
+    batch = (record.layout.global_batch_size or 0) // fill.copies
+    if item.devices != fill.devices_per_copy or item.global_batch not in (None, batch):
+        pledged = f"{item.devices} devices" + (f", batch {item.global_batch}" if item.global_batch else "")
+        return finding("copies_elsewhere", found=f"{fill.devices_per_copy} devices, batch {batch}", pledged=pledged)
+    for each in figures:
+        wanted = {"throughput": each.item.at_least, TIME: _rate_for(each.item)}.get(each.item.what)
+        if wanted is not None and (fill.slowest or 0.0) < float(wanted):
+            return finding("copies_slow", rate=fill.slowest, pledged=float(wanted))
+    ours, best = limits_of(record), next((each.answer.best for each in figures if each.answer.best), None)
+    theirs = limits_of(best.any) if best else ours
+    return None if ours == theirs else finding("copies_limited", found=str(ours), pledged=str(theirs))
+
+
+def _rate_for(item: Item) -> float | None:
+    """Return the throughput with which the work of a pledged time is done in that time; None for another number."""
+    if item.what != TIME or item.work is None or not isinstance(item.at_most, int | float):
+        return None
+    return item.work / (item.at_most * SECONDS[item.unit])
 
 
 def _power_of(one: PointResults, item: Item, system: str) -> Verdict:
