@@ -14,6 +14,7 @@ from jpwr.errors import NotEnoughSamples
 
 # Largest share of failed readings without a power limit: high power itself may be the cause of the failure.
 MOST_MISSING = 0.01
+# Fields of an estimate that a counter has of its own, and fields that are those of the source in use.
 BY_COUNTER = ("counter_j", "counter_low_j", "counter_high_j")
 RESULT = ("energy_j", "uncertainty_j", "systematic_j", "method", "unknown")
 
