@@ -17,7 +17,7 @@ from results.record.values import count
 from results.typed_files import read_file
 from results.verdicts.outcome import Outcome, judge
 
-CHANGE, TOGETHER, DRIFT = "change", "changes together", "drift"
+CHANGE, TOGETHER, DRIFT, TOTAL = "change", "changes together", "drift", "since acceptance"
 SAME_D = 7.0  # a known change may begin so many days earlier or later: further runs can move its begin by one
 
 
@@ -71,6 +71,7 @@ class Finding(NamedTuple):
             CHANGE: f"from {self.first_run}; what else changed: {'; '.join(self.causes) or 'nothing in the records'}",
             TOGETHER: f"by the changes from {self.first_run} on together",
             DRIFT: f"a year, since {self.first_run}",
+            TOTAL: f"by the drift and the changes since {self.first_run} together",
         }
         return f"{size} {words[self.kind]}"
 
@@ -129,6 +130,12 @@ def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, kno
             findings.append(min(failed, key=lambda one: one.ratio.value))
     if found.drift is not None:
         findings.append(finding(DRIFT, 0, found.drift, []))
+        # A drift that keeps the threshold each year may not keep it against the level at acceptance.
+        first = next((number for number, one in enumerate(values) if one.time_d >= since_d), 0)
+        accepted = [number for number, change in enumerate(changes) if change.is_known]
+        total = finding(TOTAL, first, found.total(first, accepted), [])
+        is_failed = any(one.outcome is Outcome.FAILED and not one.is_known for one in findings)
+        findings += [total] if total.outcome is Outcome.FAILED and not is_failed else []
     reasons = _reasons(series, found, threshold)
     outcomes = {one.outcome for one in findings if not one.is_known} | {Outcome.UNDECIDED for _ in reasons}
     outcome = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
@@ -148,7 +155,11 @@ def _reasons(series: Series, found: Fit, threshold: float) -> list[str]:
     reasons = _failures(series)
     if found.resolution > threshold:
         scatter, least = 100 * found.scatter, 100 * found.resolution
-        reasons.append(f"runs scatter by {scatter:.1f} %: {SHORTEST} of them show a change of {least:.1f} % at best")
+        times, enough = math.ceil((found.resolution / threshold) ** 2), math.ceil(10 * least) / 10
+        reasons.append(
+            f"runs scatter by {scatter:.1f} %: {SHORTEST} of them show a change of {least:.1f} % at best; "
+            f"run the point {times} times as often, or judge by --threshold {enough:g}"
+        )
     for index in found.outliers:
         one = series.observations[index]
         ratio = math.exp(one.log - found.logs[index])

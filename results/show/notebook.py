@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from results.record.records import Record, RecordError, find_records
+from results.record.records import Found, Record, RecordError, find_records
 from results.record.stated import with_todays_figures
 from results.record.values import value_at
 
@@ -95,7 +95,9 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
 
     histories = [path for path in map(Path, folders) if is_database(path)]
     found = find_records(path for path in map(Path, folders) if path not in histories)
-    found.records.extend(read(histories) if histories else [])
+    if histories:
+        stored = read(histories)
+        found = Found([*found.records, *stored.records], [*found.skipped, *stored.skipped])
     for one in found.skipped:
         warnings.warn(str(one), stacklevel=2)
     if not found.records:

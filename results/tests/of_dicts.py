@@ -50,7 +50,7 @@ def find_records(folders: Any) -> records.Found:
 
 
 def read(paths: Any) -> list[Any]:
-    return list(map(as_dict, database.read(paths)))
+    return list(map(as_dict, database.read(paths).records))
 
 
 def with_todays_figures(record: dict[str, Any]) -> dict[str, Any]:
