@@ -8,22 +8,21 @@ from pathlib import Path
 from caraml.errors import SiteError
 from caraml.installation import REFUSED
 from jpwr.messages import near
-from results.show.tables.fit import aligned
 from results.systems import System, read_systems, table_file
 from results.typed_files import Text, read_file
 
-COLUMNS = (
-    ("system", "system_name"),
-    ("accelerator", "accelerator"),
-    ("per node", "devices_per_node"),
-    ("memory [GB]", "memory_gb_per_device"),
-    ("fp8 [TFLOP/s]", "peak_tflops_fp8"),
-    ("bf16 [TFLOP/s]", "peak_tflops_bf16"),
-    ("fp16 [TFLOP/s]", "peak_tflops_fp16"),
-    ("power methods", "power_methods"),
-    ("runs by", "submit"),
-    ("source of the figures", "hardware_source"),
-)
+COLUMNS = {
+    "system": "system_name",
+    "accelerator": "accelerator",
+    "per node": "devices_per_node",
+    "memory [GB]": "memory_gb_per_device",
+    "fp8 [TFLOP/s]": "peak_tflops_fp8",
+    "bf16 [TFLOP/s]": "peak_tflops_bf16",
+    "fp16 [TFLOP/s]": "peak_tflops_fp16",
+    "power methods": "power_methods",
+    "runs by": "submit",
+    "source of the figures": "hardware_source",
+}
 
 
 def read_system(name: str) -> System:
@@ -50,7 +49,9 @@ def refusal(name: str, reason: str) -> str:
 
 def systems_table(systems: dict[str, System]) -> str:
     """Return a table of systems; a figure of 0 is not known."""
-    rows = [[title for title, _ in COLUMNS]]
-    for block in systems.values():
-        rows.append(["-" if block.values[key] in (0, "") else str(block.values[key]) for _, key in COLUMNS])
-    return aligned(rows, str.ljust, "  ", "  ")
+    from results.record.quantities import Quantity
+    from results.show.tables.cells import Table
+    from results.show.tables.fit import aligned
+
+    rows = [[block.values[key] or "-" for key in COLUMNS.values()] for block in systems.values()]
+    return aligned(Table([Quantity(title, form="g") for title in COLUMNS], rows).texts(), str.ljust, "  ", "  ")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from results.history.changes import FEWEST, SHORTEST, Fit, fit
-from results.history.series import PATHS, Series, changed_facts, states_of, time_d
+from results.history.series import Series, changed_facts, states_of, time_d
 from results.points.estimate import Estimate
 from results.record.records import RecordError
 from results.record.values import count

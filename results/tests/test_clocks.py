@@ -8,7 +8,7 @@ from results.join.clocks import clocks_of
 from results.join.limits import limits_of, limits_of_all
 from results.record.model import Channel, Clocks, Window, as_json
 from results.record.records import find_records
-from results.show.tables.points import point_rows
+from results.show.tables.points import point_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point, energy_of
 from results.tests.words import deviations
@@ -149,7 +149,7 @@ def test_a_run_that_throttled_says_so(percent, said):
     for channels in ([*record["energy"]["channels"], cooler], [cooler, *record["energy"]["channels"]]):
         [two] = by_point([{**record, "energy": {**record["energy"], "channels": channels}}])
         assert [words] * said == [one for one in deviations(two) if "throttled" in one]
-    header, row = point_rows([one])
+    header, row = point_table([one]).filled().texts()
     shown = dict(zip(header, row, strict=True))
     assert (shown["clock [MHz]"], shown["p95 step over median [%]"], shown["peak memory [GiB]"]) == (
         "1,400",

@@ -7,7 +7,7 @@ import pytest
 from results.record.records import RecordError
 from results.show.plots.cost import cost_charts
 from results.show.plots.style import styles_of_systems
-from results.show.tables.cost import cost_rows
+from results.show.tables.cost import cost_table
 from results.show.tables.decision import cost_words
 from results.tests import made_up
 from results.tests.made_up import of_scope
@@ -59,7 +59,7 @@ def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_
     (tmp_path / "prices.yaml").write_text(PRICES)
     costs = read_prices(tmp_path / "prices.yaml")
     results = by_point([made_up.result("A100", 1, 8, 100.0), made_up.result("A100", 1, 16, 200.0), made_up.result("X")])
-    header, first, second = cost_rows([results], costs)
+    header, first, second = cost_table([results], costs).texts()
     assert first[header.index("at")] == "1 device, batch 16"
     assert first[header.index("for")] == "10⁹ tokens"
     assert [second[header.index(name)] for name in ("system", "precision", "at")] == [
@@ -101,7 +101,7 @@ def test_costs_in_unlike_precisions_are_not_ranked(slow, fast):
     words = said(bf16, fp8)
     assert "tiny in bf16 (Q1, device): for 10⁹ tokens, A is the cheapest." in words
     assert "B is the cheapest" not in words
-    header, *rows = cost_rows([by_point([*fp8, *bf16])], TWO)
+    header, *rows = cost_table([by_point([*fp8, *bf16])], TWO).texts()
     columns = [header.index(name) for name in ("system", "precision", "energy is")]
     assert sorted([row[index] for index in columns] for row in rows) == [
         ["A", "bf16", "Q1, device"],
@@ -154,7 +154,7 @@ def test_a_cost_that_is_lower_within_the_intervals_is_no_lead(of_b, power_w, sen
     assert ("One run gives no interval." in words) == alone
     turns = [] if alone else [("C", "B")] if level else [("B", "A"), ("A", "B"), ("C", "B")]
     assert [(one.system, one.against) for one in crossings(found, costs)] == turns
-    header, *rows = cost_rows([results], costs)
+    header, *rows = cost_table([results], costs).texts()
     intervals = {row[1]: row[header.index("95 % interval")] for row in rows}
     assert {system for system, text in intervals.items() if not text} == ({"B"} if alone else set())
 
@@ -213,7 +213,7 @@ def test_what_has_no_cost_says_why_whatever_else_has_one(tmp_path):
     of_scope("node", mixed[:1])
     costs = replace(TWO, systems={name: Price(1000.0) for name in "ABCDE"})
     results = by_point([*records, *mixed])
-    header, *rows = cost_rows([results], costs)
+    header, *rows = cost_table([results], costs).texts()
     found = {(row[1], row[2]): row[header.index("at")] for row in rows}
     assert found == {
         ("A", "bf16"): "1 device, batch 8",

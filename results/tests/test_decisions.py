@@ -272,7 +272,7 @@ def test_what_limits_a_result_is_next_to_its_verdict(tmp_path, changes, words):
     assert verdict.outcome.value == "passed"
     assert any(str(one).startswith(words) for one in verdict.answer.doubts)
     decision = decide(by_point(records), needs, None)
-    assert any(str(one).startswith(words) for one in decision.matrix.items[0][1][0].doubts)
+    assert any(str(one).startswith(words) for one in decision.matrix.items[0][1][0][0].answer.doubts)
 
 
 UNLIKE = "are not those of the runs in bf16"

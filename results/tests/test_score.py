@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from results.record.records import RecordError
-from results.show.tables.decision import cost_words, ranking_rows, ranking_words, scaled, scaled_words, without_score
+from results.show.tables.decision import cost_words, ranking_table, ranking_words, scaled, scaled_words, without_score
 from results.tests import made_up
 from results.tests.made_up import of_scope
 from results.tests.of_dicts import by_point
@@ -505,8 +505,8 @@ def test_all_assumptions_together_count_the_cases_that_turn():
 
 def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
     found = ranked(tmp_path, TWO + "budget: {devices: 7}", vendors())
-    assert ranking_rows(found)[0] == ["system", "At equal devices"]
-    assert ranking_rows(found)[1][1].endswith(", 7 devices")
+    assert ranking_table(found).texts()[0] == ["system", "At equal devices"]
+    assert ranking_table(found).texts()[1][1].endswith(", 7 devices")
     assert scaled_words(scaled(found[0])) == ["big, small: at most 1 device was measured of B (7), A (7)"]
 
 

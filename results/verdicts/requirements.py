@@ -10,8 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from results.json_schema import Limits
 from results.points.repeats import PointResults
+from results.record.quantities import QUANTITIES
 from results.record.records import RecordError
-from results.record.values import PER_DEVICE, THROUGHPUT, WORK, devices_text
+from results.record.values import devices_text
 from results.typed_files import Above0, From0, From1, NotNegative, read_file
 from results.verdicts.fixed import Fixed
 from results.verdicts.formula import Formula
@@ -19,23 +20,14 @@ from results.verdicts.quality import GRADES
 from results.workloads import names, workloads
 
 # Quantities that are numbers of records. More is better, or, as of power, the most of all points must meet the limit.
-PATHS = {
-    "throughput": THROUGHPUT,
-    "throughput_per_device": PER_DEVICE,
-    "effective_throughput": "metrics.effective_{unit}_per_s",
-    "work_per_energy": WORK,
-    "mfu": "metrics.mfu",
-    "goodput": "metrics.goodput_requests_per_s",
-    "ttft_p99": "metrics.ttft_p99_s",
-    "tpot_p99": "metrics.tpot_p99_s",
-    "energy_per_token": "energy.j_per_output_token",
-    "power": "energy.avg_power_w",
-}
-UNITS = {"goodput": "requests/s", "ttft_p99": "s", "tpot_p99": "s", "energy_per_token": "J", "power": "W"}
+MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_as}
+LESS_IS_BETTER = tuple(name for name, one in MEASURED.items() if one.better == "less")  # with a limit at_most
 LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
-LESS_IS_BETTER = (*LATENCIES, "energy_per_token")  # with a limit at_most, and so best where it is least
-TIMES = ("time_to_solution", "machine_time")  # for `work`, in `unit`
-WHATS = (*PATHS, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
+TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
+    "time_to_solution": QUANTITIES["work_per_s"],
+    "machine_time": QUANTITIES["work_per_s_per_device"],
+}
+WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval
 from results.points.repeats import PointResults
+from results.record.quantities import quantities
 from results.record.records import Skipped
 from results.record.values import PER_DEVICE, WORK, count, grouped, rounded
 from results.show.page.cards import Card, cost_of_a_million, figures, machine
-from results.show.page.columns import Table, table_of
-from results.show.tables.accept import verdict_rows
+from results.show.tables.accept import verdict_table
+from results.show.tables.cells import Table
 from results.show.tables.decision import (
     NEAR,
     Matrix,
@@ -20,10 +21,10 @@ from results.show.tables.decision import (
     counts,
     form_of_score,
     matrix,
-    ranking_rows,
+    ranking_table,
     ranking_words,
     scaled,
-    score_rows,
+    score_table,
     without_score,
 )
 from results.show.tables.doubts import alike
@@ -57,17 +58,17 @@ class Decision(NamedTuple):
     matrix: Matrix
     counts: list[str]  # of met, failed and undecided requirements, and whose runs are missing
     verdicts: list[Verdict]
-    details: Table | None  # of the verdicts
-    changes: Table | None  # what would make another system first
+    details: Table  # of the verdicts
+    changes: Table  # what would make another system first
     failed: set[str]  # systems that fail a requirement
-    rankings: list[tuple[Ranked, list[str], Table | None]]  # with its sentences
-    scores: Table | None  # of all rankings
+    rankings: list[tuple[Ranked, list[str], Table]]  # with its sentences
+    scores: Table  # of all rankings
     form: str  # how a score is made of its parts
     scaled: list[Scaled]  # sizes that were not measured
     without_score: list[str]  # reasons of systems that meet the requirements
     tender: Tender
     pledged: Matrix
-    pledge_details: Table | None
+    pledge_details: Table
 
 
 def decide(
@@ -89,23 +90,23 @@ def decide(
     failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
     of_others = [one._replace(scores=[each for each in one.scores if each.system not in failed]) for one in found]
     units = {name: workloads()[wanted.benchmark].work_unit for name, wanted in requirements.workloads.items()}
-    rankings = [(one, ranking_words(one, verdicts), table_of(score_rows(one, units, currency))) for one in found]
+    rankings = [(one, ranking_words(one, verdicts), score_table(one, units, currency)) for one in found]
     return Decision(
         _overall(found[0], verdicts, results, requirements, costs),
         matrix(verdicts),
         [*counts(verdicts), *missing],
         verdicts,
-        table_of(verdict_rows(verdicts)),
-        table_of(_changes(found, failed, results, costs)),
+        verdict_table(verdicts),
+        _changes(found, failed, results, costs),
         failed,
         rankings,
-        table_of(ranking_rows(found)),
+        ranking_table(found),
         form_of_score(requirements, found),
         scaled(found[0]),
         without_score(of_others),
         tender,
         matrix(tender.pledged),
-        table_of(verdict_rows(tender.pledged, "pledge")) if pledge else None,
+        verdict_table(tender.pledged, "pledge"),
     )
 
 
@@ -180,13 +181,14 @@ def _met(system: str, verdicts: Sequence[Verdict]) -> tuple[int, int, list[str]]
 
 def _changes(
     rankings: Sequence[Ranked], failed: set[str], results: Sequence[PointResults], costs: Costs | None
-) -> list[list[str]]:
+) -> Table:
     """Return which discount and which weight would make each other system tie with the first, if it may be first."""
     whole = rankings[0]
     first, *others = whole.scores
-    if first.value is None or not others:
-        return []
-    found = [["system", f"discount to tie with {first.system}", f"weight to tie with {first.system}"]]
+    columns = quantities("system", *(f"{what} to tie with {first.system}" for what in ("discount", "weight")))
+    if first.value is None:
+        others = []
+    found = []
     for index, other in enumerate(others):
         if other.system in failed:
             continue
@@ -197,7 +199,7 @@ def _changes(
         else:
             weights = _weights(whole, other.system, index)
             found.append([other.system, _discount(whole, other.system, results, costs), weights])
-    return found
+    return Table(columns, found)
 
 
 def _weights(ranked: Ranked, system: str, index: int) -> str:

@@ -25,10 +25,9 @@ from results.verdicts.quality import deviations, grade, why_not_ranked, window_t
 from results.verdicts.requirements import (
     COMMITTED_POWER,
     LESS_IS_BETTER,
+    MEASURED,
     MOST_OF_SHARES,
-    PATHS,
     SECONDS,
-    UNITS,
     Item,
     Requirements,
     Selection,
@@ -38,7 +37,7 @@ from results.verdicts.requirements import (
 
 PURPOSE = "caraml-pledge"  # OpenSSH's namespace: the signature of an archive is none of a pledge
 TIME = "time_to_solution"
-PLEDGED = (*PATHS, TIME)
+PLEDGED = (*MEASURED, TIME)
 AT_MOST = (TIME, "power", *LESS_IS_BETTER)  # the others are pledged as least values
 OF_TIME = ("work", "unit")
 POINT = ("devices", "global_batch", "power_limit_w", "clock_limit_mhz")
@@ -69,7 +68,8 @@ class PledgedItem(Item):
 def _number(name: str) -> tuple[str, Any, Any]:
     """Return the field of a pledged number."""
     words = "largest value" if name in AT_MOST else "least value"
-    unit = "in `unit`" if name == TIME else f"in {UNITS[name]}" if name in UNITS else ""
+    of_work = "{" in (unit := "`unit`" if name == TIME else MEASURED[name].unit)
+    unit = "" if of_work or not unit else f"in {unit}"
     share = "a share above 0 and at most 1: write 0.25 for 25 %"
     most = {"maximum": MOST_OF_SHARES[name], WORDS: share} if name in MOST_OF_SHARES else {}
     return name, Annotated[Above0 | None, ", ".join(filter(None, (words, unit))), most], None
