@@ -25,7 +25,7 @@ from results.systems import read_systems  # noqa: E402
 from results.workloads import workloads  # noqa: E402
 
 MARK = re.compile(r"<!-- generated: (\w+) -->")
-FIELD = re.compile(r"^    (\w+): \w+(?:  # (.*))?$", re.MULTILINE)
+FIELD = re.compile(r"^    (\w+): \w+(?: = [^#\n]*?)?(?:  # (.*))?$", re.MULTILINE)
 WIDTH = "88"  # of a help text, in characters: the column of a page has no room for more
 FIGURES = {
     "devices per node": "devices_per_node",

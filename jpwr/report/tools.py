@@ -193,7 +193,7 @@ def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
     for info, estimate in zip(summary.infos, summary.command):
         found = findings.setdefault(info.name, [])
         found += [Finding(False, f"the trace does not record when the command {word}") for word in summary.cut_short]
-        if estimate is None:
+        if estimate.unknown:
             found.append(Finding(False, "too few samples for an energy"))
             continue
         rate_hz = estimate.samples / estimate.duration_s

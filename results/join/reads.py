@@ -79,7 +79,7 @@ def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
     if not profiles:
         return None
     by_kind = {kind: _of_windows(windows_of(record, kind), kind, profiles, _ranks(folder)) for kind in KINDS}
-    files = _by_file(profiles)
+    files = by_file(*profiles)
     in_windows = {path for reads in by_kind.values() for path in reads.files}
     return {
         "source": profiles[0].about.get("source"),
@@ -105,17 +105,6 @@ def _of_windows(
                 window_reads, edges, profile, [one.times[kind] for one in ranks if (one.hostname, one.boot_id) == node]
             )
     return window_reads
-
-
-def _by_file(profiles: Sequence[Profile]) -> dict[str, Sum]:
-    """Return all reads by file; a file that several nodes read is one file."""
-    files: dict[str, Sum] = {}
-    for profile in profiles:
-        for path, one in by_file(profile).items():
-            known = files.setdefault(path, Sum(files=1))
-            known.add(one)
-            known.size_bytes = max(known.size_bytes, one.size_bytes)
-    return files
 
 
 def _coverage(profiles: Sequence[Profile]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pytest
 import zstandard
 
 from caraml.cli import main
+from jpwr.trace.writers import read_trace
 from results.archive import Checked, verify, write_archive
 from results.collect import collect
 from results.record.records import RecordError, find_records, write_record
@@ -683,3 +684,10 @@ def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):
     write_archive([tmp_path / "runs"], tmp_path, tmp_path / "results.tar.zst")
     words = "the trace has 126 W from the first to the last window, and 690 W over another time of the same length"
     assert f"runs/runs/one: energy is not that of the work: {words}" in verify(tmp_path / "results.tar.zst").problems
+
+
+def test_each_trace_is_read_once_and_its_marks_are_checked(archive, monkeypatch):
+    read = []
+    monkeypatch.setattr("results.join.energy.read_trace", lambda path: read.append(path) or read_trace(path))
+    assert verify(archive).problems == []
+    assert len(read) == len(set(read)) == 2

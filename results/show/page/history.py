@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from jpwr.energy.statistics import NORMAL_95
 from jpwr.process.whole_file import write_whole
 from results.history.judge import Verdict
 from results.history.series import CODE, KERNEL, changed_facts
-from results.points.sensors import NORMAL_95
 from results.points.setups import DRIVER
 from results.record.values import grouped, rounded
 from results.show.page.report import environment

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
+from results.record.parts import JOULES_PER_WH
 from results.record.quantities import Quantity, quantities
 from results.record.values import PER_DEVICE, WORK, grouped
 from results.show.tables.cells import Amount, Cell, Table
@@ -22,7 +23,6 @@ ANCHORS = Path(__file__).parents[2] / "reference" / "anchors.csv"
 COLLECTED = "2026-11-27"  # when the figures were read: software moves them more than hardware does
 VALUE = Quantity("value", form=",.10g")
 COLUMNS = quantities("whose", "model", "precision", "devices", VALUE, "unit", "software", "source")
-J_PER_WH = 3600.0
 
 
 class Anchor(NamedTuple):
@@ -76,7 +76,7 @@ def _our_rows(best: PointResults) -> list[list[Cell]]:
     efficiency = None if grade(best.any) == ESTIMATE else best.value(WORK)
     figures = {
         f"{unit}/s/device": best.value(PER_DEVICE),
-        f"J/{unit.removesuffix('s')}": J_PER_WH / efficiency if efficiency else None,
+        f"J/{unit.removesuffix('s')}": JOULES_PER_WH / efficiency if efficiency else None,
         "% of achievable": best.value("metrics.achievable_percent"),
     }
     facts: list[Cell] = [f"{best.system}, ours", point.model, best.precision, point.devices]
