@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError
 from caraml.plan.workloads import Workload, workload
+from results.files.systems import System, read_systems
 from results.points.repeats import PointResults
 from results.predict.datasheet import Example, Hardware
 from results.predict.examples import examples, kernels
@@ -17,7 +18,6 @@ from results.predict.unmeasured import OWN, PRECISIONS, predict_step
 from results.record.model import Layout as RunLayout
 from results.record.records import Record
 from results.record.values import PER_DEVICE, devices_text, value_at
-from results.systems import System, read_systems
 
 GB = 1e9
 FROM_TDP = "Q0, ESTIMATED from thermal design power"

@@ -21,8 +21,8 @@ from benchmarks.llm_training.sizes import SIZES  # noqa: E402
 from caraml.cli import EXIT_CODES, commands  # noqa: E402
 from caraml.cli.history import ACTIONS  # noqa: E402
 from jpwr.energy import EnergyEstimate  # noqa: E402
-from results.systems import read_systems  # noqa: E402
-from results.workloads import workloads  # noqa: E402
+from results.files.systems import read_systems  # noqa: E402
+from results.files.workloads import workloads  # noqa: E402
 
 MARK = re.compile(r"<!-- generated: (\w+) -->")
 FIELD = re.compile(r"^    (\w+): \w+(?: = [^#\n]*?)?(?:  # (.*))?$", re.MULTILINE)

@@ -16,14 +16,14 @@ sys.path.insert(0, str(REPOSITORY))
 
 from caraml.machine.images import Image  # noqa: E402
 from caraml.plan.site import SiteFile  # noqa: E402
+from results.files.json_schema import Schema, schema_of  # noqa: E402
+from results.files.systems import COMMANDS, KEYS, System, known_keys  # noqa: E402
+from results.files.typed_files import Text  # noqa: E402
+from results.files.workloads import Facts  # noqa: E402
 from results.history.judge import KnownChanges  # noqa: E402
-from results.json_schema import Schema, schema_of  # noqa: E402
-from results.systems import COMMANDS, KEYS, System, known_keys  # noqa: E402
-from results.typed_files import Text  # noqa: E402
 from results.verdicts.cost import Costs  # noqa: E402
 from results.verdicts.requirements import Requirements  # noqa: E402
 from results.verdicts.tender.pledge import Pledge  # noqa: E402
-from results.workloads import Facts  # noqa: E402
 
 
 def schemas() -> dict[str, dict[str, Any]]:

@@ -17,8 +17,8 @@ import pytest
 
 from caraml.errors import SiteError
 from caraml.machine.images import architecture_of, definition, image_path, make_image, read_image, read_images
+from results.files.systems import read_systems
 from results.record.records import RecordError
-from results.systems import read_systems
 from tests.conftest import SMALL, made_up_system, make_checkout
 from tests.needs import need
 from tests.waiting import PATIENCE_S

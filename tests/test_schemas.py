@@ -9,7 +9,7 @@ from pathlib import Path
 import fastjsonschema
 import pytest
 
-from results.yaml_files import read_yaml
+from results.files.yaml_files import read_yaml
 from scripts.schemas import file_of, schemas
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -15,8 +15,8 @@ import yaml
 from benchmarks.common.measure.together import LIMIT_S
 from caraml.cli import main
 from caraml.plan.systems import read_refused
-from results.systems import OPTIONAL, read_systems
-from results.workloads import workloads
+from results.files.systems import OPTIONAL, read_systems
+from results.files.workloads import workloads
 from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout, read_blocks, write_systems
 from tests.waiting import PATIENCE_S
 

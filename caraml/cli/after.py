@@ -15,14 +15,14 @@ from caraml.cli.command import Argument, Group, argument, either, file, flag, fo
 from caraml.errors import SweepError
 from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
-from results.achievable import with_achievable
 from results.join.meter import read_meter, with_meter
 from results.points.repeats import by_point
 from results.record.findings import finding
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, Skipped, find_records
-from results.record.stated import with_todays_figures
+from results.record.restated import with_todays_figures
 from results.record.values import sort_key
+from results.reference.achievable import with_achievable
 from results.show.notebook import frame_of
 from results.show.tables import inference
 from results.show.tables import table as tables

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from caraml.check import BAD
 from caraml.cli.command import Group, argument, either, flag
 from caraml.errors import SiteError
-from caraml.finding import BAD
 from caraml.machine.doctor import examine, identify, report
 from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.plan.plan import is_submitted
@@ -18,7 +18,7 @@ from caraml.plan.workloads import workload_of
 from caraml.schedulers.preview import job_text
 from caraml.schedulers.schedulers import check_scheduler
 from jpwr.messages import near
-from results.systems import read_systems
+from results.files.systems import read_systems
 
 COMMANDS = Group()
 

@@ -12,8 +12,8 @@ from caraml.cli.command import Group, above_0, argument, file, folders, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
-from results import archive as archives
-from results.other_clients import Stated, read_other
+from results.exchange import archive as archives
+from results.exchange.other_clients import Stated, read_other
 from results.record.folders import results_below
 from results.record.records import RESULT_NAME, RecordError, write_record
 from results.record.values import count

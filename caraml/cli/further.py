@@ -8,10 +8,10 @@ from pathlib import Path
 from caraml.cli.after import ALL, FILTER, FORMAT, METER, is_whole, matching, metered, out, printed, records_in
 from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
 from jpwr.process.whole_file import write_whole
-from results.achievable import with_achievable
 from results.points.repeats import by_point
-from results.published import read_published
 from results.record.records import RecordError
+from results.reference.achievable import with_achievable
+from results.reference.published import read_published
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cells import rendered
 from results.show.tables.doubts import alike

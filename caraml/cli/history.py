@@ -18,9 +18,10 @@ from caraml.plan.site import read_site
 from caraml.sweep import run_folder
 from caraml.wait import NOT_IN_TIME
 from jpwr.process.whole_file import replaced, write_whole
-from results.archive import MOST_GB
+from results.exchange.archive import MOST_GB
+from results.files.yaml_files import YamlError, read_yaml
 from results.history import database
-from results.history.judge import Verdict, read_known, verdict_data, verdict_of
+from results.history.judge import SeriesVerdict, read_known, verdict_data, verdict_of
 from results.history.reframe import write_reframe
 from results.history.series import series_of, time_d
 from results.record.records import Found, Record, RecordError, Skipped
@@ -29,7 +30,6 @@ from results.show.notebook import frame_of
 from results.show.tables.doubts import alike
 from results.show.tables.machine.history import history_data, history_text
 from results.verdicts.outcome import Outcome, exit_code
-from results.yaml_files import YamlError, read_yaml
 
 COMMANDS, ACTIONS = Group(), Group()
 DB = file("--db", "the history; default: history_db of site.yaml")
@@ -199,7 +199,7 @@ def _records(options: argparse.Namespace) -> list[Record]:
     return _found(options).records
 
 
-def _verdicts(options: argparse.Namespace) -> tuple[list[Verdict], list[Skipped]]:
+def _verdicts(options: argparse.Namespace) -> tuple[list[SeriesVerdict], list[Skipped]]:
     """Return the verdict on each series, and the records that are missing in them."""
     since_d = time_d(options.since) if options.since else -math.inf
     if math.isnan(since_d):

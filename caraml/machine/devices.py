@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from caraml.programs import ProgramError, ask, words
-from results.systems import System
+from results.files.systems import System
 
 LIMIT_S = 30  # of one tool; a driver that wakes many devices takes seconds
 MIB_PER_GB = 1024  # the gigabytes of a data sheet of memory are 2^30 bytes

@@ -22,8 +22,8 @@ from typing import Annotated, Any
 from caraml.errors import SiteError
 from caraml.installation import IMAGES
 from jpwr.messages import near
-from results.systems import table_file
-from results.typed_files import Text, read_file
+from results.files.systems import table_file
+from results.files.typed_files import Text, read_file
 
 FORMATS = ("apptainer", "containerfile")
 ENDINGS = {"apptainer": ".sif", "podman": ".tar", "charliecloud": ".dir"}

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from caraml.plan.points import sweep
 from caraml.plan.site import Site
 from caraml.plan.workloads import Workload
+from results.files.systems import System
 from results.record.values import count
-from results.systems import System
 
 ASSUMED_MFU = 0.3
 START_S = 90.0

@@ -13,7 +13,7 @@ from caraml.errors import SiteError
 from caraml.plan.site import Site
 from jpwr.errors import JpwrError
 from jpwr.limits.setting import CLOCK, OPTIONS, POWER, checked
-from results.systems import System
+from results.files.systems import System
 
 METHODS = ("pynvml", "rocm")  # of jpwr, for devices whose limits can be set
 CAPS, CLOCKS, OBSERVE = "caps", "clocks", "observe"

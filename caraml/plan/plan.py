@@ -15,7 +15,7 @@ from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
 from caraml.plan.tags import check_tags, tags_of_run
 from caraml.plan.workloads import refusal, workload
-from results.systems import System
+from results.files.systems import System
 
 # Programs that start one process per device of a node.
 PROCESS_STARTERS = {

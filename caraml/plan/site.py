@@ -22,10 +22,10 @@ from caraml.installation import checkout, missing_package
 from caraml.plan.paths import wrong_path
 from jpwr.messages import near
 from results.errors import RecordError
-from results.json_schema import keys_of
-from results.systems import Runtime, Submit, System, read_systems
-from results.typed_files import like, read_mapping, stated
-from results.workloads import names
+from results.files.json_schema import keys_of
+from results.files.systems import Runtime, Submit, System, read_systems
+from results.files.typed_files import like, read_mapping, stated
+from results.files.workloads import names
 
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
 TOLERATION = r"([\w./-]+)(=([\w.-]*))?(:(NoSchedule|PreferNoSchedule|NoExecute))?"

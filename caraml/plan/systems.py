@@ -8,8 +8,8 @@ from pathlib import Path
 from caraml.errors import SiteError
 from caraml.installation import REFUSED
 from jpwr.messages import near
-from results.systems import System, read_systems, table_file
-from results.typed_files import Text, read_file
+from results.files.systems import System, read_systems, table_file
+from results.files.typed_files import Text, read_file
 
 COLUMNS = {
     "system": "system_name",

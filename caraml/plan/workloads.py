@@ -8,8 +8,8 @@ from typing import Any
 from benchmarks.common.batch_plan import check_shares
 from caraml.errors import SiteError
 from jpwr.messages import near
-from results.systems import System
-from results.workloads import FOLDERS, Facts, workloads
+from results.files.systems import System
+from results.files.workloads import FOLDERS, Facts, workloads
 
 
 class Workload:

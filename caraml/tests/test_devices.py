@@ -11,7 +11,7 @@ import pytest
 from caraml.cli import main
 from caraml.machine import devices, doctor
 from caraml.machine.devices import Device, candidates, find_devices
-from results.systems import read_systems
+from results.files.systems import read_systems
 
 HERE = platform.machine()
 ELSEWHERE = "riscv64"

@@ -10,8 +10,8 @@ import pytest
 from caraml.plan.forecast import ASSUMED_MFU, START_S, forecast
 from caraml.plan.site import Site, read_site
 from caraml.plan.workloads import Workload
-from results.systems import read_systems
-from results.workloads import Facts, workloads
+from results.files.systems import read_systems
+from results.files.workloads import Facts, workloads
 
 BLOCK = replace(
     read_systems()["A100"],

@@ -20,7 +20,7 @@ import pytest
 from caraml.cli import main
 from caraml.installation import SYSTEMS, checkout
 from jpwr import __version__
-from results.systems import read_systems
+from results.files.systems import read_systems
 from results.tests import made_up
 
 TO_INSTALL = "install it with pip install '.[report]' in a checkout of CARAML"

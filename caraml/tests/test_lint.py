@@ -7,7 +7,7 @@ import pytest
 from caraml.installation import SYSTEMS, checkout
 from caraml.lint import lint
 from results.errors import RecordError
-from results.systems import read_systems
+from results.files.systems import read_systems
 
 GOOD = """\
 name: work

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from caraml.check import BAD, WARNING
 from caraml.cli import main
 from caraml.errors import SiteError
-from caraml.finding import BAD, WARNING
 from caraml.installation import checkout
 from caraml.machine import doctor
 from caraml.plan import site

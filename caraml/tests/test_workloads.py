@@ -17,10 +17,10 @@ from caraml.plan.plan import plan
 from caraml.plan.site import read_site
 from caraml.plan.systems import read_refused, read_system
 from caraml.plan.workloads import Workload, refusal
-from results import workloads
+from results.files import workloads
+from results.files.systems import read_systems
+from results.files.workloads import Facts, title_of
 from results.record.records import RecordError
-from results.systems import read_systems
-from results.workloads import Facts, title_of
 
 MADE_UP = """
 title: Sums

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.archive import unpacked
+from results.exchange.archive import unpacked
 from results.history.series import SECONDS_PER_DAY, time_d
 from results.join.serving import REQUESTS_NAME
 from results.record.duplicates import content_of, names_of_run
@@ -24,7 +24,7 @@ from results.record.findings import finding
 from results.record.migrate import migrate
 from results.record.model import Json, as_json
 from results.record.records import Found, Record, RecordError, Skipped, find_records
-from results.record.stated import with_todays_figures
+from results.record.restated import with_todays_figures
 
 APPLICATION = 0x4352_4D4C  # "CRML", at a fixed place in the file's header (SQLite's database file format, 1.3)
 MAGIC = b"SQLite format 3\0"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from results.files.typed_files import read_file
 from results.history.changes import FEWEST, SHORTEST, Fit, fit
 from results.history.series import FOLLOWED, Series, changed_facts, states_of, time_d
 from results.points.estimate import Estimate
 from results.record.records import RecordError
 from results.record.values import count
-from results.typed_files import read_file
 from results.verdicts.outcome import Outcome, judge
 
 CHANGE, TOGETHER, DRIFT, TOTAL = "change", "changes together", "drift", "since acceptance"
@@ -52,7 +52,7 @@ class KnownChanges:
     known: Annotated[tuple[Known, ...], {"title": "known change"}] = ()
 
 
-class Finding(NamedTuple):
+class Change(NamedTuple):
     """Change, several of them or drift of a series, with the ratio of its values after and before, or over a year."""
 
     kind: str
@@ -76,12 +76,12 @@ class Finding(NamedTuple):
         return f"{size} {words[self.kind]}"
 
 
-class Verdict(NamedTuple):
+class SeriesVerdict(NamedTuple):
     """Outcome of a series: FAILED if it got worse, UNDECIDED with the reasons if its runs cannot decide."""
 
     series: Series
     logs: list[float]  # logarithm of the level, or of the drift, at each observation; empty if there are too few
-    findings: list[Finding]
+    findings: list[Change]
     outcome: Outcome
     reasons: list[str]
 
@@ -101,19 +101,21 @@ def read_known(path: Path) -> list[Known]:
     return list(read_file(KnownChanges, path, "known changes").known)
 
 
-def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, known: Sequence[Known] = ()) -> Verdict:
+def verdict_of(
+    series: Series, threshold: float, since_d: float = -math.inf, known: Sequence[Known] = ()
+) -> SeriesVerdict:
     """Judge the changes of a series since a day, and its drift over a year, by a relative threshold."""
     values = series.observations
     found = fit([one.time_d for one in values], [one.log for one in values], [one.variance for one in values])
     if found is None:
         reason = f"{count(len(values), 'day')} with good runs, {FEWEST} needed"
-        return Verdict(series, [], [], Outcome.UNDECIDED, [*_failures(series), reason])
+        return SeriesVerdict(series, [], [], Outcome.UNDECIDED, [*_failures(series), reason])
 
-    def finding(kind: str, first: int, ratio: Estimate, causes: list[str]) -> Finding:
+    def finding(kind: str, first: int, ratio: Estimate, causes: list[str]) -> Change:
         outcome = judge(lambda end: end >= 1 - threshold, ratio.interval) if ratio.interval else Outcome.UNDECIDED
         one = values[first]
         is_known = any(each.covers(series, math.floor(one.time_d)) for each in known)
-        return Finding(kind, one.date, ratio, causes, outcome, is_known)
+        return Change(kind, one.date, ratio, causes, outcome, is_known)
 
     ends = [*(step.at for step in found.steps), len(values)]
     changes = [
@@ -139,7 +141,7 @@ def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, kno
     reasons = _reasons(series, found, threshold)
     outcomes = {one.outcome for one in findings if not one.is_known} | {Outcome.UNDECIDED for _ in reasons}
     outcome = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
-    return Verdict(series, found.logs, findings, outcome, reasons)
+    return SeriesVerdict(series, found.logs, findings, outcome, reasons)
 
 
 def _causes(series: Series, begin: int, at: int, end: int) -> list[str]:
@@ -172,7 +174,7 @@ def _failures(series: Series) -> list[str]:
     return [f"its last {count(series.failed, 'run')} failed"] if series.failed else []
 
 
-def verdict_data(verdict: Verdict) -> dict[str, Any]:
+def verdict_data(verdict: SeriesVerdict) -> dict[str, Any]:
     """Return a verdict as data for JSON."""
     findings = [
         {**one._asdict(), "ratio": one.ratio.value, "interval": one.ratio.interval, "outcome": one.outcome.value}

@@ -15,13 +15,13 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
+from results.files.workloads import short_batch_text
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.limits import limits_of_all
 from results.record.checks.energy import scope_conflict
 from results.record.model import Energy, Numbers, Record, changed
 from results.record.records import RecordError
-from results.workloads import short_batch_text
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
 MARGIN_S = 60.0  # before and after a window, in which readings count, too

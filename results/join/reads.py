@@ -31,7 +31,7 @@ Sizes = defaultdict[str, float]
 
 
 @dataclass
-class WindowReads:
+class WindowSums:
     """Reads in the windows of one kind, over all nodes."""
 
     bytes: float = 0.0
@@ -95,8 +95,8 @@ def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
 
 def _of_windows(
     nodes: Mapping[str, Sequence[Window]], kind: str, profiles: Sequence[Profile], ranks: Sequence[Rank]
-) -> WindowReads:
-    window_reads = WindowReads()
+) -> WindowSums:
+    window_reads = WindowSums()
     for hostname, windows in nodes.items():
         if profile := of_node(windows[0], profiles, lambda one: one.about):
             edges = Times((window.start_s, window.end_s, kind) for window in windows)
@@ -120,7 +120,7 @@ def _coverage(profiles: Sequence[Profile]) -> dict[str, Any]:
     }
 
 
-def _most_read(files: dict[str, Sum], window_reads: WindowReads) -> list[dict[str, Any]]:
+def _most_read(files: dict[str, Sum], window_reads: WindowSums) -> list[dict[str, Any]]:
     first = sorted(files, key=lambda path: (-window_reads.files.get(path, 0.0), -files[path].bytes, path))[:KEPT]
     return [
         {
@@ -133,7 +133,7 @@ def _most_read(files: dict[str, Sum], window_reads: WindowReads) -> list[dict[st
     ]
 
 
-def _add_node(window_reads: WindowReads, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
+def _add_node(window_reads: WindowSums, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
     """Add the reads of one node in windows of one kind, by the regions that its ranks were in meanwhile."""
     parts = []
     for process in profile.processes:
@@ -180,7 +180,7 @@ def _times(windows: Sequence[dict[str, Any]], kind: str) -> Times:
     )
 
 
-def _window(one: WindowReads) -> dict[str, Any]:
+def _window(one: WindowSums) -> dict[str, Any]:
     return {
         "files": len(one.files),
         "bytes": round(one.bytes),

@@ -13,10 +13,10 @@ from results.points.repeats import Point, PointResults, variant_of
 from results.points.setups import Setup, differences, platform_of
 from results.predict.curve import Curve, Input, Measured
 from results.predict.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
-from results.published import throughputs
 from results.record.parts import JOULES_PER_WH
 from results.record.records import Record, RecordError
 from results.record.values import EFFECTIVE, THROUGHPUT, devices_text, grouped
+from results.reference.published import throughputs
 from results.verdicts.quality import energy_kind, why_not_ranked
 
 FEWEST_POINTS = 3  # of a system, so that at least one can be left out

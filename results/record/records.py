@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from results.errors import RecordError as RecordError
+from results.files.typed_files import LARGEST
 from results.record.checks import contradictions
 from results.record.duplicates import content_of, copies, simultaneous
 from results.record.findings import Finding, finding
@@ -21,7 +22,6 @@ from results.record.migrate import migrate
 from results.record.model import SCHEMA_VERSION, Json
 from results.record.model import Record as Record
 from results.record.schema import violation
-from results.typed_files import LARGEST
 
 # A file beyond this limit, or with a number beyond LARGEST or 1 / LARGEST, is damaged: no table could show it.
 DEEPEST = 30  # levels of lists and objects

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from results.json_schema import schema_of
+from results.files.json_schema import schema_of
 from results.record.model import SCHEMA_VERSION, Json, Record
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, find_records
-from results.record.stated import with_todays_figures
+from results.record.restated import with_todays_figures
 from results.record.values import value_at
 
 if TYPE_CHECKING:

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from results import achievable
 from results.history import database, series
 from results.join import energy, meter, reads
 from results.points import operating, regions, repeats
-from results.record import checks, records, stated, values
+from results.record import checks, records, values
+from results.record import restated as stated
 from results.record.model import Record, as_json
-from results.show.page import limits as shortcomings
+from results.reference import achievable
 from results.show.page import origin, report
+from results.show.page import shortcomings as shortcomings
 from results.show.tables import doubts, inference, table
 from results.verdicts import compare as comparing
 from results.verdicts import nodes, quality

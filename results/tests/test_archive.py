@@ -17,8 +17,8 @@ import zstandard
 
 from caraml.cli import main
 from jpwr.trace.writers import read_trace
-from results.archive import Checked, verify, write_archive
 from results.collect import collect
+from results.exchange.archive import Checked, verify, write_archive
 from results.record.records import RecordError, find_records, write_record
 from results.tests import made_up
 from results.tests.conftest import CPU, JobFolder
@@ -603,8 +603,8 @@ LARGE = {
 
 @pytest.mark.parametrize("blocks", LARGE.values(), ids=LARGE)
 def test_an_archive_that_unpacks_to_too_much_is_refused_before(tmp_path, monkeypatch, blocks):
-    monkeypatch.setattr("results.archive.MOST_FILES", 200)
-    monkeypatch.setattr("results.archive._store", lambda content, path: content.read(1) and path.name)
+    monkeypatch.setattr("results.exchange.archive.MOST_FILES", 200)
+    monkeypatch.setattr("results.exchange.archive._store", lambda content, path: content.read(1) and path.name)
     archive = packed(tmp_path / "large.tar.zst", blocks())
     with pytest.raises(RecordError, match=r"allow more by --most-gb|a header in it is too long"):
         verify(archive, most_gb=0.03)

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from results.archive import verify, write_archive
 from results.collect import collect, failed_result, main
+from results.exchange.archive import verify, write_archive
 from results.predict.predict import groups_of
 from results.record.records import RecordError
 from results.show.tables.summary import summary_table

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from results.files.workloads import Amount
 from results.record.records import RecordError
 from results.show.plots.cost import cost_charts
 from results.show.plots.style import styles_of_systems
@@ -27,7 +28,6 @@ from results.verdicts.cost import (
     uncovered_w,
     why_not_costed,
 )
-from results.workloads import Amount
 
 PRICES = """
 currency: EUR

@@ -16,7 +16,7 @@ import pytest
 
 import results
 from caraml.cli import main
-from results.archive import write_archive
+from results.exchange.archive import write_archive
 from results.history import database
 from results.history.series import EFFICIENCY, SPEED, changed_facts, time_d
 from results.record.model import as_json

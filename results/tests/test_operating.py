@@ -7,7 +7,7 @@ import random
 import pytest
 
 from caraml.cli import main
-from results.points.operating import Limits, at_limits, sweeps_of, unsettled
+from results.points.operating import OperatingLimits, at_limits, sweeps_of, unsettled
 from results.record.records import RecordError
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
@@ -67,7 +67,7 @@ def sweep_of(records):
 def test_the_known_best_points_of_a_made_sweep_are_found():
     clocks = [(FULL_W, mhz) for mhz in CLOCKS]
     sweep = sweep_of(swept(clocks))
-    assert sweep.full.limits == Limits(FULL_W, FULL_MHZ)
+    assert sweep.full.limits == OperatingLimits(FULL_W, FULL_MHZ)
     # Energy of the model is 150 / x + 550 x^2, least at x = (150 / 1100) ** (1 / 3) = 0.515: the lowest clock is best.
     best = sweep.choice()
     assert best.best.limits.clock_mhz == 1080.0
@@ -202,7 +202,7 @@ def test_devices_with_different_limits_are_at_no_operating_point():
     record = run()
     other = {**record["energy"]["channels"][0], "name": "made:1", "limits": {"power_limit_w": 400.0}}
     record["energy"]["channels"].append(other)
-    assert limits_of(record) == Limits(None, None)
+    assert limits_of(record) == OperatingLimits(None, None)
     assert sweeps_of(by_point([record, run(490.0)])) == []
 
 

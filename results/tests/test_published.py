@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.published import EFFECTIVE, read_published, throughputs
 from results.record.records import find_records
+from results.reference.published import EFFECTIVE, read_published, throughputs
 from results.show.plots.style import GREY, SPEED, styles_of_systems
 from results.show.plots.sweep import over_batch, short
 from results.show.plots.systems import compute_and_effective

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from results.files.workloads import workloads
 from results.record.quantities import QUANTITIES
 from results.tests import made_up
 from results.tests.test_serving import served
-from results.workloads import workloads
 
 JUBE = Path(__file__).parents[2] / "jube"
 # A key of a record that a pattern of JUBE reads, and the block that it is in.

@@ -13,7 +13,7 @@ from results.record.quantities import Quantity
 from results.record.records import Skipped
 from results.show.page.answer import decide, of_workload
 from results.show.page.columns import grid_of, help_of, points_table, systems_table
-from results.show.page.limits import measure_next
+from results.show.page.shortcomings import measure_next
 from results.show.tables.cells import Amount, Table
 from results.show.tables.cost import cost_table
 from results.show.tables.summary import sentences

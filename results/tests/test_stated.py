@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results import systems
-from results.record import stated
+from results.files import systems
+from results.files.yaml_files import read_yaml
+from results.record import restated as stated
 from results.tests.of_dicts import contradictions, with_todays_figures
 from results.tests.of_dicts import read as read_history
 from results.tests.test_derived import place
-from results.yaml_files import read_yaml
 
 RECORDS = Path(__file__).parents[1] / "records" / "H200"
 REAL = sorted(RECORDS.glob("*/result.json"))

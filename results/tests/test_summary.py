@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from results.files.workloads import workloads
 from results.record.values import WORK
 from results.show.plots.style import styles_of_systems
 from results.show.plots.sweep import scaling
@@ -13,7 +14,6 @@ from results.tests import made_up
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import Costs, Price, cost_of
 from results.verdicts.ranking import best_of_systems, devices_of_all, fastest, ranked_points
-from results.workloads import workloads
 
 SPREAD = (0.99, 1.0, 1.01)
 

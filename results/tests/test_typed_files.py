@@ -9,7 +9,18 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from results.errors import RecordError
-from results.typed_files import Above0, From0, From1, NotNegative, Text, filled, like, no_keys, read_file, value_as
+from results.files.typed_files import (
+    Above0,
+    From0,
+    From1,
+    NotNegative,
+    Text,
+    filled,
+    like,
+    no_keys,
+    read_file,
+    value_as,
+)
 
 Date = Annotated[str, {"format": "date"}]
 Share = Annotated[float, {"exclusiveMinimum": 0, "maximum": 1}]

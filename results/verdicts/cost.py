@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+from results.files.typed_files import Above0, From1, NotNegative, read_file
+from results.files.workloads import Amount, workloads
 from results.points.estimate import Estimate, of_runs
 from results.points.operating import at_limits
 from results.points.repeats import PointResults
 from results.record.values import THROUGHPUT, WORK, devices_text, value_at
-from results.typed_files import Above0, From1, NotNegative, read_file
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
-from results.workloads import Amount, workloads
 
 WHOLE_NODE = ("node", "supply")  # scopes that include processors, fans and network
 HOURS_PER_YEAR = 365.25 * 24

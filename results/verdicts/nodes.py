@@ -60,7 +60,7 @@ class Kind(NamedTuple):
     matrices: str  # of a product, their size
 
 
-class Verdict(NamedTuple):
+class NodeVerdict(NamedTuple):
     """One figure of one subject; without an outcome it is compared with nothing."""
 
     subject: Subject
@@ -133,7 +133,7 @@ def subjects_of(record: Record) -> dict[int, Subject]:
     return found
 
 
-def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_percent: float) -> list[Verdict]:
+def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_percent: float) -> list[NodeVerdict]:
     """Return a verdict on each figure of each subject.
 
     FAILED: the whole 95 % interval is below the threshold's share of the group's median or of the baseline's. PASSED:
@@ -198,7 +198,7 @@ def _same_but_size(one: Kind, other: Kind) -> bool:
     return (one.system, one.name) == (other.system, other.name)
 
 
-def _lacking(records: Sequence[Record], group: Rates) -> Iterator[Verdict]:
+def _lacking(records: Sequence[Record], group: Rates) -> Iterator[NodeVerdict]:
     """Yield a verdict on each device that has no figure of a name which other devices of its system have."""
     devices = {subject for record in filter(is_check, records) for subject in subjects_of(record).values()}
     named: dict[tuple[str, str], dict[Subject, Kind]] = {}
@@ -207,29 +207,31 @@ def _lacking(records: Sequence[Record], group: Rates) -> Iterator[Verdict]:
     for (system, _), has in named.items():
         for subject in sorted(one for one in devices - has.keys() if has and one.system == system):
             kind = next(iter(has.values()))
-            yield Verdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, "it has none, and others have one")
+            yield NodeVerdict(
+                subject, kind, None, None, None, "", Outcome.UNDECIDED, "it has none, and others have one"
+            )
 
 
 def _verdict(
     subject: Subject, kind: Kind, values: Sequence[float], references: Sequence[tuple[float, str]], share: float
-) -> Verdict:
+) -> NodeVerdict:
     if not values:
         who = "the baseline has" if [against for _, against in references] == [BASELINE] else "others have"
-        return Verdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, f"it has none, and {who} one")
+        return NodeVerdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, f"it has none, and {who} one")
     value, (low, high) = statistics.median(values), median_interval(values)
     interval = None if low is None or high is None else Interval(low, high)
     if not references:
-        return Verdict(subject, kind, value, interval, None, "", None)
+        return NodeVerdict(subject, kind, value, interval, None, "", None)
     reference, against = max(references)  # the stricter one
     outcome, reason = Outcome.PASSED, ""
     if value < share * reference:
         is_slow = interval is not None and interval.high < share * reference
         outcome = Outcome.FAILED if is_slow else Outcome.UNDECIDED
         reason = "" if is_slow else "its interval reaches the threshold: measure again, with more repeats"
-    return Verdict(subject, kind, value, interval, reference, against, outcome, reason)
+    return NodeVerdict(subject, kind, value, interval, reference, against, outcome, reason)
 
 
-def outcomes(verdicts: Sequence[Verdict]) -> list[Outcome]:
+def outcomes(verdicts: Sequence[NodeVerdict]) -> list[Outcome]:
     """Return the outcomes that decide the exit code: UNDECIDED if no device was compared with anything."""
     known = [one.outcome for one in verdicts if one.outcome]
     return known if any(one.outcome and one.subject.device for one in verdicts) else [*known, Outcome.UNDECIDED]

@@ -8,16 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from results.json_schema import Limits
+from results.files.json_schema import Allowed
+from results.files.typed_files import Above0, From0, From1, NotNegative, read_file
+from results.files.workloads import names, workloads
 from results.points.repeats import PointResults
 from results.record.quantities import QUANTITIES
 from results.record.records import RecordError
 from results.record.values import devices_text
-from results.typed_files import Above0, From0, From1, NotNegative, read_file
 from results.verdicts.fixed import Fixed
 from results.verdicts.formula import Formula
 from results.verdicts.quality import GRADES
-from results.workloads import names, workloads
 
 # Quantities that are numbers of records. More is better, or, as of power, the most of all points must meet the limit.
 MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_as}
@@ -31,7 +31,7 @@ WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
-Limit = Annotated[float | str, Limits(minimum=0)]  # a number, or a grade of energy
+Limit = Annotated[float | str, Allowed(minimum=0)]  # a number, or a grade of energy
 Unit = Literal["", "s", "min", "h", "days"]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 
@@ -168,7 +168,7 @@ class Budget:
 
     @property
     def by_energy(self) -> list[str]:
-        """Limits under which a system's size depends on its energy."""
+        """Allowed under which a system's size depends on its energy."""
         by_money = bool(self.money) and self.money_covers == "ownership"
         return [*(["money"] if by_money else []), *(["power"] if self.power_kw else [])]
 

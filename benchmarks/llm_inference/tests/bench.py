@@ -33,7 +33,7 @@ from benchmarks.llm_inference.models import SHAPES, make_folder
 from benchmarks.llm_inference.run import Started
 from benchmarks.llm_inference.stream import Counter
 from jpwr.median import percentile
-from results.other_clients import Stated, read_other
+from results.exchange.other_clients import Stated, read_other
 
 MOST_MS, MOST_US = 1.5, 35.0  # of the median delay of a token, and of a token's CPU time
 MOST_APART = 0.03  # of the medians of two clients

@@ -33,8 +33,8 @@ from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, jo
 from jpwr.limits.kept import FOLDER
 from jpwr.limits.setting import OPTIONS
 from results.errors import RecordError
-from results.typed_files import From0, From1, Text, like, no_keys, read_file
-from results.workloads import Vendor
+from results.files.typed_files import From0, From1, Text, like, no_keys, read_file
+from results.files.workloads import Vendor
 
 REQUEST, JOB_ID = "request.yaml", "job.id"
 OBJECTS, CHECKOUT, JOB, IN_CLUSTER = "kubernetes", "checkout.yaml", "job.yaml", "in_cluster"

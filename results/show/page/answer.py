@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from results.files.workloads import workloads
 from results.points.estimate import Estimate, Interval
 from results.points.repeats import PointResults
 from results.record.quantities import quantities
@@ -37,7 +38,6 @@ from results.verdicts.requirements import Requirements
 from results.verdicts.score import NEAREST, Ranked, Scored, scores
 from results.verdicts.tender.award import Tender, judge_tender
 from results.verdicts.tender.pledge import Pledge
-from results.workloads import workloads
 
 TWICE = 2.0  # from here on a lead is a factor, and below a percentage
 

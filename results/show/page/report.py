@@ -12,10 +12,10 @@ from results.record.records import Record, RecordError, Skipped
 from results.record.values import count
 from results.show.page.answer import Answer, Decision, decide, of_workload
 from results.show.page.columns import grid_of, help_of, points_table, systems_table
-from results.show.page.limits import limits, measure_next
 from results.show.page.origin import commands_of, origin_table, quality_of
 from results.show.page.printed import browser_for, write_pdf
 from results.show.page.sections import Section, sections_of
+from results.show.page.shortcomings import limits, measure_next
 from results.show.tables.accept import outcome_text
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cost import cost_table

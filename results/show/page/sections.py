@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
+from results.files.workloads import title_of
 from results.join.energy import TRACES
 from results.points.repeats import PointResults, by_point
 from results.predict.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
-from results.published import EFFECTIVE, Throughput, throughputs
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped
+from results.reference.published import EFFECTIVE, Throughput, throughputs
 from results.show.plots.cost import cost_charts
 from results.show.plots.energy import energy_by_scope, pareto, power_over_time
 from results.show.plots.operating import operating_charts
@@ -31,7 +32,6 @@ from results.show.tables.prediction import prediction_table
 from results.show.tables.summary import sentences
 from results.verdicts.cost import Costs
 from results.verdicts.ranking import fastest, ranked_points
-from results.workloads import title_of
 
 
 class Section(NamedTuple):

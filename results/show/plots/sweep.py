@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from results.points.repeats import PointResults, Summary
-from results.published import Throughput
 from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
+from results.reference.published import Throughput
 from results.show.plots.style import (
     GREY,
     INK,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from results.points.estimate import exactly
 from results.points.repeats import PointResults, Summary
-from results.published import PUBLISHED, Throughput
 from results.record.values import EFFECTIVE, PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
+from results.reference.published import PUBLISHED, Throughput
 from results.show.plots.style import (
     FULL,
     GREY,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from results.published import Published
 from results.record.quantities import Quantity
 from results.record.records import RecordError
+from results.reference.published import Published
 from results.show.tables.cells import Table, rendered
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from results.files.workloads import batch_text
 from results.points.repeats import PointResults
 from results.record.quantities import quantities
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, grouped
@@ -11,7 +12,6 @@ from results.show.tables.cells import Amount, Cell, Table, text_of
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, filled_apart, rank, ranked_points
-from results.workloads import batch_text
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from results.files.workloads import batch_text
 from results.record.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.record.records import Record, RecordError
 from results.record.values import devices_text, sort_key, value_at
 from results.show.tables.cells import Cell, Table, text_of
-from results.workloads import batch_text
 
 COLUMNS = quantities(
     *("system", "model", "precision", "data", "sample", "comparable", "devices", "global_batch", "micro_batch"),

@@ -9,7 +9,7 @@ from results.record.quantities import Quantity, Shown, quantities
 from results.record.values import rounded
 from results.show.tables.accept import MARKS
 from results.show.tables.cells import Cell, Table
-from results.verdicts.nodes import MATMUL, Kind, Subject, Verdict
+from results.verdicts.nodes import MATMUL, Kind, NodeVerdict, Subject
 from results.verdicts.outcome import Outcome
 
 # From the worst outcome to the best.
@@ -19,7 +19,7 @@ FIGURES = 6  # that fit a terminal
 Unlike = Mapping[Subject, Sequence[str]]  # what differs on a device
 
 
-def node_table(verdicts: Sequence[Verdict]) -> Table:
+def node_table(verdicts: Sequence[NodeVerdict]) -> Table:
     """Return a row for each device, node and all nodes, with a mark at each figure that is not ok.
 
     Of more than FIGURES figures, only those that are slow or undecided somewhere are needed.
@@ -47,16 +47,16 @@ def _full_title(kind: Kind) -> str:
     return _title(kind) + (f" of {kind.matrices}" if kind.matrices else "")
 
 
-def _marked(one: Verdict) -> str:
+def _marked(one: NodeVerdict) -> str:
     mark = f"{MARKS[one.outcome]} " if one.outcome in MARKED else ""
     return mark + _value(one)
 
 
-def _value(one: Verdict) -> str:
+def _value(one: NodeVerdict) -> str:
     return rounded(one.value, one.interval.half if one.interval else None)
 
 
-def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike, missing: Sequence[Kind] = ()) -> list[str]:
+def node_sentences(verdicts: Sequence[NodeVerdict], unlike: Unlike, missing: Sequence[Kind] = ()) -> list[str]:
     """Return a sentence on each figure that is slow or undecided, with what differs on its device.
 
     missing: figures that the baseline lacks.
@@ -76,7 +76,7 @@ def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike, missing: Sequenc
     return found
 
 
-def node_data(verdicts: Sequence[Verdict], unlike: Unlike) -> list[dict[str, Any]]:
+def node_data(verdicts: Sequence[NodeVerdict], unlike: Unlike) -> list[dict[str, Any]]:
     """Return each verdict with all digits, None where there is no number, and with what differs on its device."""
     found = []
     for one in verdicts:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from results.errors import RecordError
-from results.typed_files import NotNegative, Text, like, no_keys, read_file
+from results.files.typed_files import NotNegative, Text, like, no_keys, read_file
 
-FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and in an installation of both packages
+FOLDERS = Path(__file__).resolve().parents[2] / "benchmarks"  # in a checkout, and in an installation of both packages
 FILE = "workload.yaml"
 ByName = Annotated[Mapping[str, NotNegative], {"minProperties": 1}]
 Parameter = Annotated[str, like("[^;]*(;[^;:]*:[^;]*)*", "a text with 'MODEL: VALUE' after each ';'")]

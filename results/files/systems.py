@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from results.errors import RecordError
-from results.json_schema import keys_of
-from results.typed_files import From0, From1, NotNegative, Text, check_key, in_words, like, scalar, value_as
-from results.workloads import Vendor, workloads
-from results.yaml_files import YamlError, read_nodes
-from results.yaml_nodes import entries, read_otherwise, text_of, value_of
+from results.files.json_schema import keys_of
+from results.files.typed_files import From0, From1, NotNegative, Text, check_key, in_words, like, scalar, value_as
+from results.files.workloads import Vendor, workloads
+from results.files.yaml_files import YamlError, read_nodes
+from results.files.yaml_nodes import entries, read_otherwise, text_of, value_of
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SYSTEMS = Path("jube/include/systems.yaml")
 NUMBERS = "[1-9][0-9]*( +[1-9][0-9]*)*"
 OF_ONE = rf" *({NUMBERS})? *"

@@ -17,7 +17,7 @@ LISTS, MAPPINGS = (list, tuple), (dict, Mapping)
 Schema = dict[str, Any]
 
 
-class Limits(dict[str, Any]):
+class Allowed(dict[str, Any]):
     """Keywords of JSON schema; with a hash, which a union of types needs."""
 
     def __hash__(self) -> int:  # type: ignore[override]

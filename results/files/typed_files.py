@@ -18,26 +18,26 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from jpwr.messages import near
 from results.errors import RecordError
-from results.json_schema import LISTS, MAPPINGS, Limits, bare, keys_of
-from results.yaml_files import YamlError, read_yaml
+from results.files.json_schema import LISTS, MAPPINGS, Allowed, bare, keys_of
+from results.files.yaml_files import YamlError, read_yaml
 
 LARGEST = 1e30  # of numbers
 FEW = 10  # keys that a sentence names
 NUMBER = re.compile(r"-?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 WORDS = "patternErrorMessage"  # keyword of editors: what a text must be, in words
 
-NotNegative = Annotated[float, Limits(minimum=0)]
-Above0 = Annotated[float, Limits(exclusiveMinimum=0)]
-From0 = Annotated[int, Limits(minimum=0)]
-From1 = Annotated[int, Limits(minimum=1)]
+NotNegative = Annotated[float, Allowed(minimum=0)]
+Above0 = Annotated[float, Allowed(exclusiveMinimum=0)]
+From0 = Annotated[int, Allowed(minimum=0)]
+From1 = Annotated[int, Allowed(minimum=1)]
 
 
-def like(pattern: str, words: str) -> Limits:
+def like(pattern: str, words: str) -> Allowed:
     """Return the limits of texts that a whole pattern matches, with what they must be, in words."""
-    return Limits({"pattern": f"^({pattern})$", WORDS: words})
+    return Allowed({"pattern": f"^({pattern})$", WORDS: words})
 
 
-Text = Annotated[str, Limits({"pattern": r"\S", WORDS: "a text"})]
+Text = Annotated[str, Allowed({"pattern": r"\S", WORDS: "a text"})]
 
 
 def no_keys() -> Any:

@@ -20,6 +20,8 @@ from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
+from results.exchange.signature import sign, signer_of
+from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, failed_copy, run_of
 from results.join.energy import read_traces
 from results.join.serving import REQUESTS_NAME, request_problems
@@ -33,8 +35,6 @@ from results.record.records import (
     find_records,
     read_record,
 )
-from results.record.signature import sign, signer_of
-from results.workloads import FILE
 
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 ENDING = ".tar.zst"
