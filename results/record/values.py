@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -21,13 +21,18 @@ Rest = ParamSpec("Rest")
 
 def value_at(record: Record, path: str) -> Any:
     """Return the value at a path such as `metrics.tokens_per_s`, or at the first of several that has one, else None."""
-    for one in path.replace("{unit}", record.work_unit).split("|"):
+    for keys in _keys(path, record.work_unit):
         value: Any = record
-        for key in one.split("."):
+        for key in keys:
             value = (vars(value) if isinstance(value, Part) else value if isinstance(value, dict) else {}).get(key)
         if value is not None:
             return value
     return None
+
+
+@cache
+def _keys(path: str, unit: str) -> list[list[str]]:
+    return [one.split(".") for one in path.replace("{unit}", unit).split("|")]
 
 
 def once(function: Callable[Concatenate[Record, Rest], Item]) -> Callable[Concatenate[Record, Rest], Item]:
