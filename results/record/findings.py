@@ -276,6 +276,19 @@ KINDS: Mapping[str, Kind] = {
         "the server reports no prompt tokens: those that were sent are counted",
         Advice(7, "A server does not count prompt tokens.", "Switch the server's report of usage on", False),
     ),
+    "retried": Kind(
+        "{requests:number of request} had to be sent twice: the server closed a kept connection before an answer",
+        Advice(6, "A server closed connections with requests on them.", "Check its log and its limits"),
+    ),
+    "stall": Kind(
+        "no token came for {longest_s:.1f} s, in all for {stalled_s:.1f} s, though requests were in flight",
+        Advice(6, "A server stalled.", "Check its log; repeat the run"),
+    ),
+    "unseen_first": Kind(
+        "{requests:number of request} began with tokens that no reader sees: TTFT is to the first text, or to tokens "
+        "that the server lists",
+        Advice(6, "A server's first tokens are unseen.", "Let the server list token ids, or check what it sends first"),
+    ),
     "p99_unbounded": Kind(
         "{requests} requests do not bound the 99th percentiles from above",
         Advice(
