@@ -21,7 +21,7 @@ LEAST_TPOT_S = 1e-4  # no server is as fast: 10,000 tokens/s for one user
 LATE_OF_TPOT, LATE_OF_TTFT = 0.05, 0.1  # of their medians, by the median and the 99th percentile of the client's delay
 MOST_CACHED = MOST_UNLIKE_COUNT = 0.01  # of prompt tokens; of output tokens, by the server's own count
 MOST_RETRIED = 0.01  # of requests: more of them reach the 99th percentiles
-MOST_UNSEEN = 0.05  # of requests; tokens that no reader sees are rare, such as a part of a character
+MOST_UNSEEN = 0.1  # of requests; some answers begin with a part of a character, or a space
 LEAST_STALL_S = 0.5  # a busy node stops a server, or its client, for less
 LONG_SILENCE = 3  # times that between two events of a request, or that of reading the longest prompt
 MOST_STALLED = 0.05  # of the window: as much is missing from tokens/s
