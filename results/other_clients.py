@@ -222,8 +222,9 @@ def _aiperf(found: dict[str, Any]) -> Figures:
     model = asked["models"]["items"][0]["name"] if "models" in asked else asked["endpoint"]["model_names"][0]
     phases = [one for one in asked.get("phases") or () if one["kind"] == "profiling"]
     loads = [*phases, asked.get("loadgen") or {}]
-    errors = sum(one["count"] for one in found.get("error_summary") or found.get("errors_by_type") or ())
-    is_cut = found.get("was_cancelled") or found.get("is_complete") is False
+    state = found | (found.get("execution_metadata") or {})
+    errors = sum(one["count"] for one in state.get("error_summary") or state.get("errors_by_type") or ())
+    is_cut = state.get("was_cancelled") or state.get("is_complete") is False
     latencies = [records.get(one) or {} for one in ("time_to_first_token", "inter_token_latency", "request_latency")]
     return Figures(
         model,

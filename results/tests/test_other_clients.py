@@ -1,8 +1,8 @@
-"""Results of other clients as records, from files that the programs themselves have written.
+"""Results of other clients as records, from files that the programs themselves have written, or after their sources.
 
 Each is of 64 requests of 32/24 tokens, 4 in flight, to the mock server of benchmarks/llm_inference with a TTFT of 50 ms
 and a TPOT of 20 ms, and shortened; guidellm 0.8.1 has a run of 1 in flight before. vllm bench serve is 0.32.0, aiperf
-0.13.0.
+0.13.0. Files of other versions, and of SGLang's bench_serving, are made of these figures.
 """
 
 from __future__ import annotations
@@ -213,6 +213,10 @@ ERRORS = [{"error_details": {"code": 500}, "count": 2}, {"error_details": {"code
         (as_aiperf("0.9", error_summary=ERRORS), "3 requests failed"),
         (as_aiperf("0.1", error_summary=None, errors_by_type=ERRORS), "3 requests failed"),
         (as_aiperf("0.9", was_cancelled=True), "the run was cancelled before its end"),
+        (
+            as_aiperf("0.2", execution_metadata={"was_cancelled": True, "error_summary": ERRORS}),
+            "the run was cancelled before its end; 3 requests failed",
+        ),
         (AIPERF | {"is_complete": False}, "the run was cancelled before its end"),
         (
             as_aiperf("0.9", was_cancelled=True, error_summary=ERRORS),
