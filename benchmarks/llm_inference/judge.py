@@ -25,6 +25,7 @@ MOST_UNSEEN = 0.1  # of requests; some answers begin with a part of a character,
 LEAST_STALL_S = 0.5  # a busy node stops a server, or its client, for less
 LONG_SILENCE = 3  # times that between two events of a request, or that of reading the longest prompt
 MOST_STALLED = 0.05  # of the window: as much is missing from tokens/s
+MOST_STALLED_S = 1.0  # in short windows, which only try the suite
 
 
 def faults(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]:
@@ -44,7 +45,8 @@ def faults(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]
         yield f"{cached} of {prompts} prompt tokens came from a cache: switch prefix caching off"
     if (retried := sum(one.retries > 0 for one in window.requests)) > MOST_RETRIED * requests:
         yield f"{retried} of {requests} requests were sent twice: the server closed their connections before an answer"
-    if (stalled_s := sum(_stalls_s(window, metrics))) > MOST_STALLED * window.duration_s:
+    stalled_s = sum(_stalls_s(window, metrics))
+    if stalled_s > max(MOST_STALLED_S, MOST_STALLED * window.duration_s):
         yield f"no token came for {stalled_s:.1f} s of {window.duration_s:.1f} s: the server was in no steady state"
     in_flight = number(metrics, "mean_in_flight")
     if load.rate_per_s:

@@ -138,7 +138,11 @@ def test_requests_of_several_lengths_are_as_asked(against_mock, tmp_path):
         ("--fault short", "failed", "asked for 8 tokens and got 7"),
         ("--fault empty --after 20", "failed", "request [0-9]+ failed: its answer has no token"),
         ("--fault drop", "failed", "request [0-9]+ failed: the connection was lost: closed by the server"),
-        ("--fault pause --after 30", "failed", "no token came for [0-9.]+ s of [0-9.]+ s: the server was in no steady"),
+        (
+            "--fault pause --after 30 --pause-s 3",
+            "failed",
+            "no token came for [0-9.]+ s of [0-9.]+ s: the server was in no steady",
+        ),
         ("--fault halve --tokens-per-chunk 2", "failed", "tokens are only counted in the server's usage, in events of"),
         ("--cached 8", "failed", "prompt tokens came from a cache"),
         ("--no-such-flag", "failed", "the server ended with exit code 2: .*no-such-flag"),
