@@ -103,7 +103,7 @@ def _is_at_least_0(value: Any) -> bool:
 def _problems(run: Figures) -> Iterator[str]:
     """Yield what cannot be of a run, or what it lacks."""
     needed = (run.requests, run.output_tokens, run.tokens_per_s, run.duration_s)
-    numbers = {"failed": run.failed, "input_tokens": run.input_tokens, "mean e2e": run.e2e_mean_s, **run.latencies_s}
+    numbers = {"failed": run.failed, "input_tokens": run.input_tokens, "mean e2e": run.e2e_mean_s}
     for name, value in {**numbers, "concurrency": run.most_in_flight}.items():
         if value is not None and not _is_at_least_0(value):
             yield f"{name} {value!r}: it must be a number of 0 or more"
@@ -151,7 +151,7 @@ def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Json:
         "run_id": run_id,
         "benchmark": BENCHMARK,
         "system": stated.system,
-        "model": run.model or "unknown",
+        "model": str(run.model or "unknown"),
         "work_unit": "tokens",
         "status": "failed" if error else "ok",
         "error": error,
@@ -189,10 +189,10 @@ def _flat(found: dict[str, Any], e2e: str) -> Figures:
         mean_ms = 1e3 * sum(found["latencies"]) / max(1, requests)
     elif mean_ms is None and not limit:  # about, where lengths vary
         mean_ms = found["mean_ttft_ms"] + found["mean_tpot_ms"] * (tokens / max(1, requests) - 1)
-    percentiles = (
-        {"p50": found.get(f"median_{name}_ms")} | {one: found.get(f"{one}_{name}_ms") for one in PERCENTILES[1:]}
+    times_ms = [
+        {key.removesuffix(f"_{name}_ms"): value for key, value in found.items() if key.endswith(f"_{name}_ms")}
         for name in ("ttft", "tpot", e2e)
-    )
+    ]
     return Figures(
         found.get("model_id") or (found.get("server_info") or {}).get("model_path"),
         limit,
@@ -203,7 +203,7 @@ def _flat(found: dict[str, Any], e2e: str) -> Figures:
         found["output_throughput"],
         found["duration"],
         None if mean_ms is None else mean_ms / 1e3,
-        _latencies_s(percentiles),
+        _latencies_s({**one, "p50": one.get("median")} for one in times_ms),
     )
 
 
@@ -270,12 +270,14 @@ def _latencies_s(
     of_each: Iterable[Mapping[str, Any]], units_s: Iterable[float] = (1e-3, 1e-3, 1e-3)
 ) -> dict[str, float]:
     """Return latencies by our names, from the percentiles of TTFT, TPOT and the whole request."""
-    return {
-        f"{name}_{percentile}_s": percentiles[percentile] * unit_s
-        for name, unit_s, percentiles in zip(("ttft", "tpot", "e2e"), units_s, of_each, strict=True)
-        for percentile in PERCENTILES
-        if percentiles.get(percentile) is not None
-    }
+    found: dict[str, float] = {}
+    for name, unit_s, times in zip(("ttft", "tpot", "e2e"), units_s, of_each, strict=True):
+        for which, value in times.items():
+            if value is not None and (which in PERCENTILES or is_number(value)) and not _is_at_least_0(value):
+                raise RecordError(f"a result has a {name} of {value!r} as {which}: it must be a number of 0 or more")
+        known = {one: times[one] for one in PERCENTILES if times.get(one) is not None}
+        found |= {f"{name}_{one}_s": value * unit_s for one, value in known.items()}
+    return found
 
 
 # A key that only this client's file has, and the figures of one of its runs.
