@@ -55,12 +55,6 @@ def checkout() -> Path:
     return found
 
 
-def table_file(name: Path) -> Path:
-    """Return the path of SYSTEMS, REFUSED or IMAGES in the checkout, else that of the package's copy."""
-    found = find_checkout()
-    return found / name if found else PACKAGE / "tables" / name.name
-
-
 def missing_package(error: ImportError) -> str:
     """Return one sentence on a package that is missing or cannot be loaded; raises the error if it is ours."""
     name = (error.name or "").partition(".")[0]

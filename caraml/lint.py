@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from caraml.installation import SYSTEM, SYSTEMS
-from caraml.plan.nodes import entries, read_otherwise, text_of
-from caraml.plan.systems import find_mistakes
 from jpwr.messages import near
+from results.files.systems import find_mistakes
+from results.files.yaml_files import YamlError, read_nodes
+from results.files.yaml_nodes import entries, read_otherwise, text_of
 
 # Allowed keys of each block, by the key that holds the block.
 KEYS: dict[str, set[str]] = {
@@ -46,7 +47,7 @@ SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Mistake:
     """Problem in a workflow file, with its line."""
 
     file: Path
@@ -64,20 +65,20 @@ class Workflow:
 
     file: Path
     root: Any
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Mistake] = field(default_factory=list)
 
     def find(self, node: Any, text: str) -> None:
         """Add a problem at a node, which can be in another file that the workflow takes a set from."""
-        self.findings.append(Finding(Path(node.start_mark.name), node.start_mark.line + 1, text))
+        self.findings.append(Mistake(Path(node.start_mark.name), node.start_mark.line + 1, text))
 
 
-def lint(file: Path) -> list[Finding]:
+def lint(file: Path) -> list[Mistake]:
     """Return all problems in a workflow and in the files that it takes sets from."""
-    findings: set[Finding] = set()
+    findings: set[Mistake] = set()
     roots = {file: _compose(file)}
     to_do = [file]
     for path in to_do:  # grows in the loop
-        if isinstance(roots[path], Finding):
+        if isinstance(roots[path], Mistake):
             findings.add(roots[path])
             continue
         workflow = Workflow(path, roots[path])
@@ -92,70 +93,54 @@ def lint(file: Path) -> list[Finding]:
                 roots[other] = _compose(other)
                 to_do.append(other)
             # The names in an unreadable file are not known.
-            if not any(isinstance(roots[other], Finding) for other in included):
+            if not any(isinstance(roots[other], Mistake) for other in included):
                 _check_names(workflow, roots)
         findings.update(workflow.findings)
     return sorted(findings, key=lambda finding: (str(finding.file), finding.line, finding.text))
 
 
 def _compose(file: Path) -> Any:
-    """Return the nodes of a file, with their lines; a Finding if it is not a mapping."""
-    import yaml
-
+    """Return the nodes of a file, with their lines; a Mistake if it is not a mapping."""
     try:
-        with file.open(encoding="utf-8") as stream:
-            root = yaml.compose(stream, Loader=yaml.SafeLoader)
-    except OSError as error:
-        return Finding(file, 0, f"cannot be read: {error.strerror}")
-    except UnicodeDecodeError:
-        return Finding(file, 0, "is not in UTF-8: store it in that encoding")
-    except RecursionError:
-        return Finding(file, 0, "is nested too deeply")
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        return Finding(file, mark.line + 1 if mark else 0, f"is not YAML: {getattr(error, 'problem', error)}")
-    if not isinstance(root, yaml.MappingNode):
-        return Finding(file, 1, "must hold keys such as 'parameterset' and 'step'")
+        root = read_nodes(file)
+    except YamlError as error:
+        return Mistake(file, error.line, f"cannot be read: {error.reason}")
+    if getattr(root, "id", "") != "mapping":
+        return Mistake(file, 1, "must hold keys such as 'parameterset' and 'step'")
     for index, (key, value) in enumerate(root.value):
         if value.tag == "!include":
             taken = _included(file, value)
-            if isinstance(taken, Finding):
+            if isinstance(taken, Mistake):
                 return taken
             root.value[index] = (key, taken)
     return root
 
 
 def _included(file: Path, node: Any) -> Any:
-    """Return the node that `!include FILE:["KEY"]` takes from another file; a Finding if it is missing."""
+    """Return the node that `!include FILE:["KEY"]` takes from another file; a Mistake if it is missing."""
     found = INCLUDE.fullmatch(node.value)
     line = node.start_mark.line + 1
     if not found:
-        return Finding(file, line, f"'!include {node.value}' is not of the form !include FILE:[\"KEY\"]")
+        return Mistake(file, line, f"'!include {node.value}' is not of the form !include FILE:[\"KEY\"]")
     other = _compose(file.parent / found[1])
-    if isinstance(other, Finding):
-        return Finding(file, line, f"cannot take in {found[1]}: {other.text}")
+    if isinstance(other, Mistake):
+        return Mistake(file, line, f"cannot take in {found[1]}: {other.text}")
     taken = next((value for key, value in other.value if key.value == found[2]), None)
-    return taken or Finding(file, line, f"there is no '{found[2]}' in {found[1]}")
+    return taken or Mistake(file, line, f"there is no '{found[2]}' in {found[1]}")
 
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
-    """Find keys that JUBE would ignore, and duplicate keys, of which it would use the last."""
-    import yaml
-
-    if isinstance(node, yaml.SequenceNode):
+    """Find keys that JUBE would ignore."""
+    if node.id == "sequence":
         for item in node.value:
             _check_keys(workflow, item, place)
-    elif isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
+    elif node.id == "mapping":
         for key, value in node.value:
             name = str(key.value)
-            if name in seen:
-                workflow.find(key, f"'{name}' is written twice, first in line {seen[name]}")
-            seen[name] = key.start_mark.line + 1
             if name not in KEYS.get(place, {name}):
                 hint = _near(name, KEYS[place])
                 workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
-            elif isinstance(value, yaml.MappingNode | yaml.SequenceNode) and name in KEYS:
+            elif value.id != "scalar" and name in KEYS:
                 _check_keys(workflow, value, name)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError
-from caraml.plan.systems import Block, read_systems
 from caraml.plan.workloads import Workload, workload
+from results.files.systems import System, read_systems
 from results.points.repeats import PointResults
 from results.predict.datasheet import Example, Hardware
 from results.predict.examples import examples, kernels
@@ -129,7 +129,7 @@ class _Target:
                 "the runs of one workload"
             )
         self.groups, self.first = groups, groups[0].first
-        blocks = {str(block["system_name"]): block for block in read_systems().values()}
+        blocks = {block.system_name: block for block in read_systems().values()}
         self.system, self.model = question.system or self.first.system, question.size or self.first.point.model
         if self.system not in blocks:
             raise PredictionError(
@@ -174,7 +174,7 @@ class _Target:
 
     def _check_memory(self, devices: int, batch: int) -> None:
         """Raise PredictionError if the point does not fit in the devices' memory, by the plan's estimate."""
-        available_gb = float(self.block["memory_gb_per_device"])
+        available_gb = self.block.memory_gb_per_device
         needed_gb = self.known.memory_bytes(self.model, devices, batch, self.precision) / GB
         if available_gb and needed_gb > available_gb:
             raise PredictionError(
@@ -200,23 +200,25 @@ def _work_per_sample(record: Record) -> float:
     return float(value_at(record, "layout.work_per_sample") or 1.0)
 
 
-def _hardware(block: Block, precision: str) -> Hardware:
+def _hardware(block: System, precision: str) -> Hardware:
     """Return the hardware from a system's block; raises PredictionError if the block lacks a figure."""
-    peak = 1e12 * float(block[f"peak_tflops_{precision}"])
-    memory, link, network = (GB * float(block[f"{what}_gb_per_s_per_device"]) for what in ("memory", "link", "network"))
+    peak = 1e12 * block.peak_tflops(precision)
+    memory, link, network = (
+        GB * getattr(block, f"{what}_gb_per_s_per_device") for what in ("memory", "link", "network")
+    )
     missing = [
         key for key, value in ((f"peak_tflops_{precision}", peak), ("memory_gb_per_s_per_device", memory)) if not value
     ]
     if missing:
         raise PredictionError(
-            f"{block['system_name']} has no {' and no '.join(missing)} in systems.yaml: a datasheet prediction needs it"
+            f"{block.system_name} has no {' and no '.join(missing)} in systems.yaml: a datasheet prediction needs it"
         )
-    name = str(block["accelerator"])
-    per_node, tdp_w = int(block["devices_per_node"]), float(block["tdp_w_per_device"])
+    name = block.accelerator
+    per_node, tdp_w = block.devices_per_node, block.tdp_w_per_device
     return Hardware(name, peak, memory, link, network, per_node, tdp_w, kernels(precision))
 
 
-def _own_examples(groups: Iterable[Group], blocks: dict[str, Block]) -> list[Example]:
+def _own_examples(groups: Iterable[Group], blocks: dict[str, System]) -> list[Example]:
     """Return the measured points of systems whose datasheets are known."""
     found = []
     for group in groups:

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from caraml.errors import SweepError
+from results.record.folders import RESULT_NAME, WORKPACKAGES, points, runs_of
 from results.record.model import Record
-from results.record.records import RESULT_NAME, RecordError, read_record
+from results.record.records import RecordError, read_record
 from results.show.tables.table import failures
 
-WORKPACKAGES = "workpackages.xml"  # JUBE's list of the steps of a run
 CONFIGURATION = "configuration.xml"  # the file that JUBE writes first
 
 
@@ -57,30 +57,11 @@ def check_run(run: Path) -> None:
         raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
 
 
-def points(run: Path) -> list[Path]:
-    """Return the folders of the jobs of a run, sorted."""
-    return sorted(path.parent for path in run.glob(f"[0-9]*_*/work/{RESULT_NAME}"))
-
-
-def runs_of(point: Path) -> list[Path]:
-    """Return the folders of a point's runs: the job's own, and one for each further run of the job."""
-    further = [path.parent for path in point.glob(f"run_*/{RESULT_NAME}")]
-    return [point, *sorted(further, key=lambda folder: int(folder.name.removeprefix("run_")))]
-
-
 def not_started(run: Path) -> int:
     """Return the number of points that JUBE has planned and not started."""
     # JUBE may be rewriting the file: an incomplete one still has planned points.
     planned = re.findall(r'<workpackage id="([0-9]+)"', (run / WORKPACKAGES).read_text(errors="replace"))
     return sum(not any(run.glob(f"{int(number):06}_*")) for number in planned)
-
-
-def missing_runs(run: Path) -> str:
-    """Return a sentence on how many of the planned runs have a result; empty if all have one."""
-    listed = (run / WORKPACKAGES).read_text(errors="replace")
-    planned = sum(map(int, re.findall(r'name="runs_in_job"[^>]*>\s*<value>([0-9]+)<', listed)))
-    present = sum(len(runs_of(point)) for point in points(run))
-    return f"{run} has results of {present} of {planned} planned runs" if present < planned else ""
 
 
 def how_to_continue(run: Path) -> str:

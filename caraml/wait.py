@@ -19,9 +19,10 @@ from caraml.errors import SchedulerError, SweepError
 from caraml.installation import checkout
 from caraml.schedulers.job import Job
 from caraml.schedulers.schedulers import SCHEDULERS, Scheduler
-from caraml.sweep import check_run, no_results, not_started, points, runs_of
+from caraml.sweep import check_run, no_results, not_started
 from results.collect import failed_result
-from results.record.records import ATTEMPTS, RESULT_NAME, read_record, write_record
+from results.record.folders import ATTEMPTS, points, runs_of
+from results.record.records import RESULT_NAME, read_record, write_record
 from results.record.values import count
 
 JOB_ID, SUBMITTED = "job.id", "submitted"

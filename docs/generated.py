@@ -20,12 +20,12 @@ sys.path.insert(0, str(REPOSITORY))
 from benchmarks.llm_training.sizes import SIZES  # noqa: E402
 from caraml.cli import EXIT_CODES, commands  # noqa: E402
 from caraml.cli.history import ACTIONS  # noqa: E402
-from caraml.plan.systems import read_systems  # noqa: E402
 from jpwr.energy import EnergyEstimate  # noqa: E402
-from results.workloads import workloads  # noqa: E402
+from results.files.systems import read_systems  # noqa: E402
+from results.files.workloads import workloads  # noqa: E402
 
 MARK = re.compile(r"<!-- generated: (\w+) -->")
-FIELD = re.compile(r"^    (\w+): \w+(?:  # (.*))?$", re.MULTILINE)
+FIELD = re.compile(r"^    (\w+): \w+(?: = [^#\n]*?)?(?:  # (.*))?$", re.MULTILINE)
 WIDTH = "88"  # of a help text, in characters: the column of a page has no room for more
 FIGURES = {
     "devices per node": "devices_per_node",
@@ -100,10 +100,11 @@ def systems() -> Iterator[str]:
     yield f"| tag | accelerator | {' | '.join(FIGURES)} |\n|---|---|{'--:|' * (len(FIGURES) - 1)}---|"
     blocks = read_systems()
     for tag, block in blocks.items():
-        yield f"| `{tag}` | {block['accelerator']} | {' | '.join(_known(block.get(key)) for key in FIGURES.values())} |"
+        figures = " | ".join(_known(block.values[key]) for key in FIGURES.values())
+        yield f"| `{tag}` | {block.accelerator} | {figures} |"
     yield "\n| tag | source of the figures |\n|---|---|"
     for tag, block in blocks.items():
-        yield f"| `{tag}` | {block['hardware_source']} |"
+        yield f"| `{tag}` | {block.hardware_source} |"
 
 
 def estimate() -> Iterator[str]:

@@ -50,10 +50,10 @@ class Sum:
         return self.bytes / self.size_bytes if self.size_bytes else None
 
 
-def by_file(profile: Profile) -> dict[str, Sum]:
-    """Return the sum of each file over all processes."""
+def by_file(*profiles: Profile) -> dict[str, Sum]:
+    """Return the sum of each file over all processes; a file that several nodes read is one file."""
     sums: dict[str, Sum] = {}
-    for one in (one for process in profile.processes for one in process.files):
+    for one in (one for profile in profiles for process in profile.processes for one in process.files):
         found = sums.setdefault(one.path, Sum(files=1))
         found.add(one)
         found.size_bytes = max(found.size_bytes, one.size_bytes)

@@ -48,6 +48,12 @@ class ChannelInfo(NamedTuple):
     accuracy: float = 0.0  # bound on the sensor's own error, as a share of the reading; 0: not stated
     accuracy_from: str = ""  # "data sheet", "documentation" or "assumed"; empty: not stated
 
+    def described(self) -> dict[str, Any]:
+        """Return the properties that a report states of each channel."""
+        names = ("name", "source", "estimated", "device_id", "num_devices", "accuracy_from")
+        stated = {name: getattr(self, name) for name in names}
+        return {**stated, "scope": self.scope.value, "accuracy": self.accuracy or None}
+
 
 def check_info(info: Any) -> None:
     """Raise ValueError unless `info` describes a channel that a trace can hold."""

@@ -9,9 +9,9 @@ from typing import Any, Sequence
 
 from jpwr.backends import open_methods
 from jpwr.energy import integral_j
+from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.report.frames import COUNTER_TABLE, counted_wh, has_counter_table, ticks
-from jpwr.report.summary import JOULES_PER_WH
 from jpwr.sampling import PowerMonitor
 from jpwr.trace.trace import Series, Trace
 

@@ -1,4 +1,4 @@
-"""Confidence interval of a median."""
+"""Percentiles, and the confidence interval of a median."""
 
 from __future__ import annotations
 
@@ -20,3 +20,14 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
             break
         low = index
     return (None, None) if low is None else (ordered[low], ordered[count - 1 - low])
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return the value below which `percent` of the values lie, interpolated linearly as numpy does by default."""
+    if not values:
+        raise ValueError("a percentile needs at least one value")
+    ordered = sorted(values)
+    position = (len(ordered) - 1) * percent / 100
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
+from jpwr.trace.trace import Trace
 from results.join.channels import EnergyError
 from results.join.copies import add_energy, copy_folder, copy_folders, failed_copy, of_copy, together
 from results.join.energy import TRACES, energy_of, read_traces
@@ -19,7 +20,7 @@ from results.join.figures import add_power
 from results.join.reads import reads_of
 from results.join.serving import energy_per_token
 from results.record.causes import cause
-from results.record.model import Json, Record
+from results.record.model import Json, Record, as_json
 from results.record.records import RESULT_NAME, RecordError, read_record, write_record
 
 RECORD_NAME = "record.json"
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def collect(folder: Path) -> Json:
+def collect(folder: Path, read: Callable[[Path], list[Trace]] = read_traces) -> Json:
     """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`."""
     before = read_record(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else {}
     copies = [read_record(one / RECORD_NAME) for one in copy_folders(folder, before)]
@@ -74,10 +75,10 @@ def collect(folder: Path) -> Json:
         )
         return result
     try:
-        traces = read_traces(folder)
-        result["energy"] = energy_of(Record.of(result), traces, "measured")
+        traces = read(folder)
+        result["energy"] = as_json(energy_of(Record.of(result), traces, "measured"))
         if any(window["kind"] == "effective" for window in result["windows"]):
-            result["energy_effective"] = energy_of(Record.of(result), traces, "effective")
+            result["energy_effective"] = as_json(energy_of(Record.of(result), traces, "effective"))
         if result.get("serving"):
             result["energy"] |= energy_per_token(result)
         if result.get("node_check"):

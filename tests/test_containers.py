@@ -17,7 +17,7 @@ import pytest
 
 from caraml.errors import SiteError
 from caraml.machine.images import architecture_of, definition, image_path, make_image, read_image, read_images
-from caraml.plan.systems import read_systems
+from results.files.systems import read_systems
 from results.record.records import RecordError
 from tests.conftest import SMALL, made_up_system, make_checkout
 from tests.needs import need
@@ -232,10 +232,10 @@ def test_every_system_has_its_images_and_each_a_definition():
     images = read_images()
     for name, block in read_systems().items():
         for framework in ("pytorch", "tensorflow"):
-            image = block["image"].replace("$framework", framework)
+            image = block.image.replace("$framework", framework)
             assert image in images, name
-            if block["cpu_arch"] != "uname -m":
-                assert images[image].arch == block["cpu_arch"]
+            if block.cpu_arch != "uname -m":
+                assert images[image].arch == block.cpu_arch
     for image in images.values():
         assert f"From: {image.source}" in definition(image, "apptainer")
         assert f"FROM {image.source}" in definition(image, "containerfile")

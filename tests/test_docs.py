@@ -27,11 +27,11 @@ import yaml
 from benchmarks.llm_inference.demand import SLOS
 from caraml import cli
 from caraml.cli import main
-from caraml.plan.site import DEFAULTS, defaults
-from caraml.plan.systems import read_systems
+from caraml.plan.site import KEYS
 from caraml.plan.tags import known_tags
 from jpwr.backends import METHODS
-from results.workloads import workloads
+from results.files.systems import read_systems
+from results.files.workloads import workloads
 from tests.conftest import REPOSITORY, SHIPPED, make_checkout, run_in_place_of_training
 from tests.needs import need
 from tests.waiting import PATIENCE_S
@@ -84,7 +84,7 @@ OTHERS = (
     "ssh-keygen",
     "towncrier",
 )
-VARIABLES = {*(f"CARAML_{key.upper()}" for key in defaults()), "UPDATE_GOLDEN", "IOPROF_LIBRARY", "CARAML_REQUIRE_ALL"}
+VARIABLES = {*(f"CARAML_{key.upper()}" for key in KEYS), "UPDATE_GOLDEN", "IOPROF_LIBRARY", "CARAML_REQUIRE_ALL"}
 BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -486,7 +486,7 @@ def test_nothing_that_has_a_place_in_a_table_is_missing_there():
     assert set(METHODS) <= rows["jpwr/README.md"]
     all_tags = {tag for name in workloads() for tag in known_tags(REPOSITORY / "jube", name)}
     assert all_tags - systems <= rows["docs/reference/tags.md"]
-    assert set(DEFAULTS) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
+    assert set(KEYS) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
 
 
 def test_the_presets_of_a_server_are_those_of_the_code():

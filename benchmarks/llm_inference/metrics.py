@@ -13,18 +13,17 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from benchmarks.common.measure.step_timer import percentile
 from benchmarks.llm_inference.client import Request, Statistics
 from benchmarks.llm_inference.demand import Slo
 from benchmarks.llm_inference.load import Measurement
+from jpwr.energy.statistics import LEVEL, NORMAL_95, students_t
+from jpwr.median import percentile
+from results.record.derived import PERCENTILES, SERVED, arrived, computed, throughput, tpot, ttft
 
-Z = 1.96  # of a normal distribution, for 95 %
-PERCENTILES = (50, 90, 99)
 Metrics = dict[str, float | int | str | None]  # by name, with its unit
 ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request
 # Slices of a window. Shorter ones would miss what changes slowly (Schmeiser 1982, Operations Research 30, 556).
 FEWEST_SLICES, MOST_SLICES = 5, 10
-STUDENT = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 95 %, of 4 to 9 degrees of freedom (Conover 1999, table A21)
 
 
 def number(metrics: Metrics, name: str) -> float:
@@ -39,26 +38,6 @@ class Estimate(NamedTuple):
     value: float
     low: float | None
     high: float | None
-
-
-def ttft_s(request: Request) -> float:
-    """Return the time to the first token, in seconds, from when the request was due.
-
-    In a closed loop a request is due when it is sent. First token: the first event with at least one token.
-    Source: kubernetes-sigs/inference-perf, docs/metrics.md at 7de5ef2; due times as in MLPerf's server scenario.
-    """
-    return request.times_s[0] - request.due_s
-
-
-def tpot_s(request: Request) -> float | None:
-    """Return the time per output token after the first event, in seconds; None for a request of one event.
-
-    (last - first) / (tokens - tokens of the first event), so that a first event of several tokens shortens nothing.
-    With one token in each event this is (end-to-end time - TTFT) / (tokens - 1), as in inference-perf and MLPerf;
-    aiperf and guidellm call it inter-token latency.
-    """
-    later = request.tokens - request.counts[0]
-    return (request.times_s[-1] - request.times_s[0]) / later if later else None
 
 
 def percentile_estimate(values: Sequence[float], percent: float, streams: float) -> Estimate:
@@ -96,7 +75,7 @@ def _design_effect(is_below: Sequence[bool], share: float, streams: float) -> fl
         return 1.0
     edges = [round(at * count / slices) for at in range(slices + 1)]
     variance = statistics.variance(statistics.fmean(is_below[low:high]) for low, high in pairwise(edges))
-    effect = variance * count / slices / (share * (1 - share)) * (STUDENT[slices - FEWEST_SLICES] / Z) ** 2
+    effect = variance * count / slices / (share * (1 - share)) * (students_t(LEVEL, slices - 1) / NORMAL_95) ** 2
     return min(max(1.0, effect), count / 2)
 
 
@@ -106,7 +85,7 @@ def ranks(count: int, share: float) -> tuple[float, float]:
     From the binomial distribution; of more values than a thousand from the normal one.
     """
     if count > 1000:
-        half = Z * math.sqrt(count * share * (1 - share))
+        half = NORMAL_95 * math.sqrt(count * share * (1 - share))
         return count * share - half, count * share + half + 1
     below, low, high = 0.0, 0, count + 1
     for rank in range(count + 1):
@@ -132,15 +111,15 @@ def rate_estimate(amounts: Sequence[tuple[float, float]], start_s: float, end_s:
         sums[min(slices - 1, int((time_s - start_s) / each_s))] += amount
     rates = [one / each_s for one in sums]
     mean = statistics.fmean(rates)
-    half = STUDENT[slices - FEWEST_SLICES] * statistics.stdev(rates) / math.sqrt(slices)
+    half = students_t(LEVEL, slices - 1) * statistics.stdev(rates) / math.sqrt(slices)
     return Estimate(mean, max(0.0, mean - half), mean + half)
 
 
 def share_estimate(good: int, count: int) -> Estimate:
     """Return a share with Wilson's interval (Wilson 1927, J. Am. Stat. Assoc. 22, 209)."""
-    share, z2 = good / count, Z * Z / count
-    middle, half = (share + z2 / 2) / (1 + z2), Z * math.sqrt(share * (1 - share) / count + z2 / 4 / count) / (1 + z2)
-    return Estimate(share, middle - half, middle + half)
+    share, z2 = good / count, NORMAL_95**2 / count
+    middle, spread = share + z2 / 2, NORMAL_95 * math.sqrt(share * (1 - share) / count + z2 / 4 / count)
+    return Estimate(share, (middle - spread) / (1 + z2), (middle + spread) / (1 + z2))
 
 
 class Window:
@@ -161,9 +140,7 @@ class Window:
     def output_tokens(self) -> Iterator[tuple[float, int]]:
         """Yield the time and number of each arrival of tokens in the window."""
         for request in self.every:
-            for time_s, count in zip(request.times_s, request.counts, strict=True):
-                if self.holds(time_s):
-                    yield time_s, count
+            yield from arrived(request.times_s, request.counts, self.start_s, self.end_s)
 
     def input_tokens(self) -> int:
         """Return the prompts' tokens of requests whose first token arrived in the window: they were read by then."""
@@ -186,27 +163,23 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
     output, inputs = sum(count for _, count in tokens), window.input_tokens()
     typical_s = statistics.median(window.e2e_s)
     rate = rate_estimate(tokens, window.start_s, window.end_s, typical_s)
-    ttfts_s = [ttft_s(one) for one in window.requests]
-    tpots_s = [time_s for one in window.requests if (time_s := tpot_s(one)) is not None]
-    good = sum(ttft_s(one) <= slo.ttft_s and (tpot_s(one) or 0.0) <= slo.tpot_s for one in window.requests)
+    ttfts_s = [ttft(one.due_s, one.times_s) for one in window.requests]
+    every_s = [tpot(one.times_s, one.counts) for one in window.requests]
+    tpots_s = [time_s for time_s in every_s if time_s is not None]
+    latencies_s = zip(ttfts_s, every_s, strict=True)
+    good = sum(first_s <= slo.ttft_s and (each_s or 0.0) <= slo.tpot_s for first_s, each_s in latencies_s)
     share = share_estimate(good, len(window.requests))
-    requests_per_s = len(window.requests) / window.duration_s
     found: Metrics = {
         "measured_s": window.duration_s,
         "measured_tokens": output,
         "measured_requests": len(window.requests),
         "input_tokens": inputs,
         "output_tokens_per_request": statistics.fmean(one.tokens for one in window.requests),
-        "tokens_per_s": output / window.duration_s,
         "tokens_per_s_low": rate.low,
         "tokens_per_s_high": rate.high,
-        "tokens_per_s_per_device": output / window.duration_s / devices,
-        "total_tokens_per_s": (output + inputs) / window.duration_s,
-        "requests_per_s": requests_per_s,
         "goodput_share": share.value,
         "goodput_share_low": share.low,
         "goodput_share_high": share.high,
-        "goodput_requests_per_s": share.value * requests_per_s,
         "slo_ttft_s": slo.ttft_s,
         "slo_tpot_s": slo.tpot_s,
         "e2e_mean_s": statistics.fmean(window.e2e_s),
@@ -217,9 +190,7 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
             value, low, high = percentile_estimate(values, percent, max(1.0, in_flight))
             key = f"{name}_p{percent}"
             found |= {f"{key}_s": value, f"{key}_low_s": low, f"{key}_high_s": high}
-    median_s = number(found, "tpot_p50_s")
-    found["tokens_per_s_per_user"] = 1 / median_s if median_s else None
-    return found
+    return found | computed((*throughput("tokens"), *SERVED), {**found, "num_devices": devices})
 
 
 def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:

@@ -16,8 +16,8 @@ from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
 from jpwr.process.parser import HelpfulParser
+from results.files.workloads import workloads
 from results.record.records import RecordError
-from results.workloads import workloads
 
 EXIT_CODES = f"""exit codes:
   0    done

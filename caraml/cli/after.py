@@ -7,29 +7,32 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
-from caraml.sweep import is_run, missing_runs, no_results, run_folder
+from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
-from results.achievable import with_achievable
 from results.join.meter import read_meter, with_meter
 from results.points.repeats import by_point
 from results.record.findings import finding
-from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
-from results.record.stated import with_todays_figures
-from results.record.values import plain, rounded, sort_key
+from results.record.quantities import QUANTITIES
+from results.record.records import Found, Record, RecordError, Skipped, find_records
+from results.record.restated import with_todays_figures
+from results.record.values import sort_key
+from results.reference.achievable import with_achievable
 from results.show.notebook import frame_of
-from results.show.tables import inference, regions
+from results.show.tables import inference
 from results.show.tables import table as tables
 from results.show.tables.accept import tender_text, verdicts_json
+from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.doubts import alike
-from results.show.tables.fit import View
-from results.show.tables.points import place_view, point_view, points_in_order
-from results.show.tables.reads import file_rows, of_reads, read_rows
+from results.show.tables.points import place_view, point_table
+from results.show.tables.reads import file_table, of_reads, read_table
+from results.show.tables.regions import region_table
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import is_check
 from results.verdicts.outcome import exit_code
@@ -41,7 +44,7 @@ from results.verdicts.tender.pledge import Pledge, read_pledge
 COMMANDS = Group()
 TITLES = {"ours": tables.COLUMNS, "caraml": tables.CARAML_COLUMNS}
 PARQUET = "parquet"
-ACHIEVABLE = "of achievable [%]"
+ACHIEVABLE = QUANTITIES["achievable_percent"].path
 OWN_ORDER = ("pivot", "regions", "reads")
 SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
 
@@ -68,7 +71,7 @@ PLEDGE = file("--pledge", "with requirements: a vendor's pledge, in the form of 
 SIGNERS = file("--signers", "refuse the pledge unless one of these signed it: lines of a name and a public key")
 JSON = flag("--json", "print JSON for programs, with all digits")
 FORMAT = argument(
-    "--format", choices=tables.FORMS, default="text", help="csv has every column and all digits; default: %(default)s"
+    "--format", choices=FORMS, default="text", help="csv has every column and all digits; default: %(default)s"
 )
 ALL = flag("--all", "every column; default: those that are always needed, and those that tell rows apart")
 
@@ -82,7 +85,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     folders(),
     argument(
         "--format",
-        choices=[*tables.FORMS, PARQUET],
+        choices=[*FORMS, PARQUET],
         default="text",
         help="csv and parquet have every column and all digits; default: %(default)s",
     ),
@@ -136,50 +139,46 @@ def _check_table(options: argparse.Namespace) -> None:
 
 
 def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
-    number = plain if options.format == "csv" else rounded
-    everything = options.all or options.format == "csv"
+    everything = is_whole(options)
     wanted = [*([options.sort] if options.sort else []), *([ACHIEVABLE] if options.node_check else [])]
+    points = by_point(records) if options.repeats or options.regions or options.reads else []
     notes: Sequence[str] = ()
     if options.pivot:
-        return tables.render_rows(tables.pivot_rows(records, options.pivot), options.format)
-    if options.repeats:
-        points = by_point(records)
-        if options.sort:
-            points = points_in_order(points, options.sort, options.largest_first)
-        shown = point_view(points, number, everything, wanted)
+        shown = tables.pivot_table(records, options.pivot)
+    elif options.repeats:
+        shown = _sorted(point_table(points), options).needed(everything, wanted)
         notes = inference.within_limits(points)
     elif options.regions:
-        rows = regions.region_rows(by_point(records), number)
-        if not rows:
+        if not (found := region_table(points)):
             raise RecordError("no good run has times of regions: measure with this version of the suite")
-        shown = place_view(rows, everything, regions.SHOWN)
+        shown = place_view(found, everything)
     elif options.reads:
-        points = by_point(records)
-        rows = read_rows(points, number)
-        if not rows:
+        if not (found := read_table(points)):
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
-        shown = place_view(rows, everything, {})
-        files = place_view(file_rows(points, number), everything, {})
-        notes = [rendered(files, "text"), *of_reads(points, options.tier)]
+        shown = place_view(found, everything)
+        notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
     else:
         columns = TITLES[options.titles] if options.titles else inference.columns_of(records)
-        ordered = sorted(records, key=sort_key)
-        if options.sort:
-            ordered = tables.in_order(ordered, options.sort, options.largest_first, columns)
-        if options.format == "csv":
-            return tables.render_rows(tables.exact_rows(ordered, columns), "csv")
-        shown = tables.record_view(ordered, columns, everything or bool(options.titles), wanted)
-    return "\n".join([rendered(shown, options.format), *(notes if options.format == "text" else ())])
+        shown = _sorted(tables.record_table(sorted(records, key=sort_key), columns), options)
+        if options.format != "csv":  # which has empty columns, too
+            shown = shown.needed(everything or bool(options.titles), wanted)
+    return "\n".join([printed(shown, options.format), *(notes if options.format == "text" else ())])
 
 
-def rendered(shown: View, form: str) -> str:
-    """Return a table in one of the forms; sentences on its other columns are part of text, and else are printed."""
-    table = tables.render_rows(shown.lines, form)
-    if form == "text":
-        return "\n".join([table, *shown.notes])
-    for note in shown.notes:
+def _sorted(shown: Table, options: argparse.Namespace) -> Table:
+    return shown.in_order(options.sort, options.largest_first) if options.sort else shown
+
+
+def is_whole(options: argparse.Namespace) -> bool:
+    """Return whether a table has all columns: for a reader who asks, and for programs."""
+    return bool(options.all) or options.format == "csv"
+
+
+def printed(shown: Table, form: str) -> str:
+    """Return a table in one of the forms; print the sentences on its other columns unless the text has them."""
+    for note in shown.notes if form != "text" else ():
         say(note)
-    return table
+    return rendered(shown, form)
 
 
 @COMMANDS.command(
@@ -208,7 +207,7 @@ def report(options: argparse.Namespace) -> int:
     found.records[:], _ = with_achievable(found.records, good_checks(options.node_check))
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
-            costs.systems.setdefault(system, costs.systems[tag])
+            costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
     records = metered(found.records, options.meter)
     given = (costs, options.published, requirements, pledge)
     with_details = options.details or not is_pdf(options.out)
@@ -290,25 +289,16 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
     Figures that come from a table are today's, unless a record is to be kept `as_recorded`.
     """
     found = find_records(run_folder(folder) for folder in folders)
-    empty = [
-        Skipped(finding("unusable", reason=no_results(folder)), folder) for folder in folders if not has_results(folder)
-    ]
-    if not found.records and len(empty) == len(folders):
+    without = [folder for folder in folders if not found.has_any(run_folder(folder))]
+    empty = [Skipped(finding("unusable", reason=no_results(folder)), folder) for folder in without]
+    if len(empty) == len(folders):
         raise SweepError("; ".join(map(str, empty)))
     found.skipped.extend(empty)
-    for run in filter(is_run, map(run_folder, folders)):
-        if words := missing_runs(run):
-            found.skipped.append(Skipped(finding("unusable", reason=words), run, found.systems_below(run)))
     for sentence in alike(map(str, found.skipped)):
         say(f"skipped: {sentence}")
     if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
     return found if as_recorded else found._replace(records=list(map(with_todays_figures, found.records)))
-
-
-def has_results(folder: Path) -> bool:
-    """Check whether a folder, or the run folder in it, has results; a file counts as one."""
-    return folder.is_file() or any(run_folder(folder).rglob(f"*{RESULT_NAME}"))
 
 
 def matching(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from caraml.check import BAD
 from caraml.cli.command import Group, argument, either, flag
 from caraml.errors import SiteError
-from caraml.finding import BAD
 from caraml.machine.doctor import examine, identify, report
 from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.plan.plan import is_submitted
 from caraml.plan.plan import plan as plan_of
 from caraml.plan.site import read_site
-from caraml.plan.systems import read_system, read_systems, systems_table
+from caraml.plan.systems import read_system, systems_table
 from caraml.plan.workloads import workload_of
 from caraml.schedulers.preview import job_text
 from caraml.schedulers.schedulers import check_scheduler
 from jpwr.messages import near
+from results.files.systems import read_systems
 
 COMMANDS = Group()
 
@@ -50,10 +51,10 @@ def systems(options: argparse.Namespace) -> int:
     if not options.system:
         print(systems_table(read_systems()))
         return 0
-    block = read_system(options.system)
-    if options.get and options.get not in block:
-        raise SiteError(f"a system has no key {options.get}: {near(options.get, block)}")
-    print(block[options.get] if options.get else "\n".join(f"{key}: {value}" for key, value in block.items()))
+    values = read_system(options.system).values
+    if options.get and options.get not in values:
+        raise SiteError(f"a system has no key {options.get}: {near(options.get, values)}")
+    print(values[options.get] if options.get else "\n".join(f"{key}: {value}" for key, value in values.items()))
     return 0
 
 

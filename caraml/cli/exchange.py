@@ -7,13 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from caraml.cli.after import has_results, out, records_in
+from caraml.cli.after import out, records_in
 from caraml.cli.command import Group, above_0, argument, file, folders, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
-from results import archive as archives
-from results.other_clients import Stated, read_other
+from results.exchange import archive as archives
+from results.exchange.other_clients import Stated, read_other
+from results.record.folders import results_below
 from results.record.records import RESULT_NAME, RecordError, write_record
 from results.record.values import count
 from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
@@ -58,7 +59,7 @@ def track(options: argparse.Namespace) -> int:
 def archive(options: argparse.Namespace) -> int:
     """Store results, traces and workflow in one file that can be checked."""
     for folder in options.folders:
-        if folder.exists() and not has_results(folder):
+        if folder.exists() and not results_below(run_folder(folder)):
             raise SweepError(no_results(folder))
     runs = archives.write_archive(
         [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from caraml.cli.after import ALL, FILTER, FORMAT, METER, matching, metered, out, records_in, rendered
+from caraml.cli.after import ALL, FILTER, FORMAT, METER, is_whole, matching, metered, out, printed, records_in
 from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
 from jpwr.process.whole_file import write_whole
-from results.achievable import with_achievable
-from results.anchors import anchor_rows
 from results.points.repeats import by_point
-from results.published import read_published
 from results.record.records import RecordError
-from results.record.values import plain, rounded
-from results.show.tables import table as tables
+from results.reference.achievable import with_achievable
+from results.reference.published import read_published
+from results.show.tables.anchors import anchor_table
+from results.show.tables.cells import rendered
 from results.show.tables.doubts import alike
 from results.show.tables.points import place_view
 from results.show.tables.published import published_text
@@ -49,7 +48,7 @@ def predict(options: argparse.Namespace) -> int:
     from caraml.prediction import Question, answer
     from results.predict.predict import groups_of
     from results.predict.validate import validated, validated_datasheets, validated_points
-    from results.show.tables.prediction import disturbed_words, error_rows, prediction_view
+    from results.show.tables.prediction import disturbed_words, error_table, prediction_table
 
     if options.points and not options.validate:
         raise RecordError("--points needs --validate: predictions are made from runs")
@@ -59,14 +58,12 @@ def predict(options: argparse.Namespace) -> int:
     groups = groups_of(points)
     if options.validate:
         given = validated_points(options.points) if options.points else ()
-        print(tables.render_rows(error_rows([*validated(groups), *validated_datasheets(), *given]), options.format))
+        print(rendered(error_table([*validated(groups), *validated_datasheets(), *given]), options.format))
         return 0
     question = Question(options.system, options.size, options.precision, options.devices, options.batch)
     found = answer(points, groups, question)
-    is_csv = options.format == "csv"
     if found.predictions:
-        shown = prediction_view(found.predictions, plain if is_csv else rounded, options.all or is_csv)
-        print(rendered(shown, options.format))
+        print(printed(prediction_table(found.predictions).needed(is_whole(options)), options.format))
     if options.format == "text" and found.predictions:
         print("PREDICTED, not measured: do not rank with measured points. Low and high bound the 95 % interval.")
     for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(found.refused)]:
@@ -86,18 +83,17 @@ def operating_points(options: argparse.Namespace) -> int:
     """Compare the power limits and clocks of one system by speed and work per energy."""
     if options.plots and options.plots.is_file():
         raise RecordError(f"--plots {options.plots} is a file: name a folder")
-    from results.show.tables.machine.operating import SHOWN, operating_rows, operating_sentences
+    from results.show.tables.machine.operating import operating_sentences, operating_table
 
     records = metered(matching(records_in(options.folders).records, options.filter), options.meter)
     points = by_point(records)
-    is_csv = options.format == "csv"
-    rows = operating_rows(points, plain if is_csv else rounded)
-    if not rows:
+    shown = operating_table(points)
+    if not shown:
         raise RecordError(
             "no runs of one system differ in their limits alone: measure with the tag 'caps' or 'clocks', or at other "
             "limits with 'observe'"
         )
-    print(rendered(place_view(rows, options.all or is_csv, SHOWN), options.format))
+    print(printed(place_view(shown, is_whole(options)), options.format))
     if options.format == "text":
         print("\n".join(operating_sentences(points)))
     if options.plots:
@@ -127,10 +123,10 @@ def published(options: argparse.Namespace) -> int:
     """Print published figures with their sources, as a table or a plot."""
     if options.results:
         records, sources = with_achievable(records_in(options.results).records)
-        rows = anchor_rows(by_point(records))
-        if not rows:
+        figures = anchor_table(by_point(records))
+        if not figures:
             raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
-        print("\n".join([tables.render_rows(rows, "text"), *sources]))
+        print("\n".join([rendered(figures, "text"), *sources]))
         return 0
     if not options.plot:
         if options.out:

@@ -18,18 +18,18 @@ from caraml.plan.site import read_site
 from caraml.sweep import run_folder
 from caraml.wait import NOT_IN_TIME
 from jpwr.process.whole_file import replaced, write_whole
-from results.archive import MOST_GB
+from results.exchange.archive import MOST_GB
+from results.files.yaml_files import YamlError, read_yaml
 from results.history import database
-from results.history.judge import Verdict, read_known, verdict_data, verdict_of
+from results.history.judge import SeriesVerdict, read_known, verdict_data, verdict_of
 from results.history.reframe import write_reframe
 from results.history.series import series_of, time_d
-from results.record.records import Record, RecordError, Skipped
+from results.record.records import Found, Record, RecordError, Skipped
 from results.record.values import count
 from results.show.notebook import frame_of
 from results.show.tables.doubts import alike
 from results.show.tables.machine.history import history_data, history_text
-from results.verdicts.outcome import exit_code
-from results.yaml_files import YamlError, read_yaml
+from results.verdicts.outcome import Outcome, exit_code
 
 COMMANDS, ACTIONS = Group(), Group()
 DB = file("--db", "the history; default: history_db of site.yaml")
@@ -118,7 +118,7 @@ def report(options: argparse.Namespace) -> int:
     """Write a page with each point over time, and the changes of driver, container and code."""
     from results.show.page.history import write_history
 
-    write_history(_verdicts(options), options.threshold / 100, options.out)
+    write_history(_verdicts(options)[0], options.threshold / 100, options.out)
     print(options.out)
     return 0
 
@@ -126,12 +126,12 @@ def report(options: argparse.Namespace) -> int:
 @ACTIONS.command(*JUDGED, FILTER, JSON)
 def check(options: argparse.Namespace) -> int:
     """Judge the history; exits with 1 if a point got worse, with 3 if its runs cannot decide."""
-    verdicts = _verdicts(options)
+    verdicts, skipped = _verdicts(options)
     if options.json:
         print(json.dumps([verdict_data(one) for one in verdicts], indent=1))
     else:
         print("\n".join(one.text for one in verdicts))
-    return exit_code(one.outcome for one in verdicts)
+    return exit_code([*(one.outcome for one in verdicts), *[Outcome.UNDECIDED] * bool(skipped)])
 
 
 @ACTIONS.command(
@@ -187,13 +187,23 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
+def _found(options: argparse.Namespace) -> Found:
+    """Return the records of a history that meet the conditions, and print those that no series can have."""
+    found = database.read([options.db])
+    for sentence in alike(map(str, found.skipped)):
+        say(f"skipped: {sentence}")
+    return found._replace(records=matching(found.records, options.filter))
+
+
 def _records(options: argparse.Namespace) -> list[Record]:
-    return matching(database.read([options.db]), options.filter)
+    return _found(options).records
 
 
-def _verdicts(options: argparse.Namespace) -> list[Verdict]:
+def _verdicts(options: argparse.Namespace) -> tuple[list[SeriesVerdict], list[Skipped]]:
+    """Return the verdict on each series, and the records that are missing in them."""
     since_d = time_d(options.since) if options.since else -math.inf
     if math.isnan(since_d):
         raise RecordError(f"--since {options.since} was asked for: write a day as 2026-03-09")
     known = read_known(options.known) if options.known else []
-    return [verdict_of(one, options.threshold / 100, since_d, known) for one in series_of(_records(options))]
+    found = _found(options)
+    return [verdict_of(one, options.threshold / 100, since_d, known) for one in series_of(found.records)], found.skipped

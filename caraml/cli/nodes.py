@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 
-from caraml.cli.after import JSON, good_checks, records_in, rendered
+from caraml.cli.after import JSON, good_checks, records_in
 from caraml.cli.command import Group, argument, file, flag, folders, percent
 from results.record.records import RecordError
-from results.show.tables.machine.nodes import node_data, node_sentences, node_view
+from results.record.values import count
+from results.show.tables.cells import rendered
+from results.show.tables.machine.nodes import node_data, node_sentences, node_table
 from results.show.tables.table import failures
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
@@ -26,6 +28,7 @@ COMMANDS = Group()
         metavar="PERCENT",
         help="share of the group's median or the baseline, below which a figure is slow; default: %(default)g",
     ),
+    argument("--nodes", type=int, metavar="N", help="exit with 3 if fewer nodes were checked"),
     JSON,
     flag("--all", "every figure; default: with more than six, those that are slow or undecided"),
 )
@@ -45,6 +48,9 @@ def check_nodes(options: argparse.Namespace) -> int:
             "give a check of the same system, with matrices of the same size"
         )
     failed = failures(records)
+    hosts = {device.hostname for record in records if record.is_good for device in record.devices}
+    if options.nodes and len(hosts) < options.nodes:
+        failed.append(f"{options.nodes} nodes were to be checked, but the results are of {count(len(hosts), 'node')}")
     is_incomplete = failed or any(one.systems is not None for one in found.skipped)
     code = exit_code([*outcomes(verdicts), *([Outcome.UNDECIDED] if is_incomplete else [])])
     if options.json:
@@ -53,7 +59,7 @@ def check_nodes(options: argparse.Namespace) -> int:
         print(json.dumps({**data, "figures": node_data(verdicts, unlike)}, indent=1))
         return code
     if verdicts:
-        print(rendered(node_view(verdicts, options.all), "text"))
+        print(rendered(node_table(verdicts).needed(options.all), "text"))
     for sentence in [*node_sentences(verdicts, unlike, missing), *failed]:
         print(sentence)
     return code

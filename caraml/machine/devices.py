@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from caraml.plan.systems import Block
 from caraml.programs import ProgramError, ask, words
+from results.files.systems import System
 
 LIMIT_S = 30  # of one tool; a driver that wakes many devices takes seconds
 MIB_PER_GB = 1024  # the gigabytes of a data sheet of memory are 2^30 bytes
@@ -139,12 +139,12 @@ VENDORS: tuple[dict[str, Callable[[], list[Device]]], ...] = (
 TOOLS = [tool for tools in VENDORS for tool in tools]
 
 
-def candidates(systems: Mapping[str, Block], devices: Sequence[Device]) -> list[Candidate]:
+def candidates(systems: Mapping[str, System], devices: Sequence[Device]) -> list[Candidate]:
     """Return the systems with the model of these devices, which are alike; the best match first."""
     name_words = re.findall(r"[a-z0-9]+", devices[0].name.lower())
     found = []
     for system, block in systems.items():
-        wanted = str(block["device_words"]).lower().split()
+        wanted = block.device_words.lower().split()
         # H100 matches the word h100pcie, another card of its family; another digit is another family.
         if wanted and any(re.fullmatch(re.escape(wanted[0]) + "[a-z]*", word) for word in name_words):
             found.append(Candidate(system, _differences(block, wanted, name_words, devices)))
@@ -152,17 +152,17 @@ def candidates(systems: Mapping[str, Block], devices: Sequence[Device]) -> list[
 
 
 def _differences(
-    block: Block, wanted: Sequence[str], name_words: Sequence[str], devices: Sequence[Device]
+    block: System, wanted: Sequence[str], name_words: Sequence[str], devices: Sequence[Device]
 ) -> list[str]:
     found = []
     if any((word.lstrip("-") in name_words) == word.startswith("-") for word in wanted):
-        found.append(f"its device is {block['accelerator']}")
-    memory_gb, its_gb = devices[0].memory_gb, block["memory_gb_per_device"]
+        found.append(f"its device is {block.accelerator}")
+    memory_gb, its_gb = devices[0].memory_gb, block.memory_gb_per_device
     if memory_gb and isinstance(its_gb, int | float) and its_gb and abs(memory_gb / its_gb - 1) > SAME_MEMORY:
         found.append(f"its device has {its_gb:g} GB")
-    count = block["devices_per_node"]
+    count = block.devices_per_node
     if isinstance(count, int) and count != len(devices):
         found.append(f"it has {count} on a node")
-    if block["cpu_arch"] not in (platform.machine(), "uname -m"):
-        found.append(f"its processor is {block['cpu_arch']}")
+    if block.cpu_arch not in (platform.machine(), "uname -m"):
+        found.append(f"its processor is {block.cpu_arch}")
     return found

@@ -8,22 +8,24 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from caraml.check import BAD, GOOD, WARNING, Check
 from caraml.errors import SiteError
-from caraml.finding import BAD, GOOD, WARNING, Finding
 from caraml.installation import checkout, find_checkout
 from caraml.machine.devices import TOOLS, Device, candidates, find_devices
 from caraml.machine.images import architecture_of, image_path, read_image
 from caraml.plan.forecast import forecast
 from caraml.plan.site import Site, read_site
-from caraml.plan.systems import Block, read_system, read_systems
+from caraml.plan.systems import read_system
 from caraml.plan.workloads import Workload, refusal, workload_of
 from caraml.programs import ProgramError, ask, words
 from caraml.schedulers.kubernetes.checks import check_cluster
 from jpwr.messages import near
-from results.workloads import FRAMEWORKS, Facts, workloads
+from results.files.systems import System, read_systems
+from results.files.workloads import Facts, workloads
 
 OLDEST_JUBE = (2, 5, 1)
 ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
@@ -35,31 +37,31 @@ HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/howto/add_a_system
 Used = Sequence[Facts]  # workloads; none: all
 
 
-def examine(name: str, workload: str | None = None) -> list[Finding]:
+def examine(name: str, workload: str | None = None) -> list[Check]:
     """Return all findings for a system, and for all workloads or for one.
 
     Raises SiteError for an unknown system or workload, and for a wrong site.yaml.
     """
     block, used = read_system(name), [workload_of(workload)] if workload else []
     if find_checkout() is None:
-        missing = Finding("checkout", BAD, f"{Path.cwd()} is in none", "change to one: it has workflows and site.yaml")
-        return [missing, *jube(), *sensors(block, block["container_runtime"], used)]
+        missing = Check("checkout", BAD, f"{Path.cwd()} is in none", "change to one: it has workflows and site.yaml")
+        return [missing, *jube(), *sensors(block, block.container_runtime, used)]
     site = read_site(name)
-    block = {**block, "submit": site.submit_of(block)}
-    if block["submit"] == "kubernetes":
+    block = replace(block, submit=site.submit_of(block))
+    if block.submit == "kubernetes":
         runtime = "pod"
         here = [*check_cluster(block, site, images_of(block, used))]
     else:
-        runtime = site.container_runtime or block["container_runtime"]
+        runtime = site.container_runtime or block.container_runtime
         here = [*scheduler(block, site), *container(block, site, runtime, used), *host_name()]
     return [*jube(), *here, *data(site, used), *sensors(block, runtime, used), *space(site), *cost(block, site, used)]
 
 
-def identify() -> list[Finding]:
+def identify() -> list[Check]:
     """Return findings on the systems that this machine may be, by its accelerators."""
     systems = read_systems()
     devices, troubles = find_devices()
-    found = [Finding("devices", BAD, trouble, "is the driver loaded? Try a compute node") for trouble in troubles]
+    found = [Check("devices", BAD, trouble, "is the driver loaded? Try a compute node") for trouble in troubles]
     kinds: dict[str, list[Device]] = {}
     for device in devices:
         kinds.setdefault(str(device), []).append(device)
@@ -68,67 +70,68 @@ def identify() -> list[Finding]:
     if len(kinds) > 1:
         to_do = "choose those of one kind, such as with CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES"
         found.append(
-            Finding("devices", WARNING, f"there are {len(kinds)} kinds: a run takes the first that it finds", to_do)
+            Check("devices", WARNING, f"there are {len(kinds)} kinds: a run takes the first that it finds", to_do)
         )
     if not kinds:
         has_tool = any(map(shutil.which, TOOLS))
         why = "" if has_tool else f", as there is none of {', '.join(TOOLS)}; a login node may have no accelerator"
-        found.append(Finding("devices", WARNING if has_tool else GOOD, f"no accelerator is found{why}"))
+        found.append(Check("devices", WARNING if has_tool else GOOD, f"no accelerator is found{why}"))
         found.append(_to_try(systems))
     return found
 
 
-def _which_system(systems: Mapping[str, Block], alike: list[Device]) -> Iterator[Finding]:
+def _which_system(systems: Mapping[str, System], alike: list[Device]) -> Iterator[Check]:
     where = ", those of this job" if "SLURM_JOB_ID" in os.environ else ""
-    yield Finding("devices", GOOD, f"{len(alike)} x {alike[0]}{where}")
+    yield Check("devices", GOOD, f"{len(alike)} x {alike[0]}{where}")
     if any(device.is_divided for device in alike):
         to_do = "a run on an instance of MIG is not one of the device that a system describes"
-        yield Finding("devices", WARNING, "MIG divides them", to_do)
+        yield Check("devices", WARNING, "MIG divides them", to_do)
     close = candidates(systems, alike)
     fitting = [one.system for one in close if not one.differences]
     if len(fitting) == 1:
-        yield Finding("system", GOOD, fitting[0], f"caraml doctor --system {fitting[0]}: what is missing for its jobs")
+        yield Check("system", GOOD, fitting[0], f"caraml doctor --system {fitting[0]}: what is missing for its jobs")
         return
     if fitting:
-        keys = [key for key in systems[fitting[0]] if len({str(systems[name][key]) for name in fitting}) > 1]
+        values = [systems[name].values for name in fitting]
+        keys = [key for key in values[0] if len({str(one.get(key)) for one in values}) > 1]
         found = f"{' and '.join(fitting)} have such devices, and differ in {', '.join(keys)}"
-        yield Finding("system", WARNING, found, f"choose by 'caraml systems --system {fitting[0]}'")
+        yield Check("system", WARNING, found, f"choose by 'caraml systems --system {fitting[0]}'")
         return
     for one in close:
-        yield Finding("system", WARNING, f"{one.system} is similar, but {'; '.join(one.differences)}")
+        yield Check("system", WARNING, f"{one.system} is similar, but {'; '.join(one.differences)}")
     if close:
         to_do = f"{HOW_TO_DESCRIBE}, from the block of {close[0].system}"
-        yield Finding("system", WARNING, "none that is described is like this machine", to_do)
+        yield Check("system", WARNING, "none that is described is like this machine", to_do)
     else:
-        yield Finding("system", WARNING, f"none is described with {alike[0].name}", HOW_TO_DESCRIBE)
+        yield Check("system", WARNING, f"none is described with {alike[0].name}", HOW_TO_DESCRIBE)
     yield _to_try(systems)
 
 
-def _to_try(systems: Mapping[str, Block]) -> Finding:
+def _to_try(systems: Mapping[str, System]) -> Check:
     """Suggest the systems that need no accelerator and no scheduler."""
-    names = [name for name, block in systems.items() if not block["device_words"] and block["submit"] == "bash"]
-    return Finding("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
+    names = [name for name, block in systems.items() if not block.device_words and block.submit == "bash"]
+    return Check("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
 
 
-def cost(block: Block, site: Site, used: Used = ()) -> Iterator[Finding]:
+def cost(block: System, site: Site, used: Used = ()) -> Iterator[Check]:
     """Yield the expected cost of one run of each workflow, and how to reduce it."""
     for facts in used or workloads().values():
         workflow = f"jube/{facts.workflow}.yaml"
         if why := refusal(facts, block):
-            yield Finding(workflow, WARNING, why)
+            yield Check(workflow, WARNING, why)
             continue
         try:
             expected = forecast(Workload(facts), block, site)
         except SiteError as error:
             to_do = "correct the block in systems.yaml, CARAML_DEVICES or CARAML_BATCHES"
-            yield Finding(workflow, BAD, str(error), to_do)
+            yield Check(workflow, BAD, str(error), to_do)
             continue
         point = f"CARAML_DEVICES={expected.devices} CARAML_BATCHES={expected.batch}"
-        to_do = f"for one run of one point: {point} jube run {workflow} --tag {block['system_name']} once"
-        yield Finding(workflow, GOOD, str(expected), to_do if expected.runs > 1 else "")
+        to_do = f"for one run of one point: {point} jube run {workflow} --tag {block.system_name} once"
+        yield Check(workflow, GOOD, str(expected), to_do if expected.runs > 1 else "")
 
 
-def report(findings: list[Finding]) -> str:
+def report(findings: list[Check]) -> str:
     """Return a line for each finding, followed by what to do about it."""
     lines = []
     for finding in findings:
@@ -138,7 +141,7 @@ def report(findings: list[Finding]) -> str:
     return "\n".join(lines)
 
 
-def jube() -> Iterator[Finding]:
+def jube() -> Iterator[Check]:
     """Check that JUBE is installed and new enough."""
     command = os.environ.get("JUBE", "jube")
     try:
@@ -147,20 +150,20 @@ def jube() -> Iterator[Finding]:
     except ProgramError:
         found = None
     if not found:
-        yield Finding("JUBE", BAD, f"there is no {command}", "apt-get install jube, or load your site's module")
+        yield Check("JUBE", BAD, f"there is no {command}", "apt-get install jube, or load your site's module")
     elif tuple(map(int, found.groups())) < OLDEST_JUBE:
-        yield Finding("JUBE", BAD, found[0], f"install {'.'.join(map(str, OLDEST_JUBE))} or newer")
+        yield Check("JUBE", BAD, found[0], f"install {'.'.join(map(str, OLDEST_JUBE))} or newer")
     else:
-        yield Finding("JUBE", GOOD, found[0])
+        yield Check("JUBE", GOOD, found[0])
 
 
-def scheduler(block: Block, site: Site) -> Iterator[Finding]:
+def scheduler(block: System, site: Site) -> Iterator[Check]:
     """Check that the scheduler answers, and has the site's partition and account."""
     if site.submit_of(block) != "sbatch":
-        yield Finding("scheduler", GOOD, "none is needed: jobs run here")
+        yield Check("scheduler", GOOD, "none is needed: jobs run here")
         return
     if shutil.which("sbatch") is None:
-        yield Finding("scheduler", BAD, "there is no sbatch", f"run on a login node of the system, {WITHOUT_SLURM}")
+        yield Check("scheduler", BAD, "there is no sbatch", f"run on a login node of the system, {WITHOUT_SLURM}")
         return
     try:
         done = ask("sinfo", "-h", "-o", "%R %l %G", limit_s=LIMIT_S)
@@ -168,32 +171,32 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
     except ProgramError as error:
         trouble = str(error)
     if trouble:
-        yield Finding("scheduler", BAD, trouble, "is Slurm up, and SLURM_CONF right?")
+        yield Check("scheduler", BAD, trouble, "is Slurm up, and SLURM_CONF right?")
         return
     partitions = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.strip()}
-    yield Finding("scheduler", GOOD, f"Slurm with partitions {', '.join(partitions)}")
+    yield Check("scheduler", GOOD, f"Slurm with partitions {', '.join(partitions)}")
     wanted = site.partition or os.environ.get("SBATCH_PARTITION", "")
     if not wanted:
-        yield Finding("partition", WARNING, "none is stated: Slurm uses its default", "state 'partition' in site.yaml")
+        yield Check("partition", WARNING, "none is stated: Slurm uses its default", "state 'partition' in site.yaml")
     elif wanted not in partitions:
-        yield Finding("partition", BAD, f"Slurm knows no {wanted}", f"choose one of {', '.join(partitions)}")
+        yield Check("partition", BAD, f"Slurm knows no {wanted}", f"choose one of {', '.join(partitions)}")
     else:
         time_limit, devices, *_ = partitions[wanted]
-        yield Finding("partition", GOOD, f"{wanted}, at most {time_limit}")
-        if block["gres"] and not devices.startswith(block["gres"]):
-            found = f"partition {wanted} offers no {block['gres']}, but {devices}"
-            yield Finding("devices", BAD, found, "state another 'partition' in site.yaml")
+        yield Check("partition", GOOD, f"{wanted}, at most {time_limit}")
+        if block.gres and not devices.startswith(block.gres):
+            found = f"partition {wanted} offers no {block.gres}, but {devices}"
+            yield Check("devices", BAD, found, "state another 'partition' in site.yaml")
     if not site.account and not os.environ.get("SBATCH_ACCOUNT"):
-        yield Finding("account", WARNING, "none is stated: Slurm uses yours", "state 'account' in site.yaml")
+        yield Check("account", WARNING, "none is stated: Slurm uses yours", "state 'account' in site.yaml")
 
 
-def container(block: Block, site: Site, runtime: str, used: Used = ()) -> Iterator[Finding]:
+def container(block: System, site: Site, runtime: str, used: Used = ()) -> Iterator[Check]:
     """Check the software that jobs run in: the container runtime with the system's images, or .venv without one."""
     if runtime == "none":
         if (checkout() / ".venv" / "bin" / "python").exists():
-            yield Finding("software", GOOD, ".venv")
+            yield Check("software", GOOD, ".venv")
         else:
-            yield Finding("software", BAD, "there is no .venv", "make setup")
+            yield Check("software", BAD, "there is no .venv", "make setup")
         return
     program = {"charliecloud": "ch-run"}.get(runtime, runtime)
     if shutil.which(program) is None:
@@ -203,53 +206,53 @@ def container(block: Block, site: Site, runtime: str, used: Used = ()) -> Iterat
             if here
             else "the compute nodes must have it"
         )
-        yield Finding("container", BAD if here else WARNING, f"there is no {program} here", to_do)
+        yield Check("container", BAD if here else WARNING, f"there is no {program} here", to_do)
     for name in images_of(block, used):
         yield _check_image(name, block, Path(site.container_folder), runtime)
 
 
-def _check_image(name: str, block: Block, folder: Path, runtime: str) -> Finding:
+def _check_image(name: str, block: System, folder: Path, runtime: str) -> Check:
     path, image = image_path(folder, name, runtime), read_image(name)
     to_make = f"caraml image {name} --runtime {runtime}"
     if not path.exists():
-        return Finding("image", BAD, f"{path} is missing", to_make)
-    if block["cpu_arch"] not in (image.arch, "uname -m"):
-        found = f"{name} is for {image.arch}, the system is {block['cpu_arch']}"
-        return Finding("image", BAD, found, "correct containers/images.yaml")
+        return Check("image", BAD, f"{path} is missing", to_make)
+    if block.cpu_arch not in (image.arch, "uname -m"):
+        found = f"{name} is for {image.arch}, the system is {block.cpu_arch}"
+        return Check("image", BAD, found, "correct containers/images.yaml")
     if (found_arch := architecture_of(path)) not in (None, image.arch):
         found = f"{path} holds programs for {found_arch}, {name} is for {image.arch}"
-        return Finding("image", BAD, found, f"remove it, and make it on a machine of that kind: {to_make}")
-    return Finding("image", GOOD, f"{path}")
+        return Check("image", BAD, found, f"remove it, and make it on a machine of that kind: {to_make}")
+    return Check("image", GOOD, f"{path}")
 
 
-def data(site: Site, used: Used = ()) -> Iterator[Finding]:
+def data(site: Site, used: Used = ()) -> Iterator[Check]:
     """Check that the data folder can be used, and list its data sets."""
     folder = Path(site.data_folder)
     if not folder.exists():
-        yield Finding("data", WARNING, f"{folder} does not exist yet", "the first run makes small sets in it")
+        yield Check("data", WARNING, f"{folder} does not exist yet", "the first run makes small sets in it")
         return
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding("data", BAD, f"{folder} cannot be read and written", "choose another data_folder in site.yaml")
+        yield Check("data", BAD, f"{folder} cannot be read and written", "choose another data_folder in site.yaml")
         return
-    for what, pattern, program in (facts.data for facts in used or workloads().values() if facts.data):
-        present = sorted(path.name for path in folder.glob(pattern))
+    for needed in (facts.data for facts in used or workloads().values() if facts.data):
+        what, present = needed.what, sorted(path.name for path in folder.glob(needed.files))
         if present:
-            yield Finding(f"data, {what}", GOOD, f"{folder}: {', '.join(present)}")
+            yield Check(f"data, {what}", GOOD, f"{folder}: {', '.join(present)}")
         else:
-            to_do = f"the first run makes a small set; python -m {program} --help shows how to get more"
-            yield Finding(f"data, {what}", WARNING, f"none in {folder}", to_do)
+            to_do = f"the first run makes a small set; python -m {needed.prepare} --help shows how to get more"
+            yield Check(f"data, {what}", WARNING, f"none in {folder}", to_do)
 
 
-def sensors(block: Block, runtime: str, used: Used = ()) -> Iterator[Finding]:
+def sensors(block: System, runtime: str, used: Used = ()) -> Iterator[Check]:
     """Yield the sensors of this machine; those of a login node may differ from those of the compute nodes."""
     home = find_checkout()
     python = str(home / "jube" / "include" / "python.sh") if home else sys.executable
     try:
         seen = ask(python, "-m", "jpwr", "list", limit_s=LIMIT_S).stdout.splitlines()
     except ProgramError as error:
-        yield Finding("sensors", BAD, str(error), "python3 -m jpwr list")
+        yield Check("sensors", BAD, str(error), "python3 -m jpwr list")
         return
-    for method in re.split(r"[ /]", block["power_methods"]):
+    for method in re.split(r"[ /]", block.power_methods):
         line = next((line for line in seen if re.match(rf"\s*{re.escape(method)}\b", line)), "")
         package = re.search(r"no module \S+: pip install (\S+?),?(\s|$)", line)
         if package:
@@ -257,36 +260,35 @@ def sensors(block: Block, runtime: str, used: Used = ()) -> Iterator[Finding]:
             continue
         if not line and runtime == "none":
             known = [one.split(":")[0].strip() for one in seen if ": " in one]
-            yield Finding(f"sensor {method}", BAD, "jpwr has no such method", near(method, known))
+            yield Check(f"sensor {method}", BAD, "jpwr has no such method", near(method, known))
             continue
         unused = ": unavailable: " in line or not line
-        is_submitted = unused and block.get("submit") == "sbatch"
+        is_submitted = unused and block.submit == "sbatch"
         to_do = "normal on a login node: try 'srun python3 -m jpwr list'" if is_submitted else ""
         found = line.removeprefix(f"{method}: ") or "not listed"
-        yield Finding(f"sensor {method}", WARNING if unused else GOOD, found, to_do)
+        yield Check(f"sensor {method}", WARNING if unused else GOOD, found, to_do)
 
 
-def _without_package(method: str, package: str, block: Block, runtime: str, used: Used = ()) -> Finding:
+def _without_package(method: str, package: str, block: System, runtime: str, used: Used = ()) -> Check:
     """Return the finding on a sensor without its Python package here; in a container, the image's package counts."""
     what = f"sensor {method}"
     if runtime == "none":
         to_do = f"make setup, on a machine that has the device; or .venv/bin/pip install {package}"
-        return Finding(what, BAD, f"its package {package} is not installed", to_do)
+        return Check(what, BAD, f"its package {package} is not installed", to_do)
     without = [name for name in images_of(block, used) if not any(package in one for one in read_image(name).pip)]
     if not without:
-        return Finding(what, GOOD, f"its package {package} is in the images")
+        return Check(what, GOOD, f"its package {package} is in the images")
     found = f"its package {package} is not here, and not added to {', '.join(without)}"
-    return Finding(what, WARNING, found, f"does the image have it? If not, add it to containers/images.yaml: {package}")
+    return Check(what, WARNING, found, f"does the image have it? If not, add it to containers/images.yaml: {package}")
 
 
-def images_of(block: Block, used: Used = ()) -> list[str]:
+def images_of(block: System, used: Used = ()) -> list[str]:
     """Return the names of a system's images, one for each framework of the workloads."""
-    needed = {facts.framework for facts in used or workloads().values() if block["vendor"] not in facts.refused}
-    frameworks = [framework for framework in FRAMEWORKS if framework in needed]
-    return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in frameworks))
+    needed = {facts.framework for facts in used or workloads().values() if block.vendor not in facts.refused}
+    return list(dict.fromkeys(block.image.replace("$framework", framework) for framework in sorted(needed)))
 
 
-def host_name(resolve: Callable[..., Any] = socket.getaddrinfo) -> Iterator[Finding]:
+def host_name(resolve: Callable[..., Any] = socket.getaddrinfo) -> Iterator[Check]:
     """Check that the host name resolves, as processes that train together find each other by it."""
     name = socket.gethostname()
     try:
@@ -294,15 +296,15 @@ def host_name(resolve: Callable[..., Any] = socket.getaddrinfo) -> Iterator[Find
     except (OSError, UnicodeError) as error:
         to_do = f"add its address and name to /etc/hosts, such as '127.0.0.1 {name}' for a machine that trains alone"
         found = f"{name} does not resolve ({error}): torchrun would wait for minutes for this name"
-        yield Finding("host name", WARNING, found, to_do)
+        yield Check("host name", WARNING, found, to_do)
     else:
-        yield Finding("host name", GOOD, name)
+        yield Check("host name", GOOD, name)
 
 
-def space(site: Site) -> Iterator[Finding]:
+def space(site: Site) -> Iterator[Check]:
     """Check the free space for results and data."""
     for what, folder in (("results", checkout() / "jube"), ("data", Path(site.data_folder))):
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free_gb = shutil.disk_usage(existing).free / 1e9
         state = GOOD if free_gb > ENOUGH_GB else WARNING
-        yield Finding(f"disk, {what}", state, f"{free_gb:.0f} GB free", "" if state == GOOD else "make room")
+        yield Check(f"disk, {what}", state, f"{free_gb:.0f} GB free", "" if state == GOOD else "make room")

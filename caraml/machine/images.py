@@ -14,14 +14,16 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from caraml.errors import SiteError
-from caraml.installation import IMAGES, table_file
+from caraml.installation import IMAGES
 from jpwr.messages import near
-from results.verdicts.written import filled, read_mapping
+from results.files.systems import table_file
+from results.files.typed_files import Text, read_file
 
 FORMATS = ("apptainer", "containerfile")
 ENDINGS = {"apptainer": ".sif", "podman": ".tar", "charliecloud": ".dir"}
@@ -36,14 +38,15 @@ PROGRAMS = {"apptainer": ("apptainer",), "podman": ("podman",), "charliecloud": 
 class Image:
     """One image of the table."""
 
+    ADDED = ("name",)
     name: str
-    base: str
-    arch: str
-    digest: str = ""
-    pip: list[str] = field(default_factory=list)
-    without_dependencies: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-    state: str = ""
+    base: Annotated[Text, "base image"]
+    arch: Annotated[Text, "as `uname -m` prints it"]
+    digest: Annotated[str, "of the base, sha256:...; empty: not known, which the record shows"] = ""
+    pip: Annotated[tuple[str, ...], "packages added to the base"] = ()
+    without_dependencies: Annotated[tuple[str, ...], "packages whose dependencies replace the vendor's builds"] = ()
+    environment: Annotated[Mapping[str, str], "set in the image"] = field(default_factory=dict)
+    state: Annotated[str, "what has been tested"] = ""
 
     @property
     def source(self) -> str:
@@ -99,17 +102,13 @@ def _blob(descriptor: dict[str, Any]) -> str:
     return f"blobs/{descriptor['digest'].replace(':', '/')}"
 
 
-def _quoted(words: list[str]) -> str:
+def _quoted(words: Sequence[str]) -> str:
     return " ".join(f"'{word}'" for word in words)
 
 
 def read_images(file: Path | None = None) -> dict[str, Image]:
     """Return the images of the table by name; raises RecordError for a wrong table."""
-    file = file or table_file(IMAGES)
-    return {
-        name: filled(Image, {"name": name, **values} if isinstance(values, dict) else values, f"{file}: '{name}'")
-        for name, values in read_mapping(file, "images").items()
-    }
+    return read_file(Mapping[str, Image], file or table_file(IMAGES), "images")  # type: ignore[no-any-return]
 
 
 def read_image(name: str, file: Path | None = None) -> Image:

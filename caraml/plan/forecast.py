@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from caraml.plan.points import sweep
 from caraml.plan.site import Site
-from caraml.plan.systems import Block
 from caraml.plan.workloads import Workload
+from results.files.systems import System
 from results.record.values import count
 
 ASSUMED_MFU = 0.3
@@ -43,24 +43,24 @@ class Forecast(NamedTuple):
         return f"{model}{count(self.points, 'job')} with {count(self.runs, 'run')}, {cost}"
 
 
-def forecast(known: Workload, block: Block, site: Site) -> Forecast:
+def forecast(known: Workload, block: System, site: Site) -> Forecast:
     """Return the forecast for all points of a workload's sweep; raises SiteError if it cannot run."""
     facts = known.facts
-    model = facts.default_model(block)
-    per_node, repeats = int(block["devices_per_node"]), int(block["default_repeats"])
-    peak_flops = float(block[f"peak_tflops_{block['default_precision']}"]) * 1e12
+    model = facts.default_model(block.values)
+    per_node, repeats = block.devices_per_node, block.default_repeats
+    peak_flops = block.peak_tflops(block.default_precision) * 1e12
     points = [(devices, batch) for devices, batches in sweep(known, block, site, model).items() for batch in batches]
     run_s = [_run_s(known, block, model, *point, peak_flops * ASSUMED_MFU) for point in points] if peak_flops else []
     seconds = [
         ceil(devices / per_node) * repeats * one for (devices, _), one in zip(points, run_s, strict=False) if one
     ]
     node_hours = sum(seconds) / SECONDS_PER_HOUR if len(seconds) == len(points) else None
-    tdp_w = float(block["tdp_w_per_device"]) * per_node
+    tdp_w = block.tdp_w_per_device * per_node
     energy_kwh = node_hours * tdp_w / WATTS_PER_KW if node_hours and tdp_w else None
     return Forecast(facts.workflow, model, len(points), len(points) * repeats, *points[0], node_hours, energy_kwh)
 
 
-def _run_s(known: Workload, block: Block, model: str, devices: int, batch: int, flops_per_s: float) -> float | None:
+def _run_s(known: Workload, block: System, model: str, devices: int, batch: int, flops_per_s: float) -> float | None:
     """Estimate the time of one run; None: the FLOPs of its work are not known."""
     measured_s = known.run_s(block, model, devices, batch, flops_per_s)
     if measured_s is not None:
@@ -68,6 +68,6 @@ def _run_s(known: Workload, block: Block, model: str, devices: int, batch: int, 
     step_s = batch * known.flops_per_sample(block, model) / (devices * flops_per_s)
     if not step_s:
         return None
-    window_s = max(int(block["measured_steps"]) * step_s, float(block["min_measured_s"]))
+    window_s = max(block.measured_steps * step_s, block.min_measured_s)
     window_s = max(step_s, min(window_s, known.facts.max_measured_s or inf))
-    return START_S + int(block["warmup_steps"]) * step_s + window_s
+    return START_S + block.warmup_steps * step_s + window_s

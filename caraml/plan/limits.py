@@ -11,9 +11,9 @@ from typing import Any
 
 from caraml.errors import SiteError
 from caraml.plan.site import Site
-from caraml.plan.systems import Block
 from jpwr.errors import JpwrError
 from jpwr.limits.setting import CLOCK, OPTIONS, POWER, checked
+from results.files.systems import System
 
 METHODS = ("pynvml", "rocm")  # of jpwr, for devices whose limits can be set
 CAPS, CLOCKS, OBSERVE = "caps", "clocks", "observe"
@@ -24,14 +24,14 @@ SWEEPS = {
 }
 
 
-def planned_limits(tags: Iterable[str], block: Block, site: Site) -> dict[str, Any]:
+def planned_limits(tags: Iterable[str], block: System, site: Site) -> dict[str, Any]:
     """Return the values of the sweep for each tag, and the flags of the sampler and of Slurm for each value.
 
     Raises SiteError if the tags ask for what the site does not offer.
     """
     asked = [tag for tag in SWEEPS if tag in tags]
-    if asked and not any(method in block["power_methods"] for method in METHODS):
-        raise SiteError(f"the tag {asked[0]} was asked for on {block['accelerator']}, which has no limits to set")
+    if asked and not any(method in block.power_methods for method in METHODS):
+        raise SiteError(f"the tag {asked[0]} was asked for on {block.accelerator}, which has no limits to set")
     if asked and OBSERVE in tags:
         raise SiteError(f"the tags {asked[0]} and {OBSERVE} exclude each other: {OBSERVE} sets nothing")
     if asked and site.limits_set_by == "none":
@@ -45,7 +45,7 @@ def planned_limits(tags: Iterable[str], block: Block, site: Site) -> dict[str, A
     for tag, (kind, key, figure, flag) in SWEEPS.items():
         values = _values(kind, key, block, site) if tag in asked else []
         if site.limits_set_by == "slurm":
-            values = [_amount(value, kind, block[figure], figure) for value in values]
+            values = [_amount(value, kind, getattr(block, figure), figure) for value in values]
             if values and not getattr(site, flag):
                 raise SiteError(f"the tag {tag} needs {flag} in site.yaml, such as --gpu-power={{}}")
             found["slurm_limits"] |= {f"{tag} {value}": getattr(site, flag).format(value) for value in values}
@@ -55,8 +55,8 @@ def planned_limits(tags: Iterable[str], block: Block, site: Site) -> dict[str, A
     return found
 
 
-def _values(kind: str, key: str, block: Block, site: Site) -> list[str]:
-    words = getattr(site, key).replace(",", " ").split() or [f"{share}%" for share in block["limit_shares"].split()]
+def _values(kind: str, key: str, block: System, site: Site) -> list[str]:
+    words = getattr(site, key).replace(",", " ").split() or [f"{share}%" for share in block.limit_shares.split()]
     try:
         return list(dict.fromkeys(checked(kind, word) for word in words))
     except JpwrError as error:

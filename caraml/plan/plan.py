@@ -12,9 +12,10 @@ from caraml.plan.limits import planned_limits
 from caraml.plan.paths import wrong_path
 from caraml.plan.points import sweep
 from caraml.plan.site import Site, read_site
-from caraml.plan.systems import Block, read_system
+from caraml.plan.systems import read_system
 from caraml.plan.tags import check_tags, tags_of_run
 from caraml.plan.workloads import refusal, workload
+from results.files.systems import System
 
 # Programs that start one process per device of a node.
 PROCESS_STARTERS = {
@@ -30,12 +31,12 @@ COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a pr
 NOT_FILLED = ("effective", "cold", "io", "shared")
 
 
-def check_fill(tags: set[str], block: Block, site: Site) -> None:
+def check_fill(tags: set[str], block: System, site: Site) -> None:
     """Raise SiteError if copies of a point cannot run at once on a system, with these tags."""
     if other := sorted(tags & set(NOT_FILLED)):
         raise SiteError(f"the tags fill and {other[0]} were asked for, which exclude each other: leave one out")
-    if block["vendor"] not in COPIES_ON:
-        raise SiteError(f"the tag fill was asked for on {block['accelerator']}, whose devices copies cannot share out")
+    if block.vendor not in COPIES_ON:
+        raise SiteError(f"the tag fill was asked for on {block.accelerator}, whose devices copies cannot share out")
     submit, nodes = site.submit_of(block), int(site.fill_nodes or 1)
     if submit == "bash" and nodes > 1:
         raise SiteError(f"CARAML_FILL_NODES is {nodes}, but jobs by bash use this machine alone: leave it out")
@@ -78,10 +79,10 @@ def plan(
     site = read_site(system)
     if "fill" in {*tags, *of_run}:
         check_fill({*tags, *of_run}, block, site)
-    model = model or facts.default_model(block)
+    model = model or facts.default_model(block.values)
     points = sweep(known, block, site, model)
     submit = site.submit_of(block)
-    runtime = site.container_runtime or block["container_runtime"]
+    runtime = site.container_runtime or block.container_runtime
     in_container = site.container_runtime or (runtime if runtime != "none" else "podman")
     is_pod = submit == "kubernetes"  # is a container already
     return {
@@ -90,15 +91,15 @@ def plan(
         "runtime": "none" if is_pod else runtime,
         "runtime_in_container": "none" if is_pod else in_container,
         "data_folder": site.data_folder,
-        "site_flags": site.workload_flags.get(benchmark, ""),
+        "site_flags": site.flags_of(benchmark),
         "work_unit": facts.work_unit,
         "framework": facts.framework,
         "process_starter": PROCESS_STARTERS[facts.framework],
-        "device": DEVICES[block["vendor"]],
+        "device": DEVICES[block.vendor],
         "fill_nodes": site.fill_nodes or "0",
         "max_measured_s": str(facts.max_measured_s),
         "model": model,
-        **{parameter: facts.value(parameter, block, model) for parameter in facts.parameters},
+        **{parameter: facts.value(parameter, block.values, model) for parameter in facts.parameters},
         **planned_limits({*tags, *of_run}, block, site),
         "devices": ",".join(map(str, points)),
         "batches": {str(devices): ",".join(map(str, batches)) for devices, batches in points.items()},

@@ -12,8 +12,8 @@ from functools import partial
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
 from caraml.plan.site import Site
-from caraml.plan.systems import Block
 from caraml.plan.workloads import Workload
+from results.files.systems import System
 from results.record.values import devices_text
 
 
@@ -71,20 +71,20 @@ def fitting_batches(check: Callable[[int], None], sweep: Sequence[int], asked: S
     return fitting
 
 
-def sweep(known: Workload, block: Block, site: Site, model: str) -> dict[int, list[int]]:
+def sweep(known: Workload, block: System, site: Site, model: str) -> dict[int, list[int]]:
     """Return the global batch sizes to run for each number of devices; raises SiteError if none can run."""
     facts = known.facts
     asked = {key: numbers(getattr(site, key), f"CARAML_{key.upper()}") for key in ("devices", "batches")}
-    micro_batch = facts.value("micro_batch_size", block, model) if "micro_batch_size" in facts.parameters else ""
-    batches = numbers(facts.resolve(facts.batches, block, model), "the sweep of batches")
-    devices_sweep = numbers(facts.resolve(facts.devices, block, model) or str(block["devices_sweep"]), "devices_sweep")
-    most = int(block["devices_per_node"]) if site.submit_of(block) == "bash" else None
+    micro_batch = facts.value("micro_batch_size", block.values, model) if "micro_batch_size" in facts.parameters else ""
+    batches = numbers(facts.resolve(facts.batches, block.values, model), "the sweep of batches")
+    devices_sweep = numbers(facts.resolve(facts.devices, block.values, model) or block.devices_sweep, "devices_sweep")
+    most = block.devices_per_node if site.submit_of(block) == "bash" else None
     found, name = {}, model or facts.title  # a node check has no model
     where = name
     try:
         for devices in fitting_devices(known, model, devices_sweep, asked["devices"], most):
             where = f"{name} on {devices_text(devices)}"
-            pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline over all IPUs
+            pipeline = devices if block.vendor == "graphcore" else None  # one pipeline over all IPUs
             check = partial(
                 known.check_point,
                 model,

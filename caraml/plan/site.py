@@ -13,42 +13,43 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from caraml.errors import CaramlError, SiteError
 from caraml.installation import checkout, missing_package
-from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_1, RUNTIME, SUBMIT, Kind, one_of
 from caraml.plan.paths import wrong_path
-from caraml.plan.systems import read_systems
 from jpwr.messages import near
-from results.record.records import RecordError
-from results.workloads import names
-from results.yaml_files import YamlError, read_yaml
+from results.errors import RecordError
+from results.files.json_schema import keys_of
+from results.files.systems import Runtime, Submit, System, read_systems
+from results.files.typed_files import like, read_mapping, stated
+from results.files.workloads import names
 
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
-TOLERATION = r"(?P<key>[\w./-]+)(=(?P<value>[\w.-]*))?(:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute))?"
-TOLERATIONS = Kind("KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute", TOLERATION)
-LIMIT_FLAG = Kind("a flag of sbatch and srun with {}, such as --gpu-power={}", r"--[\w-]+=\{\}[\w,=-]*")
-PATH = Kind("a path")
-Value = str | tuple[str, ...]
-
-
-def _key(kind: Kind, default: Any = "") -> Any:
-    """Return the field of a key, whose value, if any, or each item of it is of a kind."""
-    return field(default=default, metadata={"kind": kind})
+TOLERATION = r"([\w./-]+)(=([\w.-]*))?(:(NoSchedule|PreferNoSchedule|NoExecute))?"
+TAINT = "KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute"
+Toleration = Annotated[str, like(TOLERATION, TAINT)]
+LimitFlag = Annotated[
+    str, like(r"(--[\w-]+=\{\}[\w,=-]*)?", "a flag of sbatch and srun with {}, such as --gpu-power={}")
+]
+Folder = Annotated[str, {"format": "path"}]
+Nodes = Annotated[str, like("([1-9][0-9]*)?", "a whole number from 1 on")]
+Label = Annotated[str, like("[^=]+=.*", "LABEL=VALUE")]
+User = Annotated[str, like("([0-9]+(:[0-9]+)?)?", "numbers, such as 1000 or 1000:100")]
+Minutes = Annotated[str, like(r"[0-9]*\.?[0-9]+", "a number from 0 on")]
 
 
 @dataclass(frozen=True)
 class Site:
     """Settings of a site for one system.
 
-    Each field but the last is a key of site.yaml, which site.example.yaml explains. An empty value leaves the choice to
-    the system's block or to the scheduler.
+    Each field is a key of site.yaml, which site.example.yaml explains. An empty value leaves the choice to the system's
+    block or to the scheduler.
     """
 
-    submit: str = _key(SUBMIT)
+    submit: Submit | Literal[""] = ""
     account: str = ""
     partition: str = ""
     reservation: str = ""
@@ -57,49 +58,48 @@ class Site:
     srun: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     network_interface: str = ""
-    container_runtime: str = _key(RUNTIME)
-    container_mounts: tuple[str, ...] = _key(PATH, ())
-    container_folder: str = _key(PATH, "containers/images")
-    data_folder: str = _key(PATH, "data")
-    history_db: str = _key(PATH, "history.db")
+    container_runtime: Runtime | Literal[""] = ""
+    container_mounts: tuple[Folder, ...] = ()
+    container_folder: Folder = "containers/images"
+    data_folder: Folder = "data"
+    history_db: Folder = "history.db"
     devices: str = ""
     batches: str = ""
-    limits_set_by: str = _key(one_of("jpwr", "slurm", "none"), "none")
+    limits_set_by: Literal["jpwr", "slurm", "none"] = "none"
     power_limits: str = ""
     clocks: str = ""
-    slurm_power_flag: str = _key(LIMIT_FLAG)
-    slurm_clock_flag: str = _key(LIMIT_FLAG, "--gpu-freq={}")
-    fill_nodes: str = _key(FROM_1)
+    slurm_power_flag: LimitFlag = ""
+    slurm_clock_flag: LimitFlag = "--gpu-freq={}"
+    fill_nodes: Nodes = ""
     kubernetes_context: str = ""
     kubernetes_namespace: str = ""
     kubernetes_registry: str = ""
     kubernetes_image: str = ""
     kubernetes_pull_secret: str = ""
     kubernetes_claim: str = ""
-    kubernetes_claim_path: str = _key(PATH)
+    kubernetes_claim_path: Folder = ""
     kubernetes_queue: str = ""
-    kubernetes_node_selector: tuple[str, ...] = _key(Kind("LABEL=VALUE", r"[^=]+=.*"), ())
-    kubernetes_tolerations: tuple[str, ...] = _key(TOLERATIONS, ())
+    kubernetes_node_selector: tuple[Label, ...] = ()
+    kubernetes_tolerations: tuple[Toleration, ...] = ()
     kubernetes_cpus: str = ""
     kubernetes_memory: str = ""
-    kubernetes_user: str = _key(Kind("numbers, such as 1000 or 1000:100", r"[0-9]+(:[0-9]+)?"))
-    kubernetes_pod: str = _key(PATH)
-    kubernetes_patience_min: str = _key(FIGURE, "30")
-    workload_flags: Mapping[str, str] = field(default_factory=dict)  # by workload: its key is WORKLOAD_flags
+    kubernetes_user: User = ""
+    kubernetes_pod: Folder = ""
+    kubernetes_patience_min: Minutes = "30"
 
-    def submit_of(self, block: Mapping[str, Any]) -> str:
+    def submit_of(self, block: System) -> Submit:
         """Return how jobs of a system are started: as the site states, else as the system's block does."""
-        return str(self.submit or block["submit"])
+        return self.submit or block.submit
+
+    def flags_of(self, benchmark: str) -> str:
+        """Return the site's further flags of a benchmark."""
+        return str(getattr(self, f"{benchmark}_flags", ""))
 
 
-KEYS = {one.name: one for one in fields(Site) if one.name != "workload_flags"}
-DEFAULTS: dict[str, Value] = {name: one.default for name, one in KEYS.items()}  # type: ignore[misc]
-KINDS: dict[str, Kind] = {name: one.metadata.get("kind", ANY_TEXT) for name, one in KEYS.items()}
-
-
-def defaults() -> dict[str, Value]:
-    """Return every key of site.yaml with its default: the fields of Site, and the flags of each workload."""
-    return {**DEFAULTS, **{f"{name}_flags": "" for name in names()}}
+FLAGS: Any = [(f"{one}_flags", str, "") for one in names()]  # further options of each workload
+SiteFile: Any = make_dataclass("SiteFile", FLAGS, bases=(Site,), frozen=True, namespace={"__doc__": Site.__doc__})
+KEYS = keys_of(SiteFile)
+PATHS = [name for name, key in KEYS.items() if key.kind in (Folder, tuple[Folder, ...])]
 
 
 def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] = os.environ) -> Site:
@@ -110,88 +110,67 @@ def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] 
     root = checkout()
     if wrong := wrong_path(root, "the checkout"):
         raise SiteError(wrong)
-    values = defaults()
-    for name, block in _blocks(file or root / "site.yaml"):
-        if name in ("", system):
-            values.update(block)
-    for key, default in defaults().items():
-        if text := environ.get(f"CARAML_{key.upper()}"):
-            values[key] = tuple(text.split()) if isinstance(default, tuple) else text
-    for key, kind in KINDS.items():
-        value = values[key]
-        items = [_checked(key, kind, one, root) for one in (value if isinstance(value, tuple) else (value,))]
-        values[key] = tuple(items) if isinstance(value, tuple) else items[0]
-    flags = {name: str(values.pop(f"{name}_flags")) for name in names()}
-    return Site(**values, workload_flags=flags)  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    try:
+        for name, block in _blocks(file or root / "site.yaml"):
+            if name in ("", system):
+                values |= block
+        values |= stated(SiteFile, _of_environment(environ), "the environment")
+    except RecordError as error:
+        raise SiteError(str(error)) from error
+    for key in PATHS:
+        value = values.get(key, getattr(SiteFile, key))
+        is_several = isinstance(value, tuple)
+        whole = tuple(_absolute(key, one, root) for one in (value if is_several else (value,)))
+        values[key] = whole if is_several else whole[0]
+    return SiteFile(**values)  # type: ignore[no-any-return]
 
 
-def _blocks(file: Path) -> Iterator[tuple[str, dict[str, Value]]]:
-    """Find the stated values of the whole site, under an empty name, and then of each system."""
-    whole = _read(file)
+def _blocks(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the stated values of the whole site, under an empty name, and then of each system."""
+    whole = read_mapping(file, "site settings", as_text=True) if file.exists() else {}
     systems = whole.pop("systems", None) or {}
     if not isinstance(systems, dict):
-        raise SiteError(f"{file}: 'systems' must hold a block of keys for each system")
+        raise RecordError(f"{file}: systems is {systems!r}, but must be a block of keys for each system")
     known = read_systems() if systems else {}
-    yield "", _stated(whole, f"{file}, at the top")
+    yield "", _expanded(whole, str(file))
     for name, block in systems.items():
-        where = f"{file}, under systems: {name}"
         if name not in known:
-            raise SiteError(f"{file}, under systems: there is no system '{name}': {near(name, known)}")
-        if block and not isinstance(block, dict):
-            raise SiteError(f"{where}: must hold a block of keys, got {block!r}")
-        yield name, _stated(block or {}, where)
+            raise RecordError(f"{file}, systems: there is no system '{name}': {near(name, known)}")
+        yield name, _expanded(block or {}, f"{file}, system {name}")
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """Return the file's content with each value as a text, so that an account 0123 is not a number."""
-    if not file.exists():
-        return {}
-    try:
-        found = read_yaml(file, as_text=True)
-    except YamlError as error:
-        raise SiteError(f"{file} cannot be read: {error}") from error
-    if found is not None and not isinstance(found, dict):
-        raise SiteError(f"{file} must hold keys with values, such as 'account: hpc1'")
-    return found or {}
+def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the variables CARAML_KEY that are set."""
+    texts = {key: environ.get(f"CARAML_{key.upper()}") for key in KEYS}
+    return {key: text.split() if getattr(SiteFile, key) == () else text for key, text in texts.items() if text}
 
 
-def _stated(block: Mapping[str, Any], where: str) -> dict[str, Value]:
-    """Return the values of a block, texts or tuples of texts; raises SiteError for another key or type."""
-    known = defaults()
-    found: dict[str, Value] = {}
-    for key, value in block.items():
-        if key not in known:
-            raise SiteError(f"{where}: there is no key '{key}': {near(key, known)}")
-        is_home = value == "~" and known[key] and KINDS.get(key) is PATH
-        if not value or (value == "~" and not is_home):  # null in YAML
-            found[key] = known[key]
-        elif isinstance(known[key], tuple):
-            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                raise SiteError(f"{where}: '{key}' must be a list of texts, such as ['one', 'two']")
-            found[key] = tuple(map(os.path.expandvars, value))
-        elif isinstance(value, str):
-            found[key] = os.path.expandvars(value)
-        else:
-            raise SiteError(f"{where}: '{key}' must be a text, got {value!r}")
-    return found
+def _expanded(block: Any, where: str) -> dict[str, Any]:
+    """Return the values of a block, with those of environment variables in them."""
+    if isinstance(block, dict):
+        block = {key: _value(key, value) for key, value in block.items()}
+    return stated(SiteFile, block, where)
 
 
-def _checked(key: str, kind: Kind, text: str, root: Path) -> str:
-    """Return a value, with a path as an absolute one; raises SiteError if it is not of its kind."""
-    if text and kind is PATH:
-        return _absolute(key, text, root)
-    if text and not kind.allows(text):
-        raise SiteError(f"{key} is {text!r}: write {kind.words}")
-    return text
+def _value(key: str, value: Any) -> Any:
+    """Return a value, or the default if there is none; ~ is a home folder where there is a path, and null elsewhere."""
+    default = getattr(SiteFile, key, None)
+    if not value or (value == "~" and not (key in PATHS and default)):
+        return default
+    if isinstance(value, list):
+        return [_value("", one) or one for one in value]
+    return os.path.expandvars(value) if isinstance(value, str) else value
 
 
 def _absolute(key: str, text: str, root: Path) -> str:
+    """Return a path as an absolute one; raises SiteError if it cannot be used."""
     whole = os.path.expanduser(text)  # noqa: PTH111 - that of Path raises an error for an unknown user
     if whole.startswith("~") or "$" in whole:
         raise SiteError(f"{key} is {text}: there is no such user or environment variable")
     if wrong := wrong_path(root / whole, key):
         raise SiteError(wrong)
-    return str(root / whole)
+    return str(root / whole) if text else ""
 
 
 def sbatch_flags(site: Site) -> list[str]:

@@ -11,7 +11,7 @@ from caraml.errors import SiteError
 from caraml.installation import SYSTEMS
 from caraml.plan.systems import read_refused, refusal
 from jpwr.messages import near
-from results.workloads import workloads
+from results.files.workloads import workloads
 
 CONFIGURATION = "configuration.xml"  # JUBE writes it at the start of a run, and not in a dry run
 PRECISIONS = {"fp32", "bf16", "fp16", "fp8"}

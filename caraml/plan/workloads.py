@@ -7,9 +7,9 @@ from typing import Any
 
 from benchmarks.common.batch_plan import check_shares
 from caraml.errors import SiteError
-from caraml.plan.systems import Block
 from jpwr.messages import near
-from results.workloads import FOLDERS, Facts, workloads
+from results.files.systems import System
+from results.files.workloads import FOLDERS, Facts, workloads
 
 
 class Workload:
@@ -31,18 +31,21 @@ class Workload:
         else:
             check_shares(num_devices, global_batch_size)
 
-    def flops_per_sample(self, block: Block, model: str) -> float:
+    def flops_per_sample(self, block: System, model: str) -> float:
         """Return the model FLOPs to train on one sample; 0: not known."""
-        return float(self._ask("flops_per_sample", 0.0, lambda name: self.facts.value(name, block, model), model))
+        return float(
+            self._ask("flops_per_sample", 0.0, lambda name: self.facts.value(name, block.values, model), model)
+        )
 
-    def run_s(self, block: Block, model: str, devices: int, batch: int, flops_per_s: float) -> float | None:
+    def run_s(self, block: System, model: str, devices: int, batch: int, flops_per_s: float) -> float | None:
         """Estimate the time of a run after its start; None: its warm-up and its window are counted in steps.
 
         `flops_per_s` is the expected rate of one device.
         """
 
         def value(name: str) -> str:
-            return self.facts.value(name, block, model) if name in self.facts.parameters else str(block[name])
+            of_workload = name in self.facts.parameters
+            return self.facts.value(name, block.values, model) if of_workload else str(getattr(block, name))
 
         seconds = self._ask("run_s", None, value, model, devices, batch, flops_per_s)
         return None if seconds is None else float(seconds)
@@ -84,11 +87,11 @@ def workload_of(name: str) -> Facts:
     return {**workloads(), **known}[name]
 
 
-def refusal(facts: Facts, block: Block) -> str:
+def refusal(facts: Facts, block: System) -> str:
     """Return why a workload does not run on a system, and what to do; empty if it runs."""
-    vendor = block["vendor"]
+    vendor = block.vendor
     if vendor not in facts.refused:
         return ""
     others = [f"jube/{other.workflow}.yaml" for other in workloads().values() if vendor not in other.refused]
     instead = f", or run {' or '.join(others)} on this one" if others else ""
-    return f"it does not run on {block['accelerator']}: {facts.refused[vendor]}; choose another system{instead}"
+    return f"it does not run on {block.accelerator}: {facts.refused[vendor]}; choose another system{instead}"

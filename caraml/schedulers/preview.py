@@ -14,7 +14,7 @@ from caraml.installation import checkout
 from caraml.plan.plan import JOB, plan
 from caraml.plan.site import Site, job_lines, read_site, sbatch_flags
 from caraml.schedulers.kubernetes.submit import point_objects
-from results.workloads import Facts
+from results.files.workloads import Facts
 
 SCRIPTS = ("job.sh", "node.sh")
 

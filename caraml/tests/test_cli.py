@@ -261,7 +261,7 @@ def test_points_are_sorted_and_filtered_too(tmp_path, capsys):
 def test_a_pivot_has_every_form_of_a_table(tmp_path, capsys):
     run = made_up.store(tmp_path / "run", [made_up.result("A", 1, 8, 100.0), made_up.result("A", 2, 8, 200.0)])
     assert main(["table", str(run), "--pivot", "metrics.tokens_per_s", "--format", "csv"]) == 0
-    assert capsys.readouterr().out == "devices,batch 8\n1,100\n2,200\n"
+    assert capsys.readouterr().out == "devices,batch 8\n1,100.0\n2,200.0\n"
 
 
 def test_each_command_says_how_it_is_used(capsys):

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import platform
+from types import SimpleNamespace
 
 import pytest
 
 from caraml.cli import main
 from caraml.machine import devices, doctor
 from caraml.machine.devices import Device, candidates, find_devices
-from caraml.plan.systems import read_systems
+from results.files.systems import read_systems
 
 HERE = platform.machine()
 ELSEWHERE = "riscv64"
 
 
 def block(words, memory_gb, count, arch=HERE, **values):
-    return {
+    values = {
         "device_words": words,
         "accelerator": f"a {words}",
         "memory_gb_per_device": memory_gb,
@@ -26,6 +27,7 @@ def block(words, memory_gb, count, arch=HERE, **values):
         "submit": "sbatch",
         **values,
     }
+    return SimpleNamespace(**values, values=values)
 
 
 SYSTEMS = {
@@ -285,8 +287,8 @@ NAMES = {
 @pytest.mark.parametrize("tag", NAMES)
 def test_a_system_of_the_suite_is_recognised_by_its_devices_name(tag, monkeypatch):
     systems = read_systems()
-    monkeypatch.setattr(platform, "machine", lambda: systems[tag]["cpu_arch"])
-    found = candidates(systems, [Device(*NAMES[tag])] * systems[tag]["devices_per_node"])
+    monkeypatch.setattr(platform, "machine", lambda: systems[tag].cpu_arch)
+    found = candidates(systems, [Device(*NAMES[tag])] * systems[tag].devices_per_node)
     assert tag in [one.system for one in found if not one.differences]
 
 
@@ -308,7 +310,7 @@ def test_a_bow_is_told_from_other_ipus_by_its_clock(name, fitting, monkeypatch):
 
 def test_every_system_says_by_which_words_its_device_is_known_or_that_it_needs_none():
     for block in read_systems().values():
-        assert bool(str(block["device_words"])) == (block["vendor"] != "none")
+        assert bool(str(block.device_words)) == (block.vendor != "none")
 
 
 def test_what_is_seen_is_read_from_each_vendors_tool(programs):

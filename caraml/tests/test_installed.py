@@ -19,8 +19,8 @@ import pytest
 
 from caraml.cli import main
 from caraml.installation import SYSTEMS, checkout
-from caraml.plan.systems import read_systems
 from jpwr import __version__
+from results.files.systems import read_systems
 from results.tests import made_up
 
 TO_INSTALL = "install it with pip install '.[report]' in a checkout of CARAML"

@@ -16,7 +16,8 @@ from caraml.schedulers.kubernetes import submit
 from caraml.schedulers.kubernetes.submit import Place, Request, merged, objects, read_request, tolerations
 
 REQUEST = Request(
-    "llm_training", 1, "nvidia", 4, "nvidia.com/gpu", 16, 1800, "pytorch-nvidia-x86_64", True, 3, "make data"
+    *("llm_training", 1, "nvidia", 4, "nvidia.com/gpu", 16, "00:30:00", "pytorch-nvidia-x86_64", "yes", 3, "text"),
+    "make data",
 )
 PLACE = Place(
     "llm-000001-abc",
@@ -75,7 +76,7 @@ def test_a_job_is_tried_once_and_ends_in_time():
 
 
 def test_pods_of_several_nodes_know_each_other_and_are_never_on_one():
-    found = made(request=REQUEST._replace(nodes=2, exclusive=False))
+    found = made(request=replace(REQUEST, nodes=2, exclusive="no"))
     job, service = found["Job"]["spec"], found["Service"]["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
     template = job["template"]
@@ -131,7 +132,7 @@ def test_the_checkout_and_the_data_are_where_they_are_outside():
 @pytest.mark.parametrize("where", [{}, CLAIM])
 def test_a_pod_that_sets_limits_keeps_what_it_restores_on_its_node(where):
     for flags, is_mounted in (("pynvml --power-limit 70%", True), ("pynvml --clock 900", True), ("pynvml rapl", False)):
-        found = pod(request=REQUEST._replace(sampler=flags), **where)
+        found = pod(request=replace(REQUEST, sampler=flags), **where)
         assert ({"name": "limits", "mountPath": "/var/tmp"} in found["containers"][0]["volumeMounts"]) is is_mounted
         assert ("hostPath" in str(found["volumes"])) is is_mounted
 
@@ -181,11 +182,15 @@ def test_an_image_that_is_nowhere_is_one_sentence():
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("tolerations", "team:Never", "is 'team:Never': write KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule"),
-        ("tolerations", ":NoSchedule", "is ':NoSchedule': write KEY"),
-        ("node_selector", "gpu", "is 'gpu': write LABEL=VALUE"),
-        ("user", "me", "is 'me': write numbers, such as 1000"),
-        ("patience_min", "soon", "is 'soon': write a number from 0 on"),
+        (
+            "tolerations",
+            "team:Never",
+            "is 'team:Never', but must be KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule",
+        ),
+        ("tolerations", ":NoSchedule", "is ':NoSchedule', but must be KEY"),
+        ("node_selector", "gpu", "is 'gpu', but must be LABEL=VALUE"),
+        ("user", "me", "is 'me', but must be numbers, such as 1000"),
+        ("patience_min", "soon", "is 'soon', but must be a number from 0 on"),
         ("patience_min", "-1", "is '-1'"),
         ("patience_min", "nan", "is 'nan'"),
     ],
@@ -197,8 +202,8 @@ def test_what_a_site_cannot_mean_is_one_sentence(key, value, words):
 
 def test_devices_that_no_resource_hands_out_are_refused():
     with pytest.raises(SiteError, match="no kubernetes_resource"):
-        made(request=REQUEST._replace(vendor="graphcore", resource=""))
-    assert "limits" in container(request=REQUEST._replace(vendor="none", resource=""))["resources"]
+        made(request=replace(REQUEST, vendor="graphcore", resource=""))
+    assert "limits" in container(request=replace(REQUEST, vendor="none", resource=""))["resources"]
 
 
 def test_further_fields_of_a_site_join_those_of_a_pod():
@@ -230,7 +235,7 @@ def test_further_fields_of_a_site_join_those_of_a_pod():
 def test_a_request_is_what_the_workflow_wrote(tmp_path):
     (tmp_path / "request.yaml").write_text(WRITTEN)
     found = read_request(tmp_path)
-    assert (found.nodes, found.time_limit_s, found.exclusive, found.runs) == (2, 9000, False, 3)
+    assert (found.nodes, found.time_limit_s, found.exclusive, found.runs) == (2, 9000, "no", 3)
     assert found.prepare == '"/somewhere/python.sh" -m module --out "/d/text"'
     assert found.sampler == "rocm --clock 70%"
     (tmp_path / "request.yaml").write_text(WRITTEN.replace('"text"', '"synthetic"', 1))
@@ -242,7 +247,7 @@ def test_a_request_is_what_the_workflow_wrote(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "a: 1", WRITTEN.replace("02:30:00", "soon"), WRITTEN + "more: 1\n", "{"])
 def test_a_request_that_was_changed_is_one_sentence(tmp_path, text):
     (tmp_path / "request.yaml").write_text(text)
-    with pytest.raises(SiteError, match="is not as a workflow writes it"):
+    with pytest.raises(SiteError, match=r"request.yaml.*: a workflow does not write this, so run the sweep again"):
         read_request(tmp_path)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from caraml.errors import SiteError
@@ -17,7 +19,7 @@ BY_SLURM = Site(submit="sbatch", limits_set_by="slurm", slurm_power_flag="--gpu-
 
 @pytest.fixture(scope="module")
 def block():
-    return {**read_system("H200"), "limit_shares": "100 85 70 55"}
+    return replace(read_system("H200"), limit_shares="100 85 70 55")
 
 
 def test_values_are_shares_that_the_device_resolves(block):
@@ -79,16 +81,16 @@ def test_a_site_or_a_user_may_name_the_values(block, text, values):
 )
 def test_what_cannot_be_set_is_one_clear_sentence(block, tags, site, block_changes, words):
     with pytest.raises(SiteError, match=words.replace("%", "%")):
-        planned_limits(tags, {**block, **block_changes}, site)
+        planned_limits(tags, replace(block, **block_changes), site)
 
 
 def test_the_keys_of_a_site_are_checked(tmp_path):
     file = tmp_path / "site.yaml"
     file.write_text("limits_set_by: me\n")
-    with pytest.raises(SiteError, match="limits_set_by is 'me': write one of jpwr, slurm, none"):
+    with pytest.raises(SiteError, match="limits_set_by is 'me', but must be one of jpwr, slurm, none"):
         read_site("H200", file, {})
     file.write_text("slurm_power_flag: --power\n")
-    with pytest.raises(SiteError, match="slurm_power_flag is '--power': write a flag of sbatch and srun"):
+    with pytest.raises(SiteError, match="slurm_power_flag is '--power', but must be a flag of sbatch and srun"):
         read_site("H200", file, {})
     site = read_site("H200", tmp_path / "none.yaml", {"CARAML_LIMITS_SET_BY": "jpwr", "CARAML_CLOCKS": "1200"})
     assert (site.limits_set_by, site.clocks) == ("jpwr", "1200")

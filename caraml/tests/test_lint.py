@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from caraml.errors import SiteError
 from caraml.installation import SYSTEMS, checkout
 from caraml.lint import lint
-from caraml.plan.systems import read_systems
+from results.errors import RecordError
+from results.files.systems import read_systems
 
 GOOD = """\
 name: work
@@ -72,7 +72,7 @@ def test_a_sound_workflow_has_no_findings(file):
         ("step: train", "step: trian", 22, "reads step 'trian', which is no step"),
         ("use: analyse", "use: analyze", 24, "uses 'analyze', which is no analyser"),
         ("title: speed, _: speed", "title: speed, _: sped", 29, "column 'sped' is neither a parameter nor a pattern"),
-        ("name: work", "name: [work", 2, "is not YAML"),
+        ("name: work", "name: [work", 2, "cannot be read: did not find expected"),
     ],
 )
 def test_what_jube_would_ignore_is_found_with_its_line(file, old, new, line, text):
@@ -95,11 +95,11 @@ def test_sets_of_other_files_are_looked_at_too(file, tmp_path):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"a: [", "is not YAML"),
+        (b"a: [", "cannot be read: did not find expected"),
         (b"", "must hold keys"),
         (b"- a", "must hold keys"),
-        (b"name: \xe4", "is not in UTF-8"),
-        (b"[" * 3000, "nested too deeply"),
+        (b"name: \xe4", "cannot be read: it is not in UTF-8"),
+        (b"[" * 3000, "maximum nesting depth"),
     ],
 )
 def test_a_file_of_sets_that_cannot_be_read_is_the_one_finding(file, tmp_path, content, text):
@@ -122,37 +122,37 @@ def test_a_file_that_is_not_there_is_a_finding(tmp_path):
 
 # Each in the first block, of the CPU: the text with its first occurrence changed, and what is found in that line.
 MISTAKES = [
-    ("{name: vendor, ", "{name: vendro, ", "has a key 'vendro', which nothing reads: did you mean 'vendor'?"),
+    ("{name: vendor, ", "{name: vendro, ", "has an unknown key 'vendro': did you mean 'vendor'?"),
     ("{name: picture_rounds,", "{name: picture_round,", "did you mean 'picture_rounds'?"),
-    ("submit,             _: bash", "submit,             _: ", "has no value for submit: write one of bash, sbatch,"),
-    ('gres,               _: ""', "gres,               _: ", 'has no value for gres: write a text, or "" for none'),
-    ("image,              _: cpu", 'image,              _: ""', "has '' as its image: write a text"),
-    ("image,              _: cpu", "image", "has no value for image: write a text"),
-    ("image,              _: cpu", "image,              _: [cpu]", "has no value for image: write a text"),
-    ("submit,             _: bash", "submit,             _: basch", "has 'basch' as its submit: write one of bash,"),
+    ("submit,             _: bash", "submit,             _: ", "submit is None, but must be one of bash, sbatch,"),
+    ('gres,               _: ""', "gres,               _: ", 'gres is None, but must be a text, or "" for none'),
+    ("image,              _: cpu", 'image,              _: ""', "image is '', but must be a text"),
+    ("image,              _: cpu", "image", "image is None, but must be a text"),
+    ("image,              _: cpu", "image,              _: [cpu]", "image is None, but must be a text"),
+    ("submit,             _: bash", "submit,             _: basch", "submit is 'basch', but must be one of bash,"),
     (
         "devices_per_node,   type: int, _: 2",
         "devices_per_node, _: two",
-        "has 'two' as its devices_per_node: write a whole",
+        "devices_per_node is 'two', but must be a whole",
     ),
-    ("devices_per_node,   type: int, _: 2", "devices_per_node, _: 0", "write a whole number from 1 on"),
+    ("devices_per_node,   type: int, _: 2", "devices_per_node, _: 0", "must be a whole number from 1 on"),
     (
         "devices_per_node,   type: int, _: 2",
         "devices_per_node, mode: shell, _: nproc",
-        "has 'nproc' as its devices_per",
+        "devices_per_node is 'nproc', but",
     ),
     (
         "tdp_w_per_device,   type: float, _: 0",
         "tdp_w_per_device, _: 400 W",
-        "has '400 W' as its tdp_w_per_device: write a",
+        "tdp_w_per_device is '400 W', but must be a",
     ),
     (
         'devices_sweep,      _: "1 2"',
         "devices_sweep,      _: one",
-        "has 'one' as its devices_sweep: write whole numbers",
+        "devices_sweep is 'one', but must be whole numbers",
     ),
     ('batch_sweep,        _: "4 8; 117M: 2 4"', "batch_sweep, _: 8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
-    ("default_image_size, type: int, _: 64", "default_image_size, _: small", "has 'small' as its default_image_size"),
+    ("default_image_size, type: int, _: 64", "default_image_size, _: small", "default_image_size is 'small'"),
     (
         "host_suffix,        _: ",
         "host_suffix, _: NO} #",
@@ -181,7 +181,7 @@ def finding_in(file, text, words):
     file.write_text(text)
     [finding] = [one for one in lint(file) if words in one.text]
     assert finding.file == file
-    with pytest.raises(SiteError) as error:
+    with pytest.raises(RecordError) as error:
         read_systems(file)
     assert str(error.value) == str(finding)
     return finding
@@ -191,7 +191,7 @@ def finding_in(file, text, words):
 def test_a_mistake_in_the_block_of_a_system_is_found_with_its_line(tmp_path, systems_text, old, new, found):
     finding = finding_in(tmp_path / SYSTEMS.name, systems_text.replace(old, new, 1), found)
     assert finding.line == systems_text[: systems_text.index(old)].count("\n") + 1
-    assert finding.text.startswith("system CPU has ")
+    assert finding.text.startswith("system CPU")
 
 
 @pytest.mark.parametrize(
@@ -226,14 +226,14 @@ def test_the_shipped_systems_and_numbers_without_quotes_have_no_findings(tmp_pat
     file = tmp_path / SYSTEMS.name
     file.write_text(systems_text.replace('devices_sweep,      _: "1 2"', "devices_sweep,      _: 2", 1))
     assert lint(file) == []
-    assert read_systems(file)["CPU"]["devices_sweep"] == "2"
+    assert read_systems(file)["CPU"].devices_sweep == "2"
 
 
 @pytest.mark.parametrize("text", ["", "name: work", "parameterset: []"])
 def test_a_file_without_a_system_is_said_to_describe_none(tmp_path, text):
     file = tmp_path / SYSTEMS.name
     file.write_text(text)
-    with pytest.raises(SiteError, match="describes no system"):
+    with pytest.raises(RecordError, match="describes no system"):
         read_systems(file)
 
 

@@ -95,7 +95,7 @@ def test_a_sweep_is_narrowed_by_the_environment():
         ("GC200", [], {}, "the tag fill was asked for on Graphcore GC200, whose devices copies cannot share out"),
         ("CPU", [], {"FILL_NODES": "2"}, "CARAML_FILL_NODES is 2, but jobs by bash use this machine alone"),
         ("A100", [], {"FILL_NODES": "2", "SUBMIT": "kubernetes"}, "copies on several nodes need a folder in common"),
-        ("A100", [], {"FILL_NODES": "all"}, "fill_nodes is 'all': write a whole number from 1 on"),
+        ("A100", [], {"FILL_NODES": "all"}, "fill_nodes is 'all', but must be a whole number from 1 on"),
     ],
 )
 def test_nodes_that_copies_cannot_fill_are_refused(system, tags, environ, message, monkeypatch):

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from caraml.check import BAD, WARNING
 from caraml.cli import main
 from caraml.errors import SiteError
-from caraml.finding import BAD, WARNING
 from caraml.installation import checkout
 from caraml.machine import doctor
 from caraml.plan import site
-from caraml.plan.site import Site, defaults, job_lines, read_site, sbatch_flags
+from caraml.plan.site import KEYS, Site, job_lines, read_site, sbatch_flags
 from caraml.plan.systems import read_system
 
 REPOSITORY = checkout()
@@ -54,19 +54,19 @@ def test_a_job_takes_in_modules_folders_and_the_interface(site_file):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("acount: me", "there is no key 'acount': did you mean 'account'?"),
-        ("modules: GCC", "'modules' must be a list"),
-        ("modules: [[GCC]]", "'modules' must be a list"),
-        ("account: [a]", "'account' must be a text"),
-        ("systems: {JEDI: {partion: x}}", "under systems: JEDI: there is no key 'partion'"),
-        ("systems: {JEDY: {partition: x}}", "under systems: there is no system 'JEDY': did you mean 'JEDI'?"),
+        ("acount: me", "unknown key 'acount': did you mean 'account'?"),
+        ("modules: GCC", "modules is 'GCC', but must be a list of texts"),
+        ("modules: [[GCC]]", "modules is ['GCC'], but must be a text"),
+        ("account: [a]", "account is ['a'], but must be a text"),
+        ("systems: {JEDI: {partion: x}}", "system JEDI has an unknown key 'partion'"),
+        ("systems: {JEDY: {partition: x}}", "systems: there is no system 'JEDY': did you mean 'JEDI'?"),
         ("systems: {qqq: {partition: x}}", "there is no system 'qqq': choose one of CPU,"),
-        ("systems: [JEDI]", "'systems' must hold a block"),
-        ("systems: {JEDI: x}", "under systems: JEDI: must hold a block of keys, got 'x'"),
-        ("- a", "must hold keys"),
-        ("a: [", "cannot be read: line "),
+        ("systems: [JEDI]", "systems is ['JEDI'], but must be a block"),
+        ("systems: {JEDI: x}", "system JEDI: 'x' is not a mapping with the keys submit, account"),
+        ("- a", "is not a file of site settings"),
+        ("a: [", "cannot be read as site settings: line "),
         ("account: a\npartition: b\naccount: c", "line 3: 'account' is written twice, first in line 1"),
-        ("container_runtime: docker", "container_runtime is 'docker': write one of"),
+        ("container_runtime: docker", "container_runtime is 'docker', but must be one of"),
         ("data_folder: ~nobody-of-that-name/x", "there is no such user or environment variable"),
         ("container_mounts: [$NO_SUCH_VARIABLE/x]", "there is no such user or environment variable"),
         ("[" * 100 + "]" * 100, "nested in more than"),
@@ -105,16 +105,18 @@ def test_a_value_is_what_is_written(site_file, text, account):
 
 
 def test_nothing_said_is_nothing_and_no_folder_of_that_name(site_file):
-    site_file.write_text("\n".join(f"{key}: null" for key in defaults()))
+    site_file.write_text("\n".join(f"{key}: null" for key in KEYS))
     assert read_site("JEDI", site_file, {}) == read_site("JEDI", site_file.with_name("none.yaml"), {})
 
 
 def test_folders_are_whole_paths(site_file, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("SCRATCH", "/scratch")
-    site_file.write_text("data_folder: ~/data\ncontainer_folder: images\ncontainer_mounts: [~, $SCRATCH/x]\n")
+    monkeypatch.setenv("STARTER", "sbatch")
+    text = "data_folder: ~/data\ncontainer_folder: images\ncontainer_mounts: [~, $SCRATCH/x]\nsubmit: $STARTER\n"
+    site_file.write_text(text)
     site = read_site("JEDI", site_file, {})
-    assert site.data_folder == "/home/me/data"
+    assert (site.data_folder, site.submit) == ("/home/me/data", "sbatch")
     assert site.container_folder == str(REPOSITORY / "images")
     assert site.container_mounts == ("/home/me", "/scratch/x")
     assert read_site("JEDI", site_file, {"CARAML_DATA_FOLDER": "~/other"}).data_folder == "/home/me/other"
@@ -158,7 +160,7 @@ def test_a_container_runtime_that_is_missing_here_is_bad_where_jobs_run_here(mon
 
 
 def test_an_image_of_another_architecture_is_found(tmp_path):
-    block = {**read_system("A100"), "image": "$framework-nvidia-aarch64"}
+    block = replace(read_system("A100"), image="$framework-nvidia-aarch64")
     (tmp_path / "pytorch-nvidia-aarch64.tar").touch()
     found = [
         one for one in doctor.container(block, Site(container_folder=str(tmp_path)), "podman") if "image" in one.what
@@ -207,7 +209,7 @@ def test_an_image_that_holds_programs_of_another_processor_is_found(tmp_path):
 def test_a_sensor_without_its_package_is_told_from_one_without_its_device(monkeypatch, runtime, listed, state, words):
     says = subprocess.CompletedProcess([], 0, f"pynvml: unavailable: {listed}\n", "")
     monkeypatch.setattr(doctor, "ask", lambda *command, limit_s: says)
-    [finding] = doctor.sensors({**read_system("A100"), "power_methods": "pynvml"}, runtime)
+    [finding] = doctor.sensors(replace(read_system("A100"), power_methods="pynvml"), runtime)
     assert finding.state == state
     assert words in finding.found
 
@@ -256,14 +258,14 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
 
 
 def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):
-    block = {**read_system("CPU"), "default_size": "tinny"}
+    block = replace(read_system("CPU"), values={**read_system("CPU").values, "default_size": "tinny"})
     [line] = [one for one in doctor.cost(block, read_site("CPU", environ={})) if "llm" in one.what]
     assert (line.state, line.found) == (BAD, "GPT training has no model tinny")
     assert "correct the block" in line.to_do
 
 
 def test_a_method_that_jpwr_does_not_have_is_named():
-    found = {one.what: one for one in doctor.sensors({"power_methods": "rapl/estimte"}, "none")}
+    found = {one.what: one for one in doctor.sensors(replace(read_system("CPU"), power_methods="rapl/estimte"), "none")}
     wrong = found["sensor estimte"]
     assert (wrong.state, wrong.found) == (BAD, "jpwr has no such method")
     assert wrong.to_do == "did you mean 'estimate'?"
@@ -271,7 +273,7 @@ def test_a_method_that_jpwr_does_not_have_is_named():
 
 
 def test_a_method_that_jpwr_cannot_use_here_is_no_good_finding():
-    [ipu] = doctor.sensors({"power_methods": "gc"}, "apptainer")
+    [ipu] = doctor.sensors(replace(read_system("GC200"), power_methods="gc", submit="bash"), "apptainer")
     assert (ipu.state, ipu.to_do) == (WARNING, "")
     assert ipu.found.startswith("unavailable: ")
 

@@ -14,20 +14,11 @@ from operator import itemgetter, ne, sub
 from typing import NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
+from jpwr.energy.estimate import EnergyEstimate
 from jpwr.energy.power import PowerCurve
 from jpwr.energy.statistics import ASSUMED_ACCURACY, TEST_LEVEL
 
 NEIGHBOURS = 8  # values on each side of a moment that bound it; more would narrow no bound noticeably
-
-
-class CounterEnergy(NamedTuple):
-    """Energy that a counter counted in a window, in joules; only `fault` is set if the counter cannot be used."""
-
-    low_j: float = math.nan
-    high_j: float = math.nan
-    energy_j: float = math.nan  # by a straight line between values, within the bounds
-    values: int = 0  # new values within the window
-    fault: str = ""  # completes "the counter ..."
 
 
 class Fault(NamedTuple):
@@ -97,25 +88,31 @@ class CounterCurve:
             return "stood still"
         return self._faults[0].words if self._faults else ""
 
-    def between(self, start_s: float, end_s: float) -> CounterEnergy:
-        """Bound the energy of a window."""
+    def between(self, start_s: float, end_s: float) -> EnergyEstimate:
+        """Bound the energy of a window; the estimate is by a straight line between values, within the bounds."""
         if len(self.values_j) < 2:
-            return CounterEnergy(fault=self.fault)
+            return _unknown(self.fault)
         for fault in self._faults:
             if fault.start_s < end_s and start_s < fault.end_s:
-                return CounterEnergy(fault=fault.words)
+                return _unknown(fault.words)
         if end_s <= self.read_s[0] or self.read_s[-1] <= start_s:
-            return CounterEnergy(fault="was not read in that time")
+            return _unknown("was not read in that time")
         start_low_j, start_high_j, start_j = self.bounds_j(start_s)
         end_low_j, end_high_j, end_j = self.bounds_j(end_s)
         low_j = max(0.0, end_low_j - start_high_j)
         high_j = min(end_high_j - start_low_j, self._power.most_w * (end_s - start_s))
         if not high_j < math.inf:
-            return CounterEnergy(fault="was not read long enough before or after")
+            return _unknown("was not read long enough before or after")
         if high_j < low_j:
-            return CounterEnergy(fault="counted more than the device can use")
-        values = bisect_right(self.late_s, end_s) - bisect_right(self.late_s, start_s)
-        return CounterEnergy(low_j, high_j, min(high_j, max(low_j, end_j - start_j)), values)
+            return _unknown("counted more than the device can use")
+        energy_j = min(high_j, max(low_j, end_j - start_j))
+        systematic_j = max(high_j - energy_j, energy_j - low_j)
+        found = EnergyEstimate(energy_j, systematic_j, systematic_j, "counter", counter_j=energy_j)
+        return found._replace(counter_low_j=low_j, counter_high_j=high_j)
+
+    def has_new_value(self, start_s: float, end_s: float) -> bool:
+        """Whether a value was first seen in a window."""
+        return bisect_right(self.late_s, start_s) < bisect_right(self.late_s, end_s)
 
     def bounds_j(self, time_s: float) -> tuple[float, float, float]:
         """Return the lower bound, upper bound and best estimate of the counter at a moment, in joules."""
@@ -163,6 +160,10 @@ class CounterCurve:
         starts_s = [max(start_s, self.read_s[0]), *(fault.end_s for fault in self._faults)]
         ends_s = [*(fault.start_s for fault in self._faults), min(end_s, self.read_s[-1])]
         return max(zip(starts_s, ends_s), key=lambda part: part[1] - part[0])
+
+
+def _unknown(fault: str) -> EnergyEstimate:
+    return EnergyEstimate(unknown=f"the counter {fault}")
 
 
 def _rise_j(since_s: float, ahead_w: float, back_w: float) -> float:

@@ -7,12 +7,12 @@ import operator
 from functools import partial, reduce
 from typing import Iterable, NamedTuple, Sequence
 
-from jpwr.energy.window import ChannelEnergy, EnergyEstimate
-from jpwr.errors import NotEnoughSamples
+from jpwr.energy.estimate import EnergyEstimate
+from jpwr.energy.window import ChannelEnergy
 
 SUMMED = (
-    *("energy_j", "systematic_j", "integral_j", "integral_systematic_j", "counter_j"),
-    *("duration_s", "covered_s", "samples", "missing"),
+    *("energy_j", "systematic_j", "integral_j", "integral_systematic_j", "counter_j", "counter_low_j"),
+    *("counter_high_j", "duration_s", "covered_s", "samples", "missing"),
 )
 
 
@@ -25,12 +25,16 @@ class Pass(NamedTuple):
 
 
 def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, float]]) -> EnergyEstimate:
-    """Add up the energy of windows, given as starts and ends in seconds, at least one, in the order of their ends.
+    """Add up the energy of windows, given as starts and ends in seconds, in the order of their ends.
 
     Energy that one pass gains at its last edge, the next one loses at its first. So passes are one window if the pause
-    between them can use less than the uncertainty of these two edges. Raises NotEnoughSamples as ChannelEnergy.between.
+    between them can use less than the uncertainty of these two edges. Unknown if the energy of one window is.
     """
     passes = [Pass(start_s, end_s, curve.between(start_s, end_s)) for start_s, end_s in windows_s]
+    if not passes:
+        return EnergyEstimate(unknown="has no window longer than 0 s")
+    if lost := next((one.estimate for one in passes if one.estimate.unknown), None):
+        return lost
     if any(after.start_s < before.end_s for before, after in zip(passes, passes[1:])):
         return _total(passes, overlap=True)
     most_w = curve.power.range_w(passes[0].start_s, passes[-1].end_s)[1]
@@ -57,9 +61,8 @@ def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate
     """
     if len(passes) == 1:
         return total
-    try:
-        whole = curve.between(passes[0].start_s, passes[-1].end_s)
-    except NotEnoughSamples:
+    whole = curve.between(passes[0].start_s, passes[-1].end_s)
+    if whole.unknown:
         return total
     pauses_s = math.fsum(after.start_s - before.end_s for before, after in zip(passes, passes[1:]))
     if not pauses_s:
@@ -86,7 +89,6 @@ def add_estimates(a: EnergyEstimate, b: EnergyEstimate, overlap: bool = False) -
         uncertainty_j=total.systematic_j + added(a.random_j, b.random_j),
         method=a.method if a.method == b.method else "counter+integral",
         reason=a.reason or b.reason,
-        avg_power_w=total.energy_j / total.duration_s,
         largest_gap_s=max(a.largest_gap_s, b.largest_gap_s),
         integral_uncertainty_j=total.integral_systematic_j + integral_random_j,
         difference=(total.integral_j - total.counter_j) / total.counter_j if is_compared else math.nan,

@@ -11,9 +11,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from operator import add, mul, sub
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 from jpwr.channel import ChannelInfo
+from jpwr.energy.estimate import EnergyEstimate
 from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
 
 # One sample at a random moment of each interval is one from each stratum, and the variance follows from differences of
@@ -25,24 +26,6 @@ VARIANCE_OF_SQUARES = (25 / 24) / (2 * 7 / 6)
 EDGE_SHARE = 1 / 6
 GAP_STEPS = 2.5  # the sampler never leaves more than two intervals between samples unless one is missing
 ROUNDING = 1e-9  # of sums of a million numbers of 53 bits
-
-
-class PowerEnergy(NamedTuple):
-    """The integral of power over a window; energies and half-widths in joules, times in seconds."""
-
-    energy_j: float
-    random_j: float  # half-width of the 95 % interval of sampling
-    systematic_j: float  # systematic component, a bound
-    deviation_j: float  # standard deviation of sampling
-    freedom: float  # its degrees of freedom
-    covered_s: float
-    samples: int
-    missing: int
-    largest_gap_s: float
-
-    def random_at(self, level: float) -> float:
-        """Return the half-width of sampling at another confidence level, in joules."""
-        return max(self.random_j, students_t(level, self.freedom) * self.deviation_j if self.deviation_j else 0.0)
 
 
 class PowerCurve:
@@ -117,23 +100,23 @@ class PowerCurve:
         step_s = self.steps_s[index]
         return min(1.0, max(0.0, (time_s - self.times_s[index]) / step_s)) if step_s else 0.0
 
-    def between(self, start_s: float, end_s: float) -> PowerEnergy:
-        """Integrate over a window; energy is nan and `covered_s` 0 unless two samples cover a part of it."""
+    def between(self, start_s: float, end_s: float) -> EnergyEstimate:
+        """Integrate over a window; the energy is unknown unless two samples cover a part of it."""
         times_s, info, duration_s = self.times_s, self.info, end_s - start_s
         missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
         first_s, last_s = (max(start_s, times_s[0]), min(end_s, times_s[-1])) if times_s else (0.0, 0.0)
         covered_s = last_s - first_s
         if not covered_s > 0:
-            return PowerEnergy(math.nan, 0.0, math.nan, math.nan, 1, 0.0, 0, missing, duration_s)
-        low, high = self._step(first_s), min(bisect_left(times_s, last_s), len(times_s) - 1)
+            why = "has fewer than two readings of power in the window"
+            return EnergyEstimate(unknown=why, duration_s=duration_s, missing=missing, largest_gap_s=duration_s)
+        low, high = self._samples(start_s, end_s)
         begin, end = bisect_left(times_s, start_s), bisect_right(times_s, end_s)
         average_w = (self.until_j(last_s) - self.until_j(first_s)) / covered_s
         beyond_w = self._beyond_w(average_w)
-        deviation_j, freedom = self._deviation(low, high)
         independent = covered_s / max(info.held_s, covered_s / max(1, end - begin))
         spread_w = self.peak_w - self.lowest_w if len(times_s) >= SAMPLES_FOR_A_PEAK else beyond_w
         missed_j = missed_share(independent) * covered_s * spread_w
-        random_j = max(students_t(LEVEL, freedom) * deviation_j if deviation_j else 0.0, missed_j)
+        random_j = max(self.sampled_j(start_s, end_s, LEVEL), missed_j)
         systematic_j = (
             ROUNDING * self.highest_w * duration_s
             + self._edge_j(low)
@@ -151,29 +134,38 @@ class PowerCurve:
             systematic_j = min(systematic_j, most_j)
             random_j = min(random_j, most_j - systematic_j)
         seen_s = [start_s, *times_s[begin:end], end_s]
-        return PowerEnergy(
-            average_w * duration_s,
-            random_j,
+        energy_j, uncertainty_j = average_w * duration_s, random_j + systematic_j
+        return EnergyEstimate(
+            energy_j,
+            uncertainty_j,
             systematic_j,
-            deviation_j,
-            freedom,
-            covered_s,
+            "integral",
+            duration_s=duration_s,
+            covered_s=covered_s,
             samples=end - begin,
             missing=missing,
             largest_gap_s=max(map(sub, seen_s[1:], seen_s)),
+            integral_j=energy_j,
+            integral_uncertainty_j=uncertainty_j,
+            integral_systematic_j=systematic_j,
         )
 
-    def _deviation(self, low: int, high: int) -> tuple[float, float]:
-        """Return the standard deviation of sampling in joules, and its degrees of freedom (GUM, G.4.1).
+    def _samples(self, start_s: float, end_s: float) -> tuple[int, int]:
+        """Return the indices of the samples around the covered part of a window."""
+        return self._step(start_s), min(bisect_left(self.times_s, end_s), len(self.times_s) - 1)
+
+    def sampled_j(self, start_s: float, end_s: float, level: float) -> float:
+        """Return the half-width of sampling at a confidence level in joules, by degrees of freedom (GUM, G.4.1).
 
         It is at least this window's share of the trace's: a short window may by chance have sampled little change.
         """
+        low, high = self._samples(start_s, end_s)
         square, fourth = (sums[high] - sums[low] for sums in (self._sum_squares, self._sum_fourths))
         share = (high - low) / len(self.steps_s)
         if square < self._sum_squares[-1] * share:
             square, fourth = self._sum_squares[-1] * share, self._sum_fourths[-1] * share**2
         freedom = square**2 / fourth if fourth else math.inf
-        return math.sqrt(VARIANCE_OF_SQUARES * square), freedom
+        return students_t(level, freedom) * math.sqrt(VARIANCE_OF_SQUARES * square) if square else 0.0
 
     def _edge_j(self, index: int) -> float:
         near_w = self.power_w[max(0, index - 1) : index + 3]

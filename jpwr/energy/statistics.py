@@ -6,6 +6,8 @@ from math import hypot, inf, sqrt
 from statistics import NormalDist
 
 LEVEL = 0.95  # of every stated interval
+NORMAL_95 = 1.959964  # standard uncertainties in a half-width at 95 %
+BOUND = sqrt(3)  # standard uncertainties in a bound (JCGM 100:2008, 4.3.7)
 # Level at which counter and integral are called inconsistent. Each device of each run is tested: at 0.95, one sound
 # counter in twenty would be rejected.
 TEST_LEVEL = 0.999
@@ -41,5 +43,5 @@ def missed_share(samples: float) -> float:
 
 
 def with_accuracy(half: float, bound: float) -> float:
-    """Add a bound a, a standard uncertainty of a / sqrt(3) (JCGM 100:2008, 4.3.7) with k = 2, to a half-width."""
-    return hypot(half, 2 * bound / sqrt(3))
+    """Add a bound, as a standard uncertainty with k = 2, to a half-width."""
+    return hypot(half, 2 * bound / BOUND)

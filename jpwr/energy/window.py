@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy.counter import CounterCurve, CounterEnergy
-from jpwr.energy.power import PowerCurve, PowerEnergy
-from jpwr.energy.statistics import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL, with_accuracy
+from jpwr.energy.counter import CounterCurve
+from jpwr.energy.estimate import EnergyEstimate
+from jpwr.energy.power import PowerCurve
+from jpwr.energy.statistics import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL
 from jpwr.errors import NotEnoughSamples
 
 # Largest share of failed readings without a power limit: high power itself may be the cause of the failure.
 MOST_MISSING = 0.01
-
-
-class EnergyEstimate(NamedTuple):
-    """Energy of a window, both sources, and which of them was used. Energies and half-widths in joules."""
-
-    energy_j: float
-    uncertainty_j: float  # half-width of the 95 % interval, random and systematic
-    method: str  # "counter" or "integral"
-    reason: str  # why the counter was not used; empty if it was, or without a counter
-    duration_s: float
-    covered_s: float  # part of the window between finite samples
-    avg_power_w: float
-    samples: int
-    missing: int
-    largest_gap_s: float  # longest time in the window without a finite sample
-    integral_j: float
-    integral_uncertainty_j: float
-    counter_j: float  # nan without a sound counter
-    difference: float  # (integral - counter) / counter
-    systematic_j: float  # systematic component of the uncertainty, a bound
-    integral_systematic_j: float
-
-    @property
-    def random_j(self) -> float:
-        """Random component of the uncertainty: half-width at 95 %, in joules."""
-        return self.uncertainty_j - self.systematic_j
-
-    def with_accuracy_j(self, accuracy: float) -> float:
-        """Return the half-width in joules including the sensor's accuracy, a bound as a share of the reading."""
-        return with_accuracy(self.uncertainty_j, accuracy * abs(self.energy_j))
+# Fields of an estimate that a counter has of its own, and fields that are those of the source in use.
+BY_COUNTER = ("counter_j", "counter_low_j", "counter_high_j")
+RESULT = ("energy_j", "uncertainty_j", "systematic_j", "method", "unknown")
 
 
 class ChannelEnergy:
@@ -71,20 +45,23 @@ class ChannelEnergy:
         if self.counter is None or not self.counter.read_s or len(self.power.times_s) < 2:
             return False
         part_s = self.counter.longest_sound(self.power.times_s[0], self.power.times_s[-1])
-        return part_s[0] < part_s[1] and self._differ(self.power.between(*part_s), self.counter.between(*part_s))
+        if not part_s[0] < part_s[1]:
+            return False
+        return self._differ(self.power.between(*part_s), self.counter.between(*part_s), part_s)
 
-    def _differ(self, integral: PowerEnergy, counter: CounterEnergy) -> bool:
+    def _differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]) -> bool:
         """Whether both are inconsistent, with the sensor's accuracy as a type B uncertainty (E_n test, ISO 13528)."""
-        if not integral.covered_s or counter.fault or self.info.from_counter:
+        if integral.unknown or counter.unknown or self.info.from_counter:
             return False
         accuracy_j = (self.info.accuracy or ASSUMED_ACCURACY) * integral.energy_j
-        allowed_j = math.hypot(integral.random_at(TEST_LEVEL), accuracy_j) + integral.systematic_j
-        return not counter.low_j - allowed_j <= integral.energy_j <= counter.high_j + allowed_j
+        random_j = max(integral.random_j, self.power.sampled_j(*window_s, TEST_LEVEL))
+        allowed_j = math.hypot(random_j, accuracy_j) + integral.systematic_j
+        return not counter.counter_low_j - allowed_j <= integral.energy_j <= counter.counter_high_j + allowed_j
 
-    def _why_not_integral(self, integral: PowerEnergy) -> str:
+    def _why_not_integral(self, integral: EnergyEstimate) -> str:
         """Return why samples of power alone determine no energy; empty if they do."""
-        if not integral.covered_s:
-            return "has fewer than two readings of power in the window"
+        if integral.unknown:
+            return integral.unknown
         if self.info.from_counter:
             return "has a counter alone, whose slope is its power"
         if self.info.limit_w:
@@ -98,58 +75,38 @@ class ChannelEnergy:
         return ""
 
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
-        """Estimate the energy of a window.
-
-        Raises NotEnoughSamples if neither counter nor samples determine it.
-        """
-        duration_s = end_s - start_s
+        """Estimate the energy of a window; unknown if neither counter nor samples determine it."""
         integral = self.power.between(start_s, end_s)
-        counter = self.counter.between(start_s, end_s) if self.counter and duration_s > 0 else None
-        reason = ""
         why_not = self._why_not_integral(integral)
-        if counter and why_not and self._is_inconsistent:
-            counter = CounterEnergy(fault="is inconsistent with power elsewhere in the trace")
-        if counter and counter.fault:
-            reason, counter = f"the counter {counter.fault}", None
-        if why_not and not counter:
-            raise NotEnoughSamples(
-                f"{self.info.name} {why_not}, and {reason or 'has no counter'}: sample faster, or run longer"
-            )
-        energy_j, systematic_j, random_j = integral.energy_j, integral.systematic_j, integral.random_j
-        method = "integral"
-        if counter and integral.samples and (self._is_inconsistent or self._differ(integral, counter)):
+        if self.counter is None or end_s <= start_s:
+            return _without_counter(integral, why_not, "")
+        counter = self.counter.between(start_s, end_s)
+        if why_not and self._is_inconsistent:
+            return _without_counter(integral, why_not, "the counter is inconsistent with power elsewhere in the trace")
+        if counter.unknown:
+            return _without_counter(integral, why_not, counter.unknown)
+        is_compared = counter.energy_j and not self.info.from_counter
+        difference = (integral.energy_j - counter.energy_j) / counter.energy_j if is_compared else math.nan
+        both = integral._replace(difference=difference, **{name: getattr(counter, name) for name in BY_COUNTER})
+        if integral.samples and (self._is_inconsistent or self._differ(integral, counter, (start_s, end_s))):
             # Neither is corrected: the interval of the integral is widened until it contains both.
+            furthest_j = max(abs(edge_j - both.energy_j) for edge_j in (both.counter_low_j, both.counter_high_j))
+            systematic_j = max(both.systematic_j, furthest_j - both.random_j)
             reason = (
-                f"the counter reports {counter.energy_j:.4g} J and the integral {integral.energy_j:.4g} J: "
+                f"the counter reports {both.counter_j:.4g} J and the integral {both.energy_j:.4g} J: "
                 "they are inconsistent, and the interval contains both"
             )
-            furthest_j = max(abs(counter.low_j - energy_j), abs(counter.high_j - energy_j))
-            systematic_j = max(systematic_j, furthest_j - random_j)
-        elif self.counter and counter and (counter.values or why_not or duration_s >= self.counter.refresh_s):
-            method = "counter"
-            energy_j, random_j = counter.energy_j, 0.0
-            systematic_j = max(counter.high_j - energy_j, energy_j - counter.low_j)
-        difference = math.nan
-        if counter and counter.energy_j and not self.info.from_counter:
-            difference = (integral.energy_j - counter.energy_j) / counter.energy_j
-        return EnergyEstimate(
-            energy_j=energy_j,
-            uncertainty_j=random_j + systematic_j,
-            method=method,
-            reason=reason,
-            duration_s=duration_s,
-            covered_s=integral.covered_s,
-            avg_power_w=energy_j / duration_s,
-            samples=integral.samples,
-            missing=integral.missing,
-            largest_gap_s=integral.largest_gap_s,
-            integral_j=integral.energy_j,
-            integral_uncertainty_j=integral.random_j + integral.systematic_j,
-            counter_j=counter.energy_j if counter else math.nan,
-            difference=difference,
-            systematic_j=systematic_j,
-            integral_systematic_j=integral.systematic_j,
-        )
+            return both._replace(reason=reason, uncertainty_j=both.random_j + systematic_j, systematic_j=systematic_j)
+        if why_not or self.counter.has_new_value(start_s, end_s) or end_s - start_s >= self.counter.refresh_s:
+            return both._replace(**{name: getattr(counter, name) for name in RESULT})
+        return both
+
+
+def _without_counter(integral: EnergyEstimate, why_not: str, reason: str) -> EnergyEstimate:
+    """Return the integral with the reason why the counter was not used, or why neither gives an energy."""
+    if not why_not:
+        return integral._replace(reason=reason)
+    return EnergyEstimate(unknown=f"{why_not}, and {reason or 'has no counter'}: sample faster, or run longer")
 
 
 def integral_j(times_s: Sequence[float], power_w: Sequence[float]) -> float:

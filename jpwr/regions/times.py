@@ -11,6 +11,8 @@ import json
 import statistics
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
+from jpwr.median import percentile
+
 EPOCH, BATCH, OTHER = "Epoch", "Batch", "Other"
 FORWARD, BACKWARD, COMM, IO, UPDATE = "Forward", "Backward", "Comm", "IO", "Update"
 HOST, DEVICE = "host", "device"  # lanes of the thread that made the timer, by the two clocks
@@ -167,16 +169,12 @@ def describe(steps: Sequence[Step], calls_per_batch: int = 1) -> dict[str, Any]:
         whole_s = [step.whole_s.get(key, 0.0) / calls_per_batch for step in steps]
         regions[key] = {
             "median_s": statistics.median(own_s),
-            "p95_s": _p95(own_s),
+            "p95_s": percentile(own_s, 95),
             "mean_s": sum(own_s) / len(own_s),
             "whole_s": sum(whole_s) / len(whole_s) if key != OTHER else None,
             "share_percent": 100 * sum(own_s) / total_s if total_s else None,
         }
     return {"steps": len(steps), "step_s": statistics.median(durations_s) if steps else None, "regions": regions}
-
-
-def _p95(values: Sequence[float]) -> float:
-    return statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
 
 
 def merge(processes: Sequence[dict[str, Any]]) -> dict[str, Any]:

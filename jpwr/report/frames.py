@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO
 
 from jpwr.channel import ChannelInfo
+from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
-from jpwr.report.summary import JOULES_PER_WH, Summary
+from jpwr.report.summary import Summary
 from jpwr.trace.files import new_table
 from jpwr.trace.trace import Series
 
@@ -136,7 +137,7 @@ def _write_power(every: Sequence[Series], epoch_offset_s: float, file: TextIO) -
 def _write_energy(summary: Summary, file: TextIO) -> None:
     file.write(",0\n")
     for info, estimate in zip(summary.infos, summary.command):
-        file.write(f"{info.name},{'' if estimate is None else f'{estimate.energy_j / JOULES_PER_WH:.9f}'}\n")
+        file.write(f"{info.name},{'' if estimate.unknown else f'{estimate.energy_j / JOULES_PER_WH:.9f}'}\n")
 
 
 def _counted(summary: Summary) -> dict[str, float]:
@@ -146,7 +147,7 @@ def _counted(summary: Summary) -> dict[str, float]:
         -math.inf if started_s is None else started_s, math.inf if ended_s is None else ended_s
     )
     return {
-        one.info.name: counted_wh(one) if estimate is None else estimate.counter_j / JOULES_PER_WH
+        one.info.name: counted_wh(one) if estimate.unknown else estimate.counter_j / JOULES_PER_WH
         for one, estimate in zip(during, summary.command)
         if has_counter_table(one.info)
     }

@@ -25,7 +25,7 @@ def notes(summary: Sums) -> list[str]:
 
 
 def _known(summary: Sums) -> list[tuple[ChannelInfo, EnergyEstimate]]:
-    return [(info, one) for info, one in zip(summary.infos, summary.command) if one is not None]
+    return [(info, one) for info, one in zip(summary.infos, summary.command) if not one.unknown]
 
 
 def _counters_not_used(summary: Sums) -> Iterator[str]:
@@ -36,7 +36,7 @@ def _counters_not_used(summary: Sums) -> Iterator[str]:
 
 def _faulty_counters_without_power(summary: Sums) -> Iterator[str]:
     for info, estimate, curve in zip(summary.infos, summary.command, summary.trace.curves()):
-        if estimate is None and curve.counter is not None and curve.counter.fault:
+        if estimate.unknown and curve.counter is not None and curve.counter.fault:
             fault = curve.counter.fault
             yield f"{info.name}: no energy, because the counter {fault} and there is no power to integrate"
 
@@ -67,7 +67,7 @@ def _counters_with_a_partial_sensor(summary: Sums) -> Iterator[str]:
 def _sensors_that_hold_values(summary: Sums) -> Iterator[str]:
     for info, estimate, series in zip(summary.infos, summary.command, summary.trace.series()):
         repeats = repeated_share(series.power_w)
-        if estimate is not None and estimate.method != "counter" and not info.held_s and repeats > REPEATED:
+        if not estimate.unknown and estimate.method != "counter" and not info.held_s and repeats > REPEATED:
             yield (
                 f"{info.name}: {repeats:.0%} of its samples repeat the one before: if the sensor holds its values, "
                 "the interval is too narrow"

@@ -7,11 +7,11 @@ from typing import Any
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate
+from jpwr.energy.estimate import JOULES_PER_WH, known
 from jpwr.messages import short
 from jpwr.report.notes import first_of, notes
 from jpwr.report.sums import Sums
 
-JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
 MANY = 20  # most regions in the table
 
@@ -31,9 +31,9 @@ class Summary(Sums):
             "channels": [
                 {
                     **_channel(info, estimate),
-                    "peak_power_w": _known(peak_w),
-                    "idle_power_w": _known(idle_w),
-                    "largest_gap_s": None if estimate is None else estimate.largest_gap_s,
+                    "peak_power_w": known(peak_w),
+                    "idle_power_w": known(idle_w),
+                    "largest_gap_s": None if estimate.unknown else estimate.largest_gap_s,
                 }
                 for info, estimate, peak_w, idle_w in zip(
                     self.infos, self.command, self.peak_power_w, self.trace.idle_power_w()
@@ -74,7 +74,7 @@ class Summary(Sums):
         """Components of the command's uncertainty in percent, one line for all channels of one accuracy."""
         groups: dict[tuple[float, str], list[tuple[ChannelInfo, EnergyEstimate]]] = {}
         for info, estimate in zip(self.infos, self.command):
-            if estimate is not None and estimate.energy_j:
+            if not estimate.unknown and estimate.energy_j:
                 groups.setdefault((info.accuracy, info.accuracy_from), []).append((info, estimate))
         lines = []
         for (accuracy, source), members in groups.items():
@@ -88,9 +88,9 @@ class Summary(Sums):
         return lines
 
 
-def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: str) -> tuple[str, ...]:
+def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate, peak: str) -> tuple[str, ...]:
     remarks = [word for word, applies in (("ESTIMATED", info.estimated), ("not mine", not info.mine)) if applies]
-    if estimate is None:
+    if estimate.unknown:
         return (title, *["-"] * 8, ", ".join(["too few samples", *remarks]))
     known = not math.isnan(estimate.difference)
     return (
@@ -107,37 +107,6 @@ def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: s
     )
 
 
-def _channel(info: ChannelInfo, estimate: EnergyEstimate | None) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "name": info.name,
-        "scope": info.scope.value,
-        "source": info.source,
-        "estimated": info.estimated,
-        "mine": info.mine,
-        "device_id": info.device_id,
-        "num_devices": info.num_devices,
-        "accuracy": info.accuracy or None,
-        "accuracy_from": info.accuracy_from,
-    }
-    if estimate is None:
-        return dict(described, energy_wh=None)
-    return dict(
-        described,
-        energy_wh=estimate.energy_j / JOULES_PER_WH,
-        uncertainty_wh=estimate.uncertainty_j / JOULES_PER_WH,
-        random_wh=estimate.random_j / JOULES_PER_WH,
-        systematic_wh=estimate.systematic_j / JOULES_PER_WH,
-        method=estimate.method,
-        reason=estimate.reason,
-        avg_power_w=estimate.avg_power_w,
-        samples=estimate.samples,
-        missing=estimate.missing,
-        integral_wh=estimate.integral_j / JOULES_PER_WH,
-        integral_uncertainty_wh=estimate.integral_uncertainty_j / JOULES_PER_WH,
-        counter_wh=_known(estimate.counter_j / JOULES_PER_WH),
-        integral_vs_counter=_known(estimate.difference),
-    )
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _channel(info: ChannelInfo, estimate: EnergyEstimate) -> dict[str, Any]:
+    known_wh = {**estimate.in_wh(), "reason": estimate.reason, "avg_power_w": estimate.avg_power_w}
+    return {**info.described(), "mine": info.mine, **({"energy_wh": None} if estimate.unknown else known_wh)}

@@ -10,8 +10,6 @@ from typing import NamedTuple, Sequence
 from jpwr.energy import EnergyEstimate
 from jpwr.trace.trace import Trace
 
-Estimates = Sequence["EnergyEstimate | None"]  # for each channel; None with too few readings
-
 
 class RegionSum(NamedTuple):
     """Sum over all windows of a region."""
@@ -20,7 +18,7 @@ class RegionSum(NamedTuple):
     times: int
     duration_s: float
     shortest_s: float
-    estimates: Estimates
+    estimates: Sequence[EnergyEstimate]  # for each channel
     at_once: bool = False  # whether some windows overlap
 
 
@@ -41,13 +39,13 @@ class Sums:
         self.regions = {name: _region(trace, name, of_name) for name, of_name in windows.items()}
 
     @cached_property
-    def command(self) -> list[EnergyEstimate | None]:
+    def command(self) -> list[EnergyEstimate]:
         """Energy of each channel during the command, or during the whole trace without one."""
         started_s, ended_s = self.trace.event_time_s("command_started"), self.trace.event_time_s("command_ended")
         start_s = self.trace.start_s if started_s is None else started_s
         end_s = self.trace.end_s if ended_s is None else ended_s
         # A time at the end in which sensors no longer answered is included.
-        return self.trace.known_energies(start_s, end_s, also_beyond=True)
+        return self.trace.sums([(start_s, end_s)], also_beyond=True)
 
     @property
     def cut_short(self) -> list[str]:
@@ -71,6 +69,6 @@ def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> 
         len(windows),
         math.fsum(durations_s),
         min(durations_s),
-        trace.known_sums(not_empty) if not_empty else [None] * len(trace.channels),
+        trace.sums(not_empty),
         any(start_s < before_s for (_, before_s), (start_s, _) in zip(not_empty, not_empty[1:])),
     )

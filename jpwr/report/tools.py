@@ -170,7 +170,7 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
     return 0
 
 
-class Finding(NamedTuple):
+class RuleResult(NamedTuple):
     """Result of one rule for one channel."""
 
     kept: bool
@@ -187,28 +187,28 @@ def check_trace(path: Path) -> int:
     return 0 if all(finding.kept for found in findings.values() for finding in found) else 1
 
 
-def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
+def rule_findings(summary: Summary) -> dict[str, list[RuleResult]]:
     """Return the result of every rule for every channel, over the command's time."""
-    findings: dict[str, list[Finding]] = {}
+    findings: dict[str, list[RuleResult]] = {}
     for info, estimate in zip(summary.infos, summary.command):
         found = findings.setdefault(info.name, [])
-        found += [Finding(False, f"the trace does not record when the command {word}") for word in summary.cut_short]
-        if estimate is None:
-            found.append(Finding(False, "too few samples for an energy"))
+        found += [RuleResult(False, f"the trace does not record when the command {word}") for word in summary.cut_short]
+        if estimate.unknown:
+            found.append(RuleResult(False, "too few samples for an energy"))
             continue
         rate_hz = estimate.samples / estimate.duration_s
         missing = estimate.missing / max(1, estimate.samples + estimate.missing)
         gap_s = estimate.largest_gap_s
         found += [
-            Finding(not info.estimated, "a measurement" if not info.estimated else "an estimate, not a measurement"),
-            Finding(estimate.energy_j > 0, f"{estimate.avg_power_w:.1f} W on average, more than 0 needed"),
-            Finding(rate_hz >= MIN_RATE_HZ, f"{rate_hz:.1f} samples per second, {MIN_RATE_HZ:g} needed"),
-            Finding(estimate.samples >= MIN_SAMPLES, f"{estimate.samples} samples, {MIN_SAMPLES} needed"),
-            Finding(gap_s <= MAX_GAP_S, f"largest gap {gap_s:.2f} s, {MAX_GAP_S:g} s allowed"),
-            Finding(missing <= MAX_MISSING, f"{100 * missing:.1f} % missing, {100 * MAX_MISSING:g} % allowed"),
+            RuleResult(not info.estimated, "a measurement" if not info.estimated else "an estimate, not a measurement"),
+            RuleResult(estimate.energy_j > 0, f"{estimate.avg_power_w:.1f} W on average, more than 0 needed"),
+            RuleResult(rate_hz >= MIN_RATE_HZ, f"{rate_hz:.1f} samples per second, {MIN_RATE_HZ:g} needed"),
+            RuleResult(estimate.samples >= MIN_SAMPLES, f"{estimate.samples} samples, {MIN_SAMPLES} needed"),
+            RuleResult(gap_s <= MAX_GAP_S, f"largest gap {gap_s:.2f} s, {MAX_GAP_S:g} s allowed"),
+            RuleResult(missing <= MAX_MISSING, f"{100 * missing:.1f} % missing, {100 * MAX_MISSING:g} % allowed"),
         ]
         if info.has_counter:
             differ = f"counter and integral differ by {100 * estimate.difference:+.2f} %"
             words = "a counter that is not checked by power" if info.from_counter else differ
-            found.append(Finding(not estimate.reason, estimate.reason or words))
+            found.append(RuleResult(not estimate.reason, estimate.reason or words))
     return findings

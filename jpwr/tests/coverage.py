@@ -7,7 +7,6 @@ import random
 import statistics
 import sys
 
-from jpwr.errors import NotEnoughSamples
 from jpwr.tests import loads
 from jpwr.tests.loads import BLIND, INFO, LOADS, LOOKS_EVERY_S, Trial
 
@@ -60,11 +59,8 @@ def tried(sensor: str, counter: str, interval_s: float, window_s: float, load_na
     counter_j = None if refresh_s is None else loads.counter_of(load, refresh_s, refresh_s * chance.random())
     curve = loads.channel(loads.moments(chance, 1.0, end_s, interval_s), power_w, counter_j, info)
     start_s = 1.0 + AROUND_S + chance.random()
-    try:
-        estimate = curve.between(start_s, start_s + window_s)
-    except NotEnoughSamples:
-        return None
-    return Trial(estimate, load.between_j(start_s, start_s + window_s))
+    estimate = curve.between(start_s, start_s + window_s)
+    return None if estimate.unknown else Trial(estimate, load.between_j(start_s, start_s + window_s))
 
 
 def main() -> int:

@@ -41,7 +41,6 @@ BY_COUNTER = EnergyEstimate(
     reason="",
     duration_s=20.0,
     covered_s=19.0,
-    avg_power_w=360.0,
     samples=41,
     missing=3,
     largest_gap_s=1.5,
@@ -59,7 +58,6 @@ BY_INTEGRAL = EnergyEstimate(
     reason="the counter stood still",
     duration_s=30.0,
     covered_s=28.0,
-    avg_power_w=120.0,
     samples=60,
     missing=4,
     largest_gap_s=2.5,
@@ -70,6 +68,7 @@ BY_INTEGRAL = EnergyEstimate(
     systematic_j=20.0,
     integral_systematic_j=20.0,
 )
+UNKNOWN = EnergyEstimate(unknown="has too few readings")
 
 
 UNCHECKED = "too much to check the counter: sample faster or run longer"  # of so few samples
@@ -100,16 +99,16 @@ def trace_of(regions=(), infos=INFOS, command=True, **meta):
 def told(*regions):
     """A summary of made-up estimates."""
     summary = Summary(trace_of(random_phase=True))
-    summary.command = [BY_COUNTER, BY_INTEGRAL, None]
+    summary.command = [BY_COUNTER, BY_INTEGRAL, UNKNOWN]
     summary.regions = {region.name: region for region in regions}
     return summary
 
 
-STEP = RegionSum("a step", 3, 12.3456, 2.0, [BY_COUNTER, BY_INTEGRAL, None])
+STEP = RegionSum("a step", 3, 12.3456, 2.0, [BY_COUNTER, BY_INTEGRAL, UNKNOWN])
 
 
 def test_the_table():
-    warm = RegionSum("warm", 2, 2.0, 1.0, [None, BY_INTEGRAL._replace(energy_j=0.5), BY_COUNTER])
+    warm = RegionSum("warm", 2, 2.0, 1.0, [UNKNOWN, BY_INTEGRAL._replace(energy_j=0.5, duration_s=1 / 240), BY_COUNTER])
     assert (
         "\n".join(told(STEP, warm).lines())
         == """\
@@ -131,7 +130,7 @@ cpu: +- by sampling: random ±0.83 %, systematic ±0.56 %; accuracy of the senso
 
 
 def test_the_difference_of_the_two_sources_is_in_percent():
-    summary = told(RegionSum("far", 1, 2.0, 2.0, [BY_COUNTER._replace(difference=0.111), None, None]))
+    summary = told(RegionSum("far", 1, 2.0, 2.0, [BY_COUNTER._replace(difference=0.111), UNKNOWN, UNKNOWN]))
     assert "  +11.1 %  " in "\n".join(summary.lines())
 
 
@@ -176,7 +175,8 @@ def test_a_pass_that_is_over_at_once_used_nothing():
     regions = Summary(trace).regions
     assert (regions["step"].times, regions["step"].duration_s, regions["step"].shortest_s) == (3, 2.0, 0.0)
     assert regions["step"].estimates[0].energy_j == pytest.approx(600)
-    assert (regions["empty"].times, regions["empty"].estimates) == (1, [None])
+    [empty] = regions["empty"].estimates
+    assert (regions["empty"].times, empty.unknown) == (1, "has no window longer than 0 s")
 
 
 def test_a_counter_that_fell_without_power_is_noted():
@@ -185,7 +185,7 @@ def test_a_counter_that_fell_without_power_is_noted():
     for row in range(101):
         trace.append(row / 10, [math.nan], [1000.0 - row])
     summary = Summary(trace)
-    assert summary.command == [None]
+    assert [bool(one.unknown) for one in summary.command] == [True]
     assert "a: no energy, because the counter fell and there is no power to integrate" in summary.notes()
 
 
@@ -198,7 +198,7 @@ def test_a_region_that_a_channel_saw_too_little_of_once_has_no_sum_of_it():
         trace.event("region_end", end_s, region="step")
     seen, late = Summary(trace).regions["step"].estimates
     assert seen.energy_j == pytest.approx(400.0)
-    assert late is None
+    assert late.unknown
 
 
 @pytest.mark.parametrize(("length_s", "is_said"), [(2, True), (60, False)])
@@ -369,14 +369,14 @@ def test_a_power_that_was_never_read_has_no_peak():
     summary = Summary(Trace(INFOS))
     assert [one["peak_power_w"] for one in summary.to_dict()["channels"]] == [None, None, None]
     assert (summary.interval_s, summary.to_dict()["random_phase"]) == (0.0, False)
-    assert summary.command == [None, None, None]
+    assert all(one.unknown for one in summary.command)
 
 
 def test_the_energy_is_that_of_the_command():
     counted, modelled, lost = Summary(trace_of()).command
     assert (counted.duration_s, counted.energy_j) == (14.0, pytest.approx(14 * BUSY_W))
     assert modelled.energy_j == pytest.approx(14 * MODEL_W)
-    assert lost is None
+    assert lost.unknown
 
 
 def test_without_a_command_it_is_that_of_all_that_was_seen():
@@ -400,7 +400,7 @@ def test_regions_of_one_name_are_added_up():
     counted, modelled, lost = step.estimates
     assert counted.energy_j == pytest.approx(7 * BUSY_W)
     assert modelled.energy_j == pytest.approx(7 * MODEL_W)
-    assert lost is None
+    assert lost.unknown
 
 
 def test_a_device_that_was_seen_in_one_of_two_regions_has_no_sum():
@@ -409,7 +409,7 @@ def test_a_device_that_was_seen_in_one_of_two_regions_has_no_sum():
         trace.append(time_s, [None, None, 5.0], [None, None, None])
     trace.event("region_begin", 30.5, region="step")
     trace.event("region_end", 32.0, region="step")
-    assert Summary(trace).regions["step"].estimates == [None, None, None]
+    assert all(one.unknown for one in Summary(trace).regions["step"].estimates)
 
 
 # Notes

@@ -180,36 +180,22 @@ class Trace:
 
         Raises NotEnoughSamples if the trace does not cover the window, or a channel has too few readings in it.
         """
-        self._check_covered(start_s, end_s)
-        return [curve.between(start_s, end_s) for curve in self.curves()]
+        found = self.sums([(start_s, end_s)])
+        for info, estimate in zip(self.channels, found):
+            if estimate.unknown:
+                raise NotEnoughSamples(f"{info.name} {estimate.unknown}")
+        return found
 
-    def known_energies(self, start_s: float, end_s: float, also_beyond: bool = False) -> list[EnergyEstimate | None]:
-        """Return the energy of each channel in a window, with None for a channel that has too few readings.
+    def sums(self, windows_s: Iterable[tuple[float, float]], also_beyond: bool = False) -> list[EnergyEstimate]:
+        """Return the energy of each channel over several windows; that of a channel with too few readings is unknown.
 
-        With `also_beyond`, the window may exceed the trace. Raises NotEnoughSamples otherwise.
-        """
-        if not also_beyond:
-            self._check_covered(start_s, end_s)
-        return self._known_sums([(start_s, end_s)])
-
-    def known_sums(self, windows_s: Iterable[tuple[float, float]]) -> list[EnergyEstimate | None]:
-        """Return the energy of each channel over several windows, with None for a channel that has too few readings.
-
-        Windows are starts and ends in seconds. Raises NotEnoughSamples if the trace does not cover all of them.
+        Windows are starts and ends in seconds. Raises NotEnoughSamples unless the trace covers all of them, or
+        `also_beyond` is set.
         """
         in_order = sorted(windows_s, key=itemgetter(1))
-        for window_s in in_order:
+        for window_s in () if also_beyond else in_order:
             self._check_covered(*window_s)
-        return self._known_sums(in_order)
-
-    def _known_sums(self, windows_s: Sequence[tuple[float, float]]) -> list[EnergyEstimate | None]:
-        found: list[EnergyEstimate | None] = []
-        for curve in self.curves():
-            try:
-                found.append(energy_of_passes(curve, windows_s))
-            except NotEnoughSamples:
-                found.append(None)
-        return found
+        return [energy_of_passes(curve, in_order) for curve in self.curves()]
 
     def idle_power_w(self) -> list[float]:
         """Return the average power of each channel in watts before the command; nan without samples of that time.
@@ -220,10 +206,10 @@ class Trace:
         started_s = self.event_time_s("command_started")
         until_s = math.nan if started_s is None else started_s
         try:
-            idle = self.known_energies((self.start_s + until_s) / 2, until_s)
+            idle = self.sums([((self.start_s + until_s) / 2, until_s)])
         except NotEnoughSamples:
             return [math.nan] * len(self.channels)
-        return [math.nan if one is None or one.samples < 3 else one.avg_power_w for one in idle]
+        return [math.nan if one.unknown or one.samples < 3 else one.avg_power_w for one in idle]
 
     def curves(self) -> list[ChannelEnergy]:
         """Return the energy of each channel as a function of a window."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -48,6 +48,7 @@ class Fit(NamedTuple):
     scatter: float  # standard deviation about the fit, relative
     resolution: float  # half-width of the interval of a change SHORTEST values ago, relative
     together: Callable[..., Estimate]  # ratio of the levels by several steps, from their numbers
+    total: Callable[[int, Collection[int]], Estimate]  # last value over that at an index, without the steps of numbers
 
 
 def fit(times_d: Sequence[float], logs: Sequence[float], own: Sequence[float] = ()) -> Fit | None:
@@ -77,7 +78,9 @@ def fit(times_d: Sequence[float], logs: Sequence[float], own: Sequence[float] = 
     current = max(1, len(logs) - max(model.breaks, default=0) - SHORTEST)
     variance = model.variance * (1 / SHORTEST + 1 / current)
     resolution = math.expm1(half_interval([Part(variance, model.freedom)]))
-    return Fit(steps, drift, list(model.fitted), outliers, math.sqrt(model.variance), resolution, model.step)
+    return Fit(
+        steps, drift, list(model.fitted), outliers, math.sqrt(model.variance), resolution, model.step, model.total
+    )
 
 
 def trend_of(times_d: Sequence[float], logs: Sequence[float]) -> Estimate | None:
@@ -132,7 +135,7 @@ class _Model:
     ) -> None:
         import numpy as np
 
-        self.breaks = breaks
+        self.breaks, self._times_d, self._drifts = breaks, times_d, drifts
         matrix = np.zeros((len(logs), len(breaks) + 1 + drifts))
         for column, (begin, end) in enumerate(zip([0, *breaks], [*breaks, len(logs)], strict=True)):
             matrix[begin:end, column] = 1
@@ -161,6 +164,17 @@ class _Model:
         for number in numbers:
             weights[number] -= 1.0
             weights[number + 1] += 1.0
+        return self.estimate(weights)
+
+    def total(self, first: int, without: Collection[int] = ()) -> Estimate:
+        """Return the ratio of the last value to that at an index, by drift and steps, without the steps of numbers."""
+        weights = [0.0] * len(self.coefficients)
+        for number, at in enumerate(self.breaks):
+            if at > first and number not in without:
+                weights[number] -= 1.0
+                weights[number + 1] += 1.0
+        if self._drifts:
+            weights[-1] += self._times_d[-1] - self._times_d[first]
         return self.estimate(weights)
 
     def p_value(self, step: int | None = None) -> float:

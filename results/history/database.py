@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +16,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.archive import unpacked
+from results.exchange.archive import unpacked
+from results.history.series import SECONDS_PER_DAY, time_d
 from results.join.serving import REQUESTS_NAME
 from results.record.duplicates import content_of, names_of_run
+from results.record.findings import finding
 from results.record.migrate import migrate
 from results.record.model import Json, as_json
-from results.record.records import Record, RecordError, Skipped, find_records
-from results.record.stated import with_todays_figures
+from results.record.records import Found, Record, RecordError, Skipped, find_records
+from results.record.restated import with_todays_figures
 
 APPLICATION = 0x4352_4D4C  # "CRML", at a fixed place in the file's header (SQLite's database file format, 1.3)
 MAGIC = b"SQLite format 3\0"
@@ -29,6 +32,8 @@ WAIT_S = 60.0  # for another process that adds
 TRACES = ("power/*/trace.csv*", "record.trace.json", REQUESTS_NAME)  # of a run, in the folder of its result
 OF_SCHEDULERS = ("slurm", "kubernetes")  # `caraml wait` adds them to a result
 UNFINISHED = "unfinished"
+EARLIEST = "2020-01-01"  # of a run: an older time is that of a clock that was never set
+LATEST_D = 1.0  # days by which a run may be later than its adding: clocks and time zones differ
 # Each brings a database from the version of its index to the next; never change one that was released.
 MIGRATIONS = (
     """
@@ -125,6 +130,9 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
                 continue
             created = record.provenance.created
             created = created or ("" if archive else _time(file.stat().st_mtime))
+            if why := _impossible(created, time.time()):
+                refused.append(f"{file} {why}: set the clock of its node and run the point again")
+                continue
             # Runs that fail early leave the same content each time, and no name.
             names = [_digest(name) for name in names_of_run(record) or [[created, content_of(record)]]]
             if twin := connection.execute(SAME_RUN, [json.dumps(names)]).fetchone():
@@ -145,6 +153,16 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
 
 def _time(epoch_s: float) -> str:
     return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="seconds")
+
+
+def _impossible(created: str, added_s: float) -> str:
+    """Return why a run cannot be of a time, given when it was added; empty if it can, or states none."""
+    day = time_d(created) if created else math.nan
+    if created and math.isnan(day):
+        return f"is of '{created}', which is no time"
+    if day > added_s / SECONDS_PER_DAY + LATEST_D:
+        return f"is of {created[:10]}, after it was added"
+    return f"is of {created[:10]}, before this suite" if day < time_d(EARLIEST) else ""
 
 
 def _whole(text: bytes, digest: str, path: str) -> Json:
@@ -176,19 +194,26 @@ def add_archive(path: Path, archive: Path, most_gb: float) -> tuple[Added, list[
         return add(path, found.records, archive.absolute()), found.skipped
 
 
-def read(paths: Sequence[Path]) -> list[Record]:
-    """Return all records of some databases, in the order of their creation; raises RecordError without any."""
-    found = []
+def read(paths: Sequence[Path]) -> Found:
+    """Return all records of some databases, in the order of their creation; raises RecordError without any.
+
+    One of an impossible time has none, and is among those that were skipped: no series has it.
+    """
+    found = Found([], [])
     for path in paths:
         with _opened(path) as connection:
-            for created, digest, *stored in connection.execute(
-                f"SELECT created, sha256, {STORED} FROM records ORDER BY created, id"
+            for added, created, digest, *stored in connection.execute(
+                f"SELECT added, created, sha256, {STORED} FROM records ORDER BY created, id"
             ):
                 record = _whole(*stored)
+                if why := _impossible(created, SECONDS_PER_DAY * time_d(added)):
+                    reason = finding("unusable", reason=f"{stored[2]} {why}")
+                    found.skipped.append(Skipped(reason, path, (str(record.get("system")),)))
+                    created = ""
                 if not migrate(record):
                     raise RecordError(f"history {path} has records of a newer version of the suite: use that version")
                 file = {"path": stored[2], "sha256": digest, "created": created}
-                found.append(with_todays_figures(Record.of(record | {"file": file})))
-    if not found:
+                found.records.append(with_todays_figures(Record.of(record | {"file": file})))
+    if not found.records:
         raise RecordError(f"no record in {', '.join(map(str, paths))}: add some with 'caraml history add'")
     return found

@@ -7,17 +7,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from results.files.typed_files import read_file
 from results.history.changes import FEWEST, SHORTEST, Fit, fit
-from results.history.series import PATHS, Series, changed_facts, states_of, time_d
+from results.history.series import FOLLOWED, Series, changed_facts, states_of, time_d
 from results.points.estimate import Estimate
 from results.record.records import RecordError
 from results.record.values import count
 from results.verdicts.outcome import Outcome, judge
-from results.verdicts.written import check_key, filled, read_mapping
 
-CHANGE, TOGETHER, DRIFT = "change", "changes together", "drift"
+CHANGE, TOGETHER, DRIFT, TOTAL = "change", "changes together", "drift", "since acceptance"
 SAME_D = 7.0  # a known change may begin so many days earlier or later: further runs can move its begin by one
 
 
@@ -25,11 +25,16 @@ SAME_D = 7.0  # a known change may begin so many days earlier or later: further 
 class Known:
     """Change that a user acknowledged: its first run and, where given, its system, quantity, and words of its point."""
 
-    first_run: str
+    first_run: Annotated[str, "day, such as 2026-03-09"]
     system: str = ""
-    point: str = ""
-    quantity: str = ""
+    point: Annotated[str, "words of its name"] = ""
+    quantity: Annotated[str, {"enum": ["", *FOLLOWED]}] = ""
     note: str = ""
+
+    def check(self, where: str) -> None:
+        """Raise RecordError unless the day of the first run can be read."""
+        if math.isnan(time_d(self.first_run)):
+            raise RecordError(f"{where}: first_run is {self.first_run!r}, write it as 2026-03-09")
 
     def covers(self, series: Series, first_run_d: float) -> bool:
         """Return whether a change of a series is this one."""
@@ -40,7 +45,14 @@ class Known:
         )
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class KnownChanges:
+    """Content of the file of acknowledged changes."""
+
+    known: Annotated[tuple[Known, ...], {"title": "known change"}] = ()
+
+
+class Change(NamedTuple):
     """Change, several of them or drift of a series, with the ratio of its values after and before, or over a year."""
 
     kind: str
@@ -59,16 +71,17 @@ class Finding(NamedTuple):
             CHANGE: f"from {self.first_run}; what else changed: {'; '.join(self.causes) or 'nothing in the records'}",
             TOGETHER: f"by the changes from {self.first_run} on together",
             DRIFT: f"a year, since {self.first_run}",
+            TOTAL: f"by the drift and the changes since {self.first_run} together",
         }
         return f"{size} {words[self.kind]}"
 
 
-class Verdict(NamedTuple):
+class SeriesVerdict(NamedTuple):
     """Outcome of a series: FAILED if it got worse, UNDECIDED with the reasons if its runs cannot decide."""
 
     series: Series
     logs: list[float]  # logarithm of the level, or of the drift, at each observation; empty if there are too few
-    findings: list[Finding]
+    findings: list[Change]
     outcome: Outcome
     reasons: list[str]
 
@@ -85,34 +98,24 @@ def _percent(ratio: float) -> str:
 
 def read_known(path: Path) -> list[Known]:
     """Return the changes that a YAML file acknowledges; raises RecordError for a mistake in it."""
-    content = read_mapping(path, "known changes")
-    for key in content:
-        check_key(key, {"known": None}, str(path))
-    listed = content.get("known") or []
-    if not isinstance(listed, list):
-        raise RecordError(f"{path}: 'known' must be a list of changes, each with its first_run")
-    found = [filled(Known, values, f"{path}, known change {number}") for number, values in enumerate(listed, 1)]
-    for number, one in enumerate(found, 1):
-        if one.quantity:
-            check_key(one.quantity, PATHS, f"{path}, known change {number}: 'quantity'")
-        if math.isnan(time_d(one.first_run)):
-            raise RecordError(f"{path}, known change {number}: first_run is {one.first_run!r}, write it as 2026-03-09")
-    return found
+    return list(read_file(KnownChanges, path, "known changes").known)
 
 
-def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, known: Sequence[Known] = ()) -> Verdict:
+def verdict_of(
+    series: Series, threshold: float, since_d: float = -math.inf, known: Sequence[Known] = ()
+) -> SeriesVerdict:
     """Judge the changes of a series since a day, and its drift over a year, by a relative threshold."""
     values = series.observations
     found = fit([one.time_d for one in values], [one.log for one in values], [one.variance for one in values])
     if found is None:
         reason = f"{count(len(values), 'day')} with good runs, {FEWEST} needed"
-        return Verdict(series, [], [], Outcome.UNDECIDED, [*_failures(series), reason])
+        return SeriesVerdict(series, [], [], Outcome.UNDECIDED, [*_failures(series), reason])
 
-    def finding(kind: str, first: int, ratio: Estimate, causes: list[str]) -> Finding:
+    def finding(kind: str, first: int, ratio: Estimate, causes: list[str]) -> Change:
         outcome = judge(lambda end: end >= 1 - threshold, ratio.interval) if ratio.interval else Outcome.UNDECIDED
         one = values[first]
         is_known = any(each.covers(series, math.floor(one.time_d)) for each in known)
-        return Finding(kind, one.date, ratio, causes, outcome, is_known)
+        return Change(kind, one.date, ratio, causes, outcome, is_known)
 
     ends = [*(step.at for step in found.steps), len(values)]
     changes = [
@@ -129,10 +132,16 @@ def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, kno
             findings.append(min(failed, key=lambda one: one.ratio.value))
     if found.drift is not None:
         findings.append(finding(DRIFT, 0, found.drift, []))
+        # A drift that keeps the threshold each year may not keep it against the level at acceptance.
+        first = next((number for number, one in enumerate(values) if one.time_d >= since_d), 0)
+        accepted = [number for number, change in enumerate(changes) if change.is_known]
+        total = finding(TOTAL, first, found.total(first, accepted), [])
+        is_failed = any(one.outcome is Outcome.FAILED and not one.is_known for one in findings)
+        findings += [total] if total.outcome is Outcome.FAILED and not is_failed else []
     reasons = _reasons(series, found, threshold)
     outcomes = {one.outcome for one in findings if not one.is_known} | {Outcome.UNDECIDED for _ in reasons}
     outcome = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
-    return Verdict(series, found.logs, findings, outcome, reasons)
+    return SeriesVerdict(series, found.logs, findings, outcome, reasons)
 
 
 def _causes(series: Series, begin: int, at: int, end: int) -> list[str]:
@@ -148,7 +157,11 @@ def _reasons(series: Series, found: Fit, threshold: float) -> list[str]:
     reasons = _failures(series)
     if found.resolution > threshold:
         scatter, least = 100 * found.scatter, 100 * found.resolution
-        reasons.append(f"runs scatter by {scatter:.1f} %: {SHORTEST} of them show a change of {least:.1f} % at best")
+        times, enough = math.ceil((found.resolution / threshold) ** 2), math.ceil(10 * least) / 10
+        reasons.append(
+            f"runs scatter by {scatter:.1f} %: {SHORTEST} of them show a change of {least:.1f} % at best; "
+            f"run the point {times} times as often, or judge by --threshold {enough:g}"
+        )
     for index in found.outliers:
         one = series.observations[index]
         ratio = math.exp(one.log - found.logs[index])
@@ -161,7 +174,7 @@ def _failures(series: Series) -> list[str]:
     return [f"its last {count(series.failed, 'run')} failed"] if series.failed else []
 
 
-def verdict_data(verdict: Verdict) -> dict[str, Any]:
+def verdict_data(verdict: SeriesVerdict) -> dict[str, Any]:
     """Return a verdict as data for JSON."""
     findings = [
         {**one._asdict(), "ratio": one.ratio.value, "interval": one.ratio.interval, "outcome": one.outcome.value}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.process.whole_file import replacing
-from results.history.series import PATHS, UNITS, identity_of
+from results.history.series import FOLLOWED, identity_of
 from results.points.repeats import point_of
 from results.record.records import Record
 from results.record.values import grouped, value_at
@@ -21,7 +21,7 @@ PARTITION = "default"
 
 def write_reframe(records: Sequence[Record], folder: Path) -> list[Path]:
     """Write SYSTEM/default/POINT.log for each point below a folder, and return the files."""
-    header = "|".join([*FIELDS, *(f"{_plain(quantity)}_{field}" for quantity in PATHS for field in OF_A_VALUE)])
+    header = "|".join([*FIELDS, *(f"{_plain(quantity)}_{field}" for quantity in FOLLOWED for field in OF_A_VALUE)])
     written = []
     for (system, name), runs in grouped(records, lambda one: (_plain(one.system), _name(one))).items():
         path = folder / system / PARTITION / f"{name}.log"
@@ -45,7 +45,7 @@ def _line(record: Record) -> str:
     is_good = record.is_good
     fields: list[Any] = ["pass" if is_good else "fail", record.file.created, str(point_of(record))]
     fields += [value_at(record, "slurm.job_id"), value_at(record, "provenance.hostname"), record.layout.num_devices]
-    for quantity, path in PATHS.items():
-        value = value_at(record, path) if is_good else None
-        fields += [value, UNITS[quantity].replace("{unit}", record.work_unit), 0, None, None]
+    for one in FOLLOWED.values():
+        value = value_at(record, one.path) if is_good else None
+        fields += [value, one.of(record.work_unit).heading, 0, None, None]
     return "|".join("null" if one is None else str(one).replace("|", "/") for one in fields)

@@ -13,15 +13,19 @@ from results.points.repeats import Point, place_of, point_of, variant_of
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import LONGEST, UNKNOWN, machine_of, together, work_of
 from results.record.parts import sensor_channels
+from results.record.quantities import QUANTITIES
 from results.record.records import Record
-from results.record.values import PER_DEVICE, WORK, grouped, value_at
+from results.record.values import grouped, value_at
 from results.verdicts.quality import ESTIMATE, energy_kind
 
 SECONDS_PER_DAY = 86_400
 # A server's throughput is that of its load, if requests arrive at a rate: what each user gets is the speed then.
 SPEED, PER_USER, EFFICIENCY = "speed", "speed per user", "efficiency"
-PATHS = {SPEED: PER_DEVICE, PER_USER: "metrics.{unit}_per_s_per_user", EFFICIENCY: WORK}
-UNITS = {SPEED: "{unit}/s/device", PER_USER: "{unit}/s/user", EFFICIENCY: "{unit}/Wh"}
+FOLLOWED = {
+    SPEED: QUANTITIES["work_per_s_per_device"],
+    PER_USER: QUANTITIES["per_user"],
+    EFFICIENCY: QUANTITIES["work_per_wh"],
+}
 CODE, KERNEL, NODE, SENSOR = "code", "kernel", "node", "energy sensor"
 # Means of the devices' clocks over the windows, by name.
 STATES = {"clock in MHz": "mean_mhz", "hottest in °C": "hottest_c"}
@@ -98,18 +102,18 @@ def series_of(records: Sequence[Record]) -> list[Series]:
         mine = [run for run in failures.get(place_of(first), []) if _agree(options, work_of(run[1]))]
         joined |= {run[1] for run in mine}
         failed = sum(time > runs[-1][0] for time, _ in mine)
-        for quantity, path in PATHS.items():
-            measured = [run for run in runs if (value_at(run[1], path) or 0) > 0]
+        for quantity, one in FOLLOWED.items():
+            measured = [run for run in runs if (value_at(run[1], one.path) or 0) > 0]
             kinds = grouped(measured, lambda run: energy_kind(run[1])) if quantity == EFFICIENCY else {"": measured}
             for kind, alike in kinds.items():
                 if alike and not kind.startswith(ESTIMATE):
-                    observations = _observations(alike, path, quantity == EFFICIENCY)
-                    unit = UNITS[quantity].replace("{unit}", first.work_unit)
+                    observations = _observations(alike, one.path, quantity == EFFICIENCY)
+                    unit = one.of(first.work_unit).heading
                     found.append(Series(*identity_of(first), quantity, unit, kind, observations, failed))
     for runs in failures.values():
         if never_good := [run[1] for run in runs if run[1] not in joined]:
             bad = never_good[-1]
-            unit = UNITS[SPEED].replace("{unit}", bad.work_unit)
+            unit = FOLLOWED[SPEED].of(bad.work_unit).heading
             found.append(Series(bad.system, point_of(bad), (), SPEED, unit, "", [], len(never_good)))
     return sorted(found, key=lambda one: (one.system, *one.point, one.variant, one.quantity, one.kind))
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from jpwr.trace.trace import Event, Trace
-from results.record.model import Window
+from results.record.model import Clocks, Window, changed
 
 # NVML's nvmlClocksEventReasons, without idleness and clocks that a user set.
 REASONS = {
@@ -21,7 +21,7 @@ REASONS = {
 }
 
 
-def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> dict[str, Any] | None:
+def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> Clocks | None:
     """Return clock, temperature and the share of time with each throttle reason of a channel, over its node's windows.
 
     A reading is valid until the next one that differs. Returns None if the sampler has no reading before the windows'
@@ -40,15 +40,15 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> dict[str
     for seconds, names in reasons:
         for name in names or []:
             percent[name] = percent.get(name, 0.0) + 100 * seconds / known_s
-    return {
-        "mean_mhz": _mean(clocks) if clocks else None,
-        "least_mhz": min((clock for _, clock in clocks), default=None),
-        "hottest_c": max(temperatures, default=None),
-        "power_limit_w": min(limits, default=None),
-        "drift_percent": _drift_percent(clocks),
-        "drift_c": temperatures[-1] - temperatures[0] if temperatures else None,
-        **({"throttled": percent} if all(names is not None for _, names in reasons) else {}),
-    }
+    found = Clocks(
+        mean_mhz=_mean(clocks) if clocks else None,
+        least_mhz=min((clock for _, clock in clocks), default=None),
+        hottest_c=max(temperatures, default=None),
+        power_limit_w=min(limits, default=None),
+        drift_percent=_drift_percent(clocks),
+        drift_c=temperatures[-1] - temperatures[0] if temperatures else None,
+    )
+    return changed(found, throttled=percent) if all(names is not None for _, names in reasons) else found
 
 
 def _in_window(events: Sequence[Event], window: Window) -> Iterator[tuple[float, Event]]:

@@ -11,6 +11,7 @@ from typing import Any
 from jpwr.energy.statistics import with_accuracy
 from jpwr.process.device_ids import same_ids
 from results.join.channels import IDENTIFIED, EnergyError
+from results.record.derived import spread_percent
 from results.record.model import Json, Record, Window, as_json, changed
 from results.record.parts import JOULES_PER_WH, OF_ALL_COPIES
 from results.record.records import RecordError
@@ -87,7 +88,7 @@ def together(copies: Sequence[Json]) -> Json:
             "copies": number,
             "devices_per_copy": slowest["layout"]["num_devices"],
             "slowest": min(rates),
-            "spread_percent": 100 * (1 - min(rates) / max(rates)),
+            "spread_percent": spread_percent(rates),
             "power_W": None,
             "power_uncertainty_percent": None,
             "common_s": common_s,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
-from jpwr.errors import NotEnoughSamples
+from jpwr.energy import ChannelEnergy, EnergyEstimate
+from jpwr.energy.estimate import known
 from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
 from results.join.channels import EnergyError, choose, sensor, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of, limits_of_all
-from results.record.model import Record, Window
+from results.record.derived import computed, of_energy, product, ratio, sum_of_all
+from results.record.model import Channel, Energy, Numbers, Record, Window, changed
 from results.record.parts import JOULES_PER_WH, of_node, total_s, windows_of
 from results.record.values import is_accelerated
 
@@ -28,20 +29,12 @@ PLACES = 8  # starts, per length of the windows, of the other times of that leng
 MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
 
 
-class Reading(NamedTuple):
-    """A channel's energy in the windows of its node, and its idle power."""
-
-    info: ChannelInfo
-    estimate: EnergyEstimate
-    idle_power_w: float
-
-
 def read_traces(folder: Path) -> list[Trace]:
     """Return the power trace of every node."""
     return [read_trace(path) for path in sorted(folder.glob(TRACES))]
 
 
-def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
+def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> Energy:
     """Return energy and power of the devices that trained, over the windows of one kind: those of a throughput.
 
     Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError if a node has no trace of its
@@ -53,38 +46,36 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     _refuse_a_sensor_of_two_nodes(nodes)
     channels = [channel for node in nodes for channel in node.channels()]
     scope = _only_scope(nodes)
-    energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
+    energy_wh = _sum(channels, "energy_wh")
     _refuse_nothing(channels, energy_wh)
     duration_s = max(node.duration_s for node in nodes)
-    power_kind = "estimated" if any(channel["estimated"] for channel in channels) else "measured"
+    is_estimated = any(channel.estimated for channel in channels)
     unit = record.work_unit
-    work_per_wh = (record.metrics.number(f"{kind}_{unit}") or 0.0) / energy_wh
-    epoch = record.metrics.number(f"{unit}_per_epoch")
-    return {
-        "energy_wh": energy_wh,
-        "energy_wh_per_device": energy_wh / (record.layout.num_devices or 1),
-        "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
-        # Errors of devices that are read at the same moments under the same load are correlated: their sum is linear.
-        **{name: math.fsum(channel[name] for channel in channels) for name in UNCERTAINTIES},
+    measured = {**vars(record.metrics), **vars(record.layout), "energy_wh": energy_wh, "window_s": duration_s}
+    derived = computed(of_energy(unit, kind), measured)
+    # Errors of devices that are read at the same moments under the same load are correlated: their sum is linear.
+    sums: dict[str, Any] = {name: _sum(channels, name) for name in ("energy_wh", *UNCERTAINTIES)}
+    energy = Energy(
+        **sums,
         **_accuracy(channels, energy_wh),
-        "idle_power_w": _sum_or_none([channel["idle_power_w"] for channel in channels]),
-        f"{unit}_per_wh": work_per_wh,
-        "epoch_wh": epoch / work_per_wh if epoch else None,
-        "window_s": duration_s,
-        "power_kind": power_kind,
-        "power_scope": scope,
-        "power_source": f"{'ESTIMATED' if power_kind == 'estimated' else power_kind}, {scope}",
-        "samples": sum(channel["samples"] for channel in channels),
-        "missing": sum(channel["missing"] for channel in channels),
-        "sampling_interval_s": traces[0].meta.get("interval_s"),
-        "jpwr_version": traces[0].meta.get("jpwr_version"),
+        idle_power_w=sum_of_all([channel.idle_power_w for channel in channels]),
+        epoch_wh=ratio(record.metrics.number(f"{unit}_per_epoch") or None, derived[f"{unit}_per_wh"]),
+        window_s=duration_s,
+        power_kind="estimated" if is_estimated else "measured",
+        power_scope=scope,
+        power_source=f"{'ESTIMATED' if is_estimated else 'measured'}, {scope}",
+        samples=sum(channel.samples or 0 for channel in channels),
+        missing=sum(channel.missing or 0 for channel in channels),
+        sampling_interval_s=traces[0].meta.get("interval_s"),
+        jpwr_version=traces[0].meta.get("jpwr_version"),
         **limits_of_all(channels),
-        "channels": channels,
-        "notes": [words for node in nodes for note in NOTES for words in note(node)],
-        "sampled_by_scope": _sampled_by_scope(nodes),
-        # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
-        **(_busier_elsewhere(nodes, channels, duration_s) if record.step_times_s else {}),
-    }
+        channels=channels,
+        notes=[words for node in nodes for note in NOTES for words in note(node)],
+        sampled_by_scope=Numbers.of(_sampled_by_scope(nodes)),
+    )
+    # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
+    busier = _busier_elsewhere(nodes, channels, duration_s) if record.step_times_s else {}
+    return changed(energy, **derived, **busier)
 
 
 class Node:
@@ -103,37 +94,33 @@ class Node:
         own = [info for info in trace.channels if info not in self.twins]
         self.chosen = choose(own, self.device_ids, self.is_accelerated)
         self.scope = "+".join(sorted({info.scope.value for info in self.chosen}))
-        self._windows, self._edges_s = windows, [(window.start_s, window.end_s) for window in windows]
+        self._windows = windows
         self._all_windows = [window for window in record.windows if window.hostname == hostname]
-        # A channel that is lost in a window has no energy; the others keep theirs.
-        self.readings = {
-            info: Reading(info, estimate, idle_w)
-            for info, estimate, idle_w in zip(
-                trace.channels, trace.known_sums(self._edges_s), trace.idle_power_w(), strict=True
-            )
-            if estimate is not None and info not in self.twins
-        }
+        sums = trace.sums([(window.start_s, window.end_s) for window in windows])
+        self.estimates = {info: one for info, one in zip(trace.channels, sums, strict=True) if info not in self.twins}
 
     def curves(self) -> list[tuple[ChannelInfo, ChannelEnergy]]:
         """Return the readings of the channels that count."""
         both = zip(self.trace.channels, self.trace.curves(), strict=True)
         return [(info, curve) for info, curve in both if info in self.chosen]
 
-    def channels(self) -> Iterator[dict[str, Any]]:
+    def channels(self) -> Iterator[Channel]:
         """Yield the record's entry for each channel that counts; raises EnergyError for one without energy."""
+        idle_w = dict(zip(self.trace.channels, self.trace.idle_power_w(), strict=True))
         for info in self.chosen:
-            if info not in self.readings:
-                raise EnergyError(f"channel {info.name} {info.lacks or self._why_unknown(info)}")
-            clocks = clocks_of(self.trace, info.name, self._windows)
-            limits = {"limits": limits_of(self.trace, info, clocks)}
-            yield _describe(self.readings[info], self.hostname) | limits | ({"clocks": clocks} if clocks else {})
-
-    def _why_unknown(self, info: ChannelInfo) -> str:
-        try:
-            energy_of_passes(dict(self.curves())[info], self._edges_s)
-        except NotEnoughSamples as error:
-            return str(error).removeprefix(f"{info.name} ")
-        return NOT_SAMPLED
+            estimate, clocks = self.estimates[info], clocks_of(self.trace, info.name, self._windows)
+            _refuse_too_little(info, estimate)
+            channel = Channel(
+                **info.described(),
+                **estimate.in_wh(),
+                hostname=self.hostname,
+                limit_w=info.limit_w or None,
+                counter_not_used=estimate.reason,
+                idle_power_w=known(idle_w[info]),
+                largest_gap_s=estimate.largest_gap_s,
+                limits=limits_of(self.trace, info, clocks),
+            )
+            yield changed(channel, clocks=clocks) if clocks else channel
 
     def busy_w(self) -> tuple[float, float]:
         """Return two mean powers in watts: from the first window to the last, and the highest over any equal time."""
@@ -205,10 +192,22 @@ def _only_scope(nodes: Sequence[Node]) -> str:
     return nodes[0].scope
 
 
-def _refuse_nothing(channels: Sequence[dict[str, Any]], energy_wh: float) -> None:
-    every = [("its channels", energy_wh), *((f"channel {one['name']}", one["energy_wh"]) for one in channels)]
+def _refuse_too_little(info: ChannelInfo, estimate: EnergyEstimate) -> None:
+    if estimate.unknown:
+        raise EnergyError(f"channel {info.name} {info.lacks or estimate.unknown}")
+    if estimate.samples < 1:
+        raise EnergyError(f"channel {info.name} {NOT_SAMPLED}")
+    if estimate.covered_s < MIN_COVERED * estimate.duration_s:
+        raise EnergyError(
+            f"the samples of channel {info.name} cover {estimate.covered_s:.1f} s of the window's "
+            f"{estimate.duration_s:.1f} s: its other readings failed"
+        )
+
+
+def _refuse_nothing(channels: Sequence[Channel], energy_wh: float) -> None:
+    every = [("its channels", energy_wh), *((f"channel {one.name}", one.energy_wh) for one in channels)]
     for name, measured_wh in every:
-        if not measured_wh > 0:
+        if not (measured_wh and measured_wh > 0):
             raise EnergyError(f"{name} measured {measured_wh:g}Wh, but every run uses energy")
 
 
@@ -218,71 +217,30 @@ def _sampled_by_scope(nodes: Sequence[Node]) -> dict[str, float | None]:
     Scopes contain each other: their energies must not be added. A scope that some nodes lack has None.
     """
     energies = {}
-    for scope in sorted({info.scope.value for node in nodes for info in node.readings}):
-        by_node = [[one.estimate for info, one in node.readings.items() if info.scope.value == scope] for node in nodes]
+    measured = [{info: one for info, one in node.estimates.items() if not one.unknown} for node in nodes]
+    for scope in sorted({info.scope.value for estimates in measured for info in estimates}):
+        by_node = [[one for info, one in estimates.items() if info.scope.value == scope] for estimates in measured]
         joules = math.fsum(estimate.energy_j for estimates in by_node for estimate in estimates)
-        energies[f"{scope}_wh"] = _none_if_nan(joules / JOULES_PER_WH) if all(by_node) else None
+        energies[f"{scope}_wh"] = known(joules / JOULES_PER_WH) if all(by_node) else None
     return energies
 
 
-def _busier_elsewhere(nodes: Sequence[Node], channels: Sequence[dict[str, Any]], duration_s: float) -> dict[str, float]:
+def _busier_elsewhere(nodes: Sequence[Node], channels: Sequence[Channel], duration_s: float) -> dict[str, float]:
     """Return the power inside and outside of the windows if that outside is clearly higher; else empty."""
     windows_w, elsewhere_w = (math.fsum(powers_w) for powers_w in zip(*(node.busy_w() for node in nodes), strict=True))
-    half_width_w = math.fsum(channel["uncertainty_wh"] for channel in channels) * JOULES_PER_WH / duration_s
+    half_width_w = _sum(channels, "uncertainty_wh") * JOULES_PER_WH / duration_s
     is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + half_width_w
     return {"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}
 
 
-def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
-    info, estimate = reading.info, reading.estimate
-    if estimate.samples < 1:
-        raise EnergyError(f"channel {info.name} {NOT_SAMPLED}")
-    if estimate.covered_s < MIN_COVERED * estimate.duration_s:
-        raise EnergyError(
-            f"the samples of channel {info.name} cover {estimate.covered_s:.1f} s of the window's "
-            f"{estimate.duration_s:.1f} s: its other readings failed"
-        )
-    return {
-        "name": info.name,
-        "hostname": hostname,
-        "scope": info.scope.value,
-        "source": info.source,
-        "limit_w": info.limit_w or None,
-        "estimated": info.estimated,
-        "device_id": info.device_id,
-        "num_devices": info.num_devices,
-        "method": estimate.method,
-        "counter_not_used": estimate.reason,
-        "energy_wh": estimate.energy_j / JOULES_PER_WH,
-        "uncertainty_wh": estimate.uncertainty_j / JOULES_PER_WH,
-        "random_wh": estimate.random_j / JOULES_PER_WH,
-        "systematic_wh": estimate.systematic_j / JOULES_PER_WH,
-        "accuracy": info.accuracy or None,
-        "accuracy_from": info.accuracy_from,
-        "integral_wh": estimate.integral_j / JOULES_PER_WH,
-        "integral_uncertainty_wh": estimate.integral_uncertainty_j / JOULES_PER_WH,
-        "counter_wh": _none_if_nan(estimate.counter_j / JOULES_PER_WH),
-        "integral_vs_counter": _none_if_nan(estimate.difference),
-        "idle_power_w": _none_if_nan(reading.idle_power_w),
-        "largest_gap_s": estimate.largest_gap_s,
-        "samples": estimate.samples,
-        "missing": estimate.missing,
-    }
-
-
-def _accuracy(channels: Sequence[dict[str, Any]], energy_wh: float) -> dict[str, Any]:
+def _accuracy(channels: Sequence[Channel], energy_wh: float) -> dict[str, Any]:
     """Return the relative accuracy of the sum and its source; None if that of one sensor is not stated."""
-    if not all(channel["accuracy"] for channel in channels):
+    bound_wh = sum_of_all([product(channel.accuracy, channel.energy_wh) for channel in channels])
+    if bound_wh is None:
         return {"accuracy": None, "accuracy_from": ""}
-    bound_wh = math.fsum(channel["accuracy"] * channel["energy_wh"] for channel in channels)
-    sources = dict.fromkeys(channel["accuracy_from"] for channel in channels)
+    sources = dict.fromkeys(channel.accuracy_from or "" for channel in channels)
     return {"accuracy": bound_wh / energy_wh, "accuracy_from": " and ".join(sources)}
 
 
-def _none_if_nan(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _sum_or_none(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) if len(known) == len(values) else None
+def _sum(channels: Sequence[Channel], name: str) -> float:
+    return math.fsum(channel.number(name) or 0.0 for channel in channels)

@@ -51,8 +51,8 @@ def add_power(record: Json, traces: Sequence[Trace]) -> None:
 def _by_power(
     figure: dict[str, Any], sharers: Sequence[dict[str, Any]], channels: Sequence[ChannelInfo], trace: Trace
 ) -> dict[str, Any]:
-    known = dict(zip(trace.channels, trace.known_energies(figure["start_s"], figure["end_s"]), strict=True))
-    energies = [one for info in channels if (one := known[info]) is not None]
+    known = dict(zip(trace.channels, trace.sums([(figure["start_s"], figure["end_s"])]), strict=True))
+    energies = [known[info] for info in channels if not known[info].unknown]
     energy_j = math.fsum(one.energy_j for one in energies)
     if len(energies) < len(channels) or not energy_j > 0:
         return {"no_power": f"a channel {NOT_SAMPLED}"}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from jpwr.channel import ChannelInfo
 from jpwr.trace.trace import Trace
+from results.record.model import Channel, Clocks, Limits
 
 KEYS = {"power limit": "power_limit_w", "clock": "clock_limit_mhz"}  # of the kinds in a trace
 POWER_BOUND = "power limit"  # among the reasons for throttling
 
 
-def limits_of(trace: Trace, info: ChannelInfo, clocks: Mapping[str, Any] | None) -> dict[str, Any]:
+def limits_of(trace: Trace, info: ChannelInfo, clocks: Clocks | None) -> Limits:
     """Return the limits of a channel's device in watts and MHz; without one that was set, the power limit as observed.
 
     A locked clock cannot be observed: it is None unless the sampler set or checked it.
@@ -24,24 +25,24 @@ def limits_of(trace: Trace, info: ChannelInfo, clocks: Mapping[str, Any] | None)
     for kind, key in KEYS.items():
         values = [one.get("set") for one in mine if one.get("kind") == kind]
         found[key] = min((value for value in values if isinstance(value, int | float) and value > 0), default=None)
-    observed = (clocks or {}).get("power_limit_w") or info.limit_w or None
-    return {
-        "power_limit_w": found["power_limit_w"] or observed,
-        "clock_limit_mhz": found["clock_limit_mhz"],
-        "limits_set_by": " and ".join(sorted({str(one.get("by", ""))[:60] for one in mine})),
-    }
+    observed = (clocks and clocks.power_limit_w) or info.limit_w or None
+    return Limits(
+        power_limit_w=found["power_limit_w"] or observed,
+        clock_limit_mhz=found["clock_limit_mhz"],
+        limits_set_by=" and ".join(sorted({str(one.get("by", ""))[:60] for one in mine})),
+    )
 
 
-def limits_of_all(channels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def limits_of_all(channels: Sequence[Channel]) -> dict[str, Any]:
     """Return the limits that all channels share, None if they differ, and how the devices kept to them.
 
     The shares, in percent, are those of the device that is affected most.
     """
-    clocks = [one.get("clocks") or {} for one in channels]
-    reasons = [one["throttled"] for one in clocks if one.get("throttled") is not None]
-    shared = {key: {one["limits"][key] for one in channels} for key in KEYS.values()}
+    clocks = [one.clocks for one in channels]
+    reasons = [one.throttled for one in clocks if one.throttled is not None]
+    shared = {key: {one.limits.number(key) for one in channels} for key in KEYS.values()}
     drifts = {
-        name: [value for one in clocks if (value := one.get(key)) is not None]
+        name: [value for one in clocks if (value := one.number(key)) is not None]
         for name, key in (("clock_drift_percent", "drift_percent"), ("temperature_drift_c", "drift_c"))
     }
     return {

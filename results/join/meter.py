@@ -15,13 +15,13 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
+from results.files.workloads import short_batch_text
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.limits import limits_of_all
 from results.record.checks.energy import scope_conflict
-from results.record.model import Energy, Json, as_json, changed
-from results.record.records import Record, RecordError
-from results.workloads import short_batch_text
+from results.record.model import Energy, Numbers, Record, changed
+from results.record.records import RecordError
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
 MARGIN_S = 60.0  # before and after a window, in which readings count, too
@@ -132,17 +132,22 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
                 if kind == "measured" or record.energy_of(energy)
             }
             for energy, values in energies.items():
-                own = as_json(record.energy_of(energy)) or {}
-                if other := _other_meter(own):
+                own = record.energy_of(energy)
+                if own and (other := _other_meter(own)):
                     raise RecordError(
                         f"{meter.path} and {other} both measure {_name(record)}: give one file of each node's meter"
                     )
-                values["sampled_by_scope"] = (own.get("sampled_by_scope") or {}) | values["sampled_by_scope"]
-                values["sensor_channels"] = own.get("channels")
-                values |= {key: own[key] for key in limits_of_all([]) if key in own}
-                if conflict := scope_conflict(Energy.of(values)):
+                sampled = (vars(own.sampled_by_scope) if own else {}) | vars(values.sampled_by_scope)
+                limits = {key: value for key, value in vars(own).items() if key in limits_of_all([])} if own else {}
+                energies[energy] = changed(
+                    values,
+                    sampled_by_scope=Numbers.of(sampled),
+                    sensor_channels=own.channels if own else None,
+                    **limits,
+                )
+                if conflict := scope_conflict(energies[energy]):
                     raise EnergyError(f"its energy is {conflict}: check that its readings are in watts")
-            found[place] = changed(record, **{key: Energy.of(values) for key, values in energies.items()})
+            found[place] = changed(record, **energies)
         except (EnergyError, JpwrError) as error:
             notes.append(f"{meter.path} does not measure {_name(record)}: {error}")
     if good and len(notes) == len(good):
@@ -152,10 +157,9 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
     return found, notes
 
 
-def _other_meter(energy: Json) -> str | None:
+def _other_meter(energy: Energy) -> str | None:
     """Return the name of the meter's file that an energy is from; None for the run's own sensors."""
-    channels = energy.get("channels") or []
-    return next((channel["source"] for channel in channels if channel["name"] == METER), None)
+    return next((channel.source for channel in energy.channels if channel.name == METER), None)
 
 
 def _moment(time_s: float) -> str:
@@ -210,7 +214,7 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
     return traces
 
 
-def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> Json:
+def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> Energy:
     """Return the energy over the windows, with an uncertainty that includes an error of the meter's clock."""
     energy = energy_of(record, traces, kind)
     changes = []
@@ -219,8 +223,10 @@ def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> Json:
             changed(window, start_s=window.start_s + shift_s, end_s=window.end_s + shift_s) for window in record.windows
         ]
         shifted = energy_of(changed(record, windows=windows), traces, kind)
-        changes.append(abs(shifted["energy_wh"] - energy["energy_wh"]))
-    for name in ("uncertainty_wh", "systematic_wh"):
-        energy[name] += max(changes)
-    energy["notes"] += [f"the meter's clock is assumed to be within {CLOCK_S:g} s of the nodes'"]
-    return energy
+        changes.append(abs(shifted.energy_wh - energy.energy_wh))
+    return changed(
+        energy,
+        uncertainty_wh=(energy.uncertainty_wh or 0.0) + max(changes),
+        systematic_wh=(energy.systematic_wh or 0.0) + max(changes),
+        notes=[*energy.notes, f"the meter's clock is assumed to be within {CLOCK_S:g} s of the nodes'"],
+    )

@@ -31,7 +31,7 @@ Sizes = defaultdict[str, float]
 
 
 @dataclass
-class WindowReads:
+class WindowSums:
     """Reads in the windows of one kind, over all nodes."""
 
     bytes: float = 0.0
@@ -79,7 +79,7 @@ def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
     if not profiles:
         return None
     by_kind = {kind: _of_windows(windows_of(record, kind), kind, profiles, _ranks(folder)) for kind in KINDS}
-    files = _by_file(profiles)
+    files = by_file(*profiles)
     in_windows = {path for reads in by_kind.values() for path in reads.files}
     return {
         "source": profiles[0].about.get("source"),
@@ -95,8 +95,8 @@ def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
 
 def _of_windows(
     nodes: Mapping[str, Sequence[Window]], kind: str, profiles: Sequence[Profile], ranks: Sequence[Rank]
-) -> WindowReads:
-    window_reads = WindowReads()
+) -> WindowSums:
+    window_reads = WindowSums()
     for hostname, windows in nodes.items():
         if profile := of_node(windows[0], profiles, lambda one: one.about):
             edges = Times((window.start_s, window.end_s, kind) for window in windows)
@@ -105,17 +105,6 @@ def _of_windows(
                 window_reads, edges, profile, [one.times[kind] for one in ranks if (one.hostname, one.boot_id) == node]
             )
     return window_reads
-
-
-def _by_file(profiles: Sequence[Profile]) -> dict[str, Sum]:
-    """Return all reads by file; a file that several nodes read is one file."""
-    files: dict[str, Sum] = {}
-    for profile in profiles:
-        for path, one in by_file(profile).items():
-            known = files.setdefault(path, Sum(files=1))
-            known.add(one)
-            known.size_bytes = max(known.size_bytes, one.size_bytes)
-    return files
 
 
 def _coverage(profiles: Sequence[Profile]) -> dict[str, Any]:
@@ -131,7 +120,7 @@ def _coverage(profiles: Sequence[Profile]) -> dict[str, Any]:
     }
 
 
-def _most_read(files: dict[str, Sum], window_reads: WindowReads) -> list[dict[str, Any]]:
+def _most_read(files: dict[str, Sum], window_reads: WindowSums) -> list[dict[str, Any]]:
     first = sorted(files, key=lambda path: (-window_reads.files.get(path, 0.0), -files[path].bytes, path))[:KEPT]
     return [
         {
@@ -144,7 +133,7 @@ def _most_read(files: dict[str, Sum], window_reads: WindowReads) -> list[dict[st
     ]
 
 
-def _add_node(window_reads: WindowReads, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
+def _add_node(window_reads: WindowSums, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
     """Add the reads of one node in windows of one kind, by the regions that its ranks were in meanwhile."""
     parts = []
     for process in profile.processes:
@@ -191,7 +180,7 @@ def _times(windows: Sequence[dict[str, Any]], kind: str) -> Times:
     )
 
 
-def _window(one: WindowReads) -> dict[str, Any]:
+def _window(one: WindowSums) -> dict[str, Any]:
     return {
         "files": len(one.files),
         "bytes": round(one.bytes),

@@ -5,20 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import statistics
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from results.record.checks.inference import amounts
-from results.record.model import Json, Metrics, is_number
-from results.record.parts import JOULES_PER_WH
+from jpwr.median import percentile
+from results.record.derived import PERCENTILES, arrived, joules_per, tpot, ttft
+from results.record.model import Json, is_number
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
-PERCENTILES = (50, 90, 99)
 TOLERANCE = 1e-9  # relative, of a number that is computed again
 
 
@@ -30,13 +28,9 @@ def energy_per_token(record: Json) -> dict[str, Any]:
     window's edges cut count by their share. Tokens are counted and not estimated: the uncertainty is the energy's.
     Joules per token of other lengths are not comparable.
     """
-    energy = record["energy"]
-    energy_j, half_j = (energy[name] * JOULES_PER_WH for name in ("energy_wh", "uncertainty_wh"))
-    found: dict[str, Any] = {}
-    for name, count in amounts(Metrics.of(record["metrics"])).items():
-        found[f"j_per_{name}"] = energy_j / count if count else None
-        found[f"j_per_{name}_half_width"] = half_j / count if count else None
-    return found
+    energy, metrics = record["energy"], record["metrics"]
+    halves = joules_per(energy["uncertainty_wh"], metrics)
+    return joules_per(energy["energy_wh"], metrics) | {f"{name}_half_width": one for name, one in halves.items()}
 
 
 def request_problems(record: Json, folder: Path) -> Iterator[str]:
@@ -71,18 +65,16 @@ def _read(path: Path) -> list[dict[str, Any]]:
 def _again(requests: Sequence[dict[str, Any]], window_s: float) -> dict[str, float]:
     end_us = round(1e6 * window_s)
     tokens = inputs = 0
-    ttft_us, tpot_us, own = [], [], 0
+    ttft_us, tpot_us = [], []
     for one in requests:
         times_us, counts = list(accumulate(one["arrivals_us"])), one["tokens"]
-        tokens += sum(count for time, count in zip(times_us, counts, strict=True) if 0 <= time < end_us)
+        tokens += sum(count for _, count in arrived(times_us, counts, 0, end_us))
         inputs += one["input"] if 0 <= times_us[0] < end_us else 0
         if 0 <= one["due_us"] < end_us:
-            own += 1
-            ttft_us.append(times_us[0] - one["due_us"])
-            if later := sum(counts[1:]):
-                tpot_us.append((times_us[-1] - times_us[0]) / later)
-    found: dict[str, float] = {"measured_tokens": tokens, "measured_requests": own, "input_tokens": inputs}
+            ttft_us.append(ttft(one["due_us"], times_us))
+            if (each_us := tpot(times_us, counts)) is not None:
+                tpot_us.append(each_us)
+    found: dict[str, float] = {"measured_tokens": tokens, "measured_requests": len(ttft_us), "input_tokens": inputs}
     for name, values in (("ttft", ttft_us), ("tpot", tpot_us)):
-        cuts = statistics.quantiles(values, n=100, method="inclusive") if len(values) > 1 else values * 99
-        found |= {f"{name}_p{percent}_s": cuts[percent - 1] / 1e6 for percent in PERCENTILES}
+        found |= {f"{name}_p{percent}_s": percentile(values, percent) / 1e6 for percent in PERCENTILES}
     return found

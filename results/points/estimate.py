@@ -49,12 +49,12 @@ def half_interval(parts: Sequence[Part], choices: int = 1) -> float:
     if not variance:
         return 0.0
     uncertain = math.fsum(part.variance**2 / part.freedom for part in parts)
-    return _quantile(variance**2 / uncertain if uncertain else math.inf, choices) * math.sqrt(variance)
+    return students_t(variance**2 / uncertain if uncertain else math.inf, choices) * math.sqrt(variance)
 
 
 @lru_cache(maxsize=1000)
-def _quantile(freedom: float, choices: int) -> float:
-    """Student's quantile at the end of the interval; cached, as many points have the same few degrees of freedom."""
+def students_t(freedom: float, choices: int = 1) -> float:
+    """Return Student's half-width in standard deviations; cached, as many points have the same degrees of freedom."""
     from scipy import stats
 
     return float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2 / choices, freedom))

@@ -28,8 +28,8 @@ DRIFTS = (
 )
 
 
-class Limits(NamedTuple):
-    """Limits of each device in watts and MHz; None: not known, or devices have different ones."""
+class OperatingLimits(NamedTuple):
+    """OperatingLimits of each device in watts and MHz; None: not known, or devices have different ones."""
 
     power_w: float | None
     clock_mhz: float | None
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
 class OperatingPoint(NamedTuple):
     """One point of a sweep; ratios are to the point at full speed, None without a value."""
 
-    limits: Limits
+    limits: OperatingLimits
     results: PointResults
     speed: Estimate | None
     work: Estimate | None  # per energy
@@ -108,12 +108,12 @@ def _tie(one: OperatingPoint, best: OperatingPoint, choices: int) -> bool:
     return interval is None or interval.high >= 1
 
 
-def limits_of(record: Record) -> Limits:
+def limits_of(record: Record) -> OperatingLimits:
     """Return what limited the devices of a run; a record of an older version names the power limit alone."""
     channels = sensor_channels(record)
     powers = {one.power_limit_w for one in channels}
     clocks = {one.limits.clock_limit_mhz for one in channels}
-    return Limits(*(known.pop() if len(known) == 1 else None for known in (powers, clocks)))
+    return OperatingLimits(*(known.pop() if len(known) == 1 else None for known in (powers, clocks)))
 
 
 def options_of(one: PointResults) -> list[str]:
@@ -141,7 +141,7 @@ def sweeps_of(results: Iterable[PointResults]) -> list[Sweep]:
     return [_sweep(points) for points in by_setup if len(points) > 1]
 
 
-def _sweep(points: dict[Limits, list[PointResults]]) -> Sweep:
+def _sweep(points: dict[OperatingLimits, list[PointResults]]) -> Sweep:
     # Points at the same limits are one: a vendor's tool may describe them differently. Without a limit of the clock, it
     # may be highest of all.
     order = sorted(points, key=lambda one: (one.power_w or 0.0, one.clock_mhz or math.inf), reverse=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
+from jpwr.energy.statistics import BOUND, NORMAL_95
 from results.record.records import Record
-
-NORMAL_95 = 1.959964  # standard uncertainties in a half-width at 95 %
-BOUND = math.sqrt(3)  # standard uncertainties in a bound (JCGM 100:2008, 4.3.7)
 
 
 def sampling_share(record: Record, energy: str = "energy") -> float | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from results.predict.datasheet import Example, Hardware
 from results.predict.step_work import Layout, Shape, decoder_work
-from results.published import throughputs
 from results.record.records import RecordError
+from results.reference.published import throughputs
 
 FOLDER = Path(__file__).parents[1] / "reference"
 TRAINING, ACCELERATORS = FOLDER / "training.csv", FOLDER / "accelerators.csv"

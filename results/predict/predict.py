@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
-from results.points.estimate import CONFIDENCE, Interval
+from results.points.estimate import Interval, students_t
 from results.points.operating import limits_of
 from results.points.repeats import Point, PointResults, variant_of
 from results.points.setups import Setup, differences, platform_of
 from results.predict.curve import Curve, Input, Measured
 from results.predict.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
-from results.published import throughputs
 from results.record.parts import JOULES_PER_WH
 from results.record.records import Record, RecordError
 from results.record.values import EFFECTIVE, THROUGHPUT, devices_text, grouped
+from results.reference.published import throughputs
 from results.verdicts.quality import energy_kind, why_not_ranked
 
 FEWEST_POINTS = 3  # of a system, so that at least one can be left out
@@ -212,10 +212,8 @@ class Power:
 
 def _students_half(errors: Sequence[float]) -> float:
     """Return the half-width of the interval of a further error, from errors around 0."""
-    from scipy import stats
-
     spread = math.sqrt(math.fsum(error**2 for error in errors) / len(errors))
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) * spread
+    return students_t(len(errors) - 1) * spread
 
 
 def _line(known: Sequence[tuple[float, float]]) -> Callable[[float], float]:

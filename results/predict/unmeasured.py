@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from results.points.estimate import CONFIDENCE
+from results.points.estimate import students_t
 from results.predict.datasheet import Datasheet, Example, Hardware
 from results.predict.examples import examples
 from results.predict.predict import PredictionError
@@ -79,14 +79,12 @@ def half_of(errors: Iterable[Missed], fewest: int = FEWEST_GROUPS) -> float:
     Errors within a group are correlated, so each group counts as one error around 0: the root of the mean square of its
     points. Infinite for fewer than `fewest` groups.
     """
-    from scipy import stats
-
     groups = grouped(errors, lambda one: one.group)
     if len(groups) < fewest:
         return math.inf
     squares = [statistics.fmean(one.error**2 for one in group) for group in groups.values()]
     spread = math.sqrt(statistics.fmean(squares))
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(groups))) * spread
+    return students_t(len(groups)) * spread
 
 
 class Step(NamedTuple):

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from results.files.workloads import title_of
 from results.predict.examples import examples, read_training
 from results.predict.leave_out import DATASHEET, LEVELS, LeftOut, half_interval
 from results.predict.predict import Group, published_errors, published_left_out
 from results.predict.unmeasured import FEWEST_GROUPS, half_of, missed, missed_like, missed_of
 from results.record.records import RecordError
 from results.record.values import grouped
-from results.workloads import title_of
 
 PUBLISHED = "published"
 OURS = "these runs"

@@ -317,6 +317,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     # why a file does not count
     "unusable": Kind("{reason}", LEFT_OUT),
+    "fewer_than_planned": Kind("{found}", LEFT_OUT),
+    "closed": Kind("{path} cannot be entered ({reason}): runs in it are missing, let its owner open it", LEFT_OUT),
     "inconsistent": Kind("{path} is inconsistent and left out: {reasons}", LEFT_OUT),
     "same_record": Kind("{first} and {second} are the same record: it counts once", LEFT_OUT),
     "same_device": Kind(
@@ -363,6 +365,14 @@ KINDS: Mapping[str, Kind] = {
     "all_failed": Kind("all {runs} runs: {states}", _REPEAT),
     "one_failed": Kind("the one run: {states}", _REPEAT),
     "fills_failed": Kind("all runs that filled the machine failed", _REPEAT),
+    "not_as_pledged": Kind(
+        "no run filled the machine with copies of a pledged point: {reasons}",
+        _undecided("Run copies of a pledged point, at its speed and limits, on the whole machine at once"),
+    ),
+    "copies_of_other": Kind("the copies are of {found}, not of {pledged}", _AT_POINT),
+    "copies_elsewhere": Kind("a copy is on {found}, the pledged point on {pledged}", _AT_POINT),
+    "copies_slow": Kind("the slowest copy reaches {rate:digits} of the pledged {pledged:digits} a second", _AT_POINT),
+    "copies_limited": Kind("the copies ran at {found}, the pledged point at {pledged}", _AT_POINT),
     "not_together": Kind(
         "runs with different setups keep the figures of this point, and none of them keeps all",
         _undecided("Run this point in one setup that keeps all of its figures"),

@@ -63,6 +63,11 @@ def _dict() -> Any:
     return field(default_factory=dict)
 
 
+def _added(default: Any = None) -> Any:
+    """Return a field that a new part lacks; `changed` adds it."""
+    return field(default=default, init=False)
+
+
 class Part:
     """A part of a record: its attributes are the keys of its file, known ones and others; it is false without any."""
 
@@ -199,8 +204,8 @@ class Clocks(Numbers):
     drift_c: Annotated[Number, "temperature at the window's end less that at its begin"] = None
     throttled: Annotated[
         dict[str, KnownAmount] | None, "percent of the time, by reason; unknown if missing", {"type": "object"}
-    ] = None
-    power_limit_w: Annotated[Amount, "of older records, in place of that of the limits"] = None
+    ] = _added()
+    power_limit_w: Annotated[Amount, "lowest in the windows; in older records, in place of that of the limits"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,15 +242,17 @@ class Channel(Uncertain):
     source: Text = None
     limit_w: Annotated[Amount, "of the board"] = None
     integral_wh: Number = None
+    integral_uncertainty_wh: Number = None
     counter_wh: Number = None
+    counter_not_used: Annotated[Text, "the reason; empty if the counter was used, or without one"] = None
     idle_power_w: Number = None
     method: Annotated[Text, "counter, integral, or counter+integral"] = None
     device_id: Text = None
     num_devices: KnownAmount = 0
     largest_gap_s: Amount = None
     integral_vs_counter: Annotated[Number, "relative difference"] = None
-    clocks: Clocks = Clocks.of({})
     limits: Limits = Limits.of({})
+    clocks: Clocks = _added(Clocks.of({}))
 
     @property
     def power_limit_w(self) -> float | None:
@@ -262,12 +269,16 @@ class Energy(Uncertain):
     power_scope: str
     channels: Annotated[list[Channel], {"minItems": 1}]
     power_source: str = ""
+    energy_wh_per_device: Number = None
+    epoch_wh: Annotated[Number, "of one pass over the data"] = None
     window_s: Amount = None
     avg_power_w: Number = None
     idle_power_w: Number = None
-    windows_w: Annotated[Number, "from the first window to the last, where elsewhere_w is clearly higher"] = None
-    elsewhere_w: Annotated[Number, "highest mean power over an equal time outside of the windows"] = None
-    sensor_channels: Annotated[list[Channel] | None, "of the run's own sensors, where a meter counts"] = None
+    windows_w: Annotated[Number, "from the first window to the last, where elsewhere_w is clearly higher"] = _added()
+    elsewhere_w: Annotated[Number, "highest mean power over an equal time outside of the windows"] = _added()
+    sensor_channels: Annotated[list[Channel] | None, "of the run's own sensors, where a meter counts"] = _added()
+    sampling_interval_s: Number = None
+    jpwr_version: Text = None
     power_limit_w: Annotated[Amount, "of each device; null if they differ"] = None
     clock_limit_mhz: Annotated[Amount, "of each device; null if none is known, or they differ"] = None
     power_limited_percent: Annotated[Amount, "of the windows in which the power limit bound"] = None

@@ -12,20 +12,21 @@ from typing import Any, NamedTuple
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from results.errors import RecordError as RecordError
+from results.files.typed_files import LARGEST
 from results.record.checks import contradictions
 from results.record.duplicates import content_of, copies, simultaneous
 from results.record.findings import Finding, finding
+from results.record.folders import RESULT_NAME as RESULT_NAME
+from results.record.folders import WORKPACKAGES, below, is_attempt, missing_runs
 from results.record.migrate import migrate
 from results.record.model import SCHEMA_VERSION, Json
 from results.record.model import Record as Record
 from results.record.schema import violation
 
-RESULT_NAME = "result.json"
-ATTEMPTS = "attempts"  # the folder of failed attempts at a point
-# A file beyond these limits is damaged: tables and plots could not show it.
+# A file beyond this limit, or with a number beyond LARGEST or 1 / LARGEST, is damaged: no table could show it.
 DEEPEST = 30  # levels of lists and objects
 CONTAINERS = (dict, list)
-LARGEST = 1e30  # the largest number; the smallest above 0 is 1 / LARGEST
+FEWER = "fewer_than_planned"
 # Every record has these from the moment when its job is planned.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
 NAMES = ("benchmark", "system", "model", "work_unit", "precision", "data", "sample")
@@ -51,6 +52,11 @@ class Found(NamedTuple):
 
     records: list[Record]
     skipped: list[Skipped]
+
+    def has_any(self, folder: Path) -> bool:
+        """Return whether a folder has a result, or what may be one."""
+        others = (one.path for one in self.skipped if one.finding.kind != FEWER)
+        return any(path.is_relative_to(folder) for path in (*others, *(Path(one.file.path) for one in self.records)))
 
     def systems_below(self, folder: Path) -> tuple[str, ...]:
         """Return the systems of the records below a folder."""
@@ -150,7 +156,7 @@ def find_records(folders: Iterable[Path]) -> Found:
     """
     folders, found = list(folders), Found([], [])
     units: dict[str, Record] = {}
-    for path in dict.fromkeys(_result_files(folders)):
+    for path in dict.fromkeys(path for folder in folders for path in _files_of(folder, found)):
         try:
             record = read_checked(path)
         except RecordError as error:
@@ -199,16 +205,21 @@ def _system_of(path: Path) -> tuple[str, ...]:
     return (printable(system),) if isinstance(system, str) else ()
 
 
-def _result_files(folders: Iterable[Path]) -> Iterable[Path]:
-    for folder in folders:
-        if not folder.exists():
-            raise RecordError(f"{folder} does not exist: give a folder of results, such as jube/llm_run/000000")
-        yield from [folder] if folder.is_file() else results_below(folder, f"*{RESULT_NAME}")
-
-
-def results_below(folder: Path, pattern: str = RESULT_NAME) -> list[Path]:
-    """Return the result files of a folder's runs, in order, without attempts that were run again."""
-    return sorted(path for path in folder.rglob(pattern) if ATTEMPTS not in path.relative_to(folder).parts)
+def _files_of(folder: Path, found: Found) -> Iterator[Path]:
+    """Yield the results below a folder, and add to what was skipped what cannot be entered and what a plan has more."""
+    if not folder.exists():
+        raise RecordError(f"{folder} does not exist: give a folder of results, such as jube/llm_run/000000")
+    if folder.is_file():
+        yield folder
+        return
+    files, closed = below(folder)
+    for path in files:
+        if path.name.endswith(RESULT_NAME) and not is_attempt(path, folder):
+            yield path
+        elif path.name == WORKPACKAGES and (words := missing_runs(path.parent)):
+            found.skipped.append(Skipped(finding(FEWER, found=words), path.parent, ()))
+    for path, reason in closed.items():
+        found.skipped.append(Skipped(finding("closed", path=str(path), reason=reason), path, ()))
 
 
 def read_checked(path: Path) -> Record:

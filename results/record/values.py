@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from results.record.model import Part, Record
@@ -83,12 +83,6 @@ def sort_key(record: Record) -> tuple[str, str, str, int, int]:
     return record.benchmark, record.system, record.model, layout.num_devices or 0, layout.global_batch_size or 0
 
 
-class Number(Protocol):
-    """Format of a number, given the half-width of its interval."""
-
-    def __call__(self, value: float | None, half_width: float | None = None) -> str: ...
-
-
 def rounded(value: float | None, half_width: float | None = None) -> str:
     """Return a number with the digits that its interval supports: two of the half-width, else four in all."""
     if value is None or not math.isfinite(value):
@@ -98,8 +92,3 @@ def rounded(value: float | None, half_width: float | None = None) -> str:
     else:
         decimals = SIGNIFICANT - 1 - math.floor(math.log10(abs(value))) if value else 0
     return f"{round(value, decimals):,.{max(0, decimals)}f}"
-
-
-def plain(value: float | None, half_width: float | None = None) -> str:
-    """Return a number with all its digits, for programs."""
-    return "" if value is None or not math.isfinite(value) else repr(value)

@@ -14,10 +14,10 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from results.collect import collect
+from results.files.workloads import workloads
 from results.record.records import write_record
-from results.record.stated import peaks
+from results.record.restated import peaks
 from results.tests.conftest import make_record
-from results.workloads import workloads
 
 IDLE_S = 5.0
 WINDOW_S = 60.0

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from results import achievable
 from results.history import database, series
 from results.join import energy, meter, reads
 from results.points import operating, regions, repeats
-from results.record import checks, records, stated, values
+from results.record import checks, records, values
+from results.record import restated as stated
 from results.record.model import Record, as_json
-from results.show.page import limits as shortcomings
+from results.reference import achievable
 from results.show.page import origin, report
+from results.show.page import shortcomings as shortcomings
 from results.show.tables import doubts, inference, table
 from results.verdicts import compare as comparing
 from results.verdicts import nodes, quality
@@ -50,7 +51,7 @@ def find_records(folders: Any) -> records.Found:
 
 
 def read(paths: Any) -> list[Any]:
-    return list(map(as_dict, database.read(paths)))
+    return list(map(as_dict, database.read(paths).records))
 
 
 def with_todays_figures(record: dict[str, Any]) -> dict[str, Any]:
@@ -88,20 +89,17 @@ differences = taking_dicts(nodes.differences)
 energy_kind = taking_dicts(quality.energy_kind)
 energy_of = taking_dicts(energy.energy_of)
 energy_rules = taking_dicts(quality.energy_rules)
-exact_rows = taking_dicts(table.exact_rows)
 failures = taking_dicts(table.failures)
 grade = taking_dicts(quality.grade)
-in_order = taking_dicts(table.in_order)
 judge = taking_dicts(nodes.judge)
 limits_of = taking_dicts(operating.limits_of)
 medians = taking_dicts(nodes.medians)
-origin_rows = taking_dicts(origin.origin_rows)
-pivot_rows = taking_dicts(table.pivot_rows)
+origin_table = taking_dicts(origin.origin_table)
+pivot_table = taking_dicts(table.pivot_table)
 point_of = taking_dicts(repeats.point_of)
 quality_of = taking_dicts(origin.quality_of)
-record_view = taking_dicts(table.record_view)
+record_table = taking_dicts(table.record_table)
 regions_of = taking_dicts(regions.regions_of)
-rows = taking_dicts(table.rows)
 select = taking_dicts(table.select)
 series_of = taking_dicts(series.series_of)
 sort_key = taking_dicts(values.sort_key)

@@ -16,8 +16,9 @@ import pytest
 import zstandard
 
 from caraml.cli import main
-from results.archive import Checked, verify, write_archive
+from jpwr.trace.writers import read_trace
 from results.collect import collect
+from results.exchange.archive import Checked, verify, write_archive
 from results.record.records import RecordError, find_records, write_record
 from results.tests import made_up
 from results.tests.conftest import CPU, JobFolder
@@ -602,8 +603,8 @@ LARGE = {
 
 @pytest.mark.parametrize("blocks", LARGE.values(), ids=LARGE)
 def test_an_archive_that_unpacks_to_too_much_is_refused_before(tmp_path, monkeypatch, blocks):
-    monkeypatch.setattr("results.archive.MOST_FILES", 200)
-    monkeypatch.setattr("results.archive._store", lambda content, path: content.read(1) and path.name)
+    monkeypatch.setattr("results.exchange.archive.MOST_FILES", 200)
+    monkeypatch.setattr("results.exchange.archive._store", lambda content, path: content.read(1) and path.name)
     archive = packed(tmp_path / "large.tar.zst", blocks())
     with pytest.raises(RecordError, match=r"allow more by --most-gb|a header in it is too long"):
         verify(archive, most_gb=0.03)
@@ -683,3 +684,10 @@ def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):
     write_archive([tmp_path / "runs"], tmp_path, tmp_path / "results.tar.zst")
     words = "the trace has 126 W from the first to the last window, and 690 W over another time of the same length"
     assert f"runs/runs/one: energy is not that of the work: {words}" in verify(tmp_path / "results.tar.zst").problems
+
+
+def test_each_trace_is_read_once_and_its_marks_are_checked(archive, monkeypatch):
+    read = []
+    monkeypatch.setattr("results.join.energy.read_trace", lambda path: read.append(path) or read_trace(path))
+    assert verify(archive).problems == []
+    assert len(read) == len(set(read)) == 2

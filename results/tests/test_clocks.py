@@ -6,9 +6,9 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Trace
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of, limits_of_all
-from results.record.model import Window, as_json
+from results.record.model import Channel, Clocks, Window, as_json
 from results.record.records import find_records
-from results.show.tables.points import point_rows
+from results.show.tables.points import point_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point, energy_of
 from results.tests.words import deviations
@@ -33,9 +33,9 @@ WINDOW = window(10.0, 20.0)
 def test_clocks_and_reasons_are_weighed_by_the_time_that_they_held():
     looks = [(5.0, 1000, "0x1"), (12.0, 1800, "0x0"), (15.0, 1200, "0x24"), (25.0, 300, "0x80")]
     found = clocks_of(trace(*looks), "pynvml:0", [WINDOW])
-    assert found["mean_mhz"] == pytest.approx((2 * 1000 + 3 * 1800 + 5 * 1200) / 10)
-    assert (found["least_mhz"], found["hottest_c"]) == (1000, 75.0)
-    assert found["throttled"] == pytest.approx({"power limit": 50.0, "software thermal slowdown": 50.0})
+    assert found.mean_mhz == pytest.approx((2 * 1000 + 3 * 1800 + 5 * 1200) / 10)
+    assert (found.least_mhz, found.hottest_c) == (1000, 75.0)
+    assert found.throttled == pytest.approx({"power limit": 50.0, "software thermal slowdown": 50.0})
 
 
 def test_a_records_energy_has_the_clocks_of_its_channels_and_is_read(tmp_path):
@@ -46,29 +46,29 @@ def test_a_records_energy_has_the_clocks_of_its_channels_and_is_read(tmp_path):
     made.meta |= {"hostname": window["hostname"], "boot_id": window["boot_id"]}
     for second in range(80):
         made.append(float(second), [300.0], [None])
-    [channel] = energy_of(record, [made], "measured")["channels"]
-    assert channel["clocks"]["mean_mhz"] == pytest.approx(1500)
-    record["energy"]["channels"] = [{**record["energy"]["channels"][0], "clocks": channel["clocks"]}]
+    [channel] = energy_of(record, [made], "measured").channels
+    assert channel.clocks.mean_mhz == pytest.approx(1500)
+    record["energy"]["channels"] = [{**record["energy"]["channels"][0], "clocks": as_json(channel.clocks)}]
     [found], skipped = find_records([made_up.store(tmp_path, [record])])
-    assert (as_json(found.energy.channels[0].clocks), skipped) == (channel["clocks"], [])
-    assert channel["clocks"]["throttled"] == pytest.approx({"power limit": 50.0})
+    assert (found.energy.channels[0].clocks, skipped) == (channel.clocks, [])
+    assert channel.clocks.throttled == pytest.approx({"power limit": 50.0})
 
 
 def test_several_windows_are_one_time():
     windows = [window(0.0, 1.0), window(9.0, 12.0)]
     found = clocks_of(trace((0.0, 1000, "0x0"), (10.0, 2000, "0x40")), "pynvml:0", windows)
-    assert found["mean_mhz"] == pytest.approx((2 * 1000 + 2 * 2000) / 4)
-    assert found["throttled"] == pytest.approx({"hardware thermal slowdown": 50.0})
+    assert found.mean_mhz == pytest.approx((2 * 1000 + 2 * 2000) / 4)
+    assert found.throttled == pytest.approx({"hardware thermal slowdown": 50.0})
 
 
 def test_the_drift_is_of_the_last_half_over_the_first():
     # 4 s at 1000 and 1 s at 1500; then 2 s at 1500 and 3 s at 1200.
     looks = [(0.0, 1000, "0x0"), (14.0, 1500, "0x0"), (17.0, 1200, "0x0")]
     found = clocks_of(trace(*looks), "pynvml:0", [WINDOW])
-    assert found["drift_percent"] == pytest.approx(100 * (6600 / 5500 - 1))
-    assert found["drift_c"] == pytest.approx(17.0)
+    assert found.drift_percent == pytest.approx(100 * (6600 / 5500 - 1))
+    assert found.drift_c == pytest.approx(17.0)
     steady = clocks_of(trace((0.0, 1000, "0x0")), "pynvml:0", [WINDOW])
-    assert (steady["drift_percent"], steady["drift_c"]) == (0, 0)
+    assert (steady.drift_percent, steady.drift_c) == (0, 0)
 
 
 def stated(**changes):
@@ -93,13 +93,14 @@ def stated(**changes):
 def test_limits_are_those_that_were_set_or_else_those_that_were_seen(described, clocks, limits):
     info = ChannelInfo("pynvml:0", Scope.DEVICE, "made up", limit_w=650.0)
     made = Trace([info], {} if described is None else {"limits": described})
-    assert tuple(limits_of(made, info, clocks).values()) == limits
+    found = limits_of(made, info, None if clocks is None else Clocks.of(clocks))
+    assert tuple(as_json(found).values()) == limits
 
 
 def test_limits_of_all_devices_are_known_where_they_share_them():
     def channel(watts, percent, drift):
         clocks = {"throttled": {"power limit": percent, "sync boost": 90.0}, "drift_percent": drift, "drift_c": 1.0}
-        return {"limits": {"power_limit_w": watts, "clock_limit_mhz": None}, "clocks": clocks}
+        return Channel.of({"limits": {"power_limit_w": watts, "clock_limit_mhz": None}, "clocks": clocks})
 
     found = limits_of_all([channel(490.0, 20.0, -3.0), channel(490.0, 60.0, 1.0)])
     assert tuple(found.values()) == (490.0, None, 60.0, -3.0, 1.0)
@@ -115,7 +116,7 @@ def test_what_was_not_looked_at_is_not_known(looks):
 def test_a_look_that_failed_in_part_tells_the_rest():
     made = Trace([ChannelInfo("pynvml:0", Scope.DEVICE, "made up")])
     made.event("status", 0.0, channel="pynvml:0", throttle_reasons="what")
-    assert clocks_of(made, "pynvml:0", [WINDOW]) == {
+    assert as_json(clocks_of(made, "pynvml:0", [WINDOW])) == {
         "mean_mhz": None,
         "least_mhz": None,
         "hottest_c": None,
@@ -148,7 +149,7 @@ def test_a_run_that_throttled_says_so(percent, said):
     for channels in ([*record["energy"]["channels"], cooler], [cooler, *record["energy"]["channels"]]):
         [two] = by_point([{**record, "energy": {**record["energy"], "channels": channels}}])
         assert [words] * said == [one for one in deviations(two) if "throttled" in one]
-    header, row = point_rows([one])
+    header, row = point_table([one]).filled().texts()
     shown = dict(zip(header, row, strict=True))
     assert (shown["clock [MHz]"], shown["p95 step over median [%]"], shown["peak memory [GiB]"]) == (
         "1,400",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from jpwr.tests.conftest import run as run_program
 from jpwr.trace.writers import read_trace
 from results.collect import collect, main
 from results.join.energy import UNCERTAINTIES
+from results.record.model import Channel, Energy
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 from results.tests.of_dicts import energy_rules, grade
 
@@ -45,6 +47,14 @@ def test_a_run_that_used_nothing_has_no_energy(job, channel):
     result = collect(job.path)
     assert result["status"] == "failed"
     assert result["error"].startswith("no energy: its channels measured ")
+
+
+def test_the_model_declares_what_a_result_states_of_its_energy(job):
+    job.record().trace([CPU], lambda _, __: 36.0)
+    found = energy(job)
+    [channel] = found["channels"]
+    assert found.keys() - {one.name for one in fields(Energy)} == {"tokens_per_wh"}
+    assert channel.keys() | {"clocks"} == {one.name for one in fields(Channel)}
 
 
 def test_the_windows_edges_are_interpolated_between_samples(job):

@@ -7,14 +7,14 @@ import math
 
 import pytest
 
-from results.archive import verify, write_archive
 from results.collect import collect, failed_result, main
+from results.exchange.archive import verify, write_archive
 from results.predict.predict import groups_of
 from results.record.records import RecordError
-from results.show.tables.summary import summary_rows
+from results.show.tables.summary import summary_table
 from results.tests.conftest import CPU, GPU0, GPU1, make_record
 from results.tests.made_up import result
-from results.tests.of_dicts import by_point, contradictions, find_records, rows
+from results.tests.of_dicts import by_point, contradictions, find_records, record_table
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points
@@ -242,15 +242,17 @@ def test_filled_nodes_are_not_ranked_with_other_runs_nor_predicted_from():
     assert [one.point.copies for one in ranked_points(mixed)] == [0]
     assert [one.point.copies for group in groups_of(mixed) for one in group.results] == [0]
     assert [one.point.copies for one in ranked_points(by_point([filled(2)]))] == [2]
-    [header, row] = summary_rows([("GPT", by_point([filled(2, tokens_per_s=900.0), result(devices=1, batch=8)]))])
+    [header, row] = summary_table(
+        [("GPT", by_point([filled(2, tokens_per_s=900.0), result(devices=1, batch=8)]))]
+    ).texts()
     assert dict(zip(header, row, strict=True))["at"] == "1 device, batch 8"
-    [header, row] = summary_rows([("GPT", by_point([filled(2)]))])
+    [header, row] = summary_table([("GPT", by_point([filled(2)]))]).texts()
     shown = dict(zip(header, row, strict=True))
     assert (shown["at"], shown["time to report"]) == ("2 devices, batch 16, 2 copies", "")
 
 
 def test_a_group_is_one_row(copies):
-    header, row = rows([collect(of_two_gpus(copies).path)])
+    header, row = record_table([collect(of_two_gpus(copies).path)]).filled().texts()
     shown = dict(zip(header, row, strict=True))
     assert (shown["copies"], shown["tokens/s"], shown["slowest copy [tokens/s]"]) == ("2", "160.0", "80.0")
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from results.files.workloads import Amount
 from results.record.records import RecordError
 from results.show.plots.cost import cost_charts
 from results.show.plots.style import styles_of_systems
-from results.show.tables.cost import cost_rows
+from results.show.tables.cost import cost_table
 from results.show.tables.decision import cost_words
 from results.tests import made_up
 from results.tests.made_up import of_scope
@@ -58,7 +59,7 @@ def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_
     (tmp_path / "prices.yaml").write_text(PRICES)
     costs = read_prices(tmp_path / "prices.yaml")
     results = by_point([made_up.result("A100", 1, 8, 100.0), made_up.result("A100", 1, 16, 200.0), made_up.result("X")])
-    header, first, second = cost_rows([results], costs)
+    header, first, second = cost_table([results], costs).texts()
     assert first[header.index("at")] == "1 device, batch 16"
     assert first[header.index("for")] == "10⁹ tokens"
     assert [second[header.index(name)] for name in ("system", "precision", "at")] == [
@@ -100,7 +101,7 @@ def test_costs_in_unlike_precisions_are_not_ranked(slow, fast):
     words = said(bf16, fp8)
     assert "tiny in bf16 (Q1, device): for 10⁹ tokens, A is the cheapest." in words
     assert "B is the cheapest" not in words
-    header, *rows = cost_rows([by_point([*fp8, *bf16])], TWO)
+    header, *rows = cost_table([by_point([*fp8, *bf16])], TWO).texts()
     columns = [header.index(name) for name in ("system", "precision", "energy is")]
     assert sorted([row[index] for index in columns] for row in rows) == [
         ["A", "bf16", "Q1, device"],
@@ -153,7 +154,7 @@ def test_a_cost_that_is_lower_within_the_intervals_is_no_lead(of_b, power_w, sen
     assert ("One run gives no interval." in words) == alone
     turns = [] if alone else [("C", "B")] if level else [("B", "A"), ("A", "B"), ("C", "B")]
     assert [(one.system, one.against) for one in crossings(found, costs)] == turns
-    header, *rows = cost_rows([results], costs)
+    header, *rows = cost_table([results], costs).texts()
     intervals = {row[1]: row[header.index("95 % interval")] for row in rows}
     assert {system for system, text in intervals.items() if not text} == ({"B"} if alone else set())
 
@@ -212,7 +213,7 @@ def test_what_has_no_cost_says_why_whatever_else_has_one(tmp_path):
     of_scope("node", mixed[:1])
     costs = replace(TWO, systems={name: Price(1000.0) for name in "ABCDE"})
     results = by_point([*records, *mixed])
-    header, *rows = cost_rows([results], costs)
+    header, *rows = cost_table([results], costs).texts()
     found = {(row[1], row[2]): row[header.index("at")] for row in rows}
     assert found == {
         ("A", "bf16"): "1 device, batch 8",
@@ -309,7 +310,7 @@ def test_what_is_no_run_of_the_workload_has_no_time_to_report():
         [one] = by_point([record])
         assert time_to_report(one) == ""
     [one] = by_point([unknown])
-    assert costed_work(one) == (0.0, "")
+    assert costed_work(one) == Amount(0.0, "")
 
 
 @pytest.mark.parametrize(
@@ -337,7 +338,9 @@ def test_assumptions_may_be_at_their_ends(tmp_path, change):
 )
 def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
     (tmp_path / "prices.yaml").write_text(PRICES.replace(*change))
-    with pytest.raises(RecordError, match="must be above 0"):
+    with pytest.raises(
+        RecordError, match=r"(utilisation|pue|lifetime_years) is [\d.]+, but must be a number (above 0|from 1 to 5)"
+    ):
         read_prices(tmp_path / "prices.yaml")
 
 
@@ -347,11 +350,11 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("electricity_per_kwh", "electricty_per_kwh"), "unknown key 'electricty_per_kwh'"),
         (("currency: EUR\n", ""), "lacks 'currency'"),
         (("price_per_device: 10000", "price_per_device: ten"), "price_per_device is 'ten', but must be a number"),
-        (("utilisation: 0.8", "utilisation: 80"), "utilisation above 0 and at most 1"),
+        (("utilisation: 0.8", "utilisation: 80"), "utilisation is 80, but must be a number above 0 and at most 1"),
         (("pue: 1.2", "pue: -1"), "pue is -1"),
-        (("pue: 1.2", "pue: 120"), "pue from 1 to 5"),
-        (("  A100", "A100"), "names no systems"),
-        (("  A100:", "- A100:"), "names no systems"),
+        (("pue: 1.2", "pue: 120"), "pue is 120, but must be a number from 1 to 5"),
+        (("  A100", "A100"), "unknown key 'A100'"),
+        (("  A100:", "- A100:"), "has no systems: write 'systems: {NAME: {price_per_device: 10000}}'"),
         (("currency: EUR", "currency: [EUR"), "cannot be read as prices"),
         (("0.25", ".inf"), "electricity_per_kwh is inf, but must be a number from 0 to below 1e+30"),
         (("0.25", "1.0e+400"), "electricity_per_kwh is inf, but must be a number"),
@@ -360,7 +363,7 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("0.25", "[" * 100 + "]" * 100), "nested in more than"),
         (("EUR", "\x00"), "cannot be read as prices"),
         (("pue: 1.2", "electricity_per_kwh: 1"), "'electricity_per_kwh' is written twice"),
-        ((PRICES, ""), "names no systems"),
+        ((PRICES, ""), "lacks 'currency' and 'electricity_per_kwh' and 'systems'"),
         (
             ("  A100: {price_per_device: 10000, overhead_w_per_device: 100}", "  100: 5"),
             "system 100: 5 is not a mapping with the keys price_per_device",

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from results.points.estimate import exactly, of_runs, product, trimmed_mean
+from jpwr.energy import statistics as series
+from results.points.estimate import exactly, of_runs, product, students_t, trimmed_mean
 
 
 def test_a_ratio_has_welchs_interval_of_the_logarithms():
@@ -80,3 +81,10 @@ def test_intervals_of_middles_hold_the_truth_whatever_the_outliers():
         low, high = trimmed_mean(runs, 1, 1).interval
         held += low <= 100 <= high
     assert held / 1000 >= 0.93
+
+
+def test_the_suites_two_students_t_agree_to_the_two_digits_of_an_uncertainty():
+    for freedom in range(4, 31):
+        exact = students_t(freedom)
+        assert f"{series.students_t(0.95, freedom):.2g}" == f"{exact:.2g}"
+    assert f"{students_t(math.inf):.7g}" == f"{series.NORMAL_95:.7g}"

@@ -2,20 +2,26 @@ from __future__ import annotations
 
 import pytest
 
-from results.show.tables.fit import Shown, aligned, once_each, view
+from results.record.quantities import Quantity, Shown
+from results.show.tables.cells import Table
+from results.show.tables.fit import aligned
 from results.show.tables.inference import OF_POINTS
 from results.show.tables.table import CARAML_COLUMNS, COLUMNS
 from results.tests import made_up
-from results.tests.of_dicts import record_view
+from results.tests.of_dicts import record_table
 
 ALWAYS, DIFFERS, WITHIN, MORE = Shown
-HEADER = ["system", "model", "x", "status"]
+
+
+def table(mark, *rows, titles=("system", "model", "x", "status")):
+    return Table([Quantity(title, shown=mark if title == "x" else ALWAYS) for title in titles], rows)
 
 
 def shown(mark, *rows):
     """The cells of column x that are shown, or None, and the sentences on it."""
-    lines, notes = view([HEADER, *rows], [ALWAYS, ALWAYS, mark, ALWAYS])
-    return ([row[2] for row in lines[1:]] if "x" in lines[0] else None), notes
+    found = table(mark, *rows).needed()
+    lines = found.texts()
+    return ([row[2] for row in lines[1:]] if "x" in lines[0] else None), list(found.notes)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +35,9 @@ def shown(mark, *rows):
         # A run without an option differs from one with it; one that failed too early to have it does not.
         (DIFFERS, [("A", "m", "1", "ok"), ("A", "m", "", "ok")], ["1", ""], []),
         (DIFFERS, [("A", "m", "1", "ok"), ("A", "m", "", "failed")], None, ["In all rows that have it: x 1."]),
-        (DIFFERS, [("A", "m", "a, b", "ok"), ("A", "m", "b", "ok")], ["a", ""], ["In all rows: x b."]),
+        (DIFFERS, [("A", "m", ["a", "b"], "ok"), ("A", "m", ["b"], "ok")], ["a", ""], ["In all rows: x b."]),
+        # A text is one fact, also with a comma.
+        (DIFFERS, [("A", "m", "a, b", "ok"), ("A", "m", "b", "ok")], ["a, b", "b"], []),
         (DIFFERS, [("A", "m", "", "failed"), ("A", "m", "", "failed")], None, []),
         (WITHIN, [("A", "m", "1", "ok"), ("A", "m", "2", "ok")], ["1", "2"], []),
         (WITHIN, [("A", "m", "1", "ok"), ("B", "m", "1", "ok")], None, ["In all rows: x 1."]),
@@ -42,14 +50,14 @@ def test_a_column_is_shown_where_its_mark_and_its_values_say_so(mark, rows, cell
 
 
 def test_with_everything_only_empty_columns_are_left_out():
-    lines = [HEADER, ["A", "m", "1", "ok"]]
-    assert view(lines, [ALWAYS, MORE, DIFFERS, ALWAYS], everything=True) == (lines, ())
-    assert view([HEADER, ["A", "m", "", "ok"]], [MORE] * 4, everything=True).lines[0] == ["system", "model", "status"]
+    found = table(MORE, ["A", "m", "1", "ok"])
+    assert found.needed(everything=True).texts() == found.texts()
+    assert table(MORE, ["A", "m", "", "ok"]).needed(everything=True).titles == ["system", "model", "status"]
 
 
 def test_cells_like_those_above_are_left_empty():
-    rows = [["h", "i", "j"], ["1", "2", "3"], ["1", "2", "4"], ["1", "3", "4"]]
-    assert once_each(rows, 2) == [["h", "i", "j"], ["1", "2", "3"], ["", "", "4"], ["1", "3", "4"]]
+    found = table(MORE, ["1", "2", "3"], ["1", "2", "4"], ["1", "3", "4"], titles="hij")
+    assert found.once_each(2).texts() == [["h", "i", "j"], ["1", "2", "3"], ["", "", "4"], ["1", "3", "4"]]
 
 
 WORDS = "compiled layers, CUDA graph, cuDNN attention"
@@ -101,15 +109,15 @@ def test_records_of_one_setup_that_differ_are_told_apart():
     ]
     records[1]["layout"]["tensor_parallel_size"] = 2
     records[1]["variant"] = ["compiled layers"]
-    lines, notes = record_view(records)
-    assert {"TP", "options"} < set(lines[0])
-    assert "PP" not in lines[0]
-    assert "PP 1" in notes[0]
-    assert "TFLOP/s/device" in record_view(records, wanted=["TFLOP/s/device"]).lines[0]
+    found = record_table(records).needed()
+    assert {"TP", "options"} < set(found.titles)
+    assert "PP" not in found.titles
+    assert "PP 1" in found.notes[0]
+    assert "TFLOP/s/device" in record_table(records).needed(wanted=["TFLOP/s/device"]).titles
 
 
 def test_every_table_has_columns_that_are_always_shown():
-    for columns in (COLUMNS, OF_POINTS):
+    for columns in (COLUMNS, [one.quantity for one in OF_POINTS]):
         always = [one.title for one in columns if one.shown is ALWAYS]
         assert always[:2] == ["system", "model"]
         assert "status" in always

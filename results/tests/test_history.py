@@ -16,7 +16,7 @@ import pytest
 
 import results
 from caraml.cli import main
-from results.archive import write_archive
+from results.exchange.archive import write_archive
 from results.history import database
 from results.history.series import EFFICIENCY, SPEED, changed_facts, time_d
 from results.record.model import as_json
@@ -58,7 +58,7 @@ def test_records_are_added_once_wherever_their_files_are(runs, db, tmp_path):
     assert add(db, runs) == (6, 0, [])
     assert add(db, runs) == (0, 6, [])
     moved = changed(tmp_path, made_up.weekly(1)[0])
-    found = database.read([db])
+    found = database.read([db]).records
     assert [one.file.created[:10] for one in found[:2]] == ["2024-01-01", "2024-01-08"]
     record = as_json(found[0])
     assert add(db, changed(tmp_path, record)) == (0, 1, [])
@@ -73,9 +73,9 @@ def test_what_is_not_finished_is_not_added_and_a_failed_run_without_a_name_once(
     new, known, [sentence] = add(db, folder)
     assert (new, known) == (1, 0) and sentence.endswith("is not finished: add it when its job has ended")
     assert add(db, folder)[:2] == (0, 1)
-    [failed] = database.read([db])
+    [failed] = database.read([db]).records
     [file, _] = sorted(folder.rglob("result.json"))
-    os.utime(file, (1_000_000_000,) * 2)  # another run that left the same content
+    os.utime(file, (1_700_000_000,) * 2)  # another run that left the same content
     assert add(db, folder)[:2] == (1, 0)
     assert abs(time_d(failed.file.created) * 86_400 - time.time()) < 3600
 
@@ -96,7 +96,7 @@ def test_two_processes_add_at_once(db, tmp_path):
     told = [process.communicate()[0].split() for process in started]
     assert [process.returncode for process in started] == [0, 0]
     assert sum(int(words[1]) for words in told) == len(rows(db, "records")) == 60
-    assert len(database.read([db])) == 60
+    assert len(database.read([db]).records) == 60
 
 
 def test_an_archive_is_added_if_its_files_are_unchanged(db, tmp_path, capsys):
@@ -169,7 +169,7 @@ def test_nothing_is_lost_where_the_disk_is_full(runs, db, tmp_path, monkeypatch)
         add(db, made_up.store(tmp_path / "more", made_up.weekly(30, seed=2)))
     monkeypatch.undo()
     assert db.read_bytes() == before
-    assert len(database.read([db])) == 6
+    assert len(database.read([db]).records) == 6
 
 
 def test_an_older_history_is_converted_when_something_is_added(runs, db, monkeypatch):
@@ -178,7 +178,7 @@ def test_an_older_history_is_converted_when_something_is_added(runs, db, monkeyp
     with pytest.raises(RecordError, match="has schema version 1: 'caraml history add' converts it"):
         database.read([db])
     assert add(db, runs)[:2] == (0, 6)
-    assert len(database.read([db])) == 6
+    assert len(database.read([db]).records) == 6
 
 
 def test_a_record_of_an_older_schema_is_read_and_one_of_a_newer_refused(db, tmp_path):
@@ -190,7 +190,7 @@ def test_a_record_of_an_older_schema_is_read_and_one_of_a_newer_refused(db, tmp_
         sql(db, "UPDATE records SET record = ?, record_sha256 = ?", text, hashlib.sha256(text).hexdigest())
 
     store(schema_version=2)
-    assert database.read([db])[0].schema_version == 3
+    assert database.read([db]).records[0].schema_version == 3
     store(schema_version=4)
     with pytest.raises(RecordError, match="has records of a newer version of the suite: use that version"):
         database.read([db])
@@ -308,3 +308,33 @@ def test_it_is_exported_as_performance_logs_of_reframe(db, tmp_path):
     [own] = (tmp_path / "logs" / "H200" / "default").glob("*_500_W.log")
     assert len(own.read_text().splitlines()) == 2
     assert bad.read_text().splitlines()[1].startswith("fail|") and bad.read_text().count("null") >= 4
+
+
+@pytest.mark.parametrize(
+    ("created", "words"),
+    [
+        ("2036-01-05T00:00:00+00:00", "is of 2036-01-05, after it was added"),
+        ("1970-01-01T00:00:12+00:00", "is of 1970-01-01, before this suite"),
+        ("yesterday", "is of 'yesterday', which is no time"),
+    ],
+)
+def test_a_run_of_an_impossible_time_changes_no_verdict(tmp_path, db, capsys, created, words):
+    weekly = made_up.weekly(60)
+    assert add(db, made_up.store(tmp_path / "good", weekly))[0] == 60
+    before = main(["history", "check", "--db", str(db)])
+    odd = made_up.weekly(1)[0] | {"run_id": "odd"}
+    odd["provenance"] = {**odd["provenance"], "created": created}
+    new, known, [sentence] = add(db, made_up.store(tmp_path / "odd", [odd]))
+    assert (new, known) == (0, 0) and words in sentence
+    text = json.dumps(odd).encode()
+    sql(
+        db,
+        "UPDATE records SET created = ?, record = ?, record_sha256 = ? WHERE id = 1",
+        created,
+        text,
+        hashlib.sha256(text).hexdigest(),
+    )
+    capsys.readouterr()
+    assert main(["history", "check", "--db", str(db)]) == (before or 3)
+    assert words in capsys.readouterr().err
+    assert len(database.read([db]).records) == 60

@@ -8,7 +8,7 @@ import pytest
 
 from caraml.cli import main
 from results.join.meter import read_meter
-from results.points.operating import Limits, sweeps_of, unsettled
+from results.points.operating import OperatingLimits, sweeps_of, unsettled
 from results.record.records import RecordError
 from results.tests import made_up
 from results.tests.of_dicts import add_meter, by_point, grade, limits_of
@@ -255,7 +255,7 @@ def test_runs_at_unlike_limits_stay_apart_next_to_a_meter(tmp_path):
         record["energy"] |= {"clock_limit_mhz": clock_mhz, "clock_drift_percent": 5.0}
     assert add_meter(records, read_meter(write(tmp_path, constant()))) == []
     points = by_point(records)
-    assert [limits_of(one.any) for one in points] == [Limits(700.0, 1380.0), Limits(700.0, 1980.0)]
+    assert [limits_of(one.any) for one in points] == [OperatingLimits(700.0, 1380.0), OperatingLimits(700.0, 1980.0)]
     [sweep] = sweeps_of(points)
     assert [one.limited_percent for one in sweep.points] == [80.0, 80.0]
     assert {one.any.energy.power_scope for one in points} == {"supply"}

@@ -11,10 +11,10 @@ from caraml.cli import main
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.median import median_interval
 from jpwr.trace.trace import Row, Trace
-from results.achievable import published
 from results.join.figures import add_power
 from results.record.schema import violation
-from results.show.tables.machine.nodes import node_rows
+from results.reference.achievable import published
+from results.show.tables.machine.nodes import node_table
 from results.tests import made_up
 from results.tests.of_dicts import add_achievable, contradictions, differences, judge, medians
 from results.verdicts.nodes import Subject, outcomes
@@ -39,8 +39,13 @@ def check(hosts=("n1",), slow=None, spread=SPREAD, system="WAIH100", per_node=PE
     """A node check in which each figure has its usual rate; `slow` has the share of it by name and rank."""
     slow = slow or {}
     ranks = range(len(hosts) * per_node)
+
+    def own(rank):
+        """A factor that no other device has: repeats are never equal to the last digit."""
+        return 1 + 1e-9 * (per_node * sum(map(ord, hosts[rank // per_node])) + rank)
+
     figures = [
-        figure(name, rank, usual * slow.get((name, rank), 1.0), spread=spread)
+        figure(name, rank, usual * own(rank) * slow.get((name, rank), 1.0), spread=spread)
         for name, usual in RATES.items()
         for rank in ranks
     ]
@@ -48,7 +53,7 @@ def check(hosts=("n1",), slow=None, spread=SPREAD, system="WAIH100", per_node=PE
         for name, usual in LINKS.items():
             of_node = name.endswith("_node")
             for rank in ranks[::per_node] if of_node else ranks:
-                value = usual * share * slow.get((name, rank), 1.0)
+                value = usual * own(rank) * share * slow.get((name, rank), 1.0)
                 scope = "node" if of_node else "device"
                 more = {"bytes": size, "seconds": size / value / 1e9, "ranks": per_node if of_node else 2}
                 figures.append(figure(name, rank, value, scope, spread, **more))
@@ -171,9 +176,53 @@ def test_a_device_just_below_the_threshold_of_the_others_is_slow_in_a_group_of_a
     )
 
 
+def undecided(records):
+    found = [one for one in judge(records, [], 95.0) if one.outcome is Outcome.UNDECIDED]
+    return [(one.subject, one.kind.name, one.reason) for one in found]
+
+
+def without(record, name, host=None):
+    """A check without a figure."""
+    figures = [one for one in record["node_check"]["figures"] if one["name"] != name]
+    return record | {"node_check": record["node_check"] | {"figures": figures}}
+
+
+def test_a_device_without_a_figure_that_others_have_is_undecided():
+    found = undecided([check(), without(check(("n2",)), "matmul_bf16")])
+    assert {(one.hostname, name, words) for one, name, words in found} == {
+        ("n2", "matmul_bf16", "it has none, and others have one")
+    }
+    assert len(found) == PER_NODE
+
+
+def test_figures_of_one_node_are_not_those_of_another():
+    copied = check(("n3",))
+    copied["node_check"] = check(("n1",))["node_check"]
+    found = undecided([check(("n1", "n2")), copied])
+    assert {one.hostname for one, *_ in found} == {"n1", "n3"}
+    assert all("to the last digit" in words for *_, words in found)
+
+
+def test_a_device_that_was_slow_once_is_not_good():
+    once = check(slow={("triad", 1): 0.8})
+    found = undecided(
+        [once, check(spread=[one + 1e-6 for one in SPREAD]), check(spread=[one - 1e-6 for one in SPREAD])]
+    )
+    assert [(name, words) for _, name, words in found] == [("triad", "it was slow in 1 of 3 checks: measure again")]
+
+
+def test_nodes_that_were_not_checked_are_missing(tmp_path, capsys):
+    folder = made_up.store(tmp_path, [check(("n1", "n2"))])
+    assert main(["check-nodes", str(folder), "--nodes", "2"]) == 0
+    assert main(["check-nodes", str(folder), "--nodes", "3"]) == 3
+    assert "3 nodes were to be checked, but the results are of 2 nodes" in capsys.readouterr().out
+
+
 def test_checks_with_matrices_of_different_sizes_are_compared_in_what_is_equal():
     small = check(("n2",), {("matmul_bf16", rank): 0.5 for rank in range(PER_NODE)}, model="matrices of 512")
-    assert named([check(), small]) == []
+    assert {(name, words) for _, name, words in undecided([check(), small])} == {
+        ("matmul_bf16", f"no other node was checked with matrices of {size}") for size in (512, 8192)
+    }
     assert named([small], baseline=[check()]) == []
     assert named([check(("n2",), {("triad", 1): 0.5}, model="matrices of 512")], baseline=[check()])
     run = made_up.result("WAIH100", tokens_per_s=20_000.0, model="800M")
@@ -207,7 +256,7 @@ def test_a_baseline_with_nothing_to_compare_is_refused_and_what_it_lacks_is_name
 
 def test_sizes_that_share_a_column_hide_nothing():
     verdicts = judge([check(slow={("matmul_bf16", 0): 0.5}), check(slow={}, model="matrices of 512")], [], 95.0)
-    [titles, row, *_] = node_rows(verdicts)
+    [titles, row, *_] = node_table(verdicts).filled().texts()
     assert (titles.count("bf16 [TFLOP/s]"), row[-1]) == (1, "✗ slow")
     assert row[titles.index("bf16 [TFLOP/s]")].startswith("✗ 400") and " / 800" in row[titles.index("bf16 [TFLOP/s]")]
 
@@ -347,7 +396,7 @@ def test_a_run_says_how_much_of_the_achievable_it_reaches():
 
 
 def test_published_figures_are_below_the_peaks_of_their_systems():
-    from results.record.stated import peaks
+    from results.record.restated import peaks
 
     for place, one in published().items():
         assert 0.4 * peaks()[place] < one.tflops < peaks()[place]

@@ -7,12 +7,12 @@ import random
 import pytest
 
 from caraml.cli import main
-from results.points.operating import Limits, at_limits, sweeps_of, unsettled
+from results.points.operating import OperatingLimits, at_limits, sweeps_of, unsettled
 from results.record.records import RecordError
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
-from results.show.tables.machine.operating import operating_rows, operating_sentences
-from results.show.tables.points import point_rows
+from results.show.tables.machine.operating import operating_sentences, operating_table
+from results.show.tables.points import point_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point, contradictions, limits_of
 from results.verdicts.accept import accept
@@ -67,7 +67,7 @@ def sweep_of(records):
 def test_the_known_best_points_of_a_made_sweep_are_found():
     clocks = [(FULL_W, mhz) for mhz in CLOCKS]
     sweep = sweep_of(swept(clocks))
-    assert sweep.full.limits == Limits(FULL_W, FULL_MHZ)
+    assert sweep.full.limits == OperatingLimits(FULL_W, FULL_MHZ)
     # Energy of the model is 150 / x + 550 x^2, least at x = (150 / 1100) ** (1 / 3) = 0.515: the lowest clock is best.
     best = sweep.choice()
     assert best.best.limits.clock_mhz == 1080.0
@@ -169,7 +169,7 @@ def test_runs_at_unlike_limits_are_no_repeats_and_a_sweep_is_of_one_setup():
             record["provenance"]["devices"][0]["driver_version"] = "2"
     assert len(sweep_of(caps).points) == 3
     assert sweeps_of(by_point(swept([(FULL_W, None)]))) == []
-    assert operating_rows(by_point(swept([(FULL_W, None)]))) == []
+    assert not operating_table(by_point(swept([(FULL_W, None)])))
 
 
 def test_a_record_of_an_older_version_names_its_limit_already():
@@ -202,21 +202,21 @@ def test_devices_with_different_limits_are_at_no_operating_point():
     record = run()
     other = {**record["energy"]["channels"][0], "name": "made:1", "limits": {"power_limit_w": 400.0}}
     record["energy"]["channels"].append(other)
-    assert limits_of(record) == Limits(None, None)
+    assert limits_of(record) == OperatingLimits(None, None)
     assert sweeps_of(by_point([record, run(490.0)])) == []
 
 
 def test_the_table_has_a_row_for_each_point_with_what_bound_and_what_drifted():
     records = swept([(watts, None) for watts in CAPS])
     records[0]["energy"] |= {"clock_drift_percent": -4.0, "temperature_drift_c": 6.0}
-    header, *rows = operating_rows(by_point(records))
+    header, *rows = operating_table(by_point(records)).texts()
     cells = [dict(zip(header, row, strict=True)) for row in rows]
     assert [one["power limit [W]"] for one in cells] == ["700.0", "595.0", "490.0", "385.0"]
     assert [one["limit bound [%]"] for one in cells] == ["0", "100.0", "100.0", "100.0"]
     assert cells[0]["settled"] == "the clock changed by -4.0 % and the temperature changed by +6 °C"
     assert {one["settled"] for one in cells[1:]} == {"yes"}
     assert "clock limit [MHz]" not in header
-    [titles, *_] = point_rows(by_point(records))
+    [titles, *_] = point_table(by_point(records)).filled().texts()
     assert "power limit bound [%]" in titles
 
 
@@ -253,7 +253,7 @@ def test_sweeps_that_differ_in_an_option_have_names_and_rows_of_their_own():
     said = operating_sentences(points)
     for size in (2, 4):
         assert f"A100, tiny, 1 device, batch 8, bf16, micro batch {size}: full speed is at 700 W." in said
-    header, *rows = operating_rows(points)
+    header, *rows = operating_table(points).texts()
     assert {row[header.index("options")] for row in rows} == {"bf16, micro batch 2", "bf16, micro batch 4"}
     styles = styles_of_systems([*by_point([made_up.result("another")]), *points])
     for chart in operating_charts(points, styles):
@@ -332,5 +332,5 @@ def test_a_named_limit_is_above_0(tmp_path):
         "workloads: {gpt: {benchmark: llm_training}}\n"
         "must: [{of: gpt, what: work_per_energy, clock_limit_mhz: 0, at_least: 1}]\n"
     )
-    with pytest.raises(RecordError, match="clock_limit_mhz is 0, but must be greater than 0"):
+    with pytest.raises(RecordError, match="clock_limit_mhz is 0, but must be a number above 0"):
         read_requirements(file)

@@ -12,8 +12,9 @@ from caraml.cli import main
 from results.points.estimate import Estimate, Part
 from results.points.repeats import energy_of_path
 from results.points.setups import _cpus, _own_name
-from results.record.values import plain, rounded
-from results.show.tables.points import notes, place_of, point_rows, points_in_order
+from results.record.values import rounded
+from results.show.tables.cells import Amount, for_programs, text_of
+from results.show.tables.points import place_of, point_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point, energy_kind, energy_rules, grade, point_of, sort_key, value_at
 from results.tests.words import deviations, unsteady, why_not_ranked
@@ -27,7 +28,7 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert summary.median == 101.0
     assert summary.interval == pytest.approx((low, high), rel=1e-9)
     assert one.half_width("metrics.{unit}_per_s") == pytest.approx((high - low) / 2, rel=1e-9)
-    header, row = point_rows([one])
+    header, row = point_table([one]).filled().texts()
     assert row[header.index("tokens/s")] == "101.0"
     assert row[header.index("± 95 %")] == "3.8"
     assert row[header.index("runs")] == "3"
@@ -46,15 +47,15 @@ def test_what_a_point_does_not_tell_has_no_column():
     bare["devices"][0]["peak_memory_bytes"] = 0
     bare["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1400.0}
     [one] = by_point([bare])
-    header, row = point_rows([one])
+    header, row = point_table([one]).filled().texts()
     assert not {"MFU [%]", "p95 step over median [%]", "peak memory [GiB]"} & set(header)
     assert "throttled [%]" not in header
     bare["energy"]["channels"][0]["clocks"] = {"throttled": {}}
-    header, row = point_rows(by_point([bare]))
+    header, row = point_table(by_point([bare])).filled().texts()
     assert float(row[header.index("throttled [%]")]) == 0
     del bare["energy"]["channels"][0]["clocks"]
-    assert "throttled [%]" not in point_rows(by_point([bare]))[0]
-    assert place_of(one) == ["A100", "tiny", "1", "8", "bf16, micro batch 4"]
+    assert "throttled [%]" not in point_table(by_point([bare])).filled().texts()[0]
+    assert place_of(one) == ["A100", "tiny", 1, 8, ("bf16", "micro batch 4")]
 
 
 def test_a_throughput_of_nothing_has_no_estimate():
@@ -94,7 +95,7 @@ def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
         (32, 1, 0),
         (32, 1, 0),
     ]
-    header, *rows = point_rows(results)
+    header, *rows = point_table(results).filled().texts()
     assert [row[header.index("status")] for row in rows] == ["1 of 2 failed", "failed", "ok", "ok"]
 
 
@@ -199,13 +200,9 @@ def test_a_number_has_the_digits_that_its_interval_supports(value, half, text):
 
 
 def test_a_number_for_machines_has_all_digits():
-    assert [plain(value) for value in (85012.345678, 0.1, None, math.nan, math.inf)] == [
-        "85012.345678",
-        "0.1",
-        "",
-        "",
-        "",
-    ]
+    values = (85012.345678, 0.1, None, math.nan, math.inf)
+    for cells in (values, map(Amount, values)):
+        assert [text_of(cell, ".1f", for_programs) for cell in cells] == ["85012.345678", "0.1", "", "", ""]
 
 
 def test_a_trend_and_outliers_in_step_times_are_told():
@@ -578,7 +575,7 @@ def test_deviations_of_a_point_are_listed():
         "the node was shared with other jobs",
         "its runs are of 2 versions of the code",
     ]
-    assert notes(by_point([made_up.result() for _ in range(3)])) == []
+    assert deviations(by_point([made_up.result() for _ in range(3)])[0]) == []
     [alone] = by_point([made_up.result(metrics=made_up.result()["metrics"] | {"comparable": False})])
     assert deviations(alone) == ["1 run, 3 wanted", "not the workload of the comparison: smaller samples"]
     records = [made_up.result() for _ in range(3)]
@@ -746,7 +743,8 @@ def test_points_are_in_the_order_of_a_column_smallest_first_unless_it_is_said():
     results = by_point([made_up.result(batch=batch, tokens_per_s=speed) for batch, speed in ((8, 3), (16, 1), (32, 2))])
 
     def order(*largest_first):
-        return [one.value("metrics.tokens_per_s") for one in points_in_order(results, "tokens/s", *largest_first)]
+        table = point_table(results).in_order("tokens/s", *largest_first)
+        return [row[table.at("tokens/s")].value for row in table.rows]
 
     assert order() == order(False) == [1, 2, 3]
     assert order(True) == [3, 2, 1]

@@ -40,7 +40,7 @@ from results.predict.step_work import Layout, Shape, decoder_work, image_work
 from results.predict.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, OWN, Missed, half_of, predict_step
 from results.predict.validate import errors_of, validated, validated_datasheets, validated_points
 from results.record.records import RecordError
-from results.show.tables.prediction import disturbed_words, error_rows, prediction_rows
+from results.show.tables.prediction import disturbed_words, error_table, prediction_table
 from results.tests.made_up import failed, result
 from results.tests.of_dicts import by_point, write_report
 
@@ -265,7 +265,7 @@ def test_points_of_a_source_that_nobody_knows_are_held(tmp_path):
 def test_the_documentation_has_the_coverage_that_is_found():
     page = (Path(__file__).parents[2] / "docs" / "explanation" / "prediction_coverage.md").read_text()
     shown = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in page.splitlines() if line[:1] == "|"]
-    found = error_rows([*validated(), *validated_datasheets()])
+    found = error_table([*validated(), *validated_datasheets()]).texts()
     places = [(*row[1:4], row[-1]) for row in shown if len(row) == len(found[0]) and row[0] != "---"]
     assert places == [(*row[1:4], row[-1]) for row in found], (
         "make it again: caraml predict --validate --format markdown"
@@ -500,7 +500,7 @@ def test_work_of_pictures_goes_with_their_number():
 
 def test_rows_name_what_is_predicted_and_from_what():
     [group] = groups_of(by_point(records(Machine())))
-    header, row = prediction_rows([group.predict(2, 48)])
+    header, row = prediction_table([group.predict(2, 48)]).filled().texts()
     told = dict(zip(header, row, strict=True))
     assert (told["level"], told["from what was measured"]) == (INTERPOLATED, BETWEEN)
     low, middle, high = (float(told[title].replace(",", "")) for title in ("low tokens/s", "tokens/s", "high tokens/s"))

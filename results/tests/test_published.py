@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.anchors import anchor_rows, read_anchors
-from results.published import EFFECTIVE, read_published, throughputs
 from results.record.records import find_records
+from results.reference.published import EFFECTIVE, read_published, throughputs
 from results.show.plots.style import GREY, SPEED, styles_of_systems
 from results.show.plots.sweep import over_batch, short
 from results.show.plots.systems import compute_and_effective
+from results.show.tables.anchors import anchor_table, read_anchors
 from results.tests import made_up
 from results.tests.of_dicts import by_point, write_report
 from tests.conftest import SHIPPED
@@ -367,10 +367,10 @@ def test_every_figure_is_of_a_system_and_has_a_source():
 
 def test_a_figure_by_anothers_definitions_is_not_ours():
     theirs = made_up.result("A100") | {"serving": {"defined_by": "aiperf"}}
-    assert anchor_rows(by_point([theirs])) == []
+    assert not anchor_table(by_point([theirs]))
 
 
 def test_an_estimated_energy_is_not_next_to_published_ones():
     measured, estimated = (by_point([made_up.result("A100", estimated=one)]) for one in (False, True))
-    units = [{row[5] for row in anchor_rows(points) if row[0] == "A100, ours"} for points in (measured, estimated)]
+    units = [{row[5] for row in anchor_table(one).rows if row[0] == "A100, ours"} for one in (measured, estimated)]
     assert units == [{"tokens/s/device", "J/token"}, {"tokens/s/device"}]

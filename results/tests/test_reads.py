@@ -13,7 +13,7 @@ from ioprof.folder import save
 from results.collect import collect
 from results.join.reads import Times
 from results.record.records import write_record
-from results.show.tables.reads import HEADER, file_rows, of_reads, read_rows
+from results.show.tables.reads import COLUMNS, file_table, of_reads, read_table
 from results.tests import made_up
 from results.tests.conftest import CPU, make_record
 from results.tests.of_dicts import by_point, contradictions, find_records, reads_of
@@ -164,14 +164,14 @@ def test_a_collected_run_tells_what_it_read_and_a_table_shows_it(job, capsys):
     record = run(job)
     assert record["status"] == "ok"
     points = by_point([record])
-    header, *rows = read_rows(points)
-    assert header == list(HEADER)
+    header, *rows = read_table(points).texts()
+    assert header == [one.heading for one in COLUMNS]
     assert [row[5:] for row in rows] == [
         ["measured window", "1", "8.000", "10", "800.0", "2.000", "4.000", "", "100.0"],
         ["effective window", "1", "8.000", "10", "800.0", "2.000", "4.000", "50.00", "100.0"],
         ["whole job", "1", "16.00", "10", "1,600", "", "", "", "100.0"],
     ]
-    assert "/data/part-0" in file_rows(points)[1]
+    assert "/data/part-0" in file_table(points).texts()[1]
     assert caraml(["table", "--reads", "--tier", "8", str(job.path)]) == 0
     out = capsys.readouterr().out
     assert "the files that steps read have 8 MB, and the job read each byte 2.0 times" in out

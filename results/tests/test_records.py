@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 import results
+from caraml.__main__ import main
 from results.record import records
-from results.record.records import RecordError, read_record, results_below, write_record
+from results.record.folders import results_below
+from results.record.records import RecordError, read_record, write_record
 from results.record.schema import schema, violation
 from results.tests import bench, made_up
 from results.tests.conftest import make_record
@@ -110,13 +113,61 @@ def test_what_cannot_be_read_is_named_with_the_reason(tmp_path):
     path.mkdir(parents=True)
     records, skipped = find_records([tmp_path])
     assert len(records) == 1
-    words = (
-        f"{path} cannot be read as a record ([Errno 21] Is a directory: '{path}'): leave it out or run the point again"
-    )
-    assert skipped == [words]
+    assert skipped == [f"{path} cannot be entered (it is no file): runs in it are missing, let its owner open it"]
     with pytest.raises(RecordError) as error:
         read_record(path)
-    assert str(error.value) == words
+    words = f"cannot be read as a record ([Errno 21] Is a directory: '{path}'): leave it out or run the point again"
+    assert str(error.value) == f"{path} {words}"
+
+
+def _closed(folder, monkeypatch):
+    """As if a folder belonged to someone else: this process may be the administrator's, who can enter any."""
+    scandir = os.scandir
+
+    def refuse(path):
+        if os.path.realpath(path) == os.path.realpath(folder):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    return "Permission denied"
+
+
+def _dangling(folder, monkeypatch):
+    shutil.rmtree(folder)
+    folder.symlink_to(folder.with_name("gone"))
+    return "it is a link to what does not exist"
+
+
+def _pipe(folder, monkeypatch):
+    (folder / "result.json").unlink()
+    os.mkfifo(folder / "result.json")
+    return "it is no file"
+
+
+@pytest.mark.parametrize("hide", [_closed, _dangling, _pipe])
+def test_what_cannot_be_entered_is_named_and_its_runs_are_missing(tmp_path, monkeypatch, capsys, hide):
+    first, second = made_up.result(), made_up.failed()
+    folders = [made_up.store(tmp_path / name, [record]) for name, record in (("a", first), ("b", second))]
+    inner = next((tmp_path / "b").rglob("result.json")).parent
+    reason = hide(inner, monkeypatch)
+    found = find_records([tmp_path])
+    assert len(found.records) == 1 and len(found.skipped) == 1
+    assert f"({reason}): runs in it are missing" in found.skipped[0]
+    needs = tmp_path / "needs.yaml"
+    needs.write_text("workloads: {gpt: {benchmark: llm_training}}\nmust: [{of: gpt, what: failed_runs, at_most: 0}]\n")
+    assert main(["accept", *map(str, folders), "--requirements", str(needs)]) == 3
+    assert "runs are missing" in capsys.readouterr().out
+
+
+def test_runs_behind_links_count_once(tmp_path):
+    made_up.store(tmp_path / "elsewhere", [made_up.result()])
+    (tmp_path / "sweep").mkdir()
+    for name in ("moved", "twice"):
+        (tmp_path / "sweep" / name).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "sweep" / "loop").symlink_to(tmp_path / "sweep")
+    found = find_records([tmp_path / "sweep"])
+    assert len(found.records) == 1 and not found.skipped
 
 
 def test_one_record_is_read_with_its_path_in_every_error(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from results.record.records import find_records
 from results.show.plots.regions import steps_by_region
 from results.show.tables.comparison import comparison_text
-from results.show.tables.regions import region_rows, split_notes
+from results.show.tables.regions import region_table, split_notes
 from results.tests.made_up import result
 from results.tests.of_dicts import by_point, changes, compare, contradictions, regions_of
 
@@ -69,11 +69,13 @@ def test_a_region_that_one_run_lacks_took_it_no_time():
 def test_runs_of_which_one_does_not_tell_are_not_told():
     assert regions_of([run(told(Forward=100.0)), result()]) == []
     assert regions_of([]) == []
-    assert region_rows(by_point([result()])) == []
+    assert not region_table(by_point([result()]))
 
 
 def test_a_row_has_milliseconds_and_who_told():
-    rows = region_rows(by_point([run(told(2.0, 12.0, IO=25.0, Forward=75.0), told(4.0, clock="device", IO=100.0))]))
+    rows = region_table(
+        by_point([run(told(2.0, 12.0, IO=25.0, Forward=75.0), told(4.0, clock="device", IO=100.0))])
+    ).texts()
     rows = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
     assert [(row["window"], row["region"]) for row in rows] == [
         ("measured", "IO"),

@@ -7,11 +7,15 @@ from html.parser import HTMLParser
 
 import pytest
 
+from results.points.estimate import Interval
 from results.record.findings import note
+from results.record.quantities import Quantity
 from results.record.records import Skipped
 from results.show.page.answer import decide, of_workload
-from results.show.page.columns import brief, help_of, points_table, systems_table, table_of
-from results.show.page.limits import measure_next
+from results.show.page.columns import grid_of, help_of, points_table, systems_table
+from results.show.page.shortcomings import measure_next
+from results.show.tables.cells import Amount, Table
+from results.show.tables.cost import cost_table
 from results.show.tables.summary import sentences
 from results.tests import made_up, offered
 from results.tests.of_dicts import by_point, limits, write_report
@@ -47,7 +51,7 @@ QUESTIONS = {
     "who is first within all limits": ("answer", r"H200 is first within the whole budget"),
     "did it meet all requirements": ("answer", r"it meets all 2 requirements\."),
     "by how much and how certain": ("answer", r"budget, [\d.]+ % ahead of MI300X \(95 % interval [\d.]+ to [\d.]+ %\)"),
-    "which discount or weight": ("cost", r"discount to tie with H200 .* MI300X [\d.]+ % at equal money"),
+    "which discount or weight": ("cost", r"discount to tie with H200 .* MI300X none: no discount is enough"),
     "purchase first, as the budget is": (
         "answer",
         r"H200 Purchase, EUR 2,048,000 of at most 2,100,000; electricity [\d,]+ in 5 years; total 2,[\d,]+ H200 Power",
@@ -172,7 +176,7 @@ def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest
     [detail] = undecided.details
     assert detail.startswith("A, B, C, D, gpt: throughput on 4 devices at least 1: no run at this point, only at")
     [(_, cells)] = decision.matrix.items
-    assert [cell.words for cell in cells] == ["note 1"] * 4
+    assert [words for _, words in cells] == ["note 1"] * 4
     assert len(decision.matrix.notes) == 1
 
 
@@ -237,7 +241,7 @@ def test_nobody_is_first_where_all_fail(tmp_path):
     found = decide(offered.points("A100"), offered.needs(tmp_path), offered.COSTS)
     assert found.answer.sentence.startswith("No system has a score within the whole budget")
     assert found.answer.reasons == ["Not ranked: A100, as a requirement is not met."]
-    assert found.changes is None
+    assert not found.changes
 
 
 def test_one_system_without_prices_has_its_figures_and_no_lead():
@@ -273,30 +277,40 @@ def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_coun
 def test_a_table_has_its_status_last_and_an_explanation_of_its_numbers():
     points = [*by_point([made_up.failed("A", 2)]), *offered.points("H200")]
     for table in (points_table(points), systems_table([("GPT", points)])):
-        assert table.headings[-1].kind == "status"
-        assert {row[-1] for row, bad in zip(table.rows, table.bad, strict=True) if bad} & {"failed", "1 of 1 failed"}
-        assert [one.title for one in table.headings if one.kind == "number" and not one.help] == []
-    assert table_of([["a"]]) is None
+        found = grid_of(table)
+        assert found.headings[-1].kind == "status"
+        assert {row[-1][0] for row, bad in zip(found.rows, found.bad, strict=True) if bad} & {"failed", "1 of 1 failed"}
+        assert [one.title for one in found.headings if one.kind == "number" and not one.help] == []
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("cell", "kind", "text", "key"),
     [
-        ("1,234,567", "1,235,000"),
-        ("0.998123 to 1.002345", "0.9981 to 1.002"),
-        ("120,300", "120,300"),
-        ("12", "12"),
-        ("Q1, device", "Q1, device"),
+        (1234567.0, "number", "1,235,000", "1234567"),
+        (Amount(1234.6, 1.0), "number", "1,235", "1234.6"),  # fewer digits than its interval supports
+        (Amount(72112.0, 5400.0), "number", "72,100", "72112"),
+        (Amount(0.99998, 0.0021), "number", "1.000", "0.99998"),
+        (Interval(0.998123, 1.002345), "number", "0.9981 to 1.002", "0.998123"),
+        (120300, "number", "120300", "120300"),
+        (Amount(12345.0, 10.0, words=" tokens/s"), "text", "12,345 tokens/s", "12345"),
+        ("6.1", "text", "6.1", None),
+        (["Q1", "device"], "text", "Q1, device", None),
     ],
 )
-def test_numbers_are_shown_with_four_digits(text, shown):
-    assert brief(text) == shown
+def test_numbers_are_shown_with_four_digits_and_sorted_with_all(cell, kind, text, key):
+    [heading], [[found]], _ = grid_of(Table([Quantity("x")], [[cell]]))
+    assert (heading.kind, *found) == (kind, text, key)
 
 
-def test_a_unit_does_not_hide_an_explanation():
-    assert help_of("images/s/device") == help_of("tokens/s/device") != ""
-    assert help_of("total [EUR]") == help_of("total") != ""
+def test_a_quantity_has_its_explanation_in_every_unit():
+    assert help_of("total") != ""
     assert help_of("something else") == ""
+    for unit in ("tokens", "images"):
+        points = [one for one in offered.points("H200") if one.any.work_unit == unit]
+        table = points_table(points)
+        explained = {title for title, one in zip(table.titles, table.columns, strict=True) if one.help}
+        assert {f"{unit}/s", f"{unit}/s/device", f"{unit}/Wh"} < explained
+    assert {"total [EUR]", "CO₂ [kg]"} < {one.heading for one in cost_table([], offered.COSTS).columns if one.help}
 
 
 def test_eight_systems_have_a_short_title(tmp_path):

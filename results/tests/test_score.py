@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from results.record.records import RecordError
-from results.show.tables.decision import cost_words, ranking_rows, ranking_words, scaled, scaled_words, without_score
+from results.show.tables.decision import cost_words, ranking_table, ranking_words, scaled, scaled_words, without_score
 from results.tests import made_up
 from results.tests.made_up import of_scope
 from results.tests.of_dicts import by_point
@@ -505,8 +505,8 @@ def test_all_assumptions_together_count_the_cases_that_turn():
 
 def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
     found = ranked(tmp_path, TWO + "budget: {devices: 7}", vendors())
-    assert ranking_rows(found)[0] == ["system", "At equal devices"]
-    assert ranking_rows(found)[1][1].endswith(", 7 devices")
+    assert ranking_table(found).texts()[0] == ["system", "At equal devices"]
+    assert ranking_table(found).texts()[1][1].endswith(", 7 devices")
     assert scaled_words(scaled(found[0])) == ["big, small: at most 1 device was measured of B (7), A (7)"]
 
 
@@ -612,9 +612,41 @@ def test_three_systems_of_which_one_tells_nothing(tmp_path):
     assert found.reference == "A"
 
 
-def test_only_at_equal_money_a_price_turns_it(tmp_path):
+NODES = {"A": 4, "B": 8}
+
+
+def bought(price, per_node):
+    entries = {name: Price(price[name], devices_per_node=per_node.get(name), devices_per_rack=16) for name in "AB"}
+    return Costs("EUR", 0.2, entries, 5, 0.8, 1.25)
+
+
+@pytest.mark.parametrize("per_node", [{}, NODES], ids=["devices", "nodes"])
+@pytest.mark.parametrize("money", [1.0e6, 1.03e6, 7.7e6])
+@pytest.mark.parametrize("more", ["", ", racks: 40", ", money_covers: ownership", ", racks: 40, power_kw: 900"])
+def test_a_price_that_turns_the_ranking_does_so_and_a_little_more_does_not(tmp_path, per_node, money, more):
+    text = TWO + f"budget: {{money: {money}{more}}}"
+    price = {"A": 10_000, "B": 10_000}
+
+    def of(**changed):
+        return ranked(tmp_path, text, vendors(), bought(price | changed, per_node))[0]
+
+    found = of()
+    first, other = (one.system for one in found.scores)
+    turns = {one.what: one.factor for one in found.turns if one.what.startswith("price")}
+    assert turns
+    for what, factor in turns.items():
+        system = what.removeprefix("price of ")
+        cheaper, dearer = (of(**{system: price[system] * factor * (1 + step)}) for step in (-1e-6, 1e-6))
+        behind, level = (dearer, cheaper) if system == other else (cheaper, dearer)
+        ours, theirs = by_system(behind)[first].value, by_system(behind)[other].value
+        assert theirs < ours or theirs == pytest.approx(ours, rel=1e-5)
+        assert by_system(level)[other].value >= by_system(level)[first].value * (1 - 1e-5)
+
+
+def test_a_price_turns_only_a_ranking_of_what_money_buys(tmp_path):
     found = ranked(tmp_path, ALL, vendors(), COSTS)
-    assert {one.by for one in found if any("price" in turn.what for turn in one.turns)} == {"money"}
+    assert {one.by for one in found if any("price" in turn.what for turn in one.turns)} <= {"budget", "money"}
+    assert {one.by for one in found if one.by_money} == {"budget", "money"}
 
 
 def test_the_place_of_a_speed_per_device_is_told(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from caraml.cli import main
-from results.anchors import anchor_rows
 from results.collect import collect
 from results.join.serving import energy_per_token
 from results.predict.predict import groups_of
@@ -13,11 +12,12 @@ from results.record.records import RESULT_NAME, RecordError, find_records, read_
 from results.show.plots.serving import frontier, serving_charts
 from results.show.plots.style import SPEED, styles_of_systems
 from results.show.plots.systems import dots
+from results.show.tables.anchors import anchor_table
 from results.show.tables.inference import COLUMNS, within_limits
-from results.show.tables.points import point_rows
+from results.show.tables.points import point_table
 from results.show.tables.summary import sentences
 from results.tests.made_up import WINDOW_S, result
-from results.tests.of_dicts import by_point, columns_of, contradictions, failures, rows
+from results.tests.of_dicts import by_point, columns_of, contradictions, failures, record_table
 from results.tests.words import deviations
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
@@ -157,11 +157,11 @@ def test_a_server_elsewhere_has_no_energy_and_any_other_must_have_one(tmp_path):
 def test_servers_have_a_table_of_their_own():
     records = [served(concurrency=4), served(concurrency=8)]
     assert columns_of(records) == COLUMNS
-    header, first, *_ = rows(records, columns_of(records))
+    header, first, *_ = record_table(records, columns_of(records)).filled().texts()
     assert dict(zip(header, first, strict=True))["TTFT p99 [s]"] == "0.5000"
     assert columns_of([*records, result()]) != COLUMNS
     points = by_point(records)
-    header, *_ = point_rows(points)
+    header, *_ = point_table(points).filled().texts()
     assert "J/output token" in header
 
 
@@ -174,7 +174,7 @@ def test_the_most_load_within_the_limits_is_told():
 
 
 def test_published_figures_are_next_to_ours_in_one_unit_and_with_the_server():
-    _, ours, *others = anchor_rows(by_point([served("B200")]))
+    _, ours, *others = anchor_table(by_point([served("B200")])).texts()
     assert (ours[0], ours[6]) == ("B200, ours", "vllm 1")
     assert {row[5] for row in (ours, *others)} == {"output tokens/s/device", "J/output token"}
 

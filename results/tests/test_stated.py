@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.record import stated
+from results.files import systems
+from results.files.yaml_files import read_yaml
+from results.record import restated as stated
 from results.tests.of_dicts import contradictions, with_todays_figures
 from results.tests.of_dicts import read as read_history
 from results.tests.test_derived import place
@@ -130,11 +132,11 @@ def corrected_peak(block):
 def test_a_corrected_data_sheet_leaves_out_no_run(tmp_path, monkeypatch, capsys, command):
     blocks = [
         {"tag": block["tag"], "parameter": corrected_peak(block) if block["tag"] == "H200" else block["parameter"]}
-        for block in stated.read_yaml(stated.ROOT / stated.SYSTEMS)["parameterset"]
+        for block in read_yaml(systems.table_file(systems.SYSTEMS))["parameterset"]
     ]
     file = tmp_path / "systems.yaml"
     file.write_text(json.dumps({"parameterset": blocks}))
-    peaks = stated._peaks(file)
+    peaks = systems.peaks_in(file)
     assert peaks["H200", "bf16"] == 990.0
     monkeypatch.setattr(stated, "peaks", lambda: peaks)
     assert main([*command, str(RECORDS.parent), "--format", "csv"]) == 0
@@ -186,17 +188,17 @@ def test_peaks_are_those_of_the_readers_checkout(tmp_path, monkeypatch):
     record["config"]["run"]["system"] = "mine"
     record["provenance"]["command"][record["provenance"]["command"].index("H200")] = "mine"
     assert contradictions(record) == []  # of a system that is not described, nothing is known
-    monkeypatch.setattr(stated, "ROOT", tmp_path)
+    monkeypatch.setattr(systems, "ROOT", tmp_path)
     monkeypatch.chdir(tmp_path)
-    table = tmp_path / stated.SYSTEMS
+    table = tmp_path / systems.SYSTEMS
     table.parent.mkdir(parents=True)
     block = {"tag": "mine", "parameter": [{"name": "peak_tflops_bf16", "_": 2000}]}
     table.write_text(json.dumps({"parameterset": [block]}))
     assert with_todays_figures(record)["metrics"]["peak_tflops_per_device"] == 2000.0
-    stated._peaks.cache_clear()
+    systems.peaks_in.cache_clear()
     table.write_text("parameterset: 5")
     assert with_todays_figures(record) == record  # `caraml check` reports it
-    stated._peaks.cache_clear()
+    systems.peaks_in.cache_clear()
 
 
 def test_a_run_of_older_options_has_no_hash_of_the_newer_ones(tmp_path):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from results.files.workloads import workloads
 from results.record.values import WORK
 from results.show.plots.style import styles_of_systems
 from results.show.plots.sweep import scaling
-from results.show.tables.cost import cost_rows
-from results.show.tables.summary import sentences, summary_rows
+from results.show.tables.cost import cost_table
+from results.show.tables.summary import sentences, summary_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import Costs, Price, cost_of
 from results.verdicts.ranking import best_of_systems, devices_of_all, fastest, ranked_points
-from results.workloads import workloads
 
 SPREAD = (0.99, 1.0, 1.01)
 
@@ -74,13 +74,13 @@ def test_an_energy_in_the_summary_that_is_not_ranked_says_why(changes, why):
         record["energy"]["channels"][0].update(changes)
         record["energy"]["window_s"] = 3.0 if "samples" in changes else 60.0
         record["metrics"]["measured_tokens"] = record["metrics"]["tokens_per_s"] * record["energy"]["window_s"]
-    header, good, bad = summary_rows([("GPT", by_point([*runs("A", 100.0), *broken]))])
+    header, good, bad = summary_table([("GPT", by_point([*runs("A", 100.0), *broken]))]).texts()
     assert good[header.index("energy")] == "Q1, device"
     assert bad[header.index("energy")] == f"Q1, device; not ranked: {why}"
     assert bad[header.index("best work per energy")].endswith("tokens/Wh")
     # One that counts comes before one that does not, however much work that says.
     better = runs("B", 110.0, batch=16)
-    header, row = summary_rows([("GPT", by_point([*broken, *better]))])
+    header, row = summary_table([("GPT", by_point([*broken, *better]))]).texts()
     assert row[header.index("energy")] == "Q1, device"
     assert row[header.index("best work per energy")].startswith("3,960")
 
@@ -95,7 +95,7 @@ def test_what_is_of_no_known_precision_is_in_no_ranking_and_in_a_row_of_its_own(
     assert said(unknown) == ["Runs of B are not ranked: their precision is not known."]
     bad = made_up.failed("A", 1, 64)
     mixed = by_point([*runs("A", 700.0, "", batch=16), *runs("A", 100.0), *runs("A", 300.0, "fp8"), bad])
-    header, *rows = summary_rows([("GPT", mixed)])
+    header, *rows = summary_table([("GPT", mixed)]).texts()
     columns = [header.index(name) for name in ("precision", "best per device", "runs")]
     assert sorted([row[index] for index in columns] for row in rows) == [
         ["bf16", "100.0 ± 2.5 tokens/s", "3 ok, 1 failed"],
@@ -105,7 +105,7 @@ def test_what_is_of_no_known_precision_is_in_no_ranking_and_in_a_row_of_its_own(
 
 
 def test_a_system_has_a_row_for_each_precision():
-    rows = summary_rows([("GPT", by_point(runs("A", 100.0) + runs("A", 300.0, "fp8")))])
+    rows = summary_table([("GPT", by_point(runs("A", 100.0) + runs("A", 300.0, "fp8")))]).texts()
     assert [row[1:3] for row in rows[1:]] == [["A", "bf16"], ["A", "fp8"]]
 
 
@@ -143,23 +143,23 @@ def test_what_is_not_ranked_has_no_cost():
     assert cost_of(good[0], costs) is not None
     assert cost_of(estimated[0], costs) is None
     assert cost_of(small[0], costs) is None
-    header, row = cost_rows([estimated], costs)
+    header, row = cost_table([estimated], costs).texts()
     assert row[header.index("at")] == "no energy that counts: it is an estimate from load, and no measurement"
 
 
 def test_the_time_to_report_is_of_one_number_of_devices_for_all():
     few = [made_up.result("A", devices, tokens_per_s=100.0 * devices) for devices in (1, 2, 8)]
     many = [made_up.result("B", devices, tokens_per_s=100.0 * devices) for devices in (2, 4, 16)]
-    header, *rows = summary_rows([("GPT", by_point([*few, *many]))])
+    header, *rows = summary_table([("GPT", by_point([*few, *many]))]).texts()
     times = [row[header.index("time to report")] for row in rows]
     assert all(text.endswith("on 2 devices") for text in times)
     assert len(set(times)) == 1
-    header, *rows = summary_rows([("GPT", by_point([few[2], many[2]]))])
+    header, *rows = summary_table([("GPT", by_point([few[2], many[2]]))]).texts()
     assert [row[header.index("time to report")] for row in rows] == ["", ""]
 
 
 def test_failed_runs_without_a_precision_are_counted_with_their_system():
     bad = made_up.failed("A", 4, 64)
     del bad["layout"]["num_nodes"]
-    header, *rows = summary_rows([("GPT", by_point([*runs("A", 100.0), *runs("A", 300.0, "fp8"), bad]))])
+    header, *rows = summary_table([("GPT", by_point([*runs("A", 100.0), *runs("A", 300.0, "fp8"), bad]))]).texts()
     assert [row[header.index("runs")] for row in rows] == ["3 ok, 1 failed", "3 ok"]

@@ -5,11 +5,14 @@ import io
 
 import pytest
 
+from results.points.estimate import Interval
+from results.record.quantities import Quantity
 from results.record.records import RecordError
-from results.show.tables.table import CARAML_COLUMNS, render_rows
+from results.show.tables.cells import Amount, Table, rendered
+from results.show.tables.table import CARAML_COLUMNS
 from results.tests import made_up
 from results.tests.conftest import make_record
-from results.tests.of_dicts import exact_rows, failures, in_order, pivot_rows, rows, select, sort_key
+from results.tests.of_dicts import failures, pivot_table, record_table, select, sort_key
 
 
 def good(devices: int, batch: int, tokens_per_s: float) -> dict:
@@ -23,7 +26,7 @@ def failed(batch: int, error: str = "the node burned <down>") -> dict:
 
 def test_the_table_has_a_row_per_record_in_the_order_of_devices_and_batch():
     records = [good(2, 8, 150), good(1, 16, 120), failed(8), good(1, 8, 100)]
-    header, *body = rows(sorted(records, key=sort_key))
+    header, *body = record_table(sorted(records, key=sort_key)).filled().texts()
     assert [(row[header.index("devices")], row[header.index("global batch")]) for row in body] == [
         ("1", "8"),
         ("1", "8"),
@@ -34,7 +37,7 @@ def test_the_table_has_a_row_per_record_in_the_order_of_devices_and_batch():
 
 
 def test_a_failed_run_has_no_numbers_and_says_so():
-    header, row = rows([failed(8)])
+    header, row = record_table([failed(8)]).filled().texts()
     assert row[header.index("status")] == "failed"
     assert "tokens/s" not in header
     assert "tokens/Wh" not in header
@@ -44,20 +47,42 @@ def test_a_failed_run_has_no_numbers_and_says_so():
 
 
 def test_the_text_table_is_aligned():
-    text = render_rows(rows([good(1, 8, 100), failed(16)]), "text")
+    text = rendered(record_table([good(1, 8, 100), failed(16)]).filled(), "text")
     assert len({len(line) for line in text.splitlines()}) == 1
 
 
 def test_a_table_is_given_in_the_forms_of_a_spreadsheet_and_a_document():
     records = [good(1, 8, 100.123), failed(16)]
     records[0]["system"] = "A_1|<b>"
-    header, first, second = csv.reader(io.StringIO(render_rows(exact_rows(records), "csv")))
+    header, first, second = csv.reader(io.StringIO(rendered(record_table(records), "csv")))
     assert first[header.index("tokens/s")] == "100.123"
     assert (second[header.index("tokens/s")], second[header.index("status")]) == ("", "failed")
-    assert "A\\_1|<b>" in render_rows(rows(records), "latex")
-    assert "&lt;b&gt;" in render_rows(rows(records), "html")
-    assert "<b>" not in render_rows(rows(records), "html")
-    assert render_rows(rows(records), "markdown").splitlines()[2].startswith("| A_1\\|<b> |")
+    assert "A\\_1|<b>" in rendered(record_table(records).filled(), "latex")
+    assert "&lt;b&gt;" in rendered(record_table(records).filled(), "html")
+    assert "<b>" not in rendered(record_table(records).filled(), "html")
+    assert rendered(record_table(records).filled(), "markdown").splitlines()[2].startswith("| A_1\\|<b> |")
+
+
+@pytest.mark.parametrize(
+    ("cell", "form", "text", "for_a_program"),
+    [
+        (None, "", "", ""),
+        (True, "", "yes", "True"),
+        (12345, "", "12345", "12345"),
+        (1234.567, ".1f", "1234.6", "1234.567"),
+        (1234.567, "", "1,235", "1234.567"),
+        (Amount(1234.567, 12.0), ".1f", "1,235", "1234.567"),  # the digits of its interval, not of its column
+        (Amount(1234.567, 12.0, with_half=True, words=" W"), "", "1,235 ± 12 W", "1234.567 ± 12.0 W"),
+        (Interval(0.5, 2.25), "", "0.50 to 2.25", "0.5 to 2.25"),
+        (["a", "b"], "", "a, b", "a, b"),
+        ("two\nlines", "", "two\nlines", "two\nlines"),
+    ],
+)
+def test_a_cell_is_rendered_for_readers_and_for_programs(cell, form, text, for_a_program):
+    table = Table([Quantity("x", form=form)], [[cell]])
+    assert table.texts() == [["x"], [text]]
+    assert list(csv.reader(io.StringIO(rendered(table, "csv"))))[1:] == [[for_a_program]]
+    assert rendered(table, "markdown").splitlines()[2] == f"| {text.replace(chr(10), ' ')} |"
 
 
 def test_records_are_selected_by_what_stands_in_a_column():
@@ -80,34 +105,35 @@ def test_records_are_selected_by_the_text_that_the_table_shows(tmp_path):
 
 
 def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
-    records = [good(1, 8, 2), failed(8), good(2, 8, 3), good(4, 8, 1)]
-    assert [one.layout.num_devices for one in in_order(records, "tokens/s")] == [4, 1, 2, 1]
-    assert [one.layout.num_devices for one in in_order(records, "tokens/s", largest_first=True)] == [2, 1, 4, 1]
+    table = record_table([good(1, 8, 2), failed(8), good(2, 8, 3), good(4, 8, 1)])
+    at = table.at("devices")
+    assert [row[at] for row in table.in_order("tokens/s").rows] == [4, 1, 2, 1]
+    assert [row[at] for row in table.in_order("metrics.{unit}_per_s", largest_first=True).rows] == [2, 1, 4, 1]
 
 
 def test_one_value_is_laid_out_over_devices_and_batch():
-    assert pivot_rows([good(1, 8, 100), good(2, 16, 200), failed(16)], "metrics.{unit}_per_s") == [
+    assert pivot_table([good(1, 8, 100), good(2, 16, 200), failed(16)], "metrics.{unit}_per_s").texts() == [
         ["devices", "batch 8", "batch 16"],
         ["1", "100", "failed"],
         ["2", "", "200"],
     ]
     with pytest.raises(RecordError, match="two records have 1 device and batch 8"):
-        pivot_rows([good(1, 8, 1), good(1, 8, 2)], "metrics.tokens_per_s")
+        pivot_table([good(1, 8, 1), good(1, 8, 2)], "metrics.tokens_per_s")
     with pytest.raises(RecordError, match="no such number"):
-        pivot_rows([good(1, 8, 1)], "metrics.nothing")
+        pivot_table([good(1, 8, 1)], "metrics.nothing")
 
 
 def test_a_result_that_is_not_comparable_says_so():
     small, usual = good(1, 8, 1), good(2, 8, 1)
     small["layout"]["image_size"], small["metrics"]["comparable"] = 64, False
     usual["layout"]["image_size"], usual["metrics"]["comparable"] = 224, True
-    header, first, second = rows([small, usual])
+    header, first, second = record_table([small, usual]).filled().texts()
     column = header.index("comparable")
     assert (first[column], second[column]) == ("NO", "yes")
 
 
 def test_the_titles_of_the_original_suite_are_there_for_its_spreadsheets():
-    header, row = csv.reader(io.StringIO(render_rows(exact_rows([good(2, 8, 100.5)], CARAML_COLUMNS), "csv")))
+    header, row = csv.reader(io.StringIO(rendered(record_table([good(2, 8, 100.5)], CARAML_COLUMNS), "csv")))
     found = dict(zip(header, row, strict=True))
     assert {"System": "CPU", "Devices": "2", "GlobalBatchSize": "8", "Tokens/second": "100.5"}.items() <= found.items()
     assert float(found["Energy/Device(Wh)"]) == pytest.approx(10 / 60)

@@ -13,7 +13,7 @@ import pytest
 from caraml.cli import main
 from results.show.tables.doubts import deviations_once
 from results.show.tables.summary import sentences
-from results.tests.of_dicts import by_point, contradictions, find_records, origin_rows, quality_of
+from results.tests.of_dicts import by_point, contradictions, find_records, origin_table, quality_of
 
 ROOT = Path(__file__).parents[2]
 [REAL] = (ROOT / "results" / "records").glob("H200/llm_800M_micro4_batch16_*/result.json")
@@ -123,7 +123,7 @@ def test_no_value_of_a_wrong_type_ends_a_report(odd):
     records = find_records([odd]).records
     results = by_point(records)
     quality_of(records)
-    origin_rows(records)
+    origin_table(records).texts()
     deviations_once(results)
     sentences(results)
 

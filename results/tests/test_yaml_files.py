@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from results.yaml_files import YamlError, read_nodes, read_yaml
+from results.files.yaml_files import YamlError, read_nodes, read_yaml
 
 # YAML 1.2.2, section 10.3.2; what version 1.1 makes of the same is in the comments.
 VALUES = {

@@ -13,15 +13,12 @@ from results.points.repeats import Point, PointResults, by_point, disturbances, 
 from results.points.sensors import accuracy_text
 from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, together, work_of
 from results.record.records import Record, RecordError, Skipped
-from results.record.values import energy_source
+from results.record.values import THROUGHPUT, WORK, energy_source
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 
 # Title and path of the values that are compared; for all of them more is better.
-METRICS = (
-    ("throughput", "metrics.{unit}_per_s"),
-    ("work per energy", "energy.{unit}_per_wh"),
-)
+METRICS = (("throughput", THROUGHPUT), ("work per energy", WORK))
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,

@@ -11,21 +11,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from results.files.typed_files import Above0, From1, NotNegative, read_file
+from results.files.workloads import Amount, workloads
 from results.points.estimate import Estimate, of_runs
 from results.points.operating import at_limits
 from results.points.repeats import PointResults
-from results.record.records import RecordError
 from results.record.values import THROUGHPUT, WORK, devices_text, value_at
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
-from results.verdicts.written import filled, read_mapping
-from results.workloads import Amount, workloads
 
 WHOLE_NODE = ("node", "supply")  # scopes that include processors, fans and network
 HOURS_PER_YEAR = 365.25 * 24
-MOST_PUE = 5.0  # a larger one is probably in percent
 SENSITIVITY = 0.5  # each assumption is varied by this share up and down
 ASSUMPTIONS = {
     "electricity_per_kwh": "electricity price",
@@ -40,12 +38,12 @@ ASSUMPTIONS = {
 class Price:
     """Price of one device with its share of node, network and storage."""
 
-    price_per_device: float
-    overhead_w_per_device: float = 0.0  # not covered by the devices' sensors: processors, fans, network
-    devices_per_rack: int | None = None
-    devices_per_node: int | None = None  # nodes are bought whole
-    power_limit_w: float | None = None  # of the operating point that counts; None: any
-    clock_limit_mhz: float | None = None
+    price_per_device: Annotated[NotNegative, "including its share of node, network and storage"]
+    overhead_w_per_device: Annotated[NotNegative, "that device sensors do not measure: processors, fans, network"] = 0.0
+    devices_per_rack: From1 | None = None
+    devices_per_node: Annotated[From1 | None, "nodes are bought whole"] = None
+    power_limit_w: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
+    clock_limit_mhz: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,14 @@ class Costs:
     """Content of the prices file."""
 
     currency: str
-    electricity_per_kwh: float
-    systems: dict[str, Price]
-    lifetime_years: float = 5.0
-    utilisation: float = 0.8  # share of its life that the machine works
-    pue: float = 1.2
-    co2_g_per_kwh: float | None = None
+    electricity_per_kwh: NotNegative
+    systems: Annotated[Mapping[str, Price], {"minProperties": 1, "examples": [{"NAME": {"price_per_device": 10000}}]}]
+    lifetime_years: Above0 = 5.0
+    utilisation: Annotated[float, "share of its life that the machine works", {"exclusiveMinimum": 0, "maximum": 1}] = (
+        0.8
+    )
+    pue: Annotated[float, "power usage effectiveness; not in percent", {"minimum": 1, "maximum": 5}] = 1.2
+    co2_g_per_kwh: NotNegative | None = None
 
     def no_price(self, system: str) -> str:
         """Return the message that the file has no price of a system."""
@@ -98,17 +98,7 @@ class Cost:
 
 def read_prices(path: Path) -> Costs:
     """Read the prices file; raises RecordError for a missing or unknown key or an invalid value."""
-    content = read_mapping(path, "prices")
-    systems = content.get("systems")
-    if not isinstance(systems, dict) or not systems:
-        raise RecordError(f"{path} names no systems: write 'systems: {{NAME: {{price_per_device: 10000}}}}'")
-    prices = {str(name): filled(Price, values, f"{path}, system {name}") for name, values in systems.items()}
-    costs = filled(Costs, {**content, "systems": prices}, str(path))
-    if not (costs.lifetime_years > 0 and 0 < costs.utilisation <= 1 and 1 <= costs.pue <= MOST_PUE):
-        raise RecordError(
-            f"{path}: lifetime_years must be above 0, utilisation above 0 and at most 1, pue from 1 to {MOST_PUE:g}"
-        )
-    return costs
+    return read_file(Costs, path, "prices")  # type: ignore[no-any-return]
 
 
 def cost(
@@ -143,8 +133,8 @@ def time_to_report(one: PointResults) -> str:
     known = workloads().get(one.point.benchmark)
     if not speed or not known or not known.reported or not one.is_comparable or one.point.copies:
         return ""
-    amount, words = known.reported
-    return f"{_duration(amount / speed)} for {words} on {devices_text(one.point.devices)}"
+    work = known.reported
+    return f"{_duration(work.amount / speed)} for {work.words} on {devices_text(one.point.devices)}"
 
 
 def costed_work(one: PointResults) -> Amount:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
+from results.files.json_schema import value_schema
+from results.files.typed_files import check_key, like, value_as
 from results.points.repeats import PointResults
 from results.record.records import Record, RecordError
 from results.record.values import value_at
-from results.verdicts.written import check_key
 
 # Names that may be fixed, and their places in a record. An option is fixed by its group and name.
 FACTS = {
@@ -29,7 +30,12 @@ OPTION = re.compile(r"\w+\.\w+")  # such as training.learning_rate
 # Bits of a number in matrix products: fewer than those of the fixed precision are refused. TF32 has 19 (NVIDIA A100
 # whitepaper).
 BITS = {"fp4": 4, "fp8": 8, "fp16": 16, "bf16": 16, "tf32": 19, "fp32": 32, "fp64": 64}
-COMMIT = re.compile(r"[0-9a-f]{7,40}")
+Value = Annotated[str | float, {"minLength": 1}]
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(FACTS, Value),
+    "precision": Annotated[str, {"enum": list(BITS)}],
+    "commit": Annotated[str, like("[0-9a-f]{7,40}", "7 to 40 hexadecimal digits: write them in quotes")],
+}
 DIRTY = "the code had local changes"
 
 
@@ -45,6 +51,23 @@ class Broken(NamedTuple):
 
 class Fixed(dict[str, Any]):
     """Values of fixed facts by name."""
+
+    keywords: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {name: value_schema(kind, {}) for name, kind in KINDS.items()},
+        "patternProperties": {f"^{OPTION.pattern}$": value_schema(Value, {})},
+    }
+
+    @classmethod
+    def from_file(cls, found: Any, where: str, name: str) -> Fixed:
+        """Return the rules of a workload's block; raises RecordError for an unknown fact or a bad value."""
+        if not isinstance(found, Mapping):
+            raise RecordError(f"{where}: {name} is {found!r}, but must be facts, such as {{num_heads: 96}}")
+        for fact in found:
+            if not OPTION.fullmatch(str(fact)):
+                check_key(fact, FACTS, f"{where}, {name}")
+        place = f"{where}, {name}"
+        return cls({fact: value_as(KINDS.get(fact, Value), value, place, fact) for fact, value in found.items()})
 
     def broken(self, record: Record) -> Broken:
         """Return what a run changed, and what its record lacks; of a failed run, which recorded little, the former."""
@@ -77,21 +100,3 @@ def _keeps(name: str, found: Any, wanted: Any) -> bool:
     if name == "commit":
         return str(found).startswith(wanted)
     return found == wanted or str(found) == str(wanted)  # quotes around a number do not matter
-
-
-def read_fixed(values: Any, where: str) -> Fixed:
-    """Return the rules of a workload's block `fixed`; raises RecordError for an unknown fact or a bad value."""
-    if not isinstance(values, Mapping):
-        raise RecordError(f"{where}: 'fixed' is {values!r}, but must be facts, such as {{num_heads: 96}}")
-    for name, value in values.items():
-        if not OPTION.fullmatch(str(name)):
-            check_key(name, FACTS, f"{where}, fixed")
-        if not isinstance(value, str | int | float) or value == "":
-            raise RecordError(f"{where}, fixed: {name} is {value!r}, but must be a text or a number")
-        if name == "precision" and value not in BITS:
-            raise RecordError(f"{where}, fixed: precision is {value!r}, but must be one of {', '.join(BITS)}")
-        if name == "commit" and not (isinstance(value, str) and COMMIT.fullmatch(value)):
-            raise RecordError(
-                f"{where}, fixed: commit is {value!r}, but must be 7 to 40 hexadecimal digits: write them in quotes"
-            )
-    return Fixed(values)

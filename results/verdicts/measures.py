@@ -11,14 +11,13 @@ from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.record.findings import Finding, finding
 from results.record.records import RecordError
-from results.record.values import PER_DEVICE, THROUGHPUT, count, grouped
+from results.record.values import PER_DEVICE, count, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
-from results.verdicts.requirements import LESS_IS_BETTER, PATHS, SECONDS, TIMES, UNITS, Quantity, Selection
+from results.verdicts.requirements import MEASURED, SECONDS, TIMES, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_setups
 
 LONGEST = 200  # characters of the names of places in one sentence
-PATHS_OF_TIMES = {"time_to_solution": THROUGHPUT, "machine_time": PER_DEVICE}  # speeds that times follow from
 
 
 class Answer(NamedTuple):
@@ -137,7 +136,8 @@ def _no_run(mine: Sequence[PointResults], at_place: Sequence[PointResults]) -> A
 
 def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
     """Return the answer at the best of the points."""
-    path = PATHS_OF_TIMES.get(quantity.what) or PATHS[quantity.what]
+    measured = (TIMES | MEASURED)[quantity.what]
+    path = measured.path
     is_energy = path.startswith("energy.")
     usable = [one for one in good if not window_too_short(one, path)]
     if not usable:
@@ -147,7 +147,7 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
         if not usable:
             reasons = dict.fromkeys(filter(None, map(why_not_ranked, long_enough)))
             return Answer(why_not=finding("energy_left_out", reasons=tuple(reasons)))
-    best = slowest(usable, path) if quantity.what in LESS_IS_BETTER else fastest(usable, path)
+    best = slowest(usable, path) if measured.better == "less" else fastest(usable, path)
     if best is None or best.estimate(path) is None:
         return Answer(why_not=finding("no_number"))
     where = _where(best)
@@ -155,7 +155,7 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
         return Answer(why_not=finding("few_good_runs", runs=len(best.good), wanted=quantity.of_runs), at=where)
     return Answer(
         _estimate(best, path, quantity, with_accuracy=True),
-        unit=_unit(quantity, best.any.work_unit),
+        unit=quantity.unit if quantity.what in TIMES else measured.of(best.any.work_unit).unit,
         at=where,
         energy_kind=energy_kind(best.any) or "" if is_energy else "",
         points=len(usable),
@@ -178,12 +178,6 @@ def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: 
         sensor = best.error_of_each(path, with_accuracy)
         estimate = trimmed_mean(values, *(ends if is_time else ends[::-1]), sensor=sensor)
     return estimate
-
-
-def _unit(quantity: Quantity, work_unit: str) -> str:
-    if quantity.what in TIMES:
-        return quantity.unit
-    return {"mfu": "", "work_per_energy": f"{work_unit}/Wh", **UNITS}.get(quantity.what, f"{work_unit}/s")
 
 
 def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantity: Quantity) -> Answer:

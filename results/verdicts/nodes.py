@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from jpwr.median import median_interval
@@ -21,6 +22,7 @@ THRESHOLD_PERCENT = 95.0
 ALL_NODES = "all nodes"
 BASELINE = "the baseline"
 UNLIKE = 0.03  # relative difference of a number that is named
+REPEATS = 3  # that are equal to the last digit in no two measurements
 UNIQUE = {"uuid", "rank"}  # facts that are another for each device
 # Names of facts in words; others keep their own.
 FACTS = {
@@ -58,7 +60,7 @@ class Kind(NamedTuple):
     matrices: str  # of a product, their size
 
 
-class Verdict(NamedTuple):
+class NodeVerdict(NamedTuple):
     """One figure of one subject; without an outcome it is compared with nothing."""
 
     subject: Subject
@@ -76,7 +78,8 @@ class Verdict(NamedTuple):
         return 100 * self.value / self.reference if self.value is not None and self.reference else None
 
 
-Rates = Mapping[Kind, Mapping[Subject, Sequence[float]]]
+Runs = Sequence[Sequence[float]]  # repeats of a figure in each check of a subject
+Rates = Mapping[Kind, Mapping[Subject, Runs]]
 
 
 def is_check(record: Record) -> bool:
@@ -89,7 +92,7 @@ def rates_of(records: Sequence[Record]) -> Rates:
 
     A figure that a device lacks has none. Products of matrices of different sizes are different figures.
     """
-    found: dict[Kind, dict[Subject, list[float]]] = {}
+    found: dict[Kind, dict[Subject, list[Sequence[float]]]] = {}
     for record in filter(is_check, records):
         subjects = subjects_of(record)
         figures = record.node_check.figures
@@ -103,7 +106,7 @@ def rates_of(records: Sequence[Record]) -> Rates:
             size = int(figure.bytes) if figure.bytes else None
             matrices = record.model if figure.name.startswith(MATMUL) else ""
             kind = Kind(record.system, figure.name, figure.unit, figure.ranks, size, matrices)
-            found.setdefault(kind, {}).setdefault(subject, []).extend(figure.values)
+            found.setdefault(kind, {}).setdefault(subject, []).append(figure.values)
     return found
 
 
@@ -114,8 +117,9 @@ def medians(records: Sequence[Record]) -> dict[Kind, float]:
     }
 
 
-def _middles(rates: Mapping[Subject, Sequence[float]]) -> list[float]:
-    return [statistics.median(values) for values in rates.values() if values]
+def _middles(rates: Mapping[Subject, Runs]) -> list[float]:
+    every = (list(chain.from_iterable(runs)) for runs in rates.values())
+    return [statistics.median(values) for values in every if values]
 
 
 def subjects_of(record: Record) -> dict[int, Subject]:
@@ -129,13 +133,14 @@ def subjects_of(record: Record) -> dict[int, Subject]:
     return found
 
 
-def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_percent: float) -> list[Verdict]:
+def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_percent: float) -> list[NodeVerdict]:
     """Return a verdict on each figure of each subject.
 
     FAILED: the whole 95 % interval is below the threshold's share of the group's median or of the baseline's. PASSED:
     the value is not below it. UNDECIDED: the value is below it and its interval is not, or there is no interval, or
-    the subject lacks a figure that another one or the baseline has. A group of one has no median; that of an even
-    number is the higher of the middle two, so that the slower of two is compared with the faster.
+    the subject lacks a figure that another one or the baseline has, was slow in one of its checks, has the repeats of
+    another subject, or can be compared with its own node alone. A group of one has no median; that of an even number is
+    the higher of the middle two, so that the slower of two is compared with the faster.
     """
     group, known = rates_of(records), medians(baseline)
     broken = {
@@ -152,32 +157,81 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
         of = f"the median of {len(middles)}" if len(middles) > 2 else "the faster of 2"
         references = [(statistics.median_high(middles), of)] if len(middles) > 1 else []
         references += [(known[kind], BASELINE)] if kind in known else []
-        for subject, values in sorted(rates.items()):
-            one = _verdict(subject, kind, values, references, threshold_percent / 100)
-            found.append(one if values else one._replace(reason=one.reason + broken.get((subject, kind.name), "")))
-    return found
+        for subject, runs in sorted(rates.items()):
+            values, share = list(chain.from_iterable(runs)), threshold_percent / 100
+            one = _verdict(subject, kind, values, references, share)
+            if not values:
+                one = one._replace(reason=one.reason + broken.get((subject, kind.name), ""))
+            elif one.outcome is Outcome.PASSED and (why := _doubt(subject, kind, group, known, references, share)):
+                one = one._replace(outcome=Outcome.UNDECIDED, reason=why)
+            found.append(one)
+    return [*found, *_lacking(records, group)]
+
+
+def _doubt(
+    subject: Subject,
+    kind: Kind,
+    group: Rates,
+    known: Mapping[Kind, float],
+    references: Sequence[tuple[float, str]],
+    share: float,
+) -> str:
+    """Return why a figure that is not slow decides nothing; empty if it does."""
+    runs, others = group[kind][subject], {one: runs for one, runs in group[kind].items() if one != subject}
+    copied = next(
+        (one for one, theirs in others.items() for run in runs if len(run) >= REPEATS and run in theirs), None
+    )
+    if copied:
+        return f"its repeats are those of {copied} to the last digit"
+    reference, _ = max(references)
+    slow = sum(statistics.median(run) < share * reference for run in runs if run)
+    if slow:
+        return f"it was slow in {slow} of {len(runs)} checks: measure again"
+    if subject.device and kind not in known and not any(one.hostname != subject.hostname for one in others):
+        alike = {one.hostname for other, rates in group.items() if _same_but_size(kind, other) for one in rates}
+        if alike - {subject.hostname}:
+            return f"no other node was checked with {kind.matrices or 'messages of this size'}"
+    return ""
+
+
+def _same_but_size(one: Kind, other: Kind) -> bool:
+    return (one.system, one.name) == (other.system, other.name)
+
+
+def _lacking(records: Sequence[Record], group: Rates) -> Iterator[NodeVerdict]:
+    """Yield a verdict on each device that has no figure of a name which other devices of its system have."""
+    devices = {subject for record in filter(is_check, records) for subject in subjects_of(record).values()}
+    named: dict[tuple[str, str], dict[Subject, Kind]] = {}
+    for kind, rates in group.items():
+        named.setdefault((kind.system, kind.name), {}).update(dict.fromkeys((one for one in rates if one.device), kind))
+    for (system, _), has in named.items():
+        for subject in sorted(one for one in devices - has.keys() if has and one.system == system):
+            kind = next(iter(has.values()))
+            yield NodeVerdict(
+                subject, kind, None, None, None, "", Outcome.UNDECIDED, "it has none, and others have one"
+            )
 
 
 def _verdict(
     subject: Subject, kind: Kind, values: Sequence[float], references: Sequence[tuple[float, str]], share: float
-) -> Verdict:
+) -> NodeVerdict:
     if not values:
         who = "the baseline has" if [against for _, against in references] == [BASELINE] else "others have"
-        return Verdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, f"it has none, and {who} one")
+        return NodeVerdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, f"it has none, and {who} one")
     value, (low, high) = statistics.median(values), median_interval(values)
     interval = None if low is None or high is None else Interval(low, high)
     if not references:
-        return Verdict(subject, kind, value, interval, None, "", None)
+        return NodeVerdict(subject, kind, value, interval, None, "", None)
     reference, against = max(references)  # the stricter one
     outcome, reason = Outcome.PASSED, ""
     if value < share * reference:
         is_slow = interval is not None and interval.high < share * reference
         outcome = Outcome.FAILED if is_slow else Outcome.UNDECIDED
         reason = "" if is_slow else "its interval reaches the threshold: measure again, with more repeats"
-    return Verdict(subject, kind, value, interval, reference, against, outcome, reason)
+    return NodeVerdict(subject, kind, value, interval, reference, against, outcome, reason)
 
 
-def outcomes(verdicts: Sequence[Verdict]) -> list[Outcome]:
+def outcomes(verdicts: Sequence[NodeVerdict]) -> list[Outcome]:
     """Return the outcomes that decide the exit code: UNDECIDED if no device was compared with anything."""
     known = [one.outcome for one in verdicts if one.outcome]
     return known if any(one.outcome and one.subject.device for one in verdicts) else [*known, Outcome.UNDECIDED]

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
+from results.files.json_schema import Allowed
+from results.files.typed_files import Above0, From0, From1, NotNegative, read_file
+from results.files.workloads import names, workloads
 from results.points.repeats import PointResults
+from results.record.quantities import QUANTITIES
 from results.record.records import RecordError
-from results.record.values import PER_DEVICE, THROUGHPUT, WORK, devices_text
-from results.verdicts.fixed import Fixed, read_fixed
+from results.record.values import devices_text
+from results.verdicts.fixed import Fixed
 from results.verdicts.formula import Formula
 from results.verdicts.quality import GRADES
-from results.verdicts.written import check_key, filled, read_mapping
-from results.workloads import workloads
 
 # Quantities that are numbers of records. More is better, or, as of power, the most of all points must meet the limit.
-PATHS = {
-    "throughput": THROUGHPUT,
-    "throughput_per_device": PER_DEVICE,
-    "effective_throughput": "metrics.effective_{unit}_per_s",
-    "work_per_energy": WORK,
-    "mfu": "metrics.mfu",
-    "goodput": "metrics.goodput_requests_per_s",
-    "ttft_p99": "metrics.ttft_p99_s",
-    "tpot_p99": "metrics.tpot_p99_s",
-    "energy_per_token": "energy.j_per_output_token",
-    "power": "energy.avg_power_w",
-}
-UNITS = {"goodput": "requests/s", "ttft_p99": "s", "tpot_p99": "s", "energy_per_token": "J", "power": "W"}
+MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_as}
+LESS_IS_BETTER = tuple(name for name, one in MEASURED.items() if one.better == "less")  # with a limit at_most
 LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
-LESS_IS_BETTER = (*LATENCIES, "energy_per_token")  # with a limit at_most, and so best where it is least
-TIMES = ("time_to_solution", "machine_time")  # for `work`, in `unit`
-WHATS = (*PATHS, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
+TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
+    "time_to_solution": QUANTITIES["work_per_s"],
+    "machine_time": QUANTITIES["work_per_s_per_device"],
+}
+WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
+Limit = Annotated[float | str, Allowed(minimum=0)]  # a number, or a grade of energy
+Unit = Literal["", "s", "min", "h", "days"]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 
 
@@ -44,14 +40,14 @@ SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 class Selection:
     """A workload of the requirements: the runs that belong to it, and its weight in the score."""
 
-    benchmark: str
-    model: str = ""  # empty: any, as for data, sample and precision
+    benchmark: Annotated[str, {"enum": names()}]
+    model: Annotated[str, "empty: any, as for data, sample and precision"] = ""
     data: str = ""
     sample: str = ""
     precision: str = ""
-    weight: float = 1.0
-    filled: bool = False  # true: only runs with the tag fill, whose copies fill the nodes; false: only others
-    fixed: Fixed = field(default_factory=Fixed)  # what a run must keep for it to count
+    weight: NotNegative = 1.0
+    filled: Annotated[bool, "only runs with the tag fill, whose copies fill the nodes; false: only others"] = False
+    fixed: Annotated[Fixed, "what a run must keep for it to count"] = field(default_factory=Fixed)
 
     def has(self, one: PointResults) -> bool:
         """Return whether a point belongs to it. Facts that failed runs did not record are not compared."""
@@ -73,21 +69,33 @@ class Selection:
 class Quantity:
     """A quantity of a system, at a given point or at the system's best one."""
 
-    of: str  # a workload of the file
-    what: str  # one of WHATS
-    devices: int | None = None
-    global_batch: int | None = None
-    from_devices: int | None = None  # smaller number of a scaling efficiency; None: the fewest measured
-    work: float | None = None  # of a time, in units of work; None: the workload's default
-    work_unit: str = ""  # filled in from the workload
-    unit: str = "h"  # of a time
-    machine_devices: int | None = None  # of a machine time: devices of the whole machine
-    without_fastest: int = 0  # number of a point's runs that the mean leaves out
-    without_slowest: int = 0
-    of_runs: int = 0  # number of runs that are needed
-    power_limit_w: float | None = None  # of the operating point; None: any
-    clock_limit_mhz: float | None = None
-    within_limits: bool = False  # at loads alone that keep the limits of TTFT and TPOT that their runs state
+    of: Annotated[str, "a workload of the file"]
+    what: Annotated[str, {"enum": [*WHATS]}]
+    devices: From1 | None = None
+    global_batch: From1 | None = None
+    from_devices: Annotated[From1 | None, "smaller number of a scaling efficiency; otherwise the fewest measured"] = (
+        None
+    )
+    work: Annotated[Above0 | None, "of a time, in units of work; otherwise the workload's default"] = None
+    work_unit: Annotated[str, "such as tokens, to guard against mistakes"] = ""
+    unit: Annotated[Unit, "of a time; otherwise h"] = ""
+    machine_devices: Annotated[From1 | None, "of a machine time: devices of the whole machine"] = None
+    without_fastest: Annotated[From0, "number of a point's runs that the mean leaves out"] = 0
+    without_slowest: From0 = 0
+    of_runs: Annotated[From0, "number of runs that are needed"] = 0
+    power_limit_w: Annotated[Above0 | None, "operating point; without it any"] = None
+    clock_limit_mhz: Annotated[Above0 | None, "operating point; without it any"] = None
+    within_limits: Annotated[bool, "at loads alone that keep the limits of TTFT and TPOT that their runs state"] = False
+
+    def check(self, where: str) -> None:
+        """Raise RecordError for values that do not go together."""
+        for name in ("unit", "work"):
+            if (value := getattr(self, name)) and self.what not in TIMES:
+                raise RecordError(f"{where}: {name} is {value!r}, but only a time_to_solution has one: leave it out")
+        if self.what in LATENCIES and self.global_batch is None:
+            raise RecordError(f"{where}: a {self.what} is of one load: give its requests in flight as 'global_batch'")
+        if self.is_trimmed and self.of_runs <= self.without_fastest + self.without_slowest:
+            raise RecordError(f"{where}: of_runs must be larger than the number of runs left out")
 
     @property
     def is_trimmed(self) -> bool:
@@ -116,9 +124,23 @@ class Item(Quantity):
     """A requirement: a number and its limit."""
 
     name: str = ""
-    at_least: float | str | None = None
-    at_most: float | str | None = None
+    at_least: Limit | None = None
+    at_most: Limit | None = None
     WORDS: ClassVar[Mapping[str, str]] = {}  # for outcomes, where other ones than their own
+
+    def check(self, where: str) -> None:
+        """Raise RecordError for values that do not go together."""
+        super().check(where)
+        if (self.at_least is None) == (self.at_most is None):
+            raise RecordError(f"{where}: give either 'at_least' or 'at_most'")
+        limit = self.at_least if self.at_most is None else self.at_most
+        if self.what == "energy_grade":
+            if self.at_most is not None or limit not in GRADES:
+                raise RecordError(f"{where}: a grade of energy needs at_least with one of {', '.join(GRADES)}")
+        elif isinstance(limit, str):
+            raise RecordError(f"{where}: {limit!r} is not a number")
+        elif self.what in MOST_OF_SHARES and limit is not None and limit > MOST_OF_SHARES[self.what]:
+            raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: write 0.25 for 25 %")
 
     def __str__(self) -> str:
         return self.name or f"{self.of}: {self.words} {self.limit_words}"
@@ -136,15 +158,17 @@ class Item(Quantity):
 class Budget:
     """Budget that each system is scaled to."""
 
-    devices: int | None = None
-    racks: int | None = None
-    money: float | None = None
-    money_covers: str = "purchase"  # or ownership, which includes electricity over the lifetime
-    power_kw: float | None = None  # at the supply
+    devices: From1 | None = None
+    racks: From1 | None = None
+    money: Annotated[Above0 | None, "in the currency of the prices file"] = None
+    money_covers: Annotated[Literal["purchase", "ownership"], "ownership includes electricity over the lifetime"] = (
+        "purchase"
+    )
+    power_kw: Annotated[Above0 | None, "at the supply"] = None
 
     @property
     def by_energy(self) -> list[str]:
-        """Limits under which a system's size depends on its energy."""
+        """Allowed under which a system's size depends on its energy."""
         by_money = bool(self.money) and self.money_covers == "ownership"
         return [*(["money"] if by_money else []), *(["power"] if self.power_kw else [])]
 
@@ -153,59 +177,63 @@ class Budget:
 class Score:
     """The buyer's formula, which replaces the weighted geometric mean."""
 
-    formula: Formula
+    formula: Annotated[str, "+ - * / **, min, max, sqrt and log of the terms, such as 3 / R"]
     terms: Mapping[str, Quantity]
-    better: str  # higher or lower
-    minimum: float | None = None  # with which an offer is accepted
-    points: float | None = None  # at the minimum; a score gets points x score / minimum
+    better: Literal["higher", "lower"]
+    minimum: Annotated[Above0 | None, "with which an offer is accepted"] = None
+    points: Annotated[NotNegative | None, "at the minimum; a score gets points x score / minimum"] = None
+
+    @cached_property
+    def value(self) -> Formula:
+        """Formula of the terms."""
+        return Formula(self.formula, tuple(self.terms), "score")
+
+    def check(self, where: str) -> None:
+        """Raise RecordError for values that do not go together."""
+        Formula(self.formula, tuple(self.terms), where)
+        if self.minimum is not None and self.better != "higher":
+            raise RecordError(f"{where}: a minimum must be greater than 0, and needs 'better: higher'")
+        if self.points and not self.minimum:
+            raise RecordError(f"{where}: points are those at the minimum: give 'minimum'")
+        for name, quantity in self.terms.items():
+            if quantity.what == "energy_grade":
+                raise RecordError(f"{where}, term {name}: a grade is not a number")
 
 
 @dataclass(frozen=True)
 class Requirements:
     """Content of a requirements file."""
 
-    workloads: Mapping[str, Selection]
-    must: tuple[Item, ...] = ()
-    reference: str = ""  # the system that has score 1; empty: the first
-    budget: Budget = field(default_factory=Budget)
-    score: Score | None = None
+    workloads: Annotated[
+        Mapping[str, Selection], {"minProperties": 1, "examples": [{"gpt": {"benchmark": "llm_training"}}]}
+    ]
+    must: Annotated[tuple[Item, ...], {"title": "requirement"}] = ()
+    reference: Annotated[str, "the system that has score 1; empty: the first"] = ""
+    budget: Annotated[Budget, "that each system is scaled to"] = field(default_factory=Budget)
+    score: Annotated[Score | None, "the buyer's formula, which replaces the weighted geometric mean"] = None
 
 
 def read_requirements(path: Path) -> Requirements:
     """Read a requirements file; raises RecordError for missing or unknown keys and for invalid values."""
-    content = read_mapping(path, "requirements")
-    for name in content:
-        check_key(name, dict.fromkeys(Requirements.__dataclass_fields__), str(path))
-    blocks = content.get("workloads")
-    if not isinstance(blocks, dict) or not blocks:
-        raise RecordError(f"{path} has no workloads: write 'workloads: {{gpt: {{benchmark: llm_training}}}}'")
-    wanted = {str(name): _selection(block, f"{path}, workload {name}") for name, block in blocks.items()}
-    items = content.get("must") or []
-    if not isinstance(items, list):
-        raise RecordError(
-            f"{path}: 'must' is a list of requirements, each with 'of', 'what' and 'at_least' or 'at_most'"
-        )
-    must = tuple(read_item(values, f"{path}, requirement {number}", wanted) for number, values in enumerate(items, 1))
-    refuse_twice(must, f"{path}: the requirement")
-    reference = content.get("reference") or ""
-    if not isinstance(reference, str | int):
-        raise RecordError(f"{path}: reference is {reference!r}, but must be the name of a system")
-    budget = _budget(content.get("budget") or {}, f"{path}, budget")
-    score = _score(content["score"], f"{path}, score", wanted) if content.get("score") is not None else None
-    found = Requirements(wanted, must, str(reference), budget, score)
-    return for_machine(found, budget.devices) if budget.devices else found
+    found: Requirements = read_file(Requirements, path, "requirements")
+    found = _changed(found, lambda one, where: completed(one, found.workloads, f"{path}, {where}"))
+    refuse_twice(found.must, f"{path}: the requirement")
+    return for_machine(found, found.budget.devices) if found.budget.devices else found
 
 
 def for_machine(requirements: Requirements, devices: int) -> Requirements:
     """Return requirements with a number of devices of the whole machine, where a machine time names none."""
+    return _changed(requirements, lambda one, _: replace(one, machine_devices=one.machine_devices or devices))
 
-    def complete(one: Any) -> Any:
-        return replace(one, machine_devices=one.machine_devices or devices)
 
-    score = requirements.score
+def _changed(requirements: Requirements, change: Callable[[Any, str], Any]) -> Requirements:
+    """Return requirements with each quantity changed by a function of it and its place in words."""
+    must, score = requirements.must, requirements.score
     if score:
-        score = replace(score, terms={name: complete(one) for name, one in score.terms.items()})
-    return replace(requirements, must=tuple(map(complete, requirements.must)), score=score)
+        terms = {name: change(one, f"score, term {name}") for name, one in score.terms.items()}
+        score = replace(score, terms=terms)
+    must = tuple(change(one, f"requirement {number}") for number, one in enumerate(must, 1))
+    return replace(requirements, must=must, score=score)
 
 
 def refuse_twice(items: Sequence[Item], where: str) -> None:
@@ -215,90 +243,16 @@ def refuse_twice(items: Sequence[Item], where: str) -> None:
         raise RecordError(f"{where} '{twice[0]}' occurs twice")
 
 
-def _selection(values: Any, where: str) -> Selection:
-    if isinstance(values, Mapping) and "fixed" in values:
-        values = {**values, "fixed": read_fixed(values["fixed"], where)}
-    entry = filled(Selection, values, where)
-    if entry.benchmark not in workloads():
-        raise RecordError(f"{where}: unknown benchmark {entry.benchmark!r}: choose one of {', '.join(workloads())}")
-    if not isinstance(entry.filled, bool):
-        raise RecordError(f"{where}: filled is {entry.filled!r}, but must be true or false")
-    return entry
-
-
-def _budget(values: Any, where: str) -> Budget:
-    entry = filled(Budget, values, where)
-    if entry.money_covers not in ("purchase", "ownership"):
-        raise RecordError(f"{where}: money_covers is {entry.money_covers!r}, but must be purchase or ownership")
-    for name in ("devices", "racks", "money", "power_kw"):
-        if getattr(entry, name) == 0:
-            raise RecordError(f"{where}: {name} is 0, but must be greater than 0")
-    return entry
-
-
-def _score(values: Any, where: str, wanted: Mapping[str, Selection]) -> Score:
-    if not isinstance(values, dict) or not isinstance(values.get("terms"), dict):
-        raise RecordError(f"{where}: give a 'formula', such as 3 / R, and 'terms', such as 'R: {{of: gpt, what: ...}}'")
-    terms = {
-        str(name): _quantity(Quantity, one, f"{where}, term {name}", wanted) for name, one in values["terms"].items()
-    }
-    formula = Formula(str(values.get("formula", "")), tuple(terms), where)
-    entry = filled(Score, {**values, "formula": formula, "terms": terms}, where)
-    if entry.better not in ("higher", "lower"):
-        raise RecordError(f"{where}: better is {entry.better!r}, but must be higher or lower")
-    if entry.minimum is not None and not (entry.minimum and entry.better == "higher"):
-        raise RecordError(f"{where}: a minimum must be greater than 0, and needs 'better: higher'")
-    if entry.points and not entry.minimum:
-        raise RecordError(f"{where}: points are those at the minimum: give 'minimum'")
-    for name, quantity in terms.items():
-        if quantity.what == "energy_grade":
-            raise RecordError(f"{where}, term {name}: a grade is not a number")
-    return entry
-
-
-def read_item(values: Any, where: str, wanted: Mapping[str, Selection], kind: type[Item] = Item) -> Any:
-    """Return a requirement; raises RecordError for missing or unknown keys and for invalid values."""
-    entry: Item = _quantity(kind, values, where, wanted)
-    if (entry.at_least is None) == (entry.at_most is None):
-        raise RecordError(f"{where}: give either 'at_least' or 'at_most'")
-    limit = entry.at_least if entry.at_most is None else entry.at_most
-    if entry.what == "energy_grade":
-        if entry.at_most is not None or limit not in GRADES:
-            raise RecordError(f"{where}: a grade of energy needs at_least with one of {', '.join(GRADES)}")
-    elif isinstance(limit, str):
-        raise RecordError(f"{where}: {limit!r} is not a number")
-    elif entry.what in MOST_OF_SHARES and limit is not None and limit > MOST_OF_SHARES[entry.what]:
-        raise RecordError(f"{where}: the limit {limit:g} of {entry.what} is too large: write 0.25 for 25 %")
-    return entry
-
-
-def _quantity(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Selection]) -> Any:
-    entry = filled(kind, values, where)
-    if entry.of not in wanted:
-        raise RecordError(f"{where}: 'of' is {entry.of!r}, but must be one of the file's workloads {', '.join(wanted)}")
-    if entry.what not in WHATS:
-        check_key(entry.what, dict.fromkeys(WHATS), f"{where}: 'what'")
-    for name in ("unit", "work"):
-        if name in values and entry.what not in TIMES:
-            raise RecordError(f"{where}: {name} is {values[name]!r}, but only a time_to_solution has one: leave it out")
-    if entry.unit not in SECONDS:
-        raise RecordError(f"{where}: unit is {entry.unit!r}, but must be one of {', '.join(SECONDS)}")
-    for name in (
-        *("devices", "global_batch", "from_devices", "work", "machine_devices"),
-        *("power_limit_w", "clock_limit_mhz"),
-    ):
-        if getattr(entry, name) == 0:
-            raise RecordError(f"{where}: {name} is 0, but must be greater than 0")
-    if entry.what in LATENCIES and entry.global_batch is None:
-        raise RecordError(f"{where}: a {entry.what} is of one load: give its requests in flight as 'global_batch'")
-    facts = workloads()[wanted[entry.of].benchmark]
-    if entry.work_unit not in ("", facts.work_unit):
-        raise RecordError(f"{where}: work_unit is {entry.work_unit!r}, but {facts.title} counts {facts.work_unit}")
-    entry = replace(entry, work_unit=facts.work_unit)
-    if entry.what in TIMES and entry.work is None:
-        if facts.reported is None:
-            raise RecordError(f"{where}: a {entry.what.replace('_', ' ')} needs 'work', in {facts.work_unit}")
-        entry = replace(entry, work=facts.reported.amount)
-    if entry.is_trimmed and entry.of_runs <= entry.without_fastest + entry.without_slowest:
-        raise RecordError(f"{where}: of_runs must be larger than the number of runs left out")
-    return entry
+def completed(one: Any, wanted: Mapping[str, Selection], where: str) -> Any:
+    """Return a quantity with the unit and amount of its workload; raises RecordError if it is of none of the file's."""
+    if one.of not in wanted:
+        raise RecordError(f"{where}: 'of' is {one.of!r}, but must be one of the file's workloads {', '.join(wanted)}")
+    facts = workloads()[wanted[one.of].benchmark]
+    if one.work_unit not in ("", facts.work_unit):
+        raise RecordError(f"{where}: work_unit is {one.work_unit!r}, but {facts.title} counts {facts.work_unit}")
+    one = replace(one, work_unit=facts.work_unit, unit=one.unit or "h")
+    if one.what not in TIMES or one.work:
+        return one
+    if facts.reported is None:
+        raise RecordError(f"{where}: a {one.what.replace('_', ' ')} needs 'work', in {facts.work_unit}")
+    return replace(one, work=facts.reported.amount)

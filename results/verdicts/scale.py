@@ -229,6 +229,15 @@ def _bought(money: float, covers: str, system: str, power: Power, costs: Costs) 
     return Size(devices) if devices else Size(None, "the money is too little for one device")
 
 
+def price_for(devices: int, budget: Budget, power: Power, costs: Costs) -> float:
+    """Return the highest price of a device at which the budget's money pays for a number of devices; may be below 0."""
+    each = (budget.money or 0.0) / devices
+    if budget.money_covers == "ownership":
+        watts = power.estimate.value if power.estimate else math.nan
+        each -= lifetime_kwh(watts, costs) * costs.electricity_per_kwh
+    return each
+
+
 class Total(NamedTuple):
     """Cost of a machine over its lifetime, in money; values that need an unknown power are None."""
 

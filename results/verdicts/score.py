@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
@@ -16,12 +16,24 @@ from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import fastest, ranked_points
-from results.verdicts.requirements import Quantity, Requirements, Selection
-from results.verdicts.scale import Power, Size, Speed, Total, devices_per_node, energy_kinds, hungriest, sizes, total_of
+from results.verdicts.requirements import Budget, Quantity, Requirements, Selection
+from results.verdicts.scale import (
+    Power,
+    Size,
+    Speed,
+    Total,
+    devices_per_node,
+    energy_kinds,
+    hungriest,
+    price_for,
+    sizes,
+    total_of,
+)
 
 NOT_SHARED = "no good run in a precision that all systems have"
 EQUAL_DEVICES = "per device"  # without a number of devices in the budget
-NEAREST = 3  # systems after the first, for which the change that would make them first is reported
+FURTHEST = 1000  # times today's number of devices, up to which a lower price is tried
+NEAREST = 3  # systems after the first, for which the change of a weight that would make them first is reported
 TITLES = {
     "budget": "within the whole budget",
     EQUAL_DEVICES: "per device, each at its best point",
@@ -45,7 +57,7 @@ class Scored(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Change of a weight or price with which a system would overtake the first."""
+    """Change of a weight or price with which a system would have at least the score of the first."""
 
     system: str
     what: str  # weight of NAME, or price of SYSTEM
@@ -62,6 +74,7 @@ class Ranked(NamedTuple):
     turns: list[Turn]
     reference: str = ""  # the system with score 1
     lead: Estimate | None = None  # of the first over the second
+    by_money: bool = False  # whether the sizes that it compares depend on prices
 
 
 def scores(
@@ -87,7 +100,7 @@ def scores(
     _refuse_unlike_energies(offers, reference, requirements)
     ways = list(offers[systems[0]].sizes)
     ways = [*ways[:1], *([EQUAL_DEVICES] if "devices" not in ways else []), *ways[1:]]
-    return [_Comparison(way, offers, reference, weights, costs, failed).ranked() for way in ways]
+    return [_Comparison(way, offers, reference, weights, costs, failed, budget).ranked() for way in ways]
 
 
 class _Offer(NamedTuple):
@@ -96,6 +109,7 @@ class _Offer(NamedTuple):
     points: Mapping[str, Sequence[PointResults]]
     power: Power
     sizes: dict[str, Size]  # by the kind of equality, such as equal devices or equal money
+    per_node: int  # devices of a node, which is bought whole
 
     def speed(self, way: str, name: str) -> Speed:
         """Return the throughput at a workload."""
@@ -116,7 +130,7 @@ def _offers(
         mine = {name: [one for one in points if one.system == system] for name, points in alike.items()}
         power, price = hungriest(mine, costs), costs.systems.get(system) if costs else None
         per_node = devices_per_node((one for one in results if one.system == system), price)
-        offers[system] = _Offer(mine, power, sizes(power, system, requirements.budget, costs, per_node))
+        offers[system] = _Offer(mine, power, sizes(power, system, requirements.budget, costs, per_node), per_node)
     return offers
 
 
@@ -182,7 +196,9 @@ class _Comparison:
         weights: Mapping[str, float],
         costs: Costs | None,
         failed: Mapping[str, str],
+        budget: Budget,
     ) -> None:
+        self._budget = budget
         self._way, self._offers, self._reference, self._weights = way, offers, reference, weights
         self._costs, self._failed = costs, failed
         self._speeds = {system: {name: one.speed(way, name) for name in one.points} for system, one in offers.items()}
@@ -191,10 +207,12 @@ class _Comparison:
         """Return the ranking."""
         rows, tied = _in_order([self._scored(system) for system in self._offers])
         first, *others = (one.system for one in rows if one.value is not None or one is rows[0])
-        turns = [turn for system in others[:NEAREST] for turn in self._turns(first, system)]
+        turns = [turn for system in others[:NEAREST] for turn in self._weight_turns(first, system)]
+        turns += [turn for system in others for turn in self._price_turns(first, system)]
         lead = self._over(first, others[0]) if others else None
         lead = lead if isinstance(lead, Estimate) else None
-        return Ranked(self._way, TITLES[self._way], rows, tied, turns, self._reference, lead)
+        by_money = self._way in ("money", "budget") and bool(self._budget.money)
+        return Ranked(self._way, TITLES[self._way], rows, tied, turns, self._reference, lead, by_money)
 
     def _over(self, system: str, base: str) -> Estimate | str:
         """Return the ratio of two scores, or why there is none."""
@@ -217,8 +235,8 @@ class _Comparison:
         total = None if self._way == EQUAL_DEVICES else total_of(size, system, offer.power, self._costs)
         return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not)
 
-    def _turns(self, first: str, other: str) -> Iterator[Turn]:
-        """Yield for each weight, and the price of the first, the factor at which another system ties with the first."""
+    def _weight_turns(self, first: str, other: str) -> Iterator[Turn]:
+        """Yield for each weight the factor at which another system ties with the first."""
         leads = {}
         for name in self._weights:
             ratio = self._speeds[first][name].estimate, self._speeds[other][name].estimate
@@ -229,10 +247,51 @@ class _Comparison:
             factor = -others_lead / (self._weights[name] * lead) if lead else math.nan
             if factor > 0:
                 yield Turn(other, f"weight of {name}", factor)
-        if self._way == "money" and self._costs:
-            behind = self._over(other, first)
-            assert isinstance(behind, Estimate)
-            yield Turn(other, f"price of {first}", 1 / behind.value)
+
+    def _price_turns(self, first: str, other: str) -> Iterator[Turn]:
+        """Yield the factor of either price at which another system is no longer behind the first, in whole nodes.
+
+        None where the number of devices does not depend on money, or no price suffices within the other limits.
+        """
+        sizes = {system: self._offers[system].sizes for system in (first, other)}
+        if not (self._costs and all("money" in one for one in sizes.values()) and self._way in ("money", "budget")):
+            return
+        prices = {system: self._costs.systems[system].price_per_device for system in sizes}
+        more = self._change(other, lambda devices: self._score(other, devices) >= self._score(first), 1)
+        if more and (price := self._price(other, more)) > 0:
+            yield Turn(other, f"price of {other}", price / prices[other])
+        less = self._change(first, lambda devices: self._score(first, devices) <= self._score(other), -1)
+        if less is not None and prices[first]:
+            next_node = less + self._offers[first].per_node
+            yield Turn(other, f"price of {first}", self._price(first, next_node) / prices[first])
+
+    def _price(self, system: str, devices: int) -> float:
+        assert self._costs
+        return price_for(devices, self._budget, self._offers[system].power, self._costs)
+
+    def _score(self, system: str, devices: int | None = None) -> float:
+        """Return the weighted product of a system's throughputs on a number of devices; 0 without one of them."""
+        offer = self._offers[system]
+        size = offer.sizes[self._way] if devices is None else offer.sizes[self._way]._replace(devices=devices)
+        speeds = {name: size.speed(offer.points[name]).estimate for name in self._weights}
+        return math.prod(one.value ** self._weights[name] if one else 0.0 for name, one in speeds.items())
+
+    def _change(self, system: str, is_enough: Callable[[int], bool], sign: int) -> int | None:
+        """Return the number of devices nearest to today's, in whole nodes, that is enough; None if none is.
+
+        More devices are never slower, so that halving the range finds it.
+        """
+        offer = self._offers[system]
+        limits = [one.devices for way, one in offer.sizes.items() if way not in ("money", "budget") and one.devices]
+        now = (offer.sizes[self._way].devices or 0) // offer.per_node
+        most = min(limits, default=FURTHEST * offer.per_node * max(1, now)) // offer.per_node
+        near, far = (now, most) if sign > 0 else (now, 0)
+        if near == far or not is_enough(far * offer.per_node):
+            return None
+        while abs(far - near) > 1:
+            middle = (near + far) // 2
+            near, far = (near, middle) if is_enough(middle * offer.per_node) else (middle, far)
+        return far * offer.per_node
 
 
 def _in_order(rows: Sequence[Scored], sign: int = 1) -> tuple[list[Scored], list[str]]:
@@ -262,8 +321,8 @@ def _by_formula(
         missing = [failed[system]] if system in failed else []
         missing += [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
         values = {name: float(one.value) for name, one in answers.items() if one.value is not None}
-        value = math.nan if missing else score.formula(values)
-        slopes = {} if missing else score.formula.slopes(values)
+        value = math.nan if missing else score.value(values)
+        slopes = {} if missing else score.value.slopes(values)
         if any(map(math.isnan, (value, *slopes.values()))):
             reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
             rows.append(Scored(system, None, None, None, {}, None, reason))

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure.regions import MarkedSteps
-from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.measure.throughput import throughput_metrics
 from benchmarks.common.record import Window
 from benchmarks.common.workload import Options, Target, Training, Workload
+from jpwr.median import percentile
+from results.record.derived import computed, throughput
 
 
 class Session(NamedTuple):
@@ -99,11 +100,12 @@ def work_per_step(run: Workload) -> int:
     return run.layout["global_batch_size"] * run.work_per_sample
 
 
-def epcc_metrics(run: Workload, work: int, time_s: float) -> dict[str, float]:
+def epcc_metrics(run: Workload, work: int, time_s: float) -> dict[str, float | None]:
     """Return EPCC's processing speed: all samples, including those of the first step, per time.
 
     Defined for runs on files, as theirs are. Source: EPCC's suite of ResNet-50, CosmoFlow and DeepCAM.
     """
     if not run.files:
         return {}
-    return {f"epcc_{run.unit}s": work, "epcc_s": time_s, f"epcc_{run.unit}s_per_s": work / time_s}
+    measured = {f"epcc_{run.unit}s": work, "epcc_s": time_s}
+    return measured | computed(throughput(f"{run.unit}s", "epcc_")[:1], measured)

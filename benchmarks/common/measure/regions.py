@@ -14,9 +14,7 @@ from benchmarks.common.record import EFFECTIVE, MEASURED
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import (
     BATCH,
-    COMM,
     HOST,
-    IO,
     OTHER,
     Span,
     State,
@@ -26,6 +24,7 @@ from jpwr.regions.times import (
     states_of,
     steps_of,
 )
+from results.record.derived import region_shares
 
 # Above this number of marks only every second step is marked, then every fourth, to limit memory.
 MANY_MARKS = 100_000
@@ -186,14 +185,11 @@ def share_metrics(regions: dict[str, Any], num_devices: int, is_complete: bool =
 
     Communication is None unless `is_complete`: then all of it has regions.
     """
-    found = regions.get("regions", {})
-
-    def share(key: str) -> float | None:
-        return found[key]["share_percent"] if key in found else None
-
+    found = {name: one["share_percent"] for name, one in regions.get("regions", {}).items()}
+    shares = region_shares(found)
     if num_devices == 1 and found:  # one device does not communicate
-        return {"io_percent": share(IO), "comm_percent": share(COMM) or 0.0}
-    return {"io_percent": share(IO), "comm_percent": share(COMM) if is_complete else None}
+        return {**shares, "comm_percent": shares["comm_percent"] or 0.0}
+    return shares if is_complete else {**shares, "comm_percent": None}
 
 
 def write_trace(path: Path, of_ranks: Sequence[Sequence[Sequence[Any]]]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from benchmarks.common.options import ConfigError
 from benchmarks.common.workload import Event
 
 
@@ -97,14 +96,3 @@ class StepTimer:
     def host_times_s(self) -> list[float]:
         """Times of the parts of the window on the host, in seconds; with device events the host may run ahead."""
         return [after - before for before, after in pairwise(self.window_times_s)]
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the value below which `percent` of the values lie, interpolated linearly as numpy does by default."""
-    if not values:
-        raise ConfigError("a percentile needs at least one value")
-    ordered = sorted(values)
-    position = (len(ordered) - 1) * percent / 100
-    below = int(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from jpwr.median import median_interval
+from jpwr.median import median_interval, percentile
+from results.record.derived import computed, flops, step_times, throughput
 
 
 @dataclass(frozen=True)
@@ -56,21 +56,18 @@ def throughput_metrics(
     `unit` is the unit of `work` in the singular, such as `token`. `mfu` is from 0 to 1, and None if the device's peak
     is not known.
     """
-    units_per_s = work / measured_s
-    tflops_per_device = units_per_s * flops_per_unit / num_devices / 1e12
-    return {
+    measured = {
         "measured_s": measured_s,
         f"measured_{unit}s": work,
-        f"{unit}s_per_s": units_per_s,
-        f"{unit}s_per_s_per_device": units_per_s / num_devices,
-        "step_time_median_s": percentile(step_times_s, 50),
-        "step_time_p5_s": percentile(step_times_s, 5),
-        "step_time_p95_s": percentile(step_times_s, 95),
         f"model_flops_per_{unit}": flops_per_unit,
-        "model_flops_source": flops_source,
-        "tflops_per_device": tflops_per_device,
         "peak_tflops_per_device": peak_tflops_per_device or None,
-        "mfu": tflops_per_device / peak_tflops_per_device if peak_tflops_per_device else None,
+    }
+    formulas = (*throughput(f"{unit}s"), *flops(f"{unit}s"))
+    return {
+        **measured,
+        **computed(formulas, {**measured, "num_devices": num_devices}),
+        **step_times(step_times_s),
+        "model_flops_source": flops_source,
     }
 
 
@@ -96,14 +93,12 @@ def effective_metrics(
     all_parts_s = sum(parts_s.values())
     blocks_s = turns.durations_s(EFFECTIVE)
     work = len(blocks_s) * turns.calls_per_block * work_per_call
-    units_per_s = work / effective_s
     ratios = [compute / effective for compute, effective in zip(turns.durations_s(MEASURED), blocks_s, strict=True)]
     low, high = median_interval(ratios)
+    measured = {"effective_s": effective_s, f"effective_{unit}s": work}
     return {
-        "effective_s": effective_s,
-        f"effective_{unit}s": work,
-        f"effective_{unit}s_per_s": units_per_s,
-        f"effective_{unit}s_per_s_per_device": units_per_s / num_devices,
+        **measured,
+        **computed(throughput(f"{unit}s", "effective_"), {**measured, "num_devices": num_devices}),
         "effective_over_compute": percentile(ratios, 50),
         "effective_over_compute_low": low,
         "effective_over_compute_high": high,

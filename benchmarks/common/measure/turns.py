@@ -17,11 +17,11 @@ from benchmarks.common.input_files import drop_from_cache
 from benchmarks.common.launch import mark_window, node_window
 from benchmarks.common.measure.measured import Measured, Session, epcc_metrics
 from benchmarks.common.measure.regions import MarkedSteps
-from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.measure.throughput import Block, Turns, effective_metrics
 from benchmarks.common.progress import to_go
 from benchmarks.common.record import EFFECTIVE, MEASURED
 from benchmarks.common.workload import BatchFeed, Input
+from jpwr.median import percentile
 
 # More batches are made while the prefetched ones are used up, so that this takes DRAIN times as many calls: enough for
 # an input path of up to 1 - 1 / DRAIN of the device's speed.

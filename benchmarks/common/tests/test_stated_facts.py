@@ -11,7 +11,7 @@ from benchmarks.deepcam.train import DeepCam
 from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.train import Gpt
 from benchmarks.resnet50.train import ResNet50
-from results.workloads import workloads
+from results.files.workloads import workloads
 
 LENGTHS = ("1", "512", "2048", "4096")
 ASKED = [

@@ -4,9 +4,9 @@ import pytest
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure.regions import MarkedSteps
-from benchmarks.common.measure.step_timer import StepTimer, percentile
+from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.measure.window import measure_steps
-from benchmarks.common.options import ConfigError, WindowOptions
+from benchmarks.common.options import WindowOptions
 from jpwr.regions import RegionTimer
 
 
@@ -146,13 +146,3 @@ def test_with_device_events_nothing_waits_for_the_device_within_the_window():
     assert timer.measured_step_times_s == pytest.approx([1.1, 1.0, 1.0])
     assert timer.window_s == pytest.approx(sum(timer.measured_step_times_s))
     assert timer.host_times_s == pytest.approx([0.1, 0.1, 2.9])
-
-
-@pytest.mark.parametrize(("percent", "expected"), [(0, 1.0), (50, 2.5), (100, 4.0), (5, 1.15)])
-def test_a_percentile_is_interpolated_as_numpy_does(percent, expected):
-    assert percentile([4.0, 1.0, 3.0, 2.0], percent) == pytest.approx(expected)
-
-
-def test_a_percentile_of_nothing_is_refused():
-    with pytest.raises(ConfigError, match="a percentile needs at least one value"):
-        percentile([], 50)

@@ -23,7 +23,6 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_inference import client
 from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
@@ -33,7 +32,8 @@ from benchmarks.llm_inference.metrics import Window, metrics_of, number
 from benchmarks.llm_inference.models import SHAPES, make_folder
 from benchmarks.llm_inference.run import Started
 from benchmarks.llm_inference.stream import Counter
-from results.other_clients import Stated, read_other
+from jpwr.median import percentile
+from results.exchange.other_clients import Stated, read_other
 
 MOST_MS, MOST_US = 1.5, 35.0  # of the median delay of a token, and of a token's CPU time
 MOST_APART = 0.03  # of the medians of two clients

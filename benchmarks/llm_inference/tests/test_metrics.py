@@ -10,7 +10,6 @@ from statistics import NormalDist
 
 import pytest
 
-from benchmarks.common.measure.step_timer import percentile
 from benchmarks.llm_inference.config import LoadOptions
 from benchmarks.llm_inference.demand import SLOS, Slo, log_normal_lengths
 from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks, unconfirmed
@@ -23,10 +22,10 @@ from benchmarks.llm_inference.metrics import (
     ranks,
     rate_estimate,
     share_estimate,
-    tpot_s,
-    ttft_s,
 )
 from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
+from jpwr.median import percentile
+from results.record.derived import tpot, ttft
 
 pytestmark = pytest.mark.arithmetic
 SLO = Slo(0.06, 0.012, "")
@@ -55,13 +54,13 @@ def test_latencies_are_those_of_the_server():
 
 def test_a_first_event_of_several_tokens_shortens_no_tpot():
     [request, *_] = closed_loop(1, 10, per_chunk=4).requests
-    assert tpot_s(request) == pytest.approx(TPOT_S)
-    assert ttft_s(request) == pytest.approx(TTFT_S)
+    assert tpot(request.times_s, request.counts) == pytest.approx(TPOT_S)
+    assert ttft(request.due_s, request.times_s) == pytest.approx(TTFT_S)
 
 
 def test_a_request_of_one_token_has_no_tpot():
     [request, *_] = closed_loop(1, 10, per_chunk=OUTPUT).requests
-    assert tpot_s(request) is None
+    assert tpot(request.times_s, request.counts) is None
 
 
 def test_total_tokens_count_prompts_that_were_read_in_the_window():
@@ -141,11 +140,11 @@ def test_intervals_hold_the_true_value(streams, requests):
 
 def test_intervals_hold_where_requests_share_the_state_of_the_machine():
     run = partial(closed_loop, 4, noise=0.2, shared=0.15)
-    true_s = statistics.median(map(ttft_s, run(40_000, seed=-1).requests))
+    true_s = statistics.median(ttft(one.due_s, one.times_s) for one in run(40_000, seed=-1).requests)
     held = 0
     for seed in range(RUNS):
         window = Window(run(600, seed=seed))
-        found = percentile_estimate([ttft_s(one) for one in window.requests], 50, 4)
+        found = percentile_estimate([ttft(one.due_s, one.times_s) for one in window.requests], 50, 4)
         held += found.low <= true_s <= found.high
     assert held >= FEWEST_HELD
 

@@ -21,7 +21,6 @@ from benchmarks.common.launch import Launch
 from benchmarks.common.measure.measured import Session
 from benchmarks.common.measure.regions import MarkedSteps, regions_of
 from benchmarks.common.measure.split_steps import in_parts
-from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.session import measure
 from benchmarks.on_tensorflow.options import ComputeOptions
@@ -30,6 +29,7 @@ from benchmarks.resnet50.config import Config, DataOptions, ModelOptions, Traini
 from benchmarks.resnet50.imagenet import find_tfrecords
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.train import ResNet50
+from jpwr.median import percentile
 from jpwr.regions import RegionTimer
 from tests.later import Later
 from tests.waiting import PATIENCE_S

@@ -21,8 +21,9 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.installation import checkout
@@ -31,7 +32,9 @@ from caraml.programs import words
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, job_id
 from jpwr.limits.kept import FOLDER
 from jpwr.limits.setting import OPTIONS
-from results.yaml_files import YamlError, read_yaml
+from results.errors import RecordError
+from results.files.typed_files import From0, From1, Text, like, no_keys, read_file
+from results.files.workloads import Vendor
 
 REQUEST, JOB_ID = "request.yaml", "job.id"
 OBJECTS, CHECKOUT, JOB, IN_CLUSTER = "kubernetes", "checkout.yaml", "job.yaml", "in_cluster"
@@ -45,21 +48,37 @@ MOST_ARCHIVE_BYTES = 700_000  # an object takes 1 MiB, in base64
 LONGEST_NAME = 50  # leaves room for a pod's suffix in a label of 63 characters
 
 
-class Request(NamedTuple):
+@dataclass(frozen=True)
+class Request:
     """Resources that a point requests from a cluster: one pod on each of its nodes."""
 
-    benchmark: str
-    nodes: int
-    vendor: str
-    devices_on_node: int
+    benchmark: Text
+    nodes: From1
+    vendor: Vendor
+    devices_on_node: From0
     resource: str  # name of the devices in Kubernetes; empty: none
-    cpus: int
-    time_limit_s: int
-    image: str  # of containers/images.yaml
-    exclusive: bool  # whether no other point may use its nodes
-    runs: int
+    cpus: From1
+    time_limit: Annotated[str, like(r"\d+:\d\d:\d\d", "such as 02:30:00")]
+    image: Text  # of containers/images.yaml
+    exclusive: Literal["yes", "no"]  # whether no other point may use its nodes
+    runs: From1
+    data: str
     prepare: str  # command that makes the data; empty: none is needed
     sampler: str = ""  # its flags
+
+    @property
+    def time_limit_s(self) -> int:
+        """Time limit of the job, in seconds."""
+        hours, minutes, seconds = map(int, self.time_limit.split(":"))
+        return (hours * 60 + minutes) * 60 + seconds
+
+
+@dataclass(frozen=True)
+class PodFields:
+    """Fields of a pod that a site adds to those of the suite."""
+
+    metadata: Mapping[str, Any] = no_keys()
+    spec: Mapping[str, Any] = no_keys()
 
 
 class Place(NamedTuple):
@@ -138,18 +157,13 @@ def submit(folder: Path, site: Site) -> None:
 
 def read_request(folder: Path) -> Request:
     """Return the request of the point in a folder; raises SiteError if its file cannot be used."""
-    file = folder / REQUEST
     try:
-        found = read_yaml(file)
-        hours, minutes, seconds = map(int, found.pop("time_limit").split(":"))
-        found["exclusive"] = found["exclusive"] == "yes"
-        if found.pop("data") == "synthetic":
-            found["prepare"] = ""
-        if found["resource"].startswith("$"):  # JUBE leaves the name of a parameter that a system's block omits
-            found["resource"] = ""
-        return Request(**found, time_limit_s=(hours * 60 + minutes) * 60 + seconds)
-    except (YamlError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise SiteError(f"{file} is not as a workflow writes it ({error}): run the sweep again") from error
+        found: Request = read_file(Request, folder / REQUEST, "a request")
+    except RecordError as error:
+        raise SiteError(f"{error}: a workflow does not write this, so run the sweep again") from error
+    if found.resource.startswith("$"):  # JUBE leaves the name of a parameter that a system's block omits
+        found = replace(found, resource="")
+    return replace(found, prepare="") if found.data == "synthetic" else found
 
 
 def objects(request: Request, site: Site, place: Place, archive: bytes | None, further: Object) -> list[Object]:
@@ -206,7 +220,7 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
         "GROUP": group,
         "IS_NOT_ROOT": user != 0,
         "FS_GROUP": None if claim else group,  # would change the group of all files on a claim
-        "NOT_WITH": {PART: "caraml"} if request.exclusive else {NAME: name},
+        "NOT_WITH": {PART: "caraml"} if request.exclusive == "yes" else {NAME: name},
         "IMAGE": image_of(request.image, site),
         "COMMAND": _command(request, site, place),
         "RESOURCES": _resources(request, site),
@@ -295,12 +309,12 @@ def node_selector(site: Site) -> dict[str, str]:
 
 def tolerations(site: Site) -> list[Object]:
     """Return the tolerations, which the site writes as kubectl writes taints."""
-    found = [re.fullmatch(TOLERATION, text).groupdict() for text in site.kubernetes_tolerations]  # type: ignore[union-attr]
-    return [
-        {"operator": "Exists" if one["value"] is None else "Equal"}
-        | {key: value for key, value in one.items() if value is not None}
-        for one in found
-    ]
+    found = []
+    for text in site.kubernetes_tolerations:
+        key, _, value, _, effect = re.fullmatch(TOLERATION, text).groups()  # type: ignore[union-attr]
+        one = {"operator": "Exists" if value is None else "Equal", "key": key, "value": value, "effect": effect}
+        found.append({name: text for name, text in one.items() if text is not None})
+    return found
 
 
 def merged(template: Any, further: Any) -> Any:
@@ -355,16 +369,12 @@ def _check_claim(site: Site, place: Place, needs_data: bool) -> None:
 
 def _further(site: Site) -> Object:
     """Return the site's own fields of a pod."""
-    file = site.kubernetes_pod
-    if not file:
+    if not site.kubernetes_pod:
         return {}
     try:
-        found = read_yaml(Path(file))
-    except (YamlError, OSError) as error:
-        raise SiteError(f"kubernetes_pod: {file} cannot be read: {error}") from error
-    if not isinstance(found, dict) or not set(found) <= {"metadata", "spec"}:
-        raise SiteError(f"kubernetes_pod: {file} must hold fields of a pod, under 'metadata' and 'spec'")
-    return found
+        return dict(vars(read_file(PodFields, Path(site.kubernetes_pod), "fields of a pod")))
+    except RecordError as error:
+        raise SiteError(f"kubernetes_pod: {error}") from error
 
 
 def _archive(repo: Path, folder: Path) -> bytes:

@@ -12,7 +12,7 @@ from results.record.checks import energy, inference, node_check, reads, throughp
 from results.record.checks.run import KINDS, TOLERANCE, Relations, Sentences
 from results.record.model import Record, is_number
 from results.record.parts import windows_of
-from results.record.stated import statements
+from results.record.restated import statements
 
 
 def contradictions(record: Record) -> list[str]:

@@ -15,14 +15,13 @@ from results.record.checks.run import (
     differs,
     energies,
     exceeds,
-    product,
-    ratio,
-    sum_of_all,
+    relations,
     total,
 )
+from results.record.derived import mean_power_w, of_energy, ratio, sum_of_all
 from results.record.findings import Finding, finding
 from results.record.model import Channel, Energy, Record, is_number
-from results.record.parts import JOULES_PER_WH, devices_of
+from results.record.parts import devices_of
 from results.record.values import value_at
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
@@ -42,16 +41,10 @@ SUMS = ("energy_wh", "idle_power_w", "samples", "missing")
 
 def _energies(run: Record) -> Relations:
     for key, energy in energies(run):
-        energy_wh, work = energy.energy_wh, run.metrics.number(f"{ENERGIES[key]}_{run.work_unit}")
+        formulas = of_energy(run.work_unit, ENERGIES[key])
+        yield from relations(key, formulas, energy, run.metrics, run.layout)
         parts_wh = [energy.number(name) for name in ("random_wh", "systematic_wh")]
-        devices, window_s = run.layout.num_devices, energy.window_s
-        for name, again, of in (
-            (f"{run.work_unit}_per_wh", ratio(work, energy_wh), "its work and energy"),
-            ("uncertainty_wh", sum_of_all(parts_wh), "its components"),
-            ("energy_wh_per_device", ratio(energy_wh, devices), "its energy and devices"),
-            ("avg_power_w", ratio(product(energy_wh, JOULES_PER_WH), window_s), "its energy and time"),
-        ):
-            yield f"{key}.{name}", energy.number(name), again, of
+        yield f"{key}.uncertainty_wh", energy.uncertainty_wh, sum_of_all(parts_wh), "its components"
         for name in SUMS:
             parts = [channel.number(name) for channel in energy.channels]
             yield f"{key}.{name}", energy.number(name), sum_of_all(parts), "its channels"
@@ -165,7 +158,7 @@ def busier_elsewhere(energy: Energy) -> Finding | None:
 def _power_is_below_the_boards_limit(run: Record) -> Sentences:
     limits_w = _limits_w(run)
     for _, energy, channel in channels(run):
-        power_w = ratio(product(channel.energy_wh, JOULES_PER_WH), energy.window_s)
+        power_w = mean_power_w(channel.energy_wh, energy.window_s)
         if power_w is None:
             continue
         name, several, limit_w = channel.name, channel.num_devices or 1, _limit_w(channel, limits_w)

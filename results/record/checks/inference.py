@@ -4,54 +4,28 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from results.record.checks.run import Relations, Sentences, exceeds, product, ratio
-from results.record.model import Part, Record, is_number
-from results.record.parts import JOULES_PER_WH
+from results.record.checks.run import Relations, Sentences, exceeds, relations
+from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
+from results.record.model import Record, is_number
 from results.record.values import value_at
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
-PERCENTILES = ("p50", "p90", "p99")
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
-
-
-def amounts(metrics: Part) -> dict[str, float | None]:
-    """Return what energy is stated for: output tokens, all tokens, and requests of as many tokens as one had."""
-    output, inputs, each = (metrics.number(name) for name in ("measured_tokens", "input_tokens", FOLLOWED_FROM[2]))
-    total = output + inputs if is_number(output) and is_number(inputs) else None
-    return {"output_token": output, "total_token": total, "request": ratio(output, each)}
 
 
 def rates(run: Record) -> Relations:
     """Yield the load, and the rates, shares and energies per token that follow from other numbers."""
     if not run.serving:
         return
-    metrics, counts = run.metrics, amounts(run.metrics)
     yield "layout.global_batch_size", run.layout.global_batch_size, run.option("load.concurrency"), "its options"
-    requests_per_s = ratio(metrics.number("measured_requests"), metrics.number("measured_s"))
-    for name, value, origin in (
-        ("total_tokens_per_s", ratio(counts["total_token"], metrics.number("measured_s")), "its tokens and time"),
-        ("requests_per_s", requests_per_s, "its requests and time"),
-        (
-            "goodput_requests_per_s",
-            product(requests_per_s, metrics.number("goodput_share")),
-            "its requests and goodput",
-        ),
-        ("tokens_per_s_per_user", ratio(1.0, metrics.number("tpot_p50_s")), "its TPOT"),
-    ):
-        yield f"metrics.{name}", metrics.number(name), value, origin
-    energy_j = product(value_at(run, "energy.energy_wh"), JOULES_PER_WH)
-    for name, count in counts.items():
-        yield (
-            f"energy.j_per_{name}",
-            value_at(run, f"energy.j_per_{name}"),
-            ratio(energy_j, count),
-            "its energy and tokens",
-        )
+    yield from relations("metrics", SERVED, run.metrics)
+    for name, energy_j in joules_per(value_at(run, "energy.energy_wh"), vars(run.metrics)).items():
+        yield f"energy.{name}", value_at(run, f"energy.{name}"), energy_j, "its energy and tokens"
 
 
 def _percentiles_rise(run: Record) -> Sentences:
     for name in ("ttft", "tpot", "e2e"):
-        values = [run.metrics.number(f"{name}_{percent}_s") for percent in PERCENTILES]
+        values = [run.metrics.number(f"{name}_p{percent}_s") for percent in PERCENTILES]
         if any(exceeds(low, high) for low, high in pairwise(values)):
             yield f"the percentiles of its {name} fall from {values[0]} to {values[-1]} s"
         if any(is_number(value) and value < 0 for value in values):

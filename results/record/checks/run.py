@@ -1,12 +1,13 @@
-"""A record as the rules read it, and arithmetic that returns None if a number is missing."""
+"""A record as the rules read it, and relations of its numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from results.record.model import Channel, Energy, Record, Region, is_number
+from results.record.derived import Formula
+from results.record.model import Channel, Energy, Part, Record, Region, is_number
 
 TOLERANCE = 1e-6  # relative, of a derived number
 KINDS = ("measured", "effective")  # of windows
@@ -48,16 +49,7 @@ def total(values: Iterable[Any]) -> float:
     return math.fsum(filter(is_number, values))
 
 
-def sum_of_all(values: Sequence[Any]) -> float | None:
-    """Return the sum; None without values, or if one is not a number."""
-    return math.fsum(values) if values and all(map(is_number, values)) else None
-
-
-def ratio(value: Any, by: Any) -> float | None:
-    """Return the quotient; None unless both are numbers and the divisor is not 0."""
-    return value / by if is_number(value) and is_number(by) and by else None
-
-
-def product(*values: Any) -> float | None:
-    """Return the product; None if a value is not a number."""
-    return math.prod(values) if all(map(is_number, values)) else None
+def relations(place: str, formulas: Iterable[Formula], *parts: Part) -> Relations:
+    """Yield the relations of a place's derived numbers by their formulas; parts are where their numbers are stored."""
+    values = {key: value for part in reversed(parts) for key, value in vars(part).items()}
+    yield from ((f"{place}.{one.name}", values.get(one.name), one(values), one.origin) for one in formulas)

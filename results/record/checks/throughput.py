@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 
 from results.record.checks.run import (
     Relations,
@@ -12,32 +11,20 @@ from results.record.checks.run import (
     energies,
     exceeds,
     measured_regions,
-    product,
-    ratio,
+    relations,
 )
+from results.record.derived import flops, product, ratio, region_shares, spread_percent, step_times, throughput
 from results.record.model import Record, is_number
 from results.record.values import value_at
 
-# Indices among the 19 cuts that divide the steps into 20 parts.
-PERCENTILES = {"step_time_p5_s": 0, "step_time_median_s": 9, "step_time_p95_s": 18}
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision
 MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
 
 
 def _throughputs(run: Record) -> Relations:
-    unit, metrics = run.work_unit, run.metrics
-    for kind, seconds in (("", "measured_s"), ("effective_", "effective_s"), ("epcc_", "epcc_s")):
-        work, speed = metrics.number(f"{kind or 'measured_'}{unit}"), metrics.number(f"{kind}{unit}_per_s")
-        yield f"metrics.{kind}{unit}_per_s", speed, ratio(work, metrics.number(seconds)), "its work and time"
-        name = f"{kind}{unit}_per_s_per_device"
-        devices = run.layout.num_devices
-        yield f"metrics.{name}", metrics.number(name), ratio(speed, devices), "its throughput and devices"
-    flops, rate = metrics.number(f"model_flops_per_{unit[:-1]}"), metrics.number("tflops_per_device")
-    made = product(flops, metrics.number(f"{unit}_per_s_per_device"), 1e-12)
-    yield "metrics.tflops_per_device", rate, made, "its throughput and FLOPs"
-    share = ratio(rate, metrics.number("peak_tflops_per_device"))
-    yield "metrics.mfu", metrics.number("mfu"), share, "its FLOP/s and the device's peak"
+    of_kinds = [one for kind in ("", "effective_", "epcc_") for one in throughput(run.work_unit, kind)]
+    yield from relations("metrics", (*of_kinds, *flops(run.work_unit)), run.metrics, run.layout)
 
 
 def _layouts(run: Record) -> Relations:
@@ -57,15 +44,14 @@ def _layouts(run: Record) -> Relations:
 def _steps(run: Record) -> Relations:
     times_s = [time_s for time_s in run.step_times_s if time_s is not None]
     if times_s and len(times_s) == len(run.step_times_s):
-        cuts_s = statistics.quantiles(times_s, n=20, method="inclusive") if len(times_s) > 1 else times_s * 19
-        for name, cut in PERCENTILES.items():
-            yield f"metrics.{name}", run.metrics.number(name), cuts_s[cut], "its steps"
+        for name, time_s in step_times(times_s).items():
+            yield f"metrics.{name}", run.metrics.number(name), time_s, "its steps"
 
 
 def _regions(run: Record) -> Relations:
     shares = {name: share for name, one in measured_regions(run).items() if (share := one.share_percent) is not None}
-    for name, region in (("io_percent", "IO"), ("comm_percent", "Comm")):
-        yield f"metrics.{name}", run.metrics.number(name), shares.get(region), "its regions"
+    for name, share in region_shares(shares).items():
+        yield f"metrics.{name}", run.metrics.number(name), share, "its regions"
     if shares:
         yield "the sum of its regions' shares in percent", math.fsum(shares.values()), 100.0, "the parts of a step"
 
@@ -125,7 +111,7 @@ def _copies(run: Record) -> Relations:
         yield "fill.slowest", fill.slowest, min(rates), "its copies"
         # Relative to 1: the spread itself may be near 0.
         stored = 1 - spread / 100 if is_number(spread) else None
-        yield "1 - fill.spread_percent / 100", stored, ratio(min(rates), max(rates)), "its copies"
+        yield "1 - fill.spread_percent / 100", stored, 1 - spread_percent(rates) / 100, "its copies"
     name = f"{run.work_unit}_per_s"
     yield f"metrics.{name}", run.metrics.number(name), product(fill.slowest, copies), "its slowest copy"
     devices = product(fill.devices_per_copy, copies)

@@ -9,9 +9,9 @@ from results.record.checks.run import (
     KINDS,
     Sentences,
     measured_regions,
-    ratio,
     total,
 )
+from results.record.derived import ratio
 from results.record.model import Record, is_number
 from results.record.parts import longest_s, total_s, windows_of
 

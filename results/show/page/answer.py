@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from results.files.workloads import workloads
 from results.points.estimate import Estimate, Interval
 from results.points.repeats import PointResults
+from results.record.quantities import quantities
 from results.record.records import Skipped
 from results.record.values import PER_DEVICE, WORK, count, grouped, rounded
 from results.show.page.cards import Card, cost_of_a_million, figures, machine
-from results.show.page.columns import Table, table_of
-from results.show.tables.accept import verdict_rows
+from results.show.tables.accept import verdict_table
+from results.show.tables.cells import Table
 from results.show.tables.decision import (
     NEAR,
     Matrix,
@@ -19,10 +22,10 @@ from results.show.tables.decision import (
     counts,
     form_of_score,
     matrix,
-    ranking_rows,
+    ranking_table,
     ranking_words,
     scaled,
-    score_rows,
+    score_table,
     without_score,
 )
 from results.show.tables.doubts import alike
@@ -35,7 +38,6 @@ from results.verdicts.requirements import Requirements
 from results.verdicts.score import NEAREST, Ranked, Scored, scores
 from results.verdicts.tender.award import Tender, judge_tender
 from results.verdicts.tender.pledge import Pledge
-from results.workloads import workloads
 
 TWICE = 2.0  # from here on a lead is a factor, and below a percentage
 
@@ -56,17 +58,17 @@ class Decision(NamedTuple):
     matrix: Matrix
     counts: list[str]  # of met, failed and undecided requirements, and whose runs are missing
     verdicts: list[Verdict]
-    details: Table | None  # of the verdicts
-    changes: Table | None  # what would make another system first
+    details: Table  # of the verdicts
+    changes: Table  # what would make another system first
     failed: set[str]  # systems that fail a requirement
-    rankings: list[tuple[Ranked, list[str], Table | None]]  # with its sentences
-    scores: Table | None  # of all rankings
+    rankings: list[tuple[Ranked, list[str], Table]]  # with its sentences
+    scores: Table  # of all rankings
     form: str  # how a score is made of its parts
     scaled: list[Scaled]  # sizes that were not measured
     without_score: list[str]  # reasons of systems that meet the requirements
     tender: Tender
     pledged: Matrix
-    pledge_details: Table | None
+    pledge_details: Table
 
 
 def decide(
@@ -88,23 +90,23 @@ def decide(
     failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
     of_others = [one._replace(scores=[each for each in one.scores if each.system not in failed]) for one in found]
     units = {name: workloads()[wanted.benchmark].work_unit for name, wanted in requirements.workloads.items()}
-    rankings = [(one, ranking_words(one, verdicts), table_of(score_rows(one, units, currency))) for one in found]
+    rankings = [(one, ranking_words(one, verdicts), score_table(one, units, currency)) for one in found]
     return Decision(
         _overall(found[0], verdicts, results, requirements, costs),
         matrix(verdicts),
         [*counts(verdicts), *missing],
         verdicts,
-        table_of(verdict_rows(verdicts)),
-        table_of(_changes(found, failed, results, costs)),
+        verdict_table(verdicts),
+        _changes(found, failed, results, costs),
         failed,
         rankings,
-        table_of(ranking_rows(found)),
+        ranking_table(found),
         form_of_score(requirements, found),
         scaled(found[0]),
         without_score(of_others),
         tender,
         matrix(tender.pledged),
-        table_of(verdict_rows(tender.pledged, "pledge")) if pledge else None,
+        verdict_table(tender.pledged, "pledge"),
     )
 
 
@@ -179,14 +181,14 @@ def _met(system: str, verdicts: Sequence[Verdict]) -> tuple[int, int, list[str]]
 
 def _changes(
     rankings: Sequence[Ranked], failed: set[str], results: Sequence[PointResults], costs: Costs | None
-) -> list[list[str]]:
+) -> Table:
     """Return which discount and which weight would make each other system tie with the first, if it may be first."""
     whole = rankings[0]
     first, *others = whole.scores
-    if first.value is None or not others:
-        return []
-    of_money = next((one for one in rankings if one.by == "money"), None)
-    found = [["system", f"discount to tie with {first.system}", f"weight to tie with {first.system}"]]
+    columns = quantities("system", *(f"{what} to tie with {first.system}" for what in ("discount", "weight")))
+    if first.value is None:
+        others = []
+    found = []
     for index, other in enumerate(others):
         if other.system in failed:
             continue
@@ -196,8 +198,8 @@ def _changes(
             found.append([other.system, "ties already", "ties already"])
         else:
             weights = _weights(whole, other.system, index)
-            found.append([other.system, _discount(of_money, first.system, other.system, results, costs), weights])
-    return found
+            found.append([other.system, _discount(whole, other.system, results, costs), weights])
+    return Table(columns, found)
 
 
 def _weights(ranked: Ranked, system: str, index: int) -> str:
@@ -216,18 +218,15 @@ def _weights(ranked: Ranked, system: str, index: int) -> str:
     )
 
 
-def _discount(
-    of_money: Ranked | None, first: str, other: str, results: Sequence[PointResults], costs: Costs | None
-) -> str:
-    """Return the discount at which another system buys as much work for the money, or costs as much for the work."""
-    values = {one.system: one.value for one in of_money.scores} if of_money else {}
-    ours, theirs = values.get(first), values.get(other)
-    if ours and theirs:
-        return (
-            f"{100 * (1 - theirs / ours):.1f} % at equal money"
-            if theirs < ours
-            else "none: already ahead at equal money"
-        )
+def _discount(whole: Ranked, other: str, results: Sequence[PointResults], costs: Costs | None) -> str:
+    """Return the discount with which another system is no longer behind in a ranking that money decides.
+
+    Where it does not, return the discount with which it costs as much for the work.
+    """
+    first = whole.scores[0].system
+    if whole.by_money:
+        price = next((one for one in whole.turns if (one.system, one.what) == (other, f"price of {other}")), None)
+        return f"{_rounded_up(100 * (1 - price.factor))} %" if price else "none: no discount is enough"
     if costs is None:
         return "unknown without prices (--prices FILE)"
     found = []
@@ -237,6 +236,11 @@ def _discount(
                 pair = {name: systems[name] for name in (first, other)}
                 found.append(f"{_of_cost(pair, first, other, costs)} for {mine[0].point.model} in {kind}")
     return "; ".join(found) or f"unknown: no cost to compare with that of {first}"
+
+
+def _rounded_up(percent: float) -> str:
+    """Return a discount with one decimal that is enough: rounded to the nearest, it may be too low."""
+    return f"{math.ceil(10 * percent) / 10:.1f}"
 
 
 def _of_cost(pair: Cheapest, first: str, other: str, costs: Costs) -> str:

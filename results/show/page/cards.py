@@ -57,7 +57,7 @@ def _interval(one: PointResults, path: str) -> str:
 
 def _share(one: PointResults, half_width: float | None, value: float | None) -> str:
     share = percent(half_width, value)
-    return f"± {share} %" if share else "one run: no interval" if len(one.good) == 1 else "no interval"
+    return f"± {share:.2g} %" if share is not None else "one run: no interval" if len(one.good) == 1 else "no interval"
 
 
 def cost_of_a_million(mine: Sequence[PointResults], costs: Costs) -> Card:

@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from jpwr.energy.statistics import NORMAL_95
 from jpwr.process.whole_file import write_whole
-from results.history.judge import Verdict
+from results.history.judge import SeriesVerdict
 from results.history.series import CODE, KERNEL, changed_facts
-from results.points.sensors import NORMAL_95
 from results.points.setups import DRIVER
 from results.record.values import grouped, rounded
 from results.show.page.report import environment
@@ -24,7 +24,7 @@ MARGIN = 0.08  # of the range of the values, above and below
 MARKS = {"D": (*DRIVER, KERNEL), "C": ("container", "cuda", "rocm", "nccl", "torch", "tensorflow"), "V": (CODE,)}
 
 
-def write_history(verdicts: Sequence[Verdict], threshold: float, page: Path) -> None:
+def write_history(verdicts: Sequence[SeriesVerdict], threshold: float, page: Path) -> None:
     """Write the page of some series; raises OSError."""
     numbers = {outcome: sum(one.outcome is outcome for one in verdicts) for outcome in Outcome}
     text = (
@@ -48,7 +48,7 @@ def write_history(verdicts: Sequence[Verdict], threshold: float, page: Path) -> 
     write_whole(page, text)
 
 
-def _plot(verdict: Verdict) -> dict[str, Any]:
+def _plot(verdict: SeriesVerdict) -> dict[str, Any]:
     """Return one series as the template draws it: places in pixels, and words."""
     observations = verdict.series.observations
     begin, end = observations[0].time_d, observations[-1].time_d

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from results.points.repeats import PointResults
+from results.record.quantities import quantities
 from results.record.records import Record
+from results.show.tables.cells import Table
 from results.verdicts.quality import Rule, energy_kind, energy_rules
 
 
@@ -42,7 +44,7 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
     return found
 
 
-def origin_rows(records: Sequence[Record]) -> list[list[str]]:
+def origin_table(records: Sequence[Record]) -> Table:
     """Return a row for each combination of software and firmware in the records."""
     found: dict[tuple[str, ...], None] = {}
     for record in records:
@@ -60,8 +62,8 @@ def origin_rows(records: Sequence[Record]) -> list[list[str]]:
                 " ".join(filter(None, [origin.container, origin.container_digest])) or "none",
                 str(origin.git_commit or "unknown")[:12] + (" with changes" if origin.git_dirty else ""),
             ] = None
-    header = ["system", "node", "processor", "kernel", "devices and firmware", "software", "container", "code"]
-    return [header, *map(list, found)]
+    columns = ("system", "node", "processor", "kernel", "devices and firmware", "software", "container", "code")
+    return Table(quantities(*columns), list(found))
 
 
 def _devices(devices: Any) -> str:

@@ -7,24 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.process.whole_file import write_whole
-from results.anchors import anchor_rows
 from results.points.repeats import by_point
 from results.record.records import Record, RecordError, Skipped
 from results.record.values import count
 from results.show.page.answer import Answer, Decision, decide, of_workload
-from results.show.page.columns import help_of, points_table, systems_table, table_of
-from results.show.page.limits import limits, measure_next
-from results.show.page.origin import commands_of, origin_rows, quality_of
+from results.show.page.columns import grid_of, help_of, points_table, systems_table
+from results.show.page.origin import commands_of, origin_table, quality_of
 from results.show.page.printed import browser_for, write_pdf
 from results.show.page.sections import Section, sections_of
-from results.show.tables.cost import cost_rows
+from results.show.page.shortcomings import limits, measure_next
+from results.show.tables.accept import outcome_text
+from results.show.tables.anchors import anchor_table
+from results.show.tables.cost import cost_table
 from results.show.tables.decision import cost_words, without_score
 from results.show.tables.doubts import alike, deviations_once, failures_once
-from results.show.tables.machine.operating import operating_rows, operating_sentences
+from results.show.tables.machine.operating import operating_sentences, operating_table
 from results.show.tables.prediction import disturbed_words
-from results.show.tables.reads import file_rows, of_reads, read_rows
-from results.show.tables.regions import region_rows, split_notes
-from results.show.tables.summary import summary_rows
+from results.show.tables.reads import file_table, of_reads, read_table
+from results.show.tables.regions import region_table, split_notes
+from results.show.tables.summary import summary_table
 from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES
 from results.verdicts.requirements import Requirements
@@ -38,8 +39,8 @@ SHOWN = 5  # limits that are not folded
 DETAILS_SHOWN = 3  # cases of a limit
 # Functions that the template calls, most of them with the results of a section's points.
 CALLED = (
-    *(points_table, region_rows, split_notes, of_reads, read_rows, file_rows),
-    *(operating_rows, operating_sentences, without_score),
+    *(points_table, region_table, split_notes, of_reads, read_table, file_table),
+    *(operating_table, operating_sentences, without_score, grid_of, help_of, outcome_text),
 )
 
 
@@ -116,7 +117,7 @@ def _render(
     with_details: bool,
 ) -> str:
     templates = environment()
-    templates.globals |= {function.__name__: function for function in (*CALLED, table_of, help_of)}
+    templates.globals |= {function.__name__: function for function in CALLED}
     text: str = templates.get_template(TEMPLATE).render(
         sections=sections,
         decision=decision,
@@ -147,7 +148,7 @@ def _about_records(records: Sequence[Record]) -> dict[str, Any]:
         ],
         "failures": failures_once(records),
         "quality": quality_of(records),
-        "origins": origin_rows(records),
+        "origins": origin_table(records),
         "files": [(record.file.path, record.file.sha256) for record in records if record.file],
     }
 
@@ -157,7 +158,7 @@ def _about_answers(sections: Sequence[Section], decision: Decision | None, costs
     of_system = first.system if first and first.value is not None else ""
     workloads = [(section.title, section.results) for section in sections]
     answers: list[Answer] = [of_workload(section.short, section.results, of_system, costs) for section in sections]
-    return {"answers": answers, "side_by_side": systems_table(workloads), "summary": summary_rows(workloads)}
+    return {"answers": answers, "side_by_side": systems_table(workloads), "summary": summary_table(workloads)}
 
 
 def _about_limits(
@@ -179,7 +180,7 @@ def _about_costs(sections: Sequence[Section], costs: Costs | None, failed: Colle
     if costs is None:
         return {"costs": None, "cost_words": [], "assumptions": []}
     return {
-        "costs": table_of(cost_rows([section.results for section in sections], costs)),
+        "costs": cost_table([section.results for section in sections], costs),
         "cost_words": list(dict.fromkeys(" ".join(cost_words(one.results, costs, failed)) for one in sections)),
         "assumptions": costs.assumptions(),
     }
@@ -187,9 +188,8 @@ def _about_costs(sections: Sequence[Section], costs: Costs | None, failed: Colle
 
 def _about_published(sections: Sequence[Section]) -> dict[str, Any]:
     every = [one for section in sections for one in section.published]
-    rows = anchor_rows([one for section in sections for one in section.results])
     return {
-        "anchors": table_of(rows) if rows else None,
+        "anchors": anchor_table([one for section in sections for one in section.results]),
         "published_series": list(dict.fromkeys(one.label for one in every)),
         "published_sources": list(dict.fromkeys((one.figure.source, one.figure.note) for one in every)),
     }

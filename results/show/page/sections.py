@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
+from results.files.workloads import title_of
 from results.join.energy import TRACES
 from results.points.repeats import PointResults, by_point
 from results.predict.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
-from results.published import EFFECTIVE, Throughput, throughputs
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped
+from results.reference.published import EFFECTIVE, Throughput, throughputs
 from results.show.plots.cost import cost_charts
 from results.show.plots.energy import energy_by_scope, pareto, power_over_time
 from results.show.plots.operating import operating_charts
@@ -25,12 +26,12 @@ from results.show.plots.serving import serving_charts
 from results.show.plots.style import EFFICIENCY, SPEED, Chart, Styles, kinds_alike, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, over_batch, scaling
 from results.show.plots.systems import compute_and_effective, dots, ratios
+from results.show.tables.cells import Table
 from results.show.tables.inference import within_limits
-from results.show.tables.prediction import prediction_rows
+from results.show.tables.prediction import prediction_table
 from results.show.tables.summary import sentences
 from results.verdicts.cost import Costs
 from results.verdicts.ranking import fastest, ranked_points
-from results.workloads import title_of
 
 
 class Section(NamedTuple):
@@ -46,7 +47,7 @@ class Section(NamedTuple):
     sentences: list[str]
     limits: list[str]  # of load, of servers
     groups: list[Group]  # that predictions are made from
-    predicted: list[list[str]]  # rows
+    predicted: Table
 
 
 def sections_of(
@@ -95,7 +96,7 @@ def _section(
         sentences(results),
         within_limits(results),
         groups,
-        _predicted(groups, results) if with_details else [],
+        _predicted(groups if with_details else (), results),
     )
 
 
@@ -131,14 +132,14 @@ def _charts(
     return [*charts, measured_against_predicted(groups, styles), scaling_beyond(groups, styles)]
 
 
-def _predicted(groups: Sequence[Group], results: Sequence[PointResults]) -> list[list[str]]:
+def _predicted(groups: Sequence[Group], results: Sequence[PointResults]) -> Table:
     """Return predictions of the points that the sweeps lack."""
     found = []
     for group in groups:
         for place in not_measured(group, results):
             with suppress(PredictionError):
                 found.append(group.predict(*place))
-    return prediction_rows(found) if found else []
+    return prediction_table(found).needed(everything=True)
 
 
 def _power_chart(results: Sequence[PointResults], system: str, name: str) -> Chart | None:

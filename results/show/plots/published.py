@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from results.published import PUBLISHERS, Published, throughputs
 from results.record.values import devices_text, rounded
+from results.reference.published import PUBLISHERS, Published, throughputs
 from results.show.plots.style import COLOURS, Chart, new_figure, styled
 from results.show.plots.sweep import draw_heat_map, short
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from results.points.repeats import PointResults
+from results.record.quantities import quantities
 from results.record.values import PER_DEVICE, grouped, rounded, value_at
 from results.show.plots.style import INK, OF_SYSTEM, Chart, Styles, legend_below, new_figure, styled
 from results.show.plots.sweep import doublings_axis
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PER_USER, TPOT, TTFT = "metrics.tokens_per_s_per_user", "metrics.tpot_p50_s", "metrics.ttft_p99_s"
-CONCURRENCY, PER_TOKEN = "layout.global_batch_size", "energy.j_per_output_token"
+PER_USER, TPOT, TTFT, CONCURRENCY, PER_TOKEN = (
+    one.path for one in quantities("per_user", "tpot_p50", "ttft_p99", "concurrency", "j_per_output_token")
+)
 
 
 class Curve(NamedTuple):

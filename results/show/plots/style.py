@@ -11,6 +11,7 @@ from html import escape
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from results.points.repeats import PointResults, Summary
+from results.record.quantities import QUANTITIES
 from results.record.values import PER_DEVICE, WORK, grouped
 from results.show.plots.fonts import fonts_for, names_without_font
 from results.verdicts.quality import energy_kind
@@ -66,7 +67,7 @@ OF_SYSTEM = "of:"  # prefix of the gid of an element of one system
 Styles = Mapping[str, Mapping[str, Any]]  # of systems
 
 
-class Quantity(NamedTuple):
+class Axis(NamedTuple):
     """Number of a record that is plotted; higher is better."""
 
     name: str
@@ -75,8 +76,8 @@ class Quantity(NamedTuple):
     path: str
 
 
-SPEED = Quantity("throughput", "Throughput per device", "{unit}/s per device", PER_DEVICE)
-EFFICIENCY = Quantity("efficiency", "Work per energy", "{unit}/Wh", WORK)
+SPEED = Axis("throughput", "Throughput per device", "{unit}/s per device", PER_DEVICE)
+EFFICIENCY = Axis("efficiency", "Work per energy", QUANTITIES["work_per_wh"].heading, WORK)
 
 
 class Chart(NamedTuple):

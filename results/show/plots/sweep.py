@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from results.points.repeats import PointResults, Summary
-from results.published import Throughput
 from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
+from results.reference.published import Throughput
 from results.show.plots.style import (
     GREY,
     INK,
     OF_SYSTEM,
     SIZE_IN,
     TITLED,
+    Axis,
     Chart,
-    Quantity,
     Styles,
     error_bars,
     kinds_alike,
@@ -44,7 +44,7 @@ THEIRS: dict[str, Any] = {
 }
 
 
-def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[int, Lines]:
+def lines(results: Sequence[PointResults], quantity: Axis) -> dict[int, Lines]:
     """Return by number of devices each system's points (global batch size, value) at its best options."""
     best: dict[tuple[int, str, int], Summary] = {}
     for one in results:
@@ -60,7 +60,7 @@ def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[int, Line
 
 @styled
 def over_batch(
-    results: Sequence[PointResults], quantity: Quantity, styles: Styles, published: Sequence[Throughput] = ()
+    results: Sequence[PointResults], quantity: Axis, styles: Styles, published: Sequence[Throughput] = ()
 ) -> list[Chart]:
     """Draw a quantity over the global batch size: a line for each system, a panel for each number of devices.
 
@@ -78,7 +78,7 @@ def over_batch(
 
 def _panels(
     results: Sequence[PointResults],
-    quantity: Quantity,
+    quantity: Axis,
     styles: Styles,
     published: Sequence[Throughput],
     name: str,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from results.points.estimate import exactly
 from results.points.repeats import PointResults, Summary
-from results.published import PUBLISHED, Throughput
 from results.record.values import EFFECTIVE, PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
+from results.reference.published import PUBLISHED, Throughput
 from results.show.plots.style import (
     FULL,
     GREY,
@@ -16,8 +16,8 @@ from results.show.plots.style import (
     OF_SYSTEM,
     PALE,
     SIZE_IN,
+    Axis,
     Chart,
-    Quantity,
     Styles,
     error_bars,
     new_figure,
@@ -57,7 +57,7 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str, st
 
 
 @styled
-def dots(results: Sequence[PointResults], quantity: Quantity, styles: Styles) -> Chart | None:
+def dots(results: Sequence[PointResults], quantity: Axis, styles: Styles) -> Chart | None:
     """Draw each system's best point as a dot with its 95 % intervals; for a single system, its best points.
 
     Each precision and kind of energy has its own row. The thick interval is that of the repeats, the thin one

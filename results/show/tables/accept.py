@@ -6,30 +6,29 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from results.points.estimate import Interval
 from results.record.findings import joined
+from results.record.quantities import quantities
 from results.record.records import Skipped
-from results.record.values import rounded
-from results.show.tables.fit import aligned
+from results.show.tables.cells import Amount, Cell, Table, rendered
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 from results.verdicts.tender.award import Tender
 
-HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why", "doubts"]
-ALWAYS = HEADER.index("at")  # columns before this one are never dropped
+KEPT = 5  # first columns, which are kept if they are empty
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}
 
 
-def verdict_rows(verdicts: Sequence[Verdict], name: str = "requirement") -> list[list[str]]:
-    """Return the header and a row for each requirement or pledge, without empty columns at the end."""
-    rows = [[name if title == "requirement" else title for title in HEADER], *map(_row, verdicts)]
-    used = [index for index in range(len(HEADER)) if index < ALWAYS or any(row[index] for row in rows[1:])]
-    return [[row[index] for index in used] for row in rows]
-
-
-def _row(one: Verdict) -> list[str]:
-    cells = [outcome_text(one), found_text(one), interval_text(one.interval)]
-    return [one.system, str(one.item), *cells, one.answer.at, one.reason, joined(one.answer.doubts)]
+def verdict_table(verdicts: Sequence[Verdict], name: str = "requirement") -> Table:
+    """Return a row for each requirement or pledge, without empty columns at the end."""
+    columns = quantities("system", name, "outcome", "found", "95 % interval", "at", "why", "doubts")
+    rows = [
+        [
+            *(one.system, str(one.item), outcome_text(one), found(one), one.interval, one.answer.at, one.reason),
+            joined(one.answer.doubts),
+        ]
+        for one in verdicts
+    ]
+    return Table(columns, rows).filled(always=KEPT)
 
 
 def outcome_text(verdict: Verdict) -> str:
@@ -40,29 +39,20 @@ def outcome_text(verdict: Verdict) -> str:
 def tender_text(tender: Tender) -> str:
     """Return the tables of requirements and pledge, the points of the score, and the runs that do not count."""
     judged = tender.judged
-    lines = [aligned(verdict_rows(judged), str.ljust), counts_text(judged)] if judged else []
+    lines = [rendered(verdict_table(judged), "text", str.ljust), counts_text(judged)] if judged else []
     if tender.pledge:
         title = f"pledge of {tender.pledge.title}, {tender.pledge.signature}:"
-        lines += [*([""] if lines else []), title, aligned(verdict_rows(tender.pledged, "pledge"), str.ljust)]
+        lines += [*([""] if lines else []), title, rendered(verdict_table(tender.pledged, "pledge"), "text", str.ljust)]
     return "\n".join([*lines, *map(str, tender.awards), *tender.left_out.values()])
 
 
-def found_text(verdict: Verdict) -> str:
-    """Return the number with its unit; empty without a number."""
-    value = verdict.answer.value
-    if value is None:
-        return ""
-    interval = verdict.interval
-    half = interval.half if interval else None
-    text = rounded(value, half) if isinstance(value, float) else str(value)
-    return f"{text} {verdict.answer.unit}".rstrip()
-
-
-def interval_text(interval: Interval | None) -> str:
-    """Return both ends of the interval, with the digits that its width supports."""
-    if interval is None:
-        return ""
-    return " to ".join(rounded(end, interval.half) for end in interval)
+def found(verdict: Verdict) -> Cell:
+    """Return the number with its unit, or the grade."""
+    value, unit = verdict.answer.value, verdict.answer.unit
+    words = f" {unit}" if unit else ""
+    if isinstance(value, float):
+        return Amount(value, verdict.interval.half if verdict.interval else None, words=words)
+    return None if value is None else f"{value}{words}"
 
 
 def counts_text(verdicts: Sequence[Verdict]) -> str:

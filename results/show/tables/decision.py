@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
-from results.record.findings import Finding
+from results.record.quantities import QUANTITIES, quantities
 from results.record.values import count, devices_text, grouped, rounded
-from results.show.tables.accept import found_text, interval_text, outcome_text
+from results.show.tables.accept import found
+from results.show.tables.cells import Amount, Cell, Table, text_of
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import (
     ASSUMPTIONS,
@@ -24,18 +25,10 @@ from results.verdicts.cost import (
 )
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Requirements
-from results.verdicts.score import Ranked, Scored
+from results.verdicts.scale import Speed
+from results.verdicts.score import NEAREST, Ranked, Scored
 
 NEAR = 20.0  # largest factor on a weight or price that is reported
-
-
-class Cell(NamedTuple):
-    """Cell of the matrix: one requirement for one system."""
-
-    outcome: str
-    mark: str
-    words: str
-    doubts: tuple[Finding, ...]  # that limit its runs
 
 
 class Scaled(NamedTuple):
@@ -57,7 +50,7 @@ class Matrix(NamedTuple):
     """Requirements by systems; a reason that several cells share is a note below it."""
 
     systems: list[str]
-    items: list[tuple[str, list[Cell]]]
+    items: list[tuple[str, list[tuple[Verdict, str]]]]  # with the number found, and the reason
     notes: list[str]
 
 
@@ -67,14 +60,13 @@ def matrix(verdicts: Sequence[Verdict]) -> Matrix:
     items = dict.fromkeys(str(one.item) for one in verdicts)
     reasons = Counter(one.reason for one in verdicts if one.reason)
     notes = list(reasons) if reasons and max(reasons.values()) > 1 else []
-    cells = {(str(one.item), one.system): _cell(one, notes) for one in verdicts}
+    cells = {(str(one.item), one.system): (one, _words(one, notes)) for one in verdicts}
     return Matrix(systems, [(item, [cells[item, system] for system in systems]) for item in items], notes)
 
 
-def _cell(one: Verdict, notes: Sequence[str]) -> Cell:
+def _words(one: Verdict, notes: Sequence[str]) -> str:
     reason = f"note {notes.index(one.reason) + 1}" if one.reason in notes else one.reason
-    words = filter(None, [found_text(one), reason])
-    return Cell(one.outcome.name.lower(), outcome_text(one), "; ".join(words), one.answer.doubts)
+    return "; ".join(filter(None, [text_of(found(one)), reason]))
 
 
 def counts(verdicts: Sequence[Verdict]) -> list[str]:
@@ -94,64 +86,63 @@ def counts(verdicts: Sequence[Verdict]) -> list[str]:
     return [words for _, words in sorted(sentences, key=lambda one: one[0])]
 
 
-def score_rows(ranked: Ranked, units: Mapping[str, str], currency: str = "") -> list[list[str]]:
-    """Return the header and a row for each system, the best first, without empty columns.
+def score_table(ranked: Ranked, units: Mapping[str, str], currency: str = "") -> Table:
+    """Return a row for each system, the best first, without empty columns.
 
     units: of the work of each workload, such as tokens.
     """
     names = list(next((one.speeds for one in ranked.scores if one.speeds), {}))
-    money = f" [{currency}]" if currency else ""
-    header = [
-        "system",
-        "score",
-        "95 % interval",
-        "devices",
-        "measured on",
-        *(f"{name} [{units[name]}/s]" for name in names),
-    ]
-    header += ["power [kW]", f"purchase{money}", f"electricity{money}", f"total{money}", "remark"]
+    money = (QUANTITIES[name]._replace(unit=currency) for name in ("purchase", "electricity", "total"))
+    columns = quantities("system", "score", "95 % interval", "devices", "measured on")
+    columns += quantities(*(f"{name} [{units[name]}/s]" for name in names), "power", *money, "remark")
     is_scaled = bool(scaled(ranked))
-    rows = [_score_row(one, names, is_scaled) for one in ranked.scores]
-    used = [index for index in range(len(header)) if index < 2 or any(row[index] for row in rows)]
-    return [[row[index] for index in used] for row in [header, *rows]]
+    return Table(columns, [_score_row(one, names, is_scaled) for one in ranked.scores]).filled(always=2)
 
 
-def _score_row(one: Scored, names: Sequence[str], is_scaled: bool) -> list[str]:
+def _score_row(one: Scored, names: Sequence[str], is_scaled: bool) -> list[Cell]:
     speeds = [one.speeds.get(name) for name in names]
     known = [(name, speed) for name, speed in zip(names, speeds, strict=True) if speed]
     remarks = [f"{name}: {speed.words}" for name, speed in known if speed.words and not speed.measured]
-    measured = grouped(known, lambda pair: " and ".join(map(str, pair[1].measured)) or None)
-    on = [f"{', '.join(name for name, _ in mine)}: {text}" for text, mine in measured.items()]
-    half = one.interval.half if one.interval else None
     total = one.total
     money = [total.power_kw, total.purchase, total.electricity, total.total] if total else [None] * 4
     return [
         one.system,
-        rounded(one.value, half),
-        interval_text(one.interval),
-        "" if one.devices is None else str(one.devices),
-        "" if not is_scaled else next(iter(measured)) if len(measured) == 1 else "; ".join(on),
-        *(rounded(speed.estimate.value) if speed and speed.estimate else "" for speed in speeds),
-        *map(rounded, money),
+        _score(one),
+        one.interval,
+        one.devices,
+        _measured_on(known) if is_scaled else None,
+        *(Amount(speed.estimate.value) if speed and speed.estimate else None for speed in speeds),
+        *map(Amount, money),
         "; ".join(remarks),
     ]
 
 
-def ranking_rows(rankings: Sequence[Ranked]) -> list[list[str]]:
-    """Return the header and a row for each system with its score in each ranking, in the order of the first ranking."""
-    header = ["system", *(_capital(one.title) for one in rankings)]
+def _measured_on(known: Sequence[tuple[str, Speed]]) -> Cell:
+    """Return the measured numbers of devices, by workload where they differ."""
+    measured = grouped(known, lambda pair: pair[1].measured or None)
+    words = {numbers: " and ".join(map(str, numbers)) for numbers in measured}
+    if len(measured) == 1:
+        [numbers] = measured
+        return numbers[0] if len(numbers) == 1 else words[numbers]
+    return "; ".join(f"{', '.join(name for name, _ in mine)}: {words[on]}" for on, mine in measured.items())
+
+
+def _score(one: Scored, with_half: bool = False) -> Amount:
+    words = f", {one.devices:,} devices" if with_half and one.devices and one.devices > 1 else ""
+    return Amount(one.value, one.interval.half if one.interval else None, with_half, words)
+
+
+def ranking_table(rankings: Sequence[Ranked]) -> Table:
+    """Return a row for each system with its score in each ranking, in the order of the first ranking."""
     by_system = [{one.system: one for one in ranked.scores} for ranked in rankings]
-    return [header, *([system, *(_score(scores[system]) for scores in by_system)] for system in by_system[0])]
-
-
-def _score(one: Scored) -> str:
-    if one.value is None:
-        return "not ranked"
-    half = one.interval.half if one.interval else None
-    text = rounded(one.value, half)
-    if half:
-        text += f" ± {rounded(half, half)}"
-    return text + (f", {one.devices:,} devices" if one.devices and one.devices > 1 else "")
+    rows = [
+        [
+            system,
+            *("not ranked" if scores[system].value is None else _score(scores[system], True) for scores in by_system),
+        ]
+        for system in by_system[0]
+    ]
+    return Table(quantities("system", *(_capital(one.title) for one in rankings)), rows)
 
 
 def form_of_score(requirements: Requirements, rankings: Sequence[Ranked]) -> str:
@@ -217,11 +208,11 @@ def ranking_words(ranked: Ranked, verdicts: Sequence[Verdict] = ()) -> list[str]
         if any(one.system == system and one.outcome is Outcome.UNDECIDED for one in verdicts):
             sentences.append(f"Not every requirement on {system} is decided.")
     turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR and not ranked.tied]
-    for system in dict.fromkeys(one.system for one in turns):
+    for system in list(dict.fromkeys(one.system for one in turns))[:NEAREST]:
         words = " or ".join(
             f"the {one.what} were {one.factor:.3g} times its value" for one in turns if one.system == system
         )
-        sentences.append(f"{system} would tie with {first.system} if {words}.")
+        sentences.append(f"{system} would not be behind {first.system} if {words}.")
     if not turns and len(others) and not ranked.tied and ranked.turns:
         sentences.append("No change of a weight or price by less than 20 times makes another system first.")
     return sentences

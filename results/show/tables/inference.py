@@ -3,70 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import methodcaller
+from operator import attrgetter
 
 from results.points.repeats import PointResults
+from results.record.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.record.records import Record
-from results.record.values import PER_DEVICE, THROUGHPUT, count, devices_text, grouped, value_at
-from results.show.tables.fit import Shown
+from results.record.values import count, devices_text, grouped, value_at
 from results.show.tables.point_columns import COLUMNS as POINT_COLUMNS
-from results.show.tables.point_columns import PointColumn, status
+from results.show.tables.point_columns import PointColumn, columns_of_points, with_interval
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS
-from results.show.tables.table import Column
 
-COLUMNS = (
-    Column("system", "system", shown=Shown.ALWAYS),
-    Column("server", "serving.server", shown=Shown.DIFFERS),
-    Column("version", "serving.version", shown=Shown.WITHIN),
-    Column("model", "model", shown=Shown.ALWAYS),
-    Column("precision", "precision", shown=Shown.DIFFERS),
-    Column("in/out", "sample", shown=Shown.DIFFERS),
-    Column("devices", "layout.num_devices", shown=Shown.ALWAYS),
-    Column("TP", "layout.tensor_parallel_size", shown=Shown.WITHIN),
-    Column("concurrency", "layout.global_batch_size", shown=Shown.ALWAYS),
-    Column("tokens/s", THROUGHPUT, ".1f", shown=Shown.ALWAYS),
-    Column("tokens/s/device", PER_DEVICE, ".1f"),
-    Column("total tokens/s", "metrics.total_tokens_per_s", ".1f"),
-    Column("tokens/s/user", "metrics.tokens_per_s_per_user", ".1f"),
-    Column("TTFT p50 [s]", "metrics.ttft_p50_s", ".4f"),
-    Column("TTFT p99 [s]", "metrics.ttft_p99_s", ".4f", shown=Shown.ALWAYS),
-    Column("TPOT p50 [s]", "metrics.tpot_p50_s", ".5f"),
-    Column("TPOT p99 [s]", "metrics.tpot_p99_s", ".5f", shown=Shown.ALWAYS),
-    Column("goodput [requests/s]", "metrics.goodput_requests_per_s", ".2f"),
-    Column("avg power [W]", "energy.avg_power_w", ".1f", shown=Shown.ALWAYS),
-    Column("J/output token", "energy.j_per_output_token", ".4f", shown=Shown.ALWAYS),
-    Column("J/total token", "energy.j_per_total_token", ".4f"),
-    Column("J/request", "energy.j_per_request", ".2f"),
-    Column("tokens/Wh", "energy.{unit}_per_wh", ".0f"),
-    Column("power source", "energy.power_source", shown=Shown.DIFFERS),
-    Column("status", "status", shown=Shown.ALWAYS),
+COLUMNS = quantities(
+    *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
+    *("work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"),
+    *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request"),
+    *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "power_source", "status"),
 )
-
-
-OF_DEVICES = ("tokens/s/device", "total tokens/s", "tokens/Wh")  # follow from other columns, and are left out of points
-
-
+# These follow from other columns, and are left out of points.
+OF_DEVICES = ("metrics.{unit}_per_s_per_device", "metrics.total_{unit}_per_s", "energy.{unit}_per_wh")
 OF_POINTS = (
-    PointColumn("system", lambda one: one.system, shown=Shown.ALWAYS),
-    PointColumn("model", lambda one: one.point.model, shown=Shown.ALWAYS),
-    PointColumn("in/out", lambda one: one.point.sample, shown=Shown.DIFFERS),
-    PointColumn("devices", lambda one: one.point.devices, shown=Shown.ALWAYS),
-    PointColumn("concurrency", lambda one: one.point.global_batch, shown=Shown.ALWAYS),
-    PointColumn("options", lambda one: ", ".join(one.variant), shown=Shown.DIFFERS),
-    PointColumn("status", status, shown=Shown.ALWAYS),
-    PointColumn("runs", lambda one: len(one.good), shown=Shown.DIFFERS),
-    *(
-        made
-        for one in COLUMNS
-        if one.form and one.title not in OF_DEVICES
-        for made in (
-            PointColumn(one.title, methodcaller("value", one.path), methodcaller("half_width", one.path), one.shown),
-            PointColumn(
-                "± 95 %", methodcaller("half_width", one.path), methodcaller("half_width", one.path), one.shown
-            ),
-        )
-    ),
-    *(one for one in POINT_COLUMNS if one.title in ("sampling ± [%]", "sensor accuracy", "energy")),
+    *columns_of_points("system", "model", "in/out", "devices", "concurrency"),
+    PointColumn(QUANTITIES["variant"], attrgetter("variant")),
+    *columns_of_points("status", "runs"),
+    *(made for one in COLUMNS if one.form and one.path not in OF_DEVICES for made in with_interval(one)),
+    *columns_of_points("sampling_percent", "sensor_accuracy", "energy"),
 )
 
 
@@ -77,7 +37,7 @@ def are_served(records: Sequence[Record]) -> bool:
     return bool(records) and benchmarks == of_servers
 
 
-def columns_of(records: Sequence[Record]) -> Sequence[Column]:
+def columns_of(records: Sequence[Record]) -> Sequence[Quantity]:
     """Return the columns that fit the records."""
     return COLUMNS if are_served(records) else RECORD_COLUMNS
 

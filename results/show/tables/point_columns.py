@@ -1,20 +1,20 @@
-"""Columns of points: a value of each, and the half-width of its interval."""
+"""Columns of points: a value of each, with the half-width of its interval."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from operator import methodcaller
-from typing import NamedTuple
+from operator import attrgetter, methodcaller
+from typing import Any, NamedTuple
 
 from results.points.operating import limited_percent
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
 from results.record.model import Clocks
 from results.record.parts import sensor_channels
-from results.record.values import PER_DEVICE, THROUGHPUT, WORK
-from results.show.tables.fit import Shown
+from results.record.quantities import QUANTITIES, Quantity, quantities
+from results.show.tables.cells import Amount, Cell
 from results.verdicts.quality import energy_kind
 
 
@@ -26,21 +26,8 @@ def status(results: PointResults) -> str:
     return f"{len(results.bad)} of {len(results.good) + len(results.bad)} {bad}" if results.good else bad
 
 
-class PointColumn(NamedTuple):
-    """One column: a value of a point, and the half-width of its interval, which determines the digits."""
-
-    title: str
-    value: Callable[[PointResults], str | int | float | None]  # a count is an int
-    half_width: Callable[[PointResults], float | None] = lambda one: None
-    shown: Shown = Shown.MORE
-
-
 GIB = 1 << 30
-
-
-def _median(path: str, one: PointResults) -> float | None:
-    value = one.value(path)
-    return None if value is None else float(value)
+HALF = "± 95 %"  # title of the half-width of an interval
 
 
 def _mfu_percent(one: PointResults) -> float | None:
@@ -88,37 +75,69 @@ def _throttled_percent(one: PointResults) -> float | None:
     return max((percent for reasons in known for percent in reasons.values()), default=0.0) if known else None
 
 
-COLUMNS: tuple[PointColumn, ...] = (
-    PointColumn("system", lambda one: one.system, shown=Shown.ALWAYS),
-    PointColumn("model", lambda one: one.point.model, shown=Shown.ALWAYS),
-    PointColumn("data", lambda one: one.point.data, shown=Shown.DIFFERS),
-    PointColumn("devices", lambda one: one.point.devices, shown=Shown.ALWAYS),
-    PointColumn("global batch", lambda one: one.point.global_batch, shown=Shown.ALWAYS),
-    PointColumn("precision", lambda one: one.precision, shown=Shown.DIFFERS),
-    PointColumn(
-        "options", lambda one: ", ".join(text for text in one.variant if text != one.precision), shown=Shown.DIFFERS
-    ),
-    PointColumn("status", status, shown=Shown.ALWAYS),
-    PointColumn("runs", lambda one: len(one.good), shown=Shown.DIFFERS),
-    PointColumn("{unit}/s", partial(_median, THROUGHPUT), methodcaller("half_width", THROUGHPUT), shown=Shown.ALWAYS),
-    PointColumn(
-        "± 95 %", methodcaller("half_width", THROUGHPUT), methodcaller("half_width", THROUGHPUT), shown=Shown.ALWAYS
-    ),
-    PointColumn("slowest copy [{unit}/s]", partial(_median, "fill.slowest")),
-    PointColumn("spread of copies [%]", partial(_median, "fill.spread_percent")),
-    PointColumn("{unit}/s/device", partial(_median, PER_DEVICE), methodcaller("half_width", PER_DEVICE)),
-    PointColumn("TFLOP/s/device", partial(_median, "metrics.tflops_per_device")),
-    PointColumn("MFU [%]", _mfu_percent),
-    PointColumn("of achievable [%]", partial(_median, "metrics.achievable_percent")),
-    PointColumn("avg power [W]", partial(_median, "energy.avg_power_w"), shown=Shown.ALWAYS),
-    PointColumn("{unit}/Wh", partial(_median, WORK), methodcaller("half_width", WORK), shown=Shown.ALWAYS),
-    PointColumn("± 95 %", methodcaller("half_width", WORK), methodcaller("half_width", WORK), shown=Shown.ALWAYS),
-    PointColumn("sampling ± [%]", sampling_percent),
-    PointColumn("sensor accuracy", _accuracy),
-    PointColumn("energy", _energy_kinds, shown=Shown.DIFFERS),
-    PointColumn("p95 step over median [%]", _p95_over_median_percent),
-    PointColumn("peak memory [GiB]", _peak_memory_gib),
-    PointColumn("clock [MHz]", _clock_mhz),
-    PointColumn("throttled [%]", _throttled_percent),
-    PointColumn("power limit bound [%]", limited_percent),
+class PointColumn(NamedTuple):
+    """A quantity, and its value of a point. A number without an interval has the digits of a median."""
+
+    quantity: Quantity
+    value: Callable[[PointResults], Cell]
+
+
+# Quantities that are not the median of a number of the runs.
+VALUES: Mapping[str, Callable[[PointResults], Cell]] = {
+    "system": attrgetter("system"),
+    "model": attrgetter("point.model"),
+    "data": attrgetter("point.data"),
+    "in/out": attrgetter("point.sample"),
+    "devices": attrgetter("point.devices"),
+    "global_batch": attrgetter("point.global_batch"),
+    "concurrency": attrgetter("point.global_batch"),
+    "precision": attrgetter("precision"),
+    "variant": lambda one: [text for text in one.variant if text != one.precision],
+    "status": status,
+    "runs": lambda one: len(one.good),
+    "mfu_percent": _mfu_percent,
+    "sampling_percent": sampling_percent,
+    "sensor_accuracy": _accuracy,
+    "energy": _energy_kinds,
+    "p95_over_median_percent": _p95_over_median_percent,
+    "peak_memory_gib": _peak_memory_gib,
+    "clock_mhz": _clock_mhz,
+    "throttled_percent": _throttled_percent,
+    "power_limited_percent": limited_percent,
+}
+
+
+def columns_of_points(*names: str) -> list[PointColumn]:
+    """Return columns by the names of their quantities."""
+    return [
+        PointColumn(one, partial(_cell, VALUES.get(name) or methodcaller("value", one.path)))
+        for name, one in zip(names, quantities(*names), strict=True)
+    ]
+
+
+def _cell(value: Callable[[PointResults], Any], one: PointResults) -> Cell:
+    cell = value(one)
+    return Amount(cell) if isinstance(cell, float) else cell
+
+
+def with_interval(quantity: Quantity) -> list[PointColumn]:
+    """Return the columns of a median and of the half-width of its interval."""
+    value, half_width = (methodcaller(name, quantity.path) for name in ("value", "half_width"))
+    return [
+        PointColumn(quantity, lambda one: Amount(value(one), half_width(one))),
+        PointColumn(QUANTITIES[HALF]._replace(shown=quantity.shown), lambda one: Amount(*[half_width(one)] * 2)),
+    ]
+
+
+[LIMITED] = columns_of_points("power_limited_percent")
+COLUMNS = (
+    *columns_of_points("system", "model", "data", "devices", "global_batch", "precision", "variant", "status", "runs"),
+    *with_interval(QUANTITIES["work_per_s"]),
+    *columns_of_points("slowest_copy", "spread_percent"),
+    with_interval(QUANTITIES["work_per_s_per_device"])[0],
+    *columns_of_points("tflop_per_s_per_device", "mfu_percent", "achievable_percent", "avg_power_w"),
+    *with_interval(QUANTITIES["work_per_wh"]),
+    *columns_of_points("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib"),
+    *columns_of_points("clock_mhz", "throttled_percent"),
+    LIMITED._replace(quantity=LIMITED.quantity._replace(title="power limit bound")),
 )

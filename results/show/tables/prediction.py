@@ -8,71 +8,51 @@ from results.points.estimate import Interval
 from results.predict.leave_out import LeftOut
 from results.predict.predict import Group, Prediction
 from results.predict.validate import Errors
-from results.record.values import Number, devices_text, rounded
-from results.show.tables.fit import Shown, View, view
-
-DIFFERING = ("precision", "options", "energy")
-
-
-def prediction_rows(predictions: Sequence[Prediction]) -> list[list[str]]:
-    """Return the header and one row per prediction, as text, without empty columns."""
-    return prediction_view(predictions, everything=True).lines
+from results.record.quantities import QUANTITIES, Quantity, Shown, quantities
+from results.record.values import devices_text, rounded
+from results.show.tables.cells import Amount, Cell, Table
 
 
-def prediction_view(predictions: Sequence[Prediction], number: Number = rounded, everything: bool = False) -> View:
-    """Return a row per prediction with the columns that a reader needs."""
-    units = " or ".join(dict.fromkeys(one.unit for one in predictions))
-    header = ["system", "model", "precision", "options", "devices", "global batch"]
-    header += _with_ends(f"{units}/s")
-    header += _with_ends(f"effective {units}/s")
-    header += ["W/device", *_with_ends(f"{units}/Wh"), "energy", "level", "from what was measured"]
-    rows = [
+def prediction_table(predictions: Sequence[Prediction]) -> Table:
+    """Return a row per prediction."""
+    effective, *ends = _with_ends("effective_work_per_s")
+    *more, level = (one._replace(shown=Shown.MORE) for one in quantities(*ends, "W/device", "level"))
+    place = quantities("system", "model", "precision", "variant", "devices", "global_batch")
+    columns = [*place, *_with_ends("work_per_s"), effective, *more, *_with_ends("work_per_wh")]
+    columns += quantities("energy", level, "from what was measured")
+    rows: list[list[Cell]] = [
         [
-            one.system,
-            one.point.model,
-            one.precision,
-            ", ".join(one.variant),
-            str(one.point.devices),
-            str(one.point.global_batch),
-            number(one.per_s, one.per_s_interval.half),
-            *_ends(one.per_s_interval, number),
-            number(one.effective_per_s, one.effective_interval.half if one.effective_interval else None),
-            *_ends(one.effective_interval, number),
-            number(one.power_w),
-            number(one.per_wh, one.per_wh_interval.half if one.per_wh_interval else None),
-            *_ends(one.per_wh_interval, number),
-            one.energy_kind,
-            one.level,
-            one.distance,
+            *(one.system, one.point.model, one.precision, one.variant, one.point.devices, one.point.global_batch),
+            *_ends(one.per_s, one.per_s_interval),
+            *_ends(one.effective_per_s, one.effective_interval),
+            Amount(one.power_w),
+            *_ends(one.per_wh, one.per_wh_interval),
+            *(one.energy_kind, one.level, one.distance),
         ]
         for one in predictions
     ]
-    more = [*_with_ends(f"effective {units}/s")[1:], "W/device", "level"]
-    shown = [Shown.MORE if title in more else Shown.DIFFERS if title in DIFFERING else Shown.ALWAYS for title in header]
-    return view([header, *rows], shown, everything)
+    return Table(columns, rows, units=dict.fromkeys(one.unit for one in predictions))
 
 
-def _with_ends(title: str) -> list[str]:
-    return [title, f"low {title}", f"high {title}"]
+def _with_ends(name: str) -> list[Quantity]:
+    one = QUANTITIES[name]
+    return [one, *(one._replace(title=f"{end} {one.title}") for end in ("low", "high"))]
 
 
-def _ends(interval: Interval | None, number: Number) -> list[str]:
-    return [number(end, interval.half) for end in interval] if interval else ["", ""]
+def _ends(value: float | None, interval: Interval | None) -> list[Cell]:
+    half = interval.half if interval else None
+    return [Amount(value, half), *(Amount(end, half) for end in interval or (None, None))]
 
 
-def error_rows(errors: Iterable[Errors]) -> list[list[str]]:
-    """Return the header and one row per level and set of points; errors in percent."""
-    header = ["level", "left out", "of", "N", "median [%]", "geometric mean [%]", "mean [%]", "90th percentile [%]"]
-    header += ["largest [%]", "intervals that held the truth"]
-    rows = [
-        [
-            *(one.level, one.what, one.of, str(one.points)),
-            *(f"{100 * value:.1f}" for value in one[4:9]),
-            _held(one),
-        ]
-        for one in errors
+def error_table(errors: Iterable[Errors]) -> Table:
+    """Return a row per level and set of points; errors in percent."""
+    titles = ("median [%]", "geometric mean [%]", "mean [%]", "90th percentile [%]", "largest [%]")
+    percents = (Quantity(title, form=".1f") for title in titles)
+    columns = quantities("level", "left out", "of", "N", *percents, "intervals that held the truth")
+    rows: list[list[Cell]] = [
+        [one.level, one.what, one.of, one.points, *(100 * value for value in one[4:9]), _held(one)] for one in errors
     ]
-    return [header, *rows]
+    return Table(columns, rows)
 
 
 def _held(one: Errors) -> str:

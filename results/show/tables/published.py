@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from results.published import Published
+from results.record.quantities import Quantity
 from results.record.records import RecordError
-from results.show.tables.fit import aligned, without_empty_columns
+from results.reference.published import Published
+from results.show.tables.cells import Table, rendered
 
 
 def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
@@ -30,12 +31,12 @@ def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
 
 
 def _table(figures: Sequence[Published], sources: Mapping[str, int]) -> str:
-    header = ["system", "accelerator", "model", "data", "precision", "devices", "batch", "metric", "value", "unit"]
-    lines = [
+    titles = ["system", "accelerator", "model", "data", "precision", "devices", "batch", "metric", "value", "unit"]
+    rows = [
         [
             *(one.system, one.accelerator, one.model, one.dataset, one.precision, one.devices, one.global_batch_size),
             *(one.metric, one.value, one.unit, f"[{sources[one.source]}]"),
         ]
         for one in figures
     ]
-    return aligned(without_empty_columns([[*header, "source"], *lines]))
+    return rendered(Table([*map(Quantity, titles), Quantity("source")], rows).filled(), "text")

@@ -8,8 +8,10 @@ from ioprof.summary import MANY, MB, SMALL_BYTES, size
 from results.points.regions import WINDOWS, median_of_all
 from results.points.repeats import PointResults, point_of
 from results.record.model import Reads, WindowReads
+from results.record.quantities import quantities
 from results.record.records import Record
-from results.record.values import Number, rounded, value_at
+from results.record.values import value_at
+from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.points import PLACE, place_of
 
 JOB = "whole job"
@@ -18,30 +20,23 @@ SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
 LITTLE_PERCENT = 1.0  # of the time of steps: with a shorter wait, a faster storage has no effect
 AGAIN = 1.05  # times that each byte is read, above which repeated reads are reported
-HEADER = (
-    *PLACE,
-    "reads of",
-    "files",
-    "read [MB]",
-    "reads",
-    "kB a read",
-    "reading [s]",
-    "MB/s",
-    "while steps waited [%]",
-    "seen [%]",
+COLUMNS = PLACE + quantities(
+    *(
+        "reads of",
+        "files",
+        "read [MB]",
+        "reads",
+        "kB a read",
+        "reading [s]",
+        "MB/s",
+        "while steps waited [%]",
+        "seen [%]",
+    )
 )
 COUNTED = (0, 2)  # indices of counts: files and reads
-FILE_HEADER = (
-    *PLACE,
-    "file",
-    "size [MB]",
-    "opens",
-    "reads",
-    "read [MB]",
-    "in the window [MB]",
-    "while steps waited [MB]",
-    "sequential [%]",
-    "mapped [MB]",
+FILE_COLUMNS = PLACE + quantities(
+    *("file", "size [MB]", "opens", "reads", "read [MB]", "in the window [MB]", "while steps waited [MB]"),
+    *("sequential [%]", "mapped [MB]"),
 )
 
 
@@ -50,19 +45,19 @@ def counted(results: Sequence[PointResults]) -> list[PointResults]:
     return [one for one in results if one.good and all(record.io for record in one.good)]
 
 
-def read_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
-    """Return the header and rows for the windows and the whole job of each point, as medians; empty without any."""
-    rows = []
+def read_table(results: Sequence[PointResults]) -> Table:
+    """Return rows for the windows and the whole job of each point, as medians."""
+    rows: list[list[Cell]] = []
     for one in counted(results):
         parts: dict[str, list[Reads | WindowReads | None]] = {
             f"{kind} window": [record.io.windows.get(kind) for record in one.good] for kind in WINDOWS
         }
         parts[JOB] = [record.io.job for record in one.good]
-        seen = number(median_of_all([record.io.coverage_percent for record in one.good]))
+        seen = median_of_all([record.io.coverage_percent for record in one.good])
         for name, runs in parts.items():
             if all(runs):
-                rows.append([*place_of(one), name, *_cells([_numbers(run) for run in runs if run], number), seen])
-    return [list(HEADER), *rows] if rows else []
+                rows.append([*place_of(one), name, *_medians([_numbers(run) for run in runs if run]), seen])
+    return Table(COLUMNS, rows)
 
 
 def _numbers(one: Reads | WindowReads) -> list[float | None]:
@@ -74,11 +69,9 @@ def _numbers(one: Reads | WindowReads) -> list[float | None]:
     return [*sizes, reading_s, _ratio(one.bytes / MB, reading_s), waited]
 
 
-def _cells(runs: Sequence[Sequence[float | None]], number: Number) -> list[str]:
+def _medians(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
     medians = [median_of_all(values) for values in zip(*runs, strict=True)]
-    return [
-        f"{median:.0f}" if at in COUNTED and median is not None else number(median) for at, median in enumerate(medians)
-    ]
+    return [None if one is None else round(one) if at in COUNTED else float(one) for at, one in enumerate(medians)]
 
 
 def _ratio(value: float, by: float | None) -> float | None:
@@ -89,19 +82,19 @@ def _percent(value: float, of: float) -> float | None:
     return 100 * value / of if of else None
 
 
-def file_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
-    """Return the header and the files with the most bytes read in each point's first run, if possible in windows."""
-    rows = []
+def file_table(results: Sequence[PointResults]) -> Table:
+    """Return the files with the most bytes read in each point's first run, if possible in windows."""
+    rows: list[list[Cell]] = []
     for one in counted(results):
         files = one.good[0].io.files
         in_windows = [file for file in files if file.window_bytes]
         for file in (in_windows or files)[:SHOWN_FILES]:
             sequential = _percent(file.sequential_reads, file.reads)
-            values = [file.bytes / MB, file.window_bytes / MB, file.waited_for_bytes / MB, sequential]
-            cells = [number(file.size_bytes / MB), str(file.opens), str(file.reads), *map(number, values)]
-            mapped = number(file.mapped_bytes / MB) if file.maps else ""
-            rows.append([*place_of(one), file.path, *cells, mapped and f"{mapped}, not timed"])
-    return [list(FILE_HEADER), *rows] if rows else []
+            sizes = [file.window_bytes / MB, file.waited_for_bytes / MB]
+            mapped = Amount(file.mapped_bytes / MB, words=", not timed") if file.maps else None
+            cells: list[Cell] = [file.path, file.size_bytes / MB, file.opens, file.reads, file.bytes / MB]
+            rows.append([*place_of(one), *cells, *sizes, sequential, mapped])
+    return Table(FILE_COLUMNS, rows)
 
 
 def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:

@@ -6,35 +6,26 @@ from collections.abc import Sequence
 
 from results.points.regions import regions_of
 from results.points.repeats import PointResults
-from results.record.values import Number, rounded
-from results.show.tables.fit import Shown
+from results.record.quantities import Quantity, Shown, quantities
+from results.show.tables.cells import Cell, Table
 from results.show.tables.points import PLACE, place_of
 
-HEADER = (
-    *PLACE,
-    "window",
-    "region",
-    "median [ms]",
-    "95th percentile [ms]",
-    "share [%]",
-    "whole [ms]",
-    "imbalance [%]",
-    "timed by",
-)
-SHOWN = {"window": Shown.DIFFERS, "imbalance [%]": Shown.DIFFERS, "timed by": Shown.DIFFERS}  # the others are always
+WINDOW, *REST = (Quantity(title, shown=Shown.DIFFERS) for title in ("window", "imbalance [%]", "timed by"))
+TIMES = quantities("region", "median [ms]", "95th percentile [ms]", "share [%]", "whole [ms]")
+COLUMNS = [*PLACE, WINDOW, *TIMES, *REST]
 
 
-def region_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
-    """Return a header and a row for each region of each point whose runs record them; empty if none does."""
-    rows = []
+def region_table(results: Sequence[PointResults]) -> Table:
+    """Return a row for each region of each point whose runs record them."""
+    rows: list[list[Cell]] = []
     for one in results:
         for steps in regions_of(one.good):
             for region in steps.regions:
-                times_ms = [1e3 * region.median_s, 1e3 * region.p95_s]
                 whole_ms = None if region.whole_s is None else 1e3 * region.whole_s
-                values = [*times_ms, region.share_percent, whole_ms, region.imbalance_percent]
-                rows.append([*place_of(one), steps.window, region.name, *map(number, values), region.timed_by])
-    return [list(HEADER), *rows] if rows else []
+                times_ms = [1e3 * region.median_s, 1e3 * region.p95_s]
+                shares = [region.share_percent, whole_ms, region.imbalance_percent]
+                rows.append([*place_of(one), steps.window, region.name, *times_ms, *shares, region.timed_by])
+    return Table(COLUMNS, rows)
 
 
 def split_notes(results: Sequence[PointResults]) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from results.files.workloads import batch_text
 from results.points.repeats import PointResults
-from results.record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, grouped, rounded
+from results.record.quantities import quantities
+from results.record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, grouped
+from results.show.tables.cells import Amount, Cell, Table, text_of
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, filled_apart, rank, ranked_points
-from results.workloads import batch_text
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
@@ -59,14 +61,14 @@ def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) 
 
 def _and_where(one: PointResults, path: str, unit: str) -> str:
     where = f"{devices_text(one.point.devices)}, {batch_text(one.point.benchmark, one.point.global_batch)}"
-    return f"{one.system} with {_best(one, path, unit)} ({where})"
+    return f"{one.system} with {text_of(_best(one, path, unit))} ({where})"
 
 
-def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> list[list[str]]:
-    """Return the header and one row per workload, system and precision, with its best points."""
-    header = ["workload", "system", "precision", "best per device", "at", "time to report", "best work per energy"]
-    header += ["energy", "runs"]
-    body = []
+def summary_table(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> Table:
+    """Return one row per workload, system and precision, with its best points."""
+    columns = quantities("workload", "system", "precision", "best per device", "at", "time to report")
+    columns += quantities("best work per energy", "energy", "runs")
+    body: list[list[Cell]] = []
     for title, results in workloads:
         at_devices = devices_of_all(results)
         for system, precision, mine in by_system_and_precision(results):
@@ -88,7 +90,7 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
                     f"{good} ok" + (f", {bad} failed" if bad else ""),
                 ]
             )
-    return [header, *body]
+    return Table(columns, body)
 
 
 def _energy(one: PointResults) -> str:
@@ -115,8 +117,5 @@ def precision_text(precision: str, results: Sequence[PointResults]) -> str:
     return precision or ("not known" if any(one.good for one in results) else "")
 
 
-def _best(one: PointResults | None, path: str, unit: str) -> str:
-    if one is None:
-        return ""
-    half = one.half_width(path)
-    return f"{rounded(one.value(path), half)}{f' ± {rounded(half, half)}' if half else ''} {unit}"
+def _best(one: PointResults | None, path: str, unit: str) -> Cell:
+    return Amount(one.value(path), one.half_width(path), with_half=True, words=f" {unit}") if one else None

@@ -14,7 +14,9 @@ from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import MB, stretches
 from results.join.reads import PROFILES
+from results.record.quantities import Quantity, quantities
 from results.record.records import Record, RecordError
+from results.show.tables.cells import Table, rendered
 from results.show.tracking.servers import LoggedRun, logged_run
 
 NOT_IN_FOLDERS = re.compile(r"[^\w\-.]+")
@@ -66,7 +68,7 @@ def _write(tf: Any, record: Record, one: LoggedRun, place: Path) -> None:
             tf.summary.histogram("step_times_s", one.step_times_s, 0)
         for name, value in one.metrics.items():
             tf.summary.scalar(name, value, 0)
-        tf.summary.text("run", _markdown([("", ""), *one.parameters.items()]), 0)
+        tf.summary.text("run", rendered(Table(quantities("", ""), list(one.parameters.items())), "markdown"), 0)
         if record.io:
             _write_reads(tf, record)
     writer.close()
@@ -81,8 +83,8 @@ def _write_reads(tf: Any, record: Record) -> None:
     sizes = list(_read_sizes(Path(record.file.path).parent))
     if sizes:
         tf.summary.histogram("bytes_of_a_read", sizes, 0)
-    rows = [FILE_COLUMNS, *([vars(file)[column] for column in FILE_COLUMNS] for file in record.io.files)]
-    tf.summary.text("files", _markdown(rows), 0)
+    files = [[vars(file)[column] for column in FILE_COLUMNS] for file in record.io.files]
+    tf.summary.text("files", rendered(Table([Quantity(key) for key in FILE_COLUMNS], files), "markdown"), 0)
 
 
 def _read_sizes(folder: Path) -> Iterator[float]:
@@ -95,13 +97,3 @@ def _read_sizes(folder: Path) -> Iterator[float]:
             return
     thinned = 1 + sum(reads for _, reads in every) // MOST_READS
     yield from chain.from_iterable(repeat(size, -(-reads // thinned)) for size, reads in every)
-
-
-def _markdown(rows: Sequence[Sequence[Any]]) -> str:
-    head, *body = (" | ".join(_cell(value) for value in row) for row in rows)
-    return "\n".join([f"| {head} |", "|---" * len(rows[0]) + "|", *(f"| {line} |" for line in body)])
-
-
-def _cell(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text.replace("|", r"\|").replace("\n", " ")

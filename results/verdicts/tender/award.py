@@ -130,7 +130,7 @@ def _awards(
 def _pledged_score(score: Score, pledge: Pledge) -> float | None:
     values = {name: _pledged(quantity, pledge) for name, quantity in score.terms.items()}
     known = {name: value for name, value in values.items() if value is not None}
-    value = score.formula(known) if len(known) == len(values) else math.nan
+    value = score.value(known) if len(known) == len(values) else math.nan
     return None if math.isnan(value) else value
 
 
@@ -139,7 +139,7 @@ def _pledged(quantity: Quantity, pledge: Pledge) -> float | None:
     best = min if quantity.what in (*TIMES, *LESS_IS_BETTER) else max
     mine = [
         one
-        for one in pledge.points
+        for one in pledge.items
         if one.of == quantity.of and all(getattr(quantity, name) in (None, getattr(one, name)) for name in POINT)
     ]
     return best((value for one in mine if (value := _value(one, quantity)) is not None), default=None)

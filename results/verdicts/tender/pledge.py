@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from results.exchange.signature import signer_of
+from results.files.json_schema import keys_of
+from results.files.typed_files import WORDS, Above0, From1, Text, read_file
 from results.points.estimate import Estimate, Part
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.points.sensors import standard_uncertainty
-from results.record.findings import finding
-from results.record.model import is_number
+from results.record.findings import Finding, finding
 from results.record.records import RecordError, Skipped
-from results.record.signature import signer_of
 from results.record.values import devices_text, grouped, value_at
 from results.verdicts.accept import Verdict, judged, missing_runs, verdict_on, with_missing
 from results.verdicts.measures import Answer, check_alike, part_filled, points_of
@@ -25,53 +25,93 @@ from results.verdicts.quality import deviations, grade, why_not_ranked, window_t
 from results.verdicts.requirements import (
     COMMITTED_POWER,
     LESS_IS_BETTER,
-    PATHS,
+    MEASURED,
+    MOST_OF_SHARES,
+    SECONDS,
     Item,
     Requirements,
     Selection,
-    read_item,
+    completed,
     refuse_twice,
 )
-from results.verdicts.written import check_key, filled, read_mapping
 
 PURPOSE = "caraml-pledge"  # OpenSSH's namespace: the signature of an archive is none of a pledge
 TIME = "time_to_solution"
-PLEDGED = (*PATHS, TIME)
+PLEDGED = (*MEASURED, TIME)
 AT_MOST = (TIME, "power", *LESS_IS_BETTER)  # the others are pledged as least values
 OF_TIME = ("work", "unit")
 POINT = ("devices", "global_batch", "power_limit_w", "clock_limit_mhz")
-PLACE = ("of", *POINT, "work_unit", "projected", *OF_TIME)
+PLACE = (*POINT[1:], "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
+
+
+class WithNumbers:
+    """Point of a pledge: a place and numbers."""
+
+    keywords: ClassVar[Mapping[str, Any]] = {"anyOf": [{"required": [name]} for name in PLEDGED]}
+
+    def check(self, where: str) -> None:
+        """Raise RecordError if there is no number."""
+        if all(getattr(self, name) is None for name in PLEDGED):
+            raise RecordError(f"{where} lacks a number: give one or more of {', '.join(PLEDGED)}")
 
 
 @dataclass(frozen=True)
 class PledgedItem(Item):
     """One pledged number."""
 
-    projected: bool = False  # in the offer, and not measured
+    projected: Annotated[bool, "in the offer, and not measured"] = False
     WORDS: ClassVar[Mapping[str, str]] = {"passed": "kept", "failed": "not kept"}
+
+
+def _number(name: str) -> tuple[str, Any, Any]:
+    """Return the field of a pledged number."""
+    words = "largest value" if name in AT_MOST else "least value"
+    of_work = "{" in (unit := "`unit`" if name == TIME else MEASURED[name].unit)
+    unit = "" if of_work or not unit else f"in {unit}"
+    share = "a share above 0 and at most 1: write 0.25 for 25 %"
+    most = {"maximum": MOST_OF_SHARES[name], WORDS: share} if name in MOST_OF_SHARES else {}
+    return name, Annotated[Above0 | None, ", ".join(filter(None, (words, unit))), most], None
+
+
+KEYS = keys_of(PledgedItem)
+OF_POINT: list[Any] = [("devices", From1), *((name, KEYS[name].kind, KEYS[name].field.default) for name in PLACE)]
+NUMBERS = map(_number, PLEDGED)
+DOC = {"__doc__": WithNumbers.__doc__}
+Point: Any = make_dataclass(
+    "Point", [("of", str), *OF_POINT, *NUMBERS], bases=(WithNumbers,), frozen=True, namespace=DOC
+)
 
 
 @dataclass(frozen=True)
 class Pledge:
     """Content of a pledge file."""
 
-    vendor: str
-    date: str  # as 2026-11-02
-    system: str
-    devices: int  # of the whole machine
-    points: tuple[PledgedItem, ...]
-    power_kw: float | None = None  # committed, of the whole machine filled with copies
-    signature: str = ""  # who signed, in words; of no key in the file
+    ADDED = ("items", "signature")
+    vendor: Text
+    date: Annotated[str, {"format": "date"}]
+    system: Annotated[Text, "system tag of the runs"]
+    devices: Annotated[From1, "of the whole machine"]
+    points: Annotated[
+        tuple[Point, ...], {"minItems": 1, "examples": [[{"of": "gpt", "devices": 8, "throughput": 70000}]]}
+    ]
+    power_kw: Annotated[Above0 | None, "committed, of the whole machine while copies of a workload fill it"] = None
+    items: tuple[PledgedItem, ...] = ()  # numbers of the points
+    signature: str = ""  # who signed, in words
 
     @property
     def title(self) -> str:
         """Text that identifies the pledge."""
         return f"{self.vendor}, {self.date}, {self.system} of {devices_text(self.devices)}"
 
-
-KEYS = [name for name in Pledge.__dataclass_fields__ if name != "signature"]
+    def check(self, where: str) -> None:
+        """Raise RecordError for values that do not go together."""
+        if (most := max(one.devices for one in self.points)) > self.devices:
+            raise RecordError(f"{where}: a point is on {most} devices, but the whole machine has {self.devices}")
+        if self.power_kw is not None and not LEAST_KW <= self.power_kw / self.devices <= MOST_KW:
+            found = f"power_kw is {self.power_kw:g}, which is {self.power_kw / self.devices:.3g} kW per device"
+            raise RecordError(f"{where}: {found}: write that of the machine, in kW")
 
 
 def read_pledge(path: Path, workloads: Mapping[str, Selection], signers: Path | None = None) -> Pledge:
@@ -79,51 +119,22 @@ def read_pledge(path: Path, workloads: Mapping[str, Selection], signers: Path | 
 
     Raises RecordError for missing or unknown keys, for invalid values, and unless an allowed signer signed the file.
     """
-    content = read_mapping(path, "a pledge")
-    for name in content:
-        check_key(name, dict.fromkeys(KEYS), str(path))
-    points = content.get("points")
-    if not isinstance(points, list) or not points:
-        raise RecordError(f"{path} has no points: write 'points: [{{of: gpt, devices: 8, throughput: 70000}}]'")
-    items = [
-        one for number, values in enumerate(points, 1) for one in _items(values, f"{path}, point {number}", workloads)
-    ]
+    pledge: Pledge = read_file(Pledge, path, "a pledge")
+    points = enumerate(pledge.points, 1)
+    items = [item for number, one in points for item in _items(one, f"{path}, point {number}", workloads)]
     refuse_twice(items, f"{path}: the pledge")
-    entry = filled(Pledge, {**content, "points": tuple(items), "signature": _signed(path, signers)}, str(path))
-    try:
-        date.fromisoformat(entry.date)
-    except ValueError:
-        raise RecordError(f"{path}: date is {entry.date!r}, but must be such as 2026-11-02") from None
-    if not (entry.vendor and entry.system):
-        raise RecordError(f"{path}: vendor and system must not be empty")
-    if not entry.devices:
-        raise RecordError(f"{path}: devices is 0, but must be that of the whole machine")
-    if (most := max(one.devices or 0 for one in items)) > entry.devices:
-        raise RecordError(f"{path}: a point is on {most} devices, but the whole machine has {entry.devices}")
-    if entry.power_kw is not None and not LEAST_KW <= entry.power_kw / entry.devices <= MOST_KW:
-        each = f"{entry.power_kw / entry.devices:.3g} kW per device"
-        raise RecordError(f"{path}: power_kw is {entry.power_kw:g}, which is {each}: write that of the machine, in kW")
-    return entry
+    return replace(pledge, items=tuple(items), signature=_signed(path, signers))
 
 
-def _items(values: Any, where: str, workloads: Mapping[str, Selection]) -> Iterator[PledgedItem]:
+def _items(point: Any, where: str, workloads: Mapping[str, Selection]) -> Iterator[PledgedItem]:
     """Yield the numbers of one point."""
-    if not isinstance(values, Mapping):
-        raise RecordError(f"{where}: {values!r} is not a mapping with 'of', 'devices' and a number such as throughput")
-    for name in values:
-        check_key(name, dict.fromkeys((*PLACE, *PLEDGED)), where)
-    numbers = [name for name in PLEDGED if name in values]
-    if not numbers:
-        raise RecordError(f"{where} lacks a number: give one or more of {', '.join(PLEDGED)}")
-    if "devices" not in values:
-        raise RecordError(f"{where} lacks 'devices': a pledge is for a number of devices")
-    for name in numbers:
-        if not (is_number(values[name]) and values[name] > 0):
-            raise RecordError(f"{where}: {name} is {values[name]!r}, but must be a number above 0")
+    numbers = {name: value for name in PLEDGED if (value := getattr(point, name)) is not None}
+    for name, value in numbers.items():
         apart = OF_TIME if name != TIME and TIME in numbers else ()
-        place = {key: values[key] for key in PLACE if key in values and key not in apart}
-        side = "at_most" if name in AT_MOST else "at_least"
-        yield read_item({**place, "what": name, side: values[name]}, where, workloads, PledgedItem)
+        place = {key: getattr(point, key) for key in ("of", "devices", *PLACE) if key not in apart}
+        item = PledgedItem(**place, what=name, **{"at_most" if name in AT_MOST else "at_least": value})
+        item.check(where)
+        yield completed(item, workloads, where)
 
 
 def _signed(path: Path, signers: Path | None) -> str:
@@ -148,14 +159,14 @@ def check_pledge(
         raise RecordError(f"the pledge is for {pledge.system}, but the runs are of {', '.join(systems)}")
     check_alike(results, requirements.workloads)
     found = []
-    for item in pledge.points:
+    for item in pledge.items:
         verdict = verdict_on(item, pledge.system, results, requirements, skipped)
         if item.projected and verdict.answer.why_not and not verdict.answer.is_failure:
             verdict = verdict._replace(reasons=(finding("projection", reasons=verdict.reasons),))
         found.append(verdict)
     found = [verdict for one in grouped(found, _place).values() for verdict in _together(one, results, requirements)]
     if pledge.power_kw is not None:
-        found.append(with_missing(_power(results, requirements, pledge), skipped))
+        found.append(with_missing(_power(results, requirements, pledge, found), skipped))
     return found
 
 
@@ -184,8 +195,13 @@ def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requi
     ]
 
 
-def _power(results: Sequence[PointResults], requirements: Requirements, pledge: Pledge) -> Verdict:
-    """Return the verdict on the committed power: the worst of all runs that filled the machine."""
+def _power(
+    results: Sequence[PointResults], requirements: Requirements, pledge: Pledge, figures: Sequence[Verdict]
+) -> Verdict:
+    """Return the verdict on the committed power: the worst of all runs that filled the machine.
+
+    One of them must be of copies of a pledged point, at its speed and limits: other work may take less power.
+    """
     item = PledgedItem("machine", COMMITTED_POWER, pledge.devices, at_most=pledge.power_kw)
     points = [
         one
@@ -202,7 +218,42 @@ def _power(results: Sequence[PointResults], requirements: Requirements, pledge: 
         return judged(item, pledge.system, Answer(why_not=failed if has_failed else why, is_failure=has_failed))
     severity = (Outcome.PASSED, Outcome.UNDECIDED, Outcome.FAILED)
     verdicts = [_power_of(one, item, pledge.system) for one in whole]
-    return max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
+    worst = max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
+    if worst.outcome is not Outcome.PASSED:
+        return worst
+    places = grouped(figures, _place).values()
+    reasons = [[_why_not_of(one, mine, requirements) for mine in places] for one in whole]
+    if any(None in of_run for of_run in reasons):
+        return worst
+    apart = tuple(dict.fromkeys(reason for of_run in reasons for reason in of_run if reason))
+    return worst._replace(outcome=Outcome.UNDECIDED, reasons=(finding("not_as_pledged", reasons=apart),))
+
+
+def _why_not_of(one: PointResults, figures: Sequence[Verdict], requirements: Requirements) -> Finding | None:
+    """Return why the copies of a run are not of a pledged point at its speed and limits; None if they are."""
+    [record] = one.good
+    item, fill = figures[0].item, record.fill
+    assert fill
+    if not replace(requirements.workloads[item.of], filled=True).has(one):
+        return finding("copies_of_other", found=f"{one.point.model}, {one.point.sample}", pledged=item.of)
+    batch = (record.layout.global_batch_size or 0) // fill.copies
+    if item.devices != fill.devices_per_copy or item.global_batch not in (None, batch):
+        pledged = f"{item.devices} devices" + (f", batch {item.global_batch}" if item.global_batch else "")
+        return finding("copies_elsewhere", found=f"{fill.devices_per_copy} devices, batch {batch}", pledged=pledged)
+    for each in figures:
+        wanted = {"throughput": each.item.at_least, TIME: _rate_for(each.item)}.get(each.item.what)
+        if wanted is not None and (fill.slowest or 0.0) < float(wanted):
+            return finding("copies_slow", rate=fill.slowest, pledged=float(wanted))
+    ours, best = limits_of(record), next((each.answer.best for each in figures if each.answer.best), None)
+    theirs = limits_of(best.any) if best else ours
+    return None if ours == theirs else finding("copies_limited", found=str(ours), pledged=str(theirs))
+
+
+def _rate_for(item: Item) -> float | None:
+    """Return the throughput with which the work of a pledged time is done in that time; None for another number."""
+    if item.what != TIME or item.work is None or not isinstance(item.at_most, int | float):
+        return None
+    return item.work / (item.at_most * SECONDS[item.unit])
 
 
 def _power_of(one: PointResults, item: Item, system: str) -> Verdict:

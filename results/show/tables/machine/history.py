@@ -10,25 +10,27 @@ from typing import Any
 
 from results.history.changes import trend_of
 from results.history.series import Series, changed_facts
-from results.record.values import rounded
-from results.show.tables.fit import aligned, without_empty_columns
+from results.record.quantities import Quantity, quantities
+from results.show.tables.cells import Amount, Cell, Table, rendered
 
-TITLES = ("system", "workload", "devices", "global batch", "options", "quantity", "days", "last run", "last", "median")
+COLUMNS = quantities(
+    *("system", "workload", "devices", "global_batch", "variant", "quantity", "days", "last run", "last", "median"),
+    *("trend [%/year]", Quantity("±"), "energy", "failed since"),
+)
 
 
 def history_text(series: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of series from their data, and below it what changed between their runs."""
-    rows = [[*TITLES, "trend [%/year]", "±", "energy", "failed since"]]
+    rows: list[list[Cell]] = []
     changes: dict[str, None] = {}  # once each, in their order
     for one in series:
-        workload = ", ".join(filter(None, (one[key] for key in ("benchmark", "model", "data", "sample"))))
-        row = [one["system"], workload, *(str(one[key]) for key in ("devices", "global_batch"))]
-        row += [", ".join(one["variant"]), f"{one['quantity']} [{one['unit']}]", str(one["days"]), one["last_run"]]
-        trend, half = one["trend_percent_per_year"], one["trend_half_width"]
-        figures = map(rounded, (one["last"], one["median"], trend, half))
-        rows.append([*row, *figures, one["kind"], str(one["failed"] or "")])
+        workload = [one[key] for key in ("benchmark", "model", "data", "sample") if one[key]]
+        row = [one["system"], workload, one["devices"], one["global_batch"], one["variant"]]
+        row += [f"{one['quantity']} [{one['unit']}]", one["days"], one["last_run"]]
+        figures = (one[key] for key in ("last", "median", "trend_percent_per_year", "trend_half_width"))
+        rows.append([*row, *map(Amount, figures), one["kind"], one["failed"] or None])
         changes |= {f"{one['system']}, {date}: {'; '.join(facts)}": None for date, facts in one["changes"].items()}
-    return "\n".join([aligned(without_empty_columns(rows)), *changes])
+    return "\n".join([rendered(Table(COLUMNS, rows).filled(), "text"), *changes])
 
 
 def history_data(series: Series, last: int) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from results.record.quantities import Quantity, Shown, quantities
 from results.record.values import rounded
 from results.show.tables.accept import MARKS
-from results.show.tables.fit import Shown, View, view
-from results.verdicts.nodes import MATMUL, Kind, Subject, Verdict
+from results.show.tables.cells import Cell, Table
+from results.verdicts.nodes import MATMUL, Kind, NodeVerdict, Subject
 from results.verdicts.outcome import Outcome
 
 # From the worst outcome to the best.
@@ -18,24 +19,23 @@ FIGURES = 6  # that fit a terminal
 Unlike = Mapping[Subject, Sequence[str]]  # what differs on a device
 
 
-def node_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """Return the header and a row for each device, node and all nodes, with a mark at each figure that is not ok."""
-    return node_view(verdicts, everything=True).lines
+def node_table(verdicts: Sequence[NodeVerdict]) -> Table:
+    """Return a row for each device, node and all nodes, with a mark at each figure that is not ok.
 
-
-def node_view(verdicts: Sequence[Verdict], everything: bool = False) -> View:
-    """Return the same, of more than FIGURES figures only those that are slow or undecided somewhere."""
+    Of more than FIGURES figures, only those that are slow or undecided somewhere are needed.
+    """
     titles = list(dict.fromkeys(_title(one.kind) for one in verdicts))
-    rows = [["system", "node", "device", *titles, "verdict"]]
+    rows: list[list[Cell]] = []
     for subject in dict.fromkeys(one.subject for one in verdicts):
         mine = [one for one in verdicts if one.subject == subject]
         worst = min((one.outcome for one in mine), key=list(WORDS).index)
         # Checks with matrices or messages of different sizes share a column.
-        cells = [" / ".join(_cell(one) for one in mine if _title(one.kind) == title) for title in titles]
+        cells = [" / ".join(_marked(one) for one in mine if _title(one.kind) == title) for title in titles]
         rows.append([*subject, *cells, f"{MARKS[worst]} {WORDS[worst]}" if worst else WORDS[worst]])
     marked = {_title(one.kind) for one in verdicts if one.outcome in MARKED}
     hidden = {title for title in titles if title not in marked} if len(titles) > FIGURES else set()
-    return view(rows, [Shown.MORE if title in hidden else Shown.ALWAYS for title in rows[0]], everything)
+    figures = [Quantity(title, shown=Shown.MORE if title in hidden else Shown.ALWAYS) for title in titles]
+    return Table(quantities("system", "node", "device", *figures, "verdict"), rows)
 
 
 def _title(kind: Kind) -> str:
@@ -47,16 +47,16 @@ def _full_title(kind: Kind) -> str:
     return _title(kind) + (f" of {kind.matrices}" if kind.matrices else "")
 
 
-def _cell(one: Verdict) -> str:
+def _marked(one: NodeVerdict) -> str:
     mark = f"{MARKS[one.outcome]} " if one.outcome in MARKED else ""
     return mark + _value(one)
 
 
-def _value(one: Verdict) -> str:
+def _value(one: NodeVerdict) -> str:
     return rounded(one.value, one.interval.half if one.interval else None)
 
 
-def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike, missing: Sequence[Kind] = ()) -> list[str]:
+def node_sentences(verdicts: Sequence[NodeVerdict], unlike: Unlike, missing: Sequence[Kind] = ()) -> list[str]:
     """Return a sentence on each figure that is slow or undecided, with what differs on its device.
 
     missing: figures that the baseline lacks.
@@ -76,7 +76,7 @@ def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike, missing: Sequenc
     return found
 
 
-def node_data(verdicts: Sequence[Verdict], unlike: Unlike) -> list[dict[str, Any]]:
+def node_data(verdicts: Sequence[NodeVerdict], unlike: Unlike) -> list[dict[str, Any]]:
     """Return each verdict with all digits, None where there is no number, and with what differs on its device."""
     found = []
     for one in verdicts:

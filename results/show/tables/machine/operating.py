@@ -7,50 +7,38 @@ from collections.abc import Sequence
 from results.points.estimate import Estimate
 from results.points.operating import SHARES, Choice, OperatingPoint, Sweep, options_of, sweeps_of, unsettled
 from results.points.repeats import PointResults
-from results.record.values import THROUGHPUT, WORK, Number, count, rounded
-from results.show.tables.fit import Shown, without_empty_columns
+from results.record.quantities import Shown, quantities
+from results.record.values import THROUGHPUT, WORK, count
+from results.show.tables.cells import Amount, Cell, Table
+from results.show.tables.point_columns import HALF
 from results.show.tables.points import PLACE, place_of
+from results.show.tables.table import units_of
 
-OF_RUNS = (
-    "{unit}/s",
-    "± 95 %",
-    "of full speed [%]",
-    "± 95 %",
-    "{unit}/Wh",
-    "± 95 %",
-    "of full work per energy [%]",
-    "± 95 %",
-)
-OF_LIMITS = ("power limit [W]", "clock limit [MHz]", "runs")
-SHOWN = {  # the others are always
-    "runs": Shown.DIFFERS,
-    "energy-delay [%]": Shown.MORE,
-    "limit bound [%]": Shown.MORE,
-    "settled": Shown.DIFFERS,
-}
-HEADER = (*PLACE, *OF_LIMITS, *OF_RUNS, "energy-delay [%]", "limit bound [%]", "settled")
+LIMITS = [one._replace(shown=Shown.ALWAYS) for one in quantities("power_limit_w", "clock_limit_mhz")]
+COLUMNS = [*PLACE, *LIMITS]
+COLUMNS += quantities("runs", "work_per_s", HALF, "of full speed", HALF, "work_per_wh", HALF)
+COLUMNS += quantities("of full work per energy", HALF, "energy-delay", "power_limited_percent", "settled")
 
 
-def operating_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
-    """Return a header and a row for each operating point of each sweep; empty without a sweep."""
+def operating_table(results: Sequence[PointResults]) -> Table:
+    """Return a row for each operating point of each sweep."""
     sweeps = sweeps_of(results)
-    units = " or ".join(dict.fromkeys(str(sweep.full.results.any.work_unit) for sweep in sweeps))
-    rows = [_row(one, number) for sweep in sweeps for one in sweep.points]
-    return without_empty_columns([[title.format(unit=units) for title in HEADER], *rows]) if rows else []
+    units = units_of(sweep.full.results.any for sweep in sweeps)
+    return Table(COLUMNS, [_row(one) for sweep in sweeps for one in sweep.points], units=units).filled()
 
 
-def _row(one: OperatingPoint, number: Number) -> list[str]:
+def _row(one: OperatingPoint) -> list[Cell]:
     results = one.results
-    cells = [*place_of(results)[:-1], ", ".join(options_of(results)), *map(number, one.limits), str(len(results.good))]
+    cells: list[Cell] = [*place_of(results)[:-1], options_of(results), *map(Amount, one.limits), len(results.good)]
     for path, ratio in ((THROUGHPUT, one.speed), (WORK, one.work)):
         half = results.half_width(path)
-        cells += [number(results.value(path), half), number(half, half), *_percent(ratio, number)]
-    return [*cells, _percent(one.energy_delay, number)[0], number(one.limited_percent), unsettled(results) or "yes"]
+        cells += [Amount(results.value(path), half), Amount(half, half), *_percent(ratio)]
+    return [*cells, _percent(one.energy_delay)[0], Amount(one.limited_percent), unsettled(results) or "yes"]
 
 
-def _percent(ratio: Estimate | None, number: Number) -> list[str]:
+def _percent(ratio: Estimate | None) -> list[Cell]:
     half = 100 * ratio.interval.half if ratio and ratio.interval and ratio.parts else None
-    return [number(100 * ratio.value, half), number(half, half)] if ratio else ["", ""]
+    return [Amount(100 * ratio.value, half), Amount(half, half)] if ratio else [None, None]
 
 
 def operating_sentences(results: Sequence[PointResults]) -> list[str]:

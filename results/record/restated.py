@@ -6,22 +6,17 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from functools import cache
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
+from results.files.systems import SYSTEMS, peaks_in, table_file
+from results.files.workloads import Facts, workloads
 from results.record.findings import finding
 from results.record.model import Metrics, Record, changed, is_number
 from results.record.parts import layout_of_copy
 from results.record.values import value_at
-from results.workloads import Facts, workloads
-from results.yaml_files import YamlError, read_yaml
 
-ROOT = Path(__file__).resolve().parents[2]
-SYSTEMS = Path("jube/include/systems.yaml")
-PEAK = "peak_tflops_"  # prefix of a system's keys for peaks; the precision follows
-PEAK_USED = f"{PEAK}per_device"  # in options and metrics
+PEAK_USED = "peak_tflops_per_device"  # in options and metrics
 NAMES = ("data", "precision", "system")  # keys that a record repeats from its options
 MODEL_OPTIONS = ("size", "variant")  # the last word of a model's name
 LENGTH, NOT_HASHED = "sequence_length", "run"
@@ -148,23 +143,5 @@ def _as_used(text: str, used: Any) -> Any:
 
 
 def peaks() -> dict[tuple[str, str], float]:
-    """Return the peak of one device in 10^12 FLOP/s by system and precision.
-
-    Read from the checkout if there is one, otherwise from the installed package.
-    """
-    here = Path.cwd()
-    places = [folder / SYSTEMS for folder in (ROOT, here, *here.parents)]
-    return _peaks(next((file for file in places if file.is_file()), ROOT / "caraml" / "tables" / SYSTEMS.name))
-
-
-@cache
-def _peaks(file: Path) -> dict[tuple[str, str], float]:
-    try:
-        return {
-            (str(block["tag"]), str(one["name"]).removeprefix(PEAK)): float(one["_"])
-            for block in read_yaml(file)["parameterset"]
-            for one in block["parameter"]
-            if str(one["name"]).startswith(PEAK)
-        }
-    except (YamlError, KeyError, TypeError, ValueError):
-        return {}  # `caraml check` reports what is wrong with the table
+    """Return the peak of one device in 10^12 FLOP/s by system and precision."""
+    return peaks_in(table_file(SYSTEMS))

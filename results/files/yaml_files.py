@@ -5,6 +5,7 @@ PyYAML follows YAML 1.1, where 010 is 8, 1:30 is 90, NO is false, and 2e4 is a t
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from functools import cache
@@ -25,6 +26,11 @@ DEEPEST = 50  # levels of lists and blocks: PyYAML's parser in C crashes at some
 
 class YamlError(Exception):
     """A file is not YAML that can be used: one sentence with the reason."""
+
+    def __init__(self, reason: str, line: int = 0) -> None:
+        """Keep the reason, and the line if one is known."""
+        super().__init__(f"line {line}: {reason}" if line else reason)
+        self.reason, self.line = reason, line
 
 
 def read_yaml(path: Path, as_text: bool = False) -> Any:
@@ -52,7 +58,9 @@ def _read(path: Path, as_text: bool, finish: Callable[[Any, Any], Any]) -> Any:
             levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if levels > DEEPEST:
                 raise YamlError(f"its values are nested in more than {DEEPEST} levels")
-        loader = kind(text)
+        stream = io.StringIO(text)
+        stream.name = str(path)  # type: ignore[attr-defined]  # of the file in the marks of nodes
+        loader = kind(stream)
         try:
             root = loader.get_single_node()
             if root is None:
@@ -66,8 +74,8 @@ def _read(path: Path, as_text: bool, finish: Callable[[Any, Any], Any]) -> Any:
     except RecursionError as error:
         raise YamlError("a value in it contains itself") from error
     except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise YamlError(f"{where}{error.problem or error.context}") from error
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise YamlError(str(error.problem or error.context), line) from error
     except OSError as error:
         raise YamlError(error.strerror or str(error)) from error
     except (ValueError, yaml.YAMLError) as error:
@@ -92,17 +100,15 @@ def _whole_number(_: Any, node: Any) -> int:
 
 def _refuse_twice(node: Any) -> None:
     """Raise YamlError for a key that occurs twice: YAML's readers silently use the last one."""
-    import yaml
-
-    if isinstance(node, yaml.SequenceNode):
+    if node.id == "sequence":
         for item in node.value:
             _refuse_twice(item)
-    elif isinstance(node, yaml.MappingNode):
+    elif node.id == "mapping":
         first: dict[str, int] = {}
         for key, value in node.value:
-            line = key.start_mark.line + 1
-            if isinstance(key, yaml.ScalarNode):
+            if key.id == "scalar":
+                line = key.start_mark.line + 1
                 if key.value in first:
-                    raise YamlError(f"line {line}: '{key.value}' is written twice, first in line {first[key.value]}")
+                    raise YamlError(f"'{key.value}' is written twice, first in line {first[key.value]}", line)
                 first[key.value] = line
             _refuse_twice(value)

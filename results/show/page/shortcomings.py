@@ -16,7 +16,7 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import rank, ranked_points
 
 
-class Limit(NamedTuple):
+class Shortcoming(NamedTuple):
     """One limit of the results, with each of its cases."""
 
     advice: Advice
@@ -29,7 +29,7 @@ def limits(
     workloads: Sequence[tuple[str, Sequence[PointResults]]],
     disturbed: Sequence[str],
     decision: Decision | None,
-) -> list[Limit]:
+) -> list[Shortcoming]:
     """Return all limits of the results, each once, the most serious first."""
     found = [*_left_out(skipped), *_of_records(records)]
     found += _of_decision(decision) if decision else []
@@ -40,13 +40,13 @@ def limits(
     found += [(one.finding.advice, str(one)) for one in deviations_once(every)]
     found += [(NEIGHBOURS, words) for words in disturbed]
     merged = [
-        Limit(advice, [detail.rstrip(".") for _, detail in mine])
+        Shortcoming(advice, [detail.rstrip(".") for _, detail in mine])
         for advice, mine in grouped(found, lambda one: one[0]).items()
     ]
     return sorted(merged, key=lambda one: one.advice.seriousness)
 
 
-def measure_next(found: Sequence[Limit]) -> str:
+def measure_next(found: Sequence[Shortcoming]) -> str:
     """Return the measurement that removes the most serious limit; empty where no measurement helps."""
     one = next((one for one in found if one.advice.is_measurement), None)
     return f"{one.advice.remedy} ({one.details[0]})." if one else ""

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
-from results.record.values import PER_DEVICE, WORK, grouped, rounded
+from results.record.parts import JOULES_PER_WH
+from results.record.quantities import Quantity, quantities
+from results.record.values import PER_DEVICE, WORK, grouped
+from results.show.tables.cells import Amount, Cell, Table
 from results.verdicts.quality import ESTIMATE, grade
 from results.verdicts.ranking import fastest, ranked_points
 
-ANCHORS = Path(__file__).parent / "reference" / "anchors.csv"
+ANCHORS = Path(__file__).parents[2] / "reference" / "anchors.csv"
 COLLECTED = "2026-11-27"  # when the figures were read: software moves them more than hardware does
-HEADER = ["whose", "model", "precision", "devices", "value", "unit", "software", "source"]
-J_PER_WH = 3600.0
+VALUE = Quantity("value", form=",.10g")
+COLUMNS = quantities("whose", "model", "precision", "devices", VALUE, "unit", "software", "source")
 
 
 class Anchor(NamedTuple):
@@ -46,19 +49,19 @@ def read_anchors() -> tuple[Anchor, ...]:
         return tuple(Anchor(**row) for row in csv.DictReader(file))
 
 
-def anchor_rows(results: Sequence[PointResults]) -> list[list[str]]:
+def anchor_table(results: Sequence[PointResults]) -> Table:
     """Return for each system and benchmark with published figures our best points, and then the figures.
 
-    The first row is the header. Ours are the fastest point per device of each model and precision, of those that may be
-    ranked; an energy that is an estimate is left out. Without a figure of the same chip the list is empty.
+    Ours are the fastest point per device of each model and precision, of those that may be ranked; an energy that is an
+    estimate is left out. Without a figure of the same chip the table has no row.
     """
-    rows: list[list[str]] = []
+    rows: list[list[Cell]] = []
     for (system, benchmark), mine in grouped(results, lambda one: (one.system, one.point.benchmark)).items():
         theirs = [one for one in read_anchors() if system in one.systems.split() and one.benchmark == benchmark]
         ours = [row for best in _best(mine) for row in _our_rows(best)]
         if ours and theirs:
             rows += [*ours, *(_row(one) for one in theirs)]
-    return [HEADER, *rows] if rows else []
+    return Table(COLUMNS, rows)
 
 
 def _best(mine: Sequence[PointResults]) -> list[PointResults]:
@@ -66,19 +69,21 @@ def _best(mine: Sequence[PointResults]) -> list[PointResults]:
     return [best for same in kinds.values() if (best := fastest(same))]
 
 
-def _our_rows(best: PointResults) -> list[list[str]]:
+def _our_rows(best: PointResults) -> list[list[Cell]]:
     point, served = best.point, best.any.serving
     unit = f"output {best.any.work_unit}" if served else best.any.work_unit
     software = " ".join(filter(None, (served.server, served.version))) or "this suite"
-    facts = [f"{best.system}, ours", point.model, best.precision, str(point.devices)]
-    speed, efficiency = best.value(PER_DEVICE), None if grade(best.any) == ESTIMATE else best.value(WORK)
-    found = [[rounded(speed), f"{unit}/s/device"]] if speed else []
-    found += [[rounded(J_PER_WH / efficiency), f"J/{unit.removesuffix('s')}"]] if efficiency else []
-    found += [[rounded(share), "% of achievable"]] if (share := best.value("metrics.achievable_percent")) else []
-    return [[*facts, *one, software, point.place] for one in found]
+    efficiency = None if grade(best.any) == ESTIMATE else best.value(WORK)
+    figures = {
+        f"{unit}/s/device": best.value(PER_DEVICE),
+        f"J/{unit.removesuffix('s')}": JOULES_PER_WH / efficiency if efficiency else None,
+        "% of achievable": best.value("metrics.achievable_percent"),
+    }
+    facts: list[Cell] = [f"{best.system}, ours", point.model, best.precision, point.devices]
+    return [[*facts, Amount(value), of, software, point.place] for of, value in figures.items() if value]
 
 
-def _row(one: Anchor) -> list[str]:
+def _row(one: Anchor) -> list[Cell]:
     source = f"{one.source}, read {COLLECTED}" + (f": {one.note}" if one.note else "")
-    whose = f"{one.chip}, published"
-    return [whose, one.model, one.precision, one.devices, f"{float(one.value):,.10g}", one.unit, one.software, source]
+    facts: list[Cell] = [f"{one.chip}, published", one.model, one.precision, int(one.devices) if one.devices else None]
+    return [*facts, float(one.value), one.unit, one.software, source]

@@ -1,56 +1,49 @@
-"""Read nodes of a YAML file, which have line numbers."""
+"""Nodes of a YAML file: they have line numbers, and show what JUBE reads otherwise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 
 def value_of(node: Any, key: str) -> Any:
     """Return the node that a mapping has under a key, or None."""
-    import yaml
-
-    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    pairs = node.value if node is not None and node.id == "mapping" else []
     return next((value for name, value in pairs if name.value == key), None)
 
 
 def entries(node: Any, key: str) -> list[Any]:
     """Return the nodes that a mapping has under a key, as a list."""
-    import yaml
-
     value = value_of(node, key)
     if value is None:
         return []
-    return list(value.value) if isinstance(value, yaml.SequenceNode) else [value]
+    return list(value.value) if value.id == "sequence" else [value]
 
 
 def text_of(node: Any, key: str = "_") -> str:
     """Return the text that a mapping has under a key, or the text itself."""
-    import yaml
-
-    if isinstance(node, yaml.ScalarNode):
+    if node.id == "scalar":
         return str(node.value) if key == "_" else ""
-    return next((str(entry.value) for entry in entries(node, key) if isinstance(entry, yaml.ScalarNode)), "")
+    return next((str(entry.value) for entry in entries(node, key) if entry.id == "scalar"), "")
 
 
 def read_otherwise(node: Any) -> Iterator[tuple[Any, str]]:
     """Yield each node that JUBE, which reads YAML 1.1, takes for another number or text, and what to do."""
-    import yaml
-
-    if isinstance(node, yaml.ScalarNode):
-        if not node.style and (value := _as_jube_reads(node)) not in (None, node.value):
+    if node.id == "scalar":
+        if not node.style and (value := _as_jube_reads(node.value)) not in (None, node.value):
             yield node, f"has '{node.value}', which JUBE reads as {value}, after YAML 1.1: put it in quotes"
     else:
-        for child in node.value if isinstance(node, yaml.CollectionNode) else []:
+        for child in node.value:
             for one in child if isinstance(child, tuple) else (child,):
                 yield from read_otherwise(one)
 
 
-def _as_jube_reads(node: Any) -> str | None:
+@cache
+def _as_jube_reads(text: str) -> str | None:
     """Return a value as JUBE reads it, as a text; the written text if both are the same number or truth value."""
     import yaml
 
-    text = node.value
     loader = yaml.SafeLoader("")
     tag = loader.resolve(yaml.ScalarNode, text, (True, False))
     try:

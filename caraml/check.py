@@ -1,4 +1,4 @@
-"""Finding of a check for something that a job needs."""
+"""Check of a check for something that a job needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 GOOD, WARNING, BAD = "ok", "look", "FAIL"
 
 
-class Finding(NamedTuple):
+class Check(NamedTuple):
     """Result of one check: its subject, state, what was found and what to do."""
 
     what: str

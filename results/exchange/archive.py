@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
@@ -19,10 +20,13 @@ from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
+from results.exchange.signature import sign, signer_of
+from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, failed_copy, run_of
 from results.join.energy import read_traces
 from results.join.serving import REQUESTS_NAME, request_problems
 from results.record.checks.energy import busier_elsewhere
+from results.record.folders import results_below
 from results.record.model import Energy, Json
 from results.record.records import (
     RESULT_NAME,
@@ -30,10 +34,7 @@ from results.record.records import (
     RecordError,
     find_records,
     read_record,
-    results_below,
 )
-from results.record.signature import sign, signer_of
-from results.workloads import FILE
 
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 ENDING = ".tar.zst"
@@ -97,7 +98,7 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
     for folder in folders:
         results = results_below(folder)
         runs.update(results)
-        every = [*results, *_attempts(folder)]
+        every = results_below(folder, with_attempts=True)
         paths = [path for result in every for name in RUN_FILES for path in result.parent.glob(name)]
         paths += [path for name in SWEEP_FILES for path in folder.glob(name)]
         for path in paths:
@@ -113,11 +114,6 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
         files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
     _write(files, archive, key)
     return len(runs)
-
-
-def _attempts(folder: Path) -> list[Path]:
-    """Return the results of failed attempts that were run again."""
-    return sorted(set(folder.rglob(RESULT_NAME)) - set(results_below(folder)))
 
 
 def _name(folder: Path) -> PurePosixPath:
@@ -212,7 +208,7 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         for record in results_below(Path(folder), RECORD_NAME):
             if not (run_of(record.parent) / RESULT_NAME).exists():
                 problems.append(f"{record.parent.relative_to(folder)}: it has a record but no {RESULT_NAME}")
-        for result in [*results, *_attempts(Path(folder))]:
+        for result in results_below(Path(folder), with_attempts=True):
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
         try:
@@ -343,18 +339,25 @@ def _problems(result: Path) -> Iterator[str]:
         folder = copy_folder(result.parent, failed_copy(result.parent)[0])
         yield from _wrong_status(stored, folder / RECORD_NAME)
         return
-    again = collect(result.parent)
+    again, not_marked = _again(Record.of(stored), result.parent)
     if again["status"] != "ok":
         yield f"it is stored as ok, but {again['error']}"
         return
     for key in ("energy", "energy_effective"):
         if busier := busier_elsewhere(Energy.of(again.get(key) or {})):
             yield f"{key} is not that of the work: the trace has {busier.words}"
-    yield from _not_marked(Record.of(stored), read_traces(result.parent))
+    yield from not_marked
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
     for key in sorted(stored.keys() | again.keys()):
         yield from _differences(stored.get(key), again.get(key), key)
+
+
+def _again(stored: Record, folder: Path) -> tuple[Json, list[str]]:
+    """Return a run's result as its origin gives it, and the windows without marks, from traces that are read once."""
+    read = cache(read_traces)
+    again = collect(folder, read)
+    return again, list(_not_marked(stored, read(folder))) if again["status"] == "ok" else []
 
 
 def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
@@ -367,6 +370,7 @@ def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
 
 def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
     """Yield the windows of the record, or of its copies, without marks in the sampler's traces."""
+    marks = [(trace.meta.get("boot_id"), region) for trace in traces for region in trace.regions()]
     of_copies = record.fill.per_copy if record.fill else []
     named = [(f" of copy {copy.copy}", window) for copy in of_copies for window in copy.windows]
     for words, window in named or [("", window) for window in record.windows]:
@@ -374,9 +378,8 @@ def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
             region.name == f"{window.kind} window{words}"
             and abs(region.start_s - window.start_s) <= MARK_S
             and abs(region.end_s - window.end_s) <= MARK_S
-            for trace in traces
-            if trace.meta.get("boot_id") == window.boot_id
-            for region in trace.regions()
+            for boot_id, region in marks
+            if boot_id == window.boot_id
         ):
             yield (
                 f"its {window.kind} window{words} from {window.start_s:.3f} s to {window.end_s:.3f} s of node "

@@ -1,0 +1,113 @@
+"""Facts about each workload, from benchmarks/NAME/workload.yaml, without importing the workload's code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from results.errors import RecordError
+from results.files.typed_files import NotNegative, Text, like, no_keys, read_file
+
+FOLDERS = Path(__file__).resolve().parents[2] / "benchmarks"  # in a checkout, and in an installation of both packages
+FILE = "workload.yaml"
+ByName = Annotated[Mapping[str, NotNegative], {"minProperties": 1}]
+Parameter = Annotated[str, like("[^;]*(;[^;:]*:[^;]*)*", "a text with 'MODEL: VALUE' after each ';'")]
+Vendor = Literal["nvidia", "amd", "graphcore", "none"]  # of devices, as systems have them
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Amount of work, with its name."""
+
+    amount: NotNegative
+    words: Text
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training data."""
+
+    what: Annotated[Text, "a description"]
+    files: Annotated[Text, "in the data folder"]
+    prepare: Annotated[Text, "the program that creates them"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about one workload."""
+
+    ADDED = ("name",)
+    name: str  # name of the folder, and of the benchmark in records
+    title: Text
+    work_unit: Text
+    framework: Literal["pytorch", "tensorflow", "vllm"]
+    workflow: Annotated[Text, "jube/WORKFLOW.yaml"]
+    precisions: str = "fp32"
+    model: Annotated[str, "default of a sweep; $PARAMETER: the value of that parameter"] = ""
+    batches: Annotated[str, "global batch sizes of a sweep, in the same form"] = ""
+    batch: Annotated[str, "what such a size is, in words"] = "global batch {}"
+    devices: Annotated[str, "numbers of devices of a sweep, in the same form; empty: the system's own"] = ""
+    max_measured_s: Annotated[NotNegative, "longest window; 0: no limit"] = 0.0
+    parameters: Mapping[str, Parameter] = no_keys()
+    refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()
+    data: Data | None = None
+    costed: Amount | None = None
+    reported: Amount | None = None
+    flops: Annotated[Mapping[str, ByName], "per unit of work in training, by model and sample"] = no_keys()
+    flops_per_length: Annotated[ByName, "additional FLOPs per token of a longer sample, by model"] = no_keys()
+    comparable: Annotated[str, "the sample of comparable results; empty: any"] = ""
+
+    def check(self, where: str) -> None:
+        """Raise RecordError for a parameter that is not stated."""
+        for name in ("model", "batches", "devices"):
+            text = getattr(self, name)
+            if text.startswith("$") and text[1:] not in self.parameters:
+                raise RecordError(f"{where}: '{name}' is {text}, but there is no such parameter")
+
+    def value(self, parameter: str, block: Mapping[str, Any], model: str = "") -> str:
+        """Return a parameter for a system and a model, from `8 16; 117M: 2 4` of the system or else of the workload."""
+        usual, *by_model = str(block.get(parameter, self.parameters[parameter])).split(";")
+        values = {name.strip(): value for name, _, value in (one.partition(":") for one in by_model)}
+        return values.get(model or self.default_model(block), usual).strip() if values else usual
+
+    def resolve(self, text: str, block: Mapping[str, Any], model: str = "") -> str:
+        """Return a text, or the value of the parameter that it names after a $."""
+        return self.value(text[1:], block, model) if text.startswith("$") else text
+
+    def default_model(self, block: Mapping[str, Any]) -> str:
+        """Return the model of a system's sweep without a tag."""
+        return self.resolve(self.model, block, "usual")
+
+
+def names() -> list[str]:
+    """Return the names of all workloads; reads no file, so that the standard library is enough."""
+    return sorted(path.parent.name for path in FOLDERS.glob(f"*/{FILE}"))
+
+
+@cache
+def workloads() -> dict[str, Facts]:
+    """Return every workload by name; raises RecordError for a file that cannot be used."""
+    return {
+        name: read_file(Facts, FOLDERS / name / FILE, "facts of a workload", as_text=True, name=name)
+        for name in names()
+    }
+
+
+def title_of(benchmark: str) -> str:
+    """Return the title of a workload; for an unknown one, its name."""
+    known = workloads().get(benchmark)
+    return known.title if known else benchmark
+
+
+def batch_text(benchmark: str, size: int) -> str:
+    """Return a global batch size of a workload in words; of a server, it is the number of requests in flight."""
+    known = workloads().get(benchmark)
+    return (known.batch if known else Facts.batch).format(size)
+
+
+def short_batch_text(benchmark: str, size: int) -> str:
+    """Return a global batch size in few words, as next to a dot."""
+    return batch_text(benchmark, size).removeprefix("global ")

@@ -1,0 +1,87 @@
+"""Folders of results: one walk that names what it cannot enter, and the runs of a sweep's plan that are not there."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from results.errors import RecordError
+
+RESULT_NAME = "result.json"
+ATTEMPTS = "attempts"  # the folder of failed attempts at a point
+WORKPACKAGES = "workpackages.xml"  # JUBE's list of the steps of a run
+
+
+class Below(NamedTuple):
+    """Files below a folder, and what cannot be entered or followed, with the reason."""
+
+    files: list[Path]
+    closed: dict[Path, str]
+
+
+def below(folder: Path) -> Below:
+    """Return all plain files below a folder, sorted; links are followed, each folder once."""
+    found, seen, waiting = Below([], {}), set[tuple[int, int]](), [folder]
+    while waiting:
+        here = waiting.pop()
+        try:
+            status = here.stat()
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(here) as entries:
+                inside = sorted(entries, key=lambda entry: (not entry.is_symlink(), entry.name))
+        except FileNotFoundError:
+            continue  # it was removed in the meantime
+        except OSError as error:
+            found.closed[here] = error.strerror or str(error)
+            continue
+        for entry in inside:
+            path = here / entry.name
+            if path.name == RESULT_NAME and not entry.is_file():
+                found.closed[path] = "it is no file"
+            elif entry.is_dir():
+                waiting.append(path)  # the last one is next: a folder itself comes before a link to it
+            elif entry.is_file():
+                found.files.append(path)
+            elif entry.is_symlink() and not path.exists():
+                found.closed[path] = "it is a link to what does not exist"
+    return Below(sorted(found.files), found.closed)
+
+
+def results_below(folder: Path, name: str = RESULT_NAME, with_attempts: bool = False) -> list[Path]:
+    """Return the files with a name in the folders of runs, in order; attempts are runs that were run again.
+
+    Raises RecordError if a folder cannot be entered, as results may be missing.
+    """
+    files, closed = below(folder)
+    for path, reason in closed.items():
+        raise RecordError(f"{path} cannot be entered ({reason}): let its owner open it, or give folders without it")
+    named = (path for path in files if path.name == name)
+    return [path for path in named if with_attempts or not is_attempt(path, folder)]
+
+
+def is_attempt(path: Path, folder: Path) -> bool:
+    """Return whether a file below a folder is of an attempt that was run again."""
+    return ATTEMPTS in path.relative_to(folder).parts
+
+
+def points(run: Path) -> list[Path]:
+    """Return the folders of the jobs of a run of JUBE, sorted."""
+    return sorted(path.parent for path in run.glob(f"[0-9]*_*/work/{RESULT_NAME}"))
+
+
+def runs_of(point: Path) -> list[Path]:
+    """Return the folders of a point's runs: the job's own, and one for each further run of the job."""
+    further = [path.parent for path in point.glob(f"run_*/{RESULT_NAME}")]
+    return [point, *sorted(further, key=lambda folder: int(folder.name.removeprefix("run_")))]
+
+
+def missing_runs(run: Path) -> str:
+    """Return a sentence on how many of the planned runs have a result; empty if all have one."""
+    listed = (run / WORKPACKAGES).read_text(errors="replace")
+    planned = sum(map(int, re.findall(r'name="runs_in_job"[^>]*>\s*<value>([0-9]+)<', listed)))
+    present = sum(len(runs_of(point)) for point in points(run))
+    return f"{run} has results of {present} of {planned} planned runs" if present < planned else ""

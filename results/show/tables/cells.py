@@ -1,0 +1,250 @@
+"""A table of values, and its renderings, which alone make text of values.
+
+A rendering has a format of numbers: for readers, for programs with all digits, or for the page with few digits.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+from jpwr.messages import near
+from results.errors import RecordError
+from results.points.estimate import Interval
+from results.record.quantities import Quantity, Shown
+from results.record.values import SIGNIFICANT, count, rounded
+from results.show.tables.fit import aligned
+
+FORMS = ("text", "csv", "markdown", "latex", "html")
+STATUS = "status"  # title of the column with the outcome
+GROUP = 2  # leading columns, the system and the model, within which Shown.WITHIN looks for differences
+
+
+class Amount(NamedTuple):
+    """A number with the half-width of its interval, which determines its digits, and with the words after it."""
+
+    value: float | None
+    half: float | None = None
+    with_half: bool = False  # state the half-width
+    words: str = ""
+
+
+# A sequence is a list of facts; a number without an interval has the format of its column.
+Cell: TypeAlias = str | bool | int | float | Amount | Interval | Sequence[str] | None
+Number: TypeAlias = Callable[[float, float | None, str], str]  # of a number, a half-width and a format
+
+
+def for_readers(value: float, half: float | None, form: str) -> str:
+    """Return a number in the format of its column, or with the digits that its interval supports."""
+    return format(value, form) if form else rounded(value, half)
+
+
+def for_programs(value: float, half: float | None, form: str) -> str:
+    """Return a number with all its digits."""
+    return repr(value)
+
+
+def for_page(value: float, half: float | None, form: str) -> str:
+    """Return a number with at most SIGNIFICANT digits."""
+    if form:
+        text = format(value, form)
+        return text if sum(map(str.isdigit, text.lstrip("-0."))) <= SIGNIFICANT else rounded(value)
+    size = abs(float(f"{value:.{SIGNIFICANT}g}"))  # 0.99999 is rounded to 1.000
+    finest = 10.0 ** (math.floor(math.log10(size)) + 2 - SIGNIFICANT) if size else 0.0
+    return rounded(value, max(half or 0.0, finest))
+
+
+def text_of(cell: Cell, form: str = "", number: Number = for_readers) -> str:
+    """Return a cell as text; `form` is the format of its column."""
+    if isinstance(cell, bool):
+        return "yes" if cell else "NO"
+    if isinstance(cell, int) and not form:
+        return str(cell)
+    if isinstance(cell, int | float):
+        return number(cell, None, form) if math.isfinite(cell) else ""
+    if isinstance(cell, Interval):
+        return " to ".join(number(end, cell.half, "") for end in cell)
+    if isinstance(cell, Amount):
+        if cell.value is None or not math.isfinite(cell.value):
+            return ""
+        half = f" ± {number(cell.half, cell.half, '')}" if cell.with_half and cell.half else ""
+        return f"{number(cell.value, cell.half, '')}{half}{cell.words}"
+    return cell if isinstance(cell, str) else ", ".join(cell or ())
+
+
+def is_number(cell: Cell) -> bool:
+    """Return whether a cell is a number or an interval, without words."""
+    return not cell.words if isinstance(cell, Amount) else isinstance(cell, int | float | Interval)
+
+
+def is_known(cell: Cell) -> bool:
+    """Return whether a cell is not empty."""
+    value = cell.value if isinstance(cell, Amount) else cell
+    return math.isfinite(value) if isinstance(value, float) else value is not None and value not in ("", (), [])
+
+
+def sort_value(cell: Cell) -> float | str | None:
+    """Return what rows are sorted by: the number, where there is one."""
+    if isinstance(cell, Amount):
+        return cell.value
+    if isinstance(cell, Interval):
+        return cell.low
+    return cell if cell is None or isinstance(cell, int | float) else text_of(cell)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, rows of values, and sentences on the columns that are left out. False without a row."""
+
+    columns: Sequence[Quantity]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
+    units: Collection[str] = ()  # of work, in the headings
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    @property
+    def titles(self) -> list[str]:
+        """Headings of the columns."""
+        return [one.of(" or ".join(self.units)).heading for one in self.columns]
+
+    def at(self, title: str) -> int:
+        """Return the index of the column with a title or path; raises RecordError if there is none, or several."""
+        names = [
+            [*(column.of(unit).heading for unit in sorted(self.units)), column.heading, column.path]
+            for column in self.columns
+        ]
+        matching = [at for at, known in enumerate(names) if title.strip() in known]
+        if not matching:
+            titles = dict.fromkeys(known[0] for known in names)
+            raise RecordError(f"there is no column {title.strip()!r}: {near(title.strip(), titles)}")
+        if len(matching) > 1:
+            raise RecordError(f"{len(matching)} columns are called {title.strip()!r}: choose another")
+        return matching[0]
+
+    def in_order(self, title: str, largest_first: bool = False) -> Table:
+        """Return the table sorted by a column, texts after numbers, rows without a value last."""
+        at = self.at(title)
+
+        def key(row: Sequence[Cell]) -> Any:
+            value = sort_value(row[at])
+            return isinstance(value, str), value
+
+        known = sorted((row for row in self.rows if is_known(row[at])), key=key, reverse=largest_first)
+        return replace(self, rows=[*known, *(row for row in self.rows if not is_known(row[at]))])
+
+    def texts(self, number: Number = for_readers) -> list[list[str]]:
+        """Return the headings and the rows as text."""
+        forms = [one.form for one in self.columns]
+        return [self.titles, *([*map(text_of, row, forms, [number] * len(row))] for row in self.rows)]
+
+    def chosen(self, columns: Sequence[int]) -> Table:
+        """Return the table with some of its columns."""
+        rows = [[row[at] for at in columns] for row in self.rows]
+        return replace(self, columns=[self.columns[at] for at in columns], rows=rows)
+
+    def filled(self, always: int = 0, without: Sequence[str] = ()) -> Table:
+        """Return the table without columns that are empty or have certain titles; the first ones are always kept."""
+        return self.chosen(
+            [
+                at
+                for at, one in enumerate(self.columns)
+                if one.title not in without and (at < always or any(is_known(row[at]) for row in self.rows))
+            ]
+        )
+
+    def once_each(self, number: int) -> Table:
+        """Return the table with empty first cells in rows where all of them are those of the row above."""
+        rows = [
+            [*[None] * number, *row[number:]] if list(above[:number]) == list(row[:number]) else row
+            for above, row in pairwise([[], *self.rows])
+        ]
+        return replace(self, rows=rows)
+
+    def needed(self, everything: bool = False, wanted: Sequence[str] = ()) -> Table:
+        """Return the columns that a reader needs, with notes on the others; those with the titles `wanted` are needed.
+
+        With `everything`, only empty columns are left out. Empty cells of a failed run count as no difference.
+        """
+        chosen = [self.at(title) for title in wanted]
+        shown = [one._replace(shown=Shown.ALWAYS) if at in chosen else one for at, one in enumerate(self.columns)]
+        filled = replace(self, columns=shown).filled()
+        return filled if everything else _needed(filled)
+
+
+def _needed(table: Table) -> Table:
+    at = next((at for at, one in enumerate(table.columns) if one.title == STATUS), None)
+    good = [at is None or row[at] == "ok" for row in table.rows]
+    columns, kept, shared, hidden = [], [], [], 0
+    for column, title, cells in zip(table.columns, table.titles, zip(*table.rows, strict=True), strict=True):
+        shown, common = _compared(column, cells, table.rows, good)
+        if shown:
+            columns.append(column)
+            kept.append(shown)
+        if common:
+            shared.append(f"{title} {', '.join(common)}")
+        hidden += not (shown or common)
+    which = "all rows" if all(good) else "all rows that have it"
+    notes = [f"In {which}: {'; '.join(shared)}."] if shared else []
+    if hidden:
+        notes.append(f"{count(hidden, 'more column')}: --all shows {'it' if hidden == 1 else 'them'}.")
+    return Table(columns, list(zip(*kept, strict=True)), notes, table.units)
+
+
+def _compared(
+    column: Quantity, cells: Sequence[Cell], rows: Sequence[Sequence[Cell]], good: Sequence[bool]
+) -> tuple[Sequence[Cell], Sequence[str]]:
+    """Return the cells of a column that a reader needs, if any, and the facts that all rows have, to be stated once."""
+    if column.shown in (Shown.ALWAYS, Shown.MORE):
+        return cells if column.shown is Shown.ALWAYS else (), ()
+    parts = [_parts(cell, column) for cell in cells]
+    groups = [tuple(row[:GROUP]) for row in rows]
+    known = [(tuple(one), group) for one, group, is_good in zip(parts, groups, good, strict=True) if one or is_good]
+    common = [one for one in known[0][0] if all(one in facts for facts, _ in known)]
+    if column.shown is Shown.WITHIN:
+        return (cells, ()) if len(set(known)) > len({group for _, group in known}) else ((), common)
+    left = [[one for one in facts if one not in common] for facts in parts] if common else cells
+    return left if any(map(is_known, left)) else (), common
+
+
+def _parts(cell: Cell, column: Quantity) -> list[str]:
+    """Return the facts of a cell, which rows may share, as text."""
+    if isinstance(cell, list | tuple) and not isinstance(cell, Amount | Interval):
+        return list(cell)
+    return [text] if (text := text_of(cell, column.form)) else []
+
+
+def rendered(table: Table, form: str, place: Callable[[str, int], str] = str.rjust) -> str:
+    """Return a table in one of FORMS, with the sentences on its other columns in text alone."""
+    if form == "text":
+        return "\n".join([aligned(table.texts(), place), *table.notes])
+    if form == "csv":
+        return _csv(table)
+    header, *body = table.texts()
+    if form == "markdown":
+        lines = [[field.replace("|", "\\|").replace("\n", " ") for field in line] for line in (header, *body)]
+        lines.insert(1, ["---"] * len(header))
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    import pandas
+
+    frame = pandas.DataFrame(body, columns=header)
+    if form == "html":
+        return str(frame.to_html(index=False, escape=True, border=0))
+    return str(frame.to_latex(index=False, escape=True))
+
+
+def _csv(table: Table) -> str:
+    """Return a table for programs: truth as True and False, numbers with all digits."""
+    rows = (
+        [cell if isinstance(cell, bool | int) else text_of(cell, number=for_programs) for cell in row]
+        for row in table.rows
+    )
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([table.titles, *rows])
+    return file.getvalue().rstrip("\n")
