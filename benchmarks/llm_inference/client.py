@@ -65,6 +65,9 @@ class Request:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    retries: int = 0  # of its sending
+    unlisted: int = 0  # tokens, and whether it began with some that no reader sees: see Counter
+    is_unseen: bool = False
     model: str = ""
     error: str = ""
 
@@ -117,6 +120,7 @@ class Client:
         self._waiting = sorted(due, reverse=True)
         self._next_index = load.first_index
         self._heard_slots: set[int] = set()
+        self._keeps_alive = load.keep_alive
         self._window_end_s: float | None = None
         self._is_stopped = self._is_drained = False
         self._reset()
@@ -202,7 +206,7 @@ class Client:
             self._next_index += self._load.stride
         input_tokens, output_tokens = self._load.lengths[index % len(self._load.lengths)]
         body = self._bodies.body(index, input_tokens, output_tokens)
-        content = post(self._load.host, self._load.path, body, self._load.keep_alive)
+        content = post(self._load.host, self._load.path, body, self._keeps_alive)
         now_s = self._clock()
         request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens)
         stream = Stream(request, content)
@@ -239,12 +243,18 @@ class Client:
             self._selector.modify(stream.socket, selectors.EVENT_READ, stream)
 
     def _lost(self, stream: Stream, error: OSError | None) -> None:
-        """Connect once more where a kept connection turns out to be closed, as llama.cpp's server does."""
+        """Send a request once more where a kept connection turns out to be closed, and keep no connection from then on.
+
+        A server that closes each connection costs one such request of each stream, before the window. One that drops
+        requests now and then drops the next on a connection of its own, which fails.
+        """
         if not stream.is_reused or stream.response.has_begun:
             self._fail(stream, f"the connection was lost: {error or 'closed by the server'}")
             return
         self._close(stream)
         stream.is_reused, stream.unsent = False, memoryview(stream.content)
+        self._keeps_alive = False
+        stream.request.retries += 1
         self._reconnects += 1
         self._connect(stream)
 
@@ -258,6 +268,8 @@ class Client:
         except (BadResponse, ValueError, LookupError, TypeError, AttributeError) as error:
             self._fail(stream, str(error) if isinstance(error, BadResponse) else f"no completion: {error!r}")
             return
+        if stream.response.is_done:
+            new += stream.counter.release()
         if new:
             if not request.times_s and request.slot not in self._heard_slots:
                 self._heard_slots.add(request.slot)
@@ -274,8 +286,9 @@ class Client:
         request.ended_s, request.model = now_s, counter.model
         request.prompt_tokens, request.completion_tokens = counter.prompt_tokens, counter.completion_tokens
         request.cached_tokens = counter.cached_tokens
+        request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
         self._streams.remove(stream)
-        if self._load.keep_alive and stream.response.keeps_open and request.slot >= 0 and stream.socket:
+        if self._keeps_alive and stream.response.keeps_open and request.slot >= 0 and stream.socket:
             self._selector.unregister(stream.socket)
             self._idle[request.slot] = stream.socket
         else:

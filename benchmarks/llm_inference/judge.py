@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator
 
 from benchmarks.llm_inference.config import LoadOptions
 from benchmarks.llm_inference.load import LEAST_E2E
-from benchmarks.llm_inference.metrics import Metrics, Window, drift, lock_step, number
+from benchmarks.llm_inference.metrics import Metrics, Window, drift, lock_step, number, silences_s
 from results.record.findings import Finding, finding
 
 LEAST_IN_FLIGHT = 0.9  # of the streams of a closed loop, below which it is another point
@@ -19,6 +20,12 @@ MOST_DRIFT = 0.03
 LEAST_TPOT_S = 1e-4  # no server is as fast: 10,000 tokens/s for one user
 LATE_OF_TPOT, LATE_OF_TTFT = 0.05, 0.1  # of their medians, by the median and the 99th percentile of the client's delay
 MOST_CACHED = MOST_UNLIKE_COUNT = 0.01  # of prompt tokens; of output tokens, by the server's own count
+MOST_RETRIED = 0.01  # of requests: more of them reach the 99th percentiles
+MOST_UNSEEN = 0.1  # of requests; some answers begin with a part of a character, or a space
+LEAST_STALL_S = 0.5  # a busy node stops a server, or its client, for less
+LONG_SILENCE = 3  # times that between two events of a request, or that of reading the longest prompt
+MOST_STALLED = 0.05  # of the window: as much is missing from tokens/s
+MOST_STALLED_S = 1.0  # in short windows, which only try the suite
 
 
 def faults(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]:
@@ -36,11 +43,38 @@ def faults(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]
     prompts = sum(one.prompt_tokens or 0 for one in window.requests)
     if cached > MOST_CACHED * prompts:
         yield f"{cached} of {prompts} prompt tokens came from a cache: switch prefix caching off"
+    if (retried := sum(one.retries > 0 for one in window.requests)) > MOST_RETRIED * requests:
+        yield f"{retried} of {requests} requests were sent twice: the server closed their connections before an answer"
+    stalled_s = sum(_stalls_s(window, metrics))
+    if stalled_s > max(MOST_STALLED_S, MOST_STALLED * window.duration_s):
+        yield f"no token came for {stalled_s:.1f} s of {window.duration_s:.1f} s: the server was in no steady state"
     in_flight = number(metrics, "mean_in_flight")
     if load.rate_per_s:
         yield from _growing_queue(window, typical_s)
     elif in_flight < LEAST_IN_FLIGHT * streams:
         yield f"{in_flight:.2f} requests were in flight, {streams} wanted"
+
+
+def _stalls_s(window: Window, metrics: Metrics) -> list[float]:
+    """Return the times without a token that neither the pace of events nor a long prompt explains."""
+    inputs = sorted(one.asked_input for one in window.requests)
+    longer = inputs[-1] / inputs[len(inputs) // 2]
+    event_s = statistics.median((one.times_s[-1] - one.times_s[0]) / len(one.times_s) for one in window.requests)
+    prompt_s = longer * min(number(metrics, "ttft_p50_s"), window.duration_s / len(inputs))
+    return silences_s(window, max(LEAST_STALL_S, LONG_SILENCE * max(event_s, prompt_s)))
+
+
+def unconfirmed(window: Window, is_confirmed: bool) -> Iterator[str]:
+    """Yield why tokens/s do not count that a server's usage alone states, in fewer events than tokens.
+
+    They are confirmed by a list of them in each event, or by the server's counter, which is not made from its answers.
+    """
+    unlisted, tokens = (sum(getattr(one, name) for one in window.requests) for name in ("unlisted", "tokens"))
+    if unlisted > MOST_UNLIKE_COUNT * tokens and not is_confirmed:
+        yield (
+            f"{unlisted} of {tokens} tokens are only counted in the server's usage, in events of several: let it list "
+            "token ids, send each token alone, or count tokens at /metrics as the client does"
+        )
 
 
 def _growing_queue(window: Window, typical_s: float) -> Iterator[str]:
@@ -100,6 +134,12 @@ def remarks(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[Fin
     starts = 0.0 if load.rate_per_s else lock_step(window, load.concurrency)
     if load.concurrency >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
         yield finding("lock_step", share=starts)
+    if retried := sum(one.retries > 0 for one in window.requests):
+        yield finding("retried", requests=retried)
+    if stalls_s := _stalls_s(window, metrics):
+        yield finding("stall", longest_s=max(stalls_s), stalled_s=sum(stalls_s))
+    if (unseen := sum(one.is_unseen for one in window.requests)) > MOST_UNSEEN * len(window.requests):
+        yield finding("unseen_first", requests=unseen)
     if (change := drift(window)) > MOST_DRIFT:
         yield finding("drift", change=change)
     if any(one.prompt_tokens is None for one in window.requests):

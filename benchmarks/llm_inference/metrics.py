@@ -232,6 +232,17 @@ def drift(window: Window) -> float:
     return (max(sums) - min(sums)) / (sum(sums) / 3) if sum(sums) else math.inf
 
 
+def silences_s(window: Window, least_s: float) -> list[float]:
+    """Return each time of more than `least_s` seconds in which requests were in flight and none got a token."""
+    arrivals_s = [time_s for one in window.every for time_s in one.times_s if window.holds(time_s)]
+    found = []
+    for begin_s, end_s in pairwise([window.start_s, *sorted(arrivals_s), window.end_s]):
+        if end_s - begin_s > least_s:
+            sent_s = [one.sent_s for one in window.every if one.sent_s < end_s <= one.ended_s]
+            found.append(end_s - max(begin_s, min(sent_s, default=end_s)))
+    return [one_s for one_s in found if one_s > least_s]
+
+
 def from_the_start(measurement: Measurement) -> Measurement:
     """Return it with times from the window's start on, in whole microseconds: those that the file of requests holds."""
 
@@ -263,4 +274,7 @@ def as_json(request: Request) -> dict[str, Any]:
         "prompt_tokens": request.prompt_tokens,
         "completion_tokens": request.completion_tokens,
         "cached_tokens": request.cached_tokens,
+        "retries": request.retries,
+        "unlisted": request.unlisted,
+        "is_unseen": request.is_unseen,
     }

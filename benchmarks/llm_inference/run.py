@@ -29,7 +29,7 @@ from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.llm_inference.client import LoadError
 from benchmarks.llm_inference.config import Config
-from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
+from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks, unconfirmed
 from benchmarks.llm_inference.load import Measurement, Server, first_requests, measure
 from benchmarks.llm_inference.metrics import Window, as_json, client_metrics, from_the_start, metrics_of
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
@@ -155,6 +155,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     findings, late = list(remarks(window, load, record.metrics)), [late_client(record.metrics, load)]
     if server_tokens is not None:
         late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
+    found += unconfirmed(window, server_tokens is not None and late[-1] is None)
     # Where others use the node, too, both can be theirs.
     (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else findings).extend(filter(None, late))
     record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}

@@ -73,6 +73,9 @@ class Counter:
 
     By the first of these that the events have: token ids, a running usage, the server's timings (llama.cpp's), else one
     for each event with text. A last event without choices has the usage of the whole request, and no token of its own.
+
+    The first token is that of the first event with text that a reader sees, or whose tokens the server lists, by ids or
+    log probabilities. Tokens before it count with that event: a count or a space can be sent before any is made.
     """
 
     tokens: int = 0
@@ -80,7 +83,11 @@ class Counter:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    unlisted: int = 0  # tokens beyond one in each event that the server counts and does not list
+    is_unseen: bool = False  # the answer began with tokens that no reader sees
     _is_running: bool = False  # usage came with tokens, and not only at the end
+    _has_begun: bool = False
+    _held: int = 0  # tokens before the first one
 
     def new_tokens(self, event: Mapping[str, Any]) -> int:
         """Return how many tokens an event brings; keep its usage."""
@@ -94,7 +101,7 @@ class Counter:
         if not choices:
             return 0
         self.model = event.get("model") or self.model
-        choice = choices[0]
+        choice, text = choices[0], choices[0].get("text") or ""
         all_tokens = (usage or {}).get("completion_tokens")
         self._is_running = self._is_running or (all_tokens is not None and not choice.get("finish_reason"))
         if choice.get("token_ids") is not None:
@@ -104,9 +111,20 @@ class Counter:
         elif timings and timings.get("predicted_n") is not None:
             new = timings["predicted_n"] - self.tokens
         else:
-            new = 1 if choice.get("text") else 0
+            new = 1 if text else 0
         self.tokens += new
-        return int(new)
+        listed = len(choice.get("token_ids") or (choice.get("logprobs") or {}).get("tokens") or ())
+        self.unlisted += max(0, new - max(1, listed))
+        is_seen = any(one.isprintable() and not one.isspace() for one in text)
+        self.is_unseen = self.is_unseen or (new > 0 and not self._has_begun and not is_seen)
+        self._has_begun = self._has_begun or (new > 0 and (is_seen or listed > 0))
+        self._held += new
+        return self.release() if self._has_begun else 0
+
+    def release(self) -> int:
+        """Return the tokens that were held back."""
+        held, self._held = self._held, 0
+        return int(held)
 
     def _keep(self, usage: Mapping[str, Any]) -> None:
         self.prompt_tokens = usage.get("prompt_tokens", self.prompt_tokens)

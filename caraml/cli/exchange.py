@@ -104,7 +104,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    argument("file", type=Path, metavar="FILE", help="JSON of vllm bench serve, aiperf or guidellm"),
+    argument("file", type=Path, metavar="FILE", help="JSON of vllm bench serve, SGLang, aiperf or guidellm"),
     out("folder for the records", Path("results_of_others")),
     argument("--system", required=True, help="system that the server ran on"),
     argument("--devices", type=int, default=1, metavar="N", help="number of devices that served; default: %(default)s"),

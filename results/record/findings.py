@@ -276,6 +276,19 @@ KINDS: Mapping[str, Kind] = {
         "the server reports no prompt tokens: those that were sent are counted",
         Advice(7, "A server does not count prompt tokens.", "Switch the server's report of usage on", False),
     ),
+    "retried": Kind(
+        "{requests:number of request} had to be sent twice: the server closed a kept connection before an answer",
+        Advice(6, "A server closed connections with requests on them.", "Check its log and its limits"),
+    ),
+    "stall": Kind(
+        "no token came for {longest_s:.1f} s, in all for {stalled_s:.1f} s, though requests were in flight",
+        Advice(6, "A server stalled.", "Check its log; repeat the run"),
+    ),
+    "unseen_first": Kind(
+        "{requests:number of request} began with tokens that no reader sees: TTFT is to the first text, or to tokens "
+        "that the server lists",
+        Advice(6, "A server's first tokens are unseen.", "Let the server list token ids, or check what it sends first"),
+    ),
     "p99_unbounded": Kind(
         "{requests} requests do not bound the 99th percentiles from above",
         Advice(
@@ -295,6 +308,12 @@ KINDS: Mapping[str, Kind] = {
     "other_client": Kind(
         "by the definitions of {client}: tokens/s over the whole run, ramp and drain included; no window and no energy",
         Advice(4, "Figures are by another client's definitions.", "Measure the server with jube/inference.yaml"),
+    ),
+    "failures_unknown": Kind(
+        "the file does not state whether requests failed",
+        Advice(
+            5, "Another client does not state failed requests.", "Ask for its output; let it write its details", False
+        ),
     ),
     # why a file does not count
     "unusable": Kind("{reason}", LEFT_OUT),

@@ -34,6 +34,10 @@ FAULTS = (
     "cut",
     "short",
     "empty",
+    "early",
+    "halve",
+    "drop",
+    "pause",
 )
 
 
@@ -69,6 +73,8 @@ class Mock:
                 body = b'{"error": "the server is tired"}'
                 writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                 return False
+            if self.options.fault == "drop" and self.requests % 10 == 0:
+                return False
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n")
         await self._stream(asked, writer, sent_s)
         writer.write(b"0\r\n\r\n")
@@ -97,13 +103,19 @@ class Mock:
         head = {"object": "text_completion", "model": model}
         if options.fault == "stall" and self.requests > options.after:
             await asyncio.sleep(3600)
+        if options.fault == "early":
+            early = {"choices": [{"index": 0, "text": ""}], "usage": {"prompt_tokens": prompt, "completion_tokens": 1}}
+            self._event({**head, **early, "sent_s": loop.time()}, writer)
+            given, left = 1, left - 1
+        if options.fault == "pause" and self.requests == options.after:
+            time.sleep(options.pause_s)
         due_s = loop.time() + self._noisy(options.ttft_s)
         step_s = self._noisy(options.tpot_s)
         while left:
             await asyncio.sleep(due_s - loop.time())
             new = min(left, options.tokens_per_chunk)
             given, left = given + new, left - new
-            self.tokens += new
+            self.tokens += new // 2 if options.fault == "halve" else new
             usage = {"prompt_tokens": prompt, "completion_tokens": given}
             if options.cached:
                 usage["prompt_tokens_details"] = {"cached_tokens": options.cached}
@@ -144,6 +156,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--fault-number", type=int, default=0, help="its place in the list, in place of its name")
     made.add_argument("--log", action="store_true", help="print the times of each request")
     made.add_argument("--after", type=int, default=0, help="requests before the fault")
+    made.add_argument("--pause-s", type=float, default=1.0, help="with the fault 'pause': for how long nothing is sent")
     made.add_argument("--close", action="store_true", help="close each connection, though it was to be kept")
     return made
 

@@ -41,7 +41,7 @@ def write(**changes):
 
 
 def test_the_medians_of_both_clients_are_compared(stand_in, capsys):
-    bench.compare(stand_in(write(median_ttft_ms=9000.0)))
+    bench.compare(stand_in(write(median_ttft_ms=9000.0, p99_ttft_ms=9000.0)))
     *_, ttft, tpot = capsys.readouterr().out.splitlines()  # a slow machine prints progress before
     assert "vllm bench serve 9000.00 ms" in ttft
     assert ttft.endswith("more than 3 % and the ranges do not overlap")
@@ -53,7 +53,7 @@ def test_the_medians_of_both_clients_are_compared(stand_in, capsys):
     [
         ("sys.exit('no such model')", "bench serve has failed: no such model"),
         (write(failed=4), "counted 1536 tokens; 4 requests failed"),
-        (write(total_output_tokens=421), "counted 421 tokens"),
+        (write(total_output_tokens=421, output_throughput=50.66), "counted 421 tokens"),
     ],
 )
 def test_a_run_of_theirs_that_failed_is_one_sentence(lines, words, stand_in):

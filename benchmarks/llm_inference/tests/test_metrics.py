@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.llm_inference.config import LoadOptions
 from benchmarks.llm_inference.demand import SLOS, Slo, log_normal_lengths
-from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
+from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks, unconfirmed
 from benchmarks.llm_inference.load import arrivals_s
 from benchmarks.llm_inference.metrics import (
     Window,
@@ -208,6 +208,95 @@ def test_another_count_of_the_server_is_bad(by_request):
     assert miscounted(window, load, ours + 10, 0.01, by_request) is None
     assert f"and the server {1.02 * ours:.0f}" in str(miscounted(window, load, 1.02 * ours, 0.0, by_request))
     assert miscounted(window, load, 1.02 * ours, 0.02 * window.duration_s, by_request) is None
+
+
+def remarks_of(window, **changes):
+    return [one.kind for one in remarks(window, asked(4, **changes), metrics_of(window, 1, SLO))]
+
+
+@pytest.mark.parametrize(("retried", "fails"), [(1, False), (4, False), (5, True), (8, True)])
+def test_requests_that_were_sent_twice_are_a_remark_and_above_a_share_a_failure(retried, fails):
+    window = Window(closed_loop(4, 400))
+    for request in window.requests[:retried]:
+        request.retries = 1
+    assert "retried" in remarks_of(window)
+    assert (
+        any(f"{retried} of {len(window.requests)} requests were sent twice" in one for one in faults_of(window))
+        == fails
+    )
+
+
+def paused(pauses_s, at_s=2.0, streams=4, requests=400):
+    """A closed loop whose server sends nothing for some seconds after each of some times."""
+    measurement = closed_loop(streams, requests)
+
+    def later(time_s):
+        done_s = 0.0
+        for number, pause_s in enumerate(pauses_s):
+            done_s += pause_s * (time_s > measurement.start_s + at_s * (number + 1))
+        return time_s + done_s
+
+    for one in measurement.requests:
+        one.times_s = array("d", map(later, one.times_s))
+        one.due_s, one.sent_s, one.ended_s = map(later, (one.due_s, one.sent_s, one.ended_s))
+    measurement.end_s = later(measurement.end_s)
+    return Window(measurement)
+
+
+@pytest.mark.parametrize(
+    ("pauses_s", "streams", "is_said", "fails"),
+    [
+        ((), 4, False, False),
+        ((0.3,), 4, False, False),
+        ((0.6,), 4, True, False),
+        ((3.0,), 4, True, True),
+        ((3.0,), 1, True, True),
+        ((0.7, 0.7, 0.7, 0.7), 4, True, True),
+    ],
+)
+def test_a_server_that_stalls_is_in_no_steady_state(pauses_s, streams, is_said, fails):
+    window = paused(pauses_s, streams=streams, requests=100 * streams)
+    load = asked(streams)
+    found = metrics_of(window, 1, SLO)
+    assert ("stall" in [one.kind for one in remarks(window, load, found)]) == is_said
+    assert any("was in no steady state" in one for one in faults(window, load, found)) == fails
+
+
+def test_a_time_without_requests_is_no_stall():
+    window = paused((3.0,))
+    for request in window.every:  # those that were in flight come after it
+        if request.sent_s < window.start_s + 2 < request.ended_s - 3:
+            request.times_s = array("d", (request.ended_s - TPOT_S * (OUTPUT - 1 - at) for at in range(OUTPUT)))
+            request.sent_s = request.due_s = request.times_s[0] - TTFT_S
+    assert "stall" not in remarks_of(window, rate_per_s=20.0)
+
+
+def test_long_prompts_and_slow_tokens_are_no_stall():
+    for slower in (12, 70):  # 0.6 s to a first token; 0.7 s between tokens
+        measurement = closed_loop(1, 400)
+        for request in measurement.requests:
+            request.times_s = array("d", (slower * one for one in request.times_s))
+            for name in ("due_s", "sent_s", "ended_s"):
+                setattr(request, name, slower * getattr(request, name))
+        measurement.start_s, measurement.end_s = slower * measurement.start_s, slower * measurement.end_s
+        window = Window(measurement)
+        assert "stall" not in [one.kind for one in remarks(window, asked(1), metrics_of(window, 1, SLO))]
+
+
+@pytest.mark.parametrize(("unlisted", "is_confirmed", "fails"), [(8, False, True), (8, True, False), (0, False, False)])
+def test_tokens_that_only_a_usage_states_are_no_throughput(unlisted, is_confirmed, fails):
+    window = Window(closed_loop(4, 400, per_chunk=2))
+    for request in window.every:
+        request.unlisted = unlisted
+    assert bool(list(unconfirmed(window, is_confirmed))) == fails
+
+
+@pytest.mark.parametrize(("share", "is_said"), [(0.0, False), (0.02, False), (0.5, True), (1.0, True)])
+def test_first_tokens_that_no_reader_sees_are_a_remark(share, is_said):
+    window = Window(closed_loop(4, 400))
+    for request in window.requests[: round(share * len(window.requests))]:
+        request.is_unseen = True
+    assert ("unseen_first" in remarks_of(window)) == is_said
 
 
 def test_a_rate_that_drifts_is_a_remark():

@@ -123,6 +123,65 @@ def test_tokens_are_counted_by_what_the_server_tells(events):
     assert (counter.tokens, counter.prompt_tokens) == (3, 5)
 
 
+@pytest.mark.parametrize(
+    ("first", "when", "is_unseen"),
+    [
+        ({"text": "a"}, 0, False),
+        ({"text": " a"}, 0, False),
+        ({"text": " "}, 1, True),
+        ({"text": "\n\t"}, 1, True),
+        ({"text": "\u200b"}, 1, True),
+        ({"text": ""}, 1, False),
+        ({"text": None}, 1, False),
+        ({"text": "", "token_ids": []}, 1, False),
+        ({"text": "", "token_ids": [7]}, 0, True),
+        ({"text": " ", "logprobs": {"tokens": [" "]}}, 0, True),
+        ({"text": " ", "logprobs": None}, 1, True),
+    ],
+)
+def test_a_first_token_is_seen_or_listed(first, when, is_unseen):
+    events = [
+        event(choices=[first]),
+        event(choices=[{"text": "b", **({"token_ids": [8]} if "token_ids" in first else {})}]),
+    ]
+    counter = Counter()
+    counts = [counter.new_tokens(one) for one in events]
+    assert ([count > 0 for count in counts].index(True), counter.is_unseen) == (when, is_unseen)
+    assert sum(counts) == counter.tokens
+
+
+@pytest.mark.parametrize("counted", [{"usage": {"completion_tokens": 1}}, {"timings": {"predicted_n": 1}}])
+@pytest.mark.parametrize("text", ["", " "])
+def test_a_count_alone_makes_no_first_token(counted, text):
+    counter = Counter()
+    assert counter.new_tokens(event(choices=[{"text": text}], **counted)) == 0
+    assert counter.is_unseen
+    more = {name: dict.fromkeys(values, 3) for name, values in counted.items()}
+    assert counter.new_tokens(event(**more)) == 3
+
+
+def test_an_answer_of_spaces_alone_has_its_tokens_at_its_end():
+    counter = Counter()
+    assert [counter.new_tokens(event(choices=[{"text": " "}])) for _ in range(3)] == [0, 0, 0]
+    assert (counter.release(), counter.release()) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "unlisted"),
+    [
+        ({}, 2),
+        ({"choices": [{"text": "a b c", "token_ids": [1, 2, 3]}]}, 0),
+        ({"choices": [{"text": "a b c", "logprobs": {"tokens": ["a", " b", " c"]}}]}, 0),
+        ({"choices": [{"text": "a b c", "logprobs": {"tokens": ["a"]}}]}, 2),
+        ({"usage": {"completion_tokens": 1}}, 0),
+    ],
+)
+def test_tokens_of_one_event_are_listed_or_counted_only(changes, unlisted):
+    counter = Counter()
+    counter.new_tokens(event(**{"usage": {"completion_tokens": 3}, **changes}))
+    assert counter.unlisted == unlisted
+
+
 def test_cached_tokens_are_part_of_a_prompt():
     counter = Counter()
     counter.new_tokens(event(timings={"predicted_n": 1, "prompt_n": 3, "cache_n": 7}))
