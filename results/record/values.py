@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -31,7 +31,7 @@ def value_at(record: Record, path: str) -> Any:
 
 
 @cache
-def _keys(path: str, unit: str) -> list[list[str]]:
+def _keys(path: str, unit: str) -> list[Sequence[str]]:
     return [one.split(".") for one in path.replace("{unit}", unit).split("|")]
 
 
