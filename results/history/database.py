@@ -212,8 +212,9 @@ def read(paths: Sequence[Path]) -> Found:
                     created = ""
                 if not migrate(record):
                     raise RecordError(f"history {path} has records of a newer version of the suite: use that version")
-                file = {"path": stored[2], "sha256": digest, "created": created}
-                found.records.append(with_todays_figures(Record.of(record | {"file": file})))
+                found.records.append(
+                    with_todays_figures(Record.from_file(record, path=stored[2], sha256=digest, created=created))
+                )
     if not found.records:
         raise RecordError(f"no record in {', '.join(map(str, paths))}: add some with 'caraml history add'")
     return found

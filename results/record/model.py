@@ -77,9 +77,12 @@ class Part:
         part = object.__new__(cls)
         own = vars(part)
         own.update(values)
-        for key, (name, convert) in _conversions(cls).items():  # type: ignore[arg-type]  # a class is hashable
-            if key in own:
-                own[name] = convert(own.pop(key))
+        kind: Any = cls  # mypy takes no class for hashable
+        for key in own.keys() & _reserved(kind):
+            own[f"{key}_"] = own.pop(key)
+        for name, convert in _conversions(kind).items():
+            if name in own:
+                own[name] = convert(own[name])
         return part
 
     def __bool__(self) -> bool:
@@ -104,14 +107,17 @@ def _factories(part: type) -> dict[str, Callable[[], Any]]:
 
 
 @cache
-def _conversions(part: Any) -> dict[str, tuple[str, Callable[[Any], Any]]]:
-    """Return the name and conversion of each key whose value has parts, or whose name is a keyword."""
-    types, found = get_type_hints(part), {}
-    for name in (one.name for one in fields(part)):
-        convert, key = _conversion(types[name]), name.rstrip("_")
-        if convert or key != name:
-            found[key] = name, convert or (lambda value: value)
-    return found
+def _reserved(part: Any) -> set[str]:
+    """Return the keys that are no names of fields: a keyword of Python, or what a part has besides its fields."""
+    names = {one.name for one in fields(part)}
+    return {name.rstrip("_") for name in names if name.endswith("_")} | (set(dir(part)) - names)
+
+
+@cache
+def _conversions(part: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return the conversion of each field whose value has parts."""
+    types = get_type_hints(part)
+    return {one.name: convert for one in fields(part) if (convert := _conversion(types[one.name]))}
 
 
 def _conversion(kind: Any) -> Callable[[Any], Any] | None:
@@ -129,8 +135,10 @@ def _conversion(kind: Any) -> Callable[[Any], Any] | None:
 def as_json(value: Any) -> Any:
     """Return a part, or a list or dictionary of parts, as a file has it."""
     if isinstance(value, Part):
-        left_out = getattr(value, "ADDED", ())
-        return {key.rstrip("_"): as_json(one) for key, one in vars(value).items() if key not in left_out}
+        kind: Any = type(value)
+        left_out, reserved = getattr(kind, "ADDED", ()), _reserved(kind)
+        names = {f"{key}_": key for key in reserved}
+        return {names.get(name, name): as_json(one) for name, one in vars(value).items() if name not in left_out}
     if isinstance(value, dict):
         return {key: as_json(one) for key, one in value.items()}
     return [as_json(one) for one in value] if isinstance(value, list | tuple) else value
@@ -571,6 +579,11 @@ class Record(Part):
     slurm: Numbers = Numbers.of({})
     file: File = File.of({})
     corrected: Annotated[tuple[Any, ...], "findings on values that follow today's tables"] = ()
+
+    @classmethod
+    def from_file(cls, values: Json, **file: str) -> Record:
+        """Return the record with the file that has it, whose own keys of these names do not count."""
+        return cls.of({name: value for name, value in values.items() if name not in cls.ADDED} | {"file": file})
 
     @property
     def is_good(self) -> bool:

@@ -231,4 +231,4 @@ def read_checked(path: Path) -> Record:
     record = _parse(content, path)
     if broken := violation(record):
         raise RecordError(f"{path} breaks the schema of records: {broken}; leave it out or run the point again")
-    return Record.of(record | {"file": {"path": str(path), "sha256": hashlib.sha256(content).hexdigest()}})
+    return Record.from_file(record, path=str(path), sha256=hashlib.sha256(content).hexdigest())

@@ -13,6 +13,7 @@ import results
 from caraml.__main__ import main
 from results.record import records
 from results.record.folders import results_below
+from results.record.model import Record, as_json
 from results.record.records import RecordError, read_record, write_record
 from results.record.schema import schema, violation
 from results.tests import bench, made_up
@@ -582,3 +583,25 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path):
 
 def test_the_records_of_the_bench_are_consistent():
     assert [words for index in range(0, 10_000, 97) for words in contradictions(bench.record_of(index))] == []
+
+
+@pytest.mark.parametrize(
+    "key", ["number", "is_good", "option", "of", "ADDED", "keywords", "from", "more_", "__class__"]
+)
+@pytest.mark.parametrize("place", ["", "metrics", "energy", "provenance"])
+def test_a_key_of_any_name_is_kept_and_changes_nothing_else(tmp_path, key, place):
+    record = made_up.result()
+    (record[place] if place else record)[key] = "text"
+    assert as_json(Record.of(record)) == record
+    made_up.store(tmp_path, [record])
+    [found] = find_records([tmp_path]).records
+    assert (found[place] if place else found)[key] == "text"
+    assert main(["table", "--repeats", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("key", ["file", "corrected"])
+def test_what_the_reader_adds_is_not_taken_from_a_file(tmp_path, key):
+    made_up.store(tmp_path, [made_up.result(**{key: ["of someone else"]})])
+    [found] = find_records([tmp_path]).records
+    assert "corrected" not in found and found["file"]["path"].startswith(str(tmp_path))
+    assert main(["table", "--repeats", str(tmp_path)]) == 0
