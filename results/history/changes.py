@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from results.points.estimate import Estimate, Part, half_interval
+from results.points.estimate import CONFIDENCE, Estimate, Part, half_interval
 
 SHORTEST = 3  # values of a level: one or two that differ are outliers until a third confirms them
 FEWEST = 8  # values without which nothing is looked for
@@ -25,6 +25,7 @@ DRIFT_SIGNIFICANCE = 1e-5
 POSSIBLE_DRIFT = 0.05  # a drift that is not excluded at this level widens the intervals of changes
 MOST_ALIKE = 0.8  # lag-1 autocorrelation that is corrected for: at more, nothing would be found
 ROUNDS = 5  # of the search for changes with a drift
+CERTAIN = 6.0  # standard deviations above the threshold of finding a change, with which it is always found
 SMALLEST = 1e-5  # relative standard deviation that counts: values may be rounded
 TO_SIGMA = 1.4826  # from the median absolute deviation of normal values to their standard deviation
 DAYS_PER_YEAR = 365.25
@@ -74,7 +75,7 @@ def fit(times_d: Sequence[float], logs: Sequence[float], own: Sequence[float] = 
         model = with_drift if p_value < POSSIBLE_DRIFT else model
     per_year = [0.0] * (len(model.breaks) + 1) + [DAYS_PER_YEAR]
     drift = model.estimate(per_year) if p_value < DRIFT_SIGNIFICANCE else None
-    steps = [Step(at, model.step(number)) for number, at in enumerate(model.breaks)]
+    steps = [Step(at, model.found_step(number)) for number, at in enumerate(model.breaks)]
     current = max(1, len(logs) - max(model.breaks, default=0) - SHORTEST)
     variance = model.variance * (1 / SHORTEST + 1 / current)
     resolution = math.expm1(half_interval([Part(variance, model.freedom)]))
@@ -165,6 +166,30 @@ class _Model:
             weights[number] -= 1.0
             weights[number + 1] += 1.0
         return self.estimate(weights)
+
+    def found_step(self, number: int) -> Estimate:
+        """Return the ratio of the levels at a break that was found: a smaller change might not have been.
+
+        Of changes that are seldom found, noise makes the found ones larger. So the near end of the interval is that of
+        a value above the threshold of finding it (Hedges 1984, J. Educ. Stat. 9, 61), at the nearest no change.
+        """
+        from scipy.optimize import brentq
+        from scipy.stats import norm
+
+        estimate, far = self.step(number), float(norm.ppf((1 + CONFIDENCE) / 2))
+        found = float(norm.isf(self.p_value(number) / 2))  # standard deviations
+        least = float(norm.isf(SIGNIFICANCE / len(self._times_d) / 2))
+        if not least < found < least + CERTAIN:
+            return estimate
+
+        def beyond(mean: float) -> float:
+            """Return how the share of larger ones among found changes differs from that at the end, as a logarithm."""
+            return float(norm.logsf(found - mean) - norm.logsf(least - mean)) - math.log((1 - CONFIDENCE) / 2)
+
+        near = brentq(beyond, 0.0, found) if beyond(0.0) < 0 else 0.0
+        middle, half = (near + found + far) / 2, (found + far - near) / 2
+        each = estimate.log / found
+        return Estimate(estimate.value, each * middle, (Part((each * half / far) ** 2, math.inf),))
 
     def total(self, first: int, without: Collection[int] = ()) -> Estimate:
         """Return the ratio of the last value to that at an index, by drift and steps, without the steps of numbers."""

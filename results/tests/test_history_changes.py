@@ -376,3 +376,16 @@ def test_a_gain_in_between_does_not_hide_a_slow_fall_and_an_accepted_change_is_l
     known = [Known(first_run=verdict_of(falling, 0.02).findings[0].first_run)]
     assert verdict_of(falling, 0.08, known=known).outcome is Outcome.PASSED
     assert verdict_of(falling, 0.04, known=known).outcome is Outcome.FAILED  # 6 % by the drift alone
+
+
+def test_the_interval_of_a_change_that_is_seldom_found_has_its_size():
+    found, held = 0, 0
+    for seed in range(150):
+        random = Random(seed)
+        logs = [(math.log(0.992) if week >= 40 else 0.0) + random.gauss(0, 0.005) for week in range(60)]
+        steps = fit([7.0 * week for week in range(60)], logs).steps
+        for step in (one for one in steps if abs(one.at - 40) <= 2):
+            found += 1
+            held += step.ratio.interval.low <= 0.992 <= step.ratio.interval.high
+    assert 10 < found < 75  # of 150, and those are found that noise made larger
+    assert held >= 0.9 * found
