@@ -95,14 +95,14 @@ class Slurm:
         Its state is UNKNOWN if neither knows it, or if the number is another job's. Raises SchedulerError if Slurm does
         not answer.
         """
-        text, job_id = job_id, _number(job_id)
+        text, job_id = job_id, _id(job_id)
         if not job_id:
             return _job(text[-40:], UNSTATED, f"sbatch printed no job number, but '{text[-40:]}'")
         if not self._has_answered:
             ping()
             self._has_answered = True
         try:
-            done = ask("scontrol", "show", "job", "-o", job_id, limit_s=LIMIT_S)
+            done = ask("scontrol", *_cluster(job_id), "show", "job", "-o", _number(job_id), limit_s=LIMIT_S)
         except ProgramError as error:
             raise SchedulerError(f"Slurm does not answer: {error}") from error
         if done.returncode:
@@ -147,7 +147,8 @@ class Slurm:
             return None
         fields = "State,Reason,ExitCode,Start,End,ConsumedEnergyRaw"
         try:
-            done = ask("sacct", "-X", "-n", "-P", "-j", job_id, "-o", fields, limit_s=LIMIT_S)
+            selected = (*_cluster(job_id), "-j", _number(job_id))
+            done = ask("sacct", "-X", "-n", "-P", *selected, "-o", fields, limit_s=LIMIT_S)
         except ProgramError:
             done = None
         if done is None or done.returncode:
@@ -165,7 +166,17 @@ class Slurm:
         return _job(job_id, state, reason, exit_code=exit_code, start=start, latest_end=end, consumed_energy_j=measured)
 
 
-def _number(text: str) -> str:
-    """Return the job number from the output of `sbatch --parsable`, ID or ID;CLUSTER in a line; empty without one."""
-    found = re.findall(r"^\s*(\d+)(?:;\S+)?\s*$", text, re.MULTILINE)
+def _id(text: str) -> str:
+    """Return the job's ID, or ID;CLUSTER, from the output of `sbatch --parsable`; empty without one."""
+    found = re.findall(r"^\s*(\d+(?:;\S+)?)\s*$", text, re.MULTILINE)
     return str(found[-1]) if found else ""
+
+
+def _number(job_id: str) -> str:
+    return job_id.partition(";")[0]
+
+
+def _cluster(job_id: str) -> list[str]:
+    """Return the option with a job's cluster: without it, Slurm looks for the number on the local cluster alone."""
+    cluster = job_id.partition(";")[2]
+    return [f"--clusters={cluster}"] if cluster else []
