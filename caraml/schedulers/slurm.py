@@ -102,7 +102,8 @@ class Slurm:
             ping()
             self._has_answered = True
         try:
-            done = ask("scontrol", *_cluster(job_id), "show", "job", "-o", _number(job_id), limit_s=LIMIT_S)
+            number, *cluster = _selected(job_id)
+            done = ask("scontrol", *cluster, "show", "job", "-o", number, limit_s=LIMIT_S)
         except ProgramError as error:
             raise SchedulerError(f"Slurm does not answer: {error}") from error
         if done.returncode:
@@ -147,8 +148,7 @@ class Slurm:
             return None
         fields = "State,Reason,ExitCode,Start,End,ConsumedEnergyRaw"
         try:
-            selected = (*_cluster(job_id), "-j", _number(job_id))
-            done = ask("sacct", "-X", "-n", "-P", *selected, "-o", fields, limit_s=LIMIT_S)
+            done = ask("sacct", "-X", "-n", "-P", "-o", fields, "-j", *_selected(job_id), limit_s=LIMIT_S)
         except ProgramError:
             done = None
         if done is None or done.returncode:
@@ -172,11 +172,7 @@ def _id(text: str) -> str:
     return str(found[-1]) if found else ""
 
 
-def _number(job_id: str) -> str:
-    return job_id.partition(";")[0]
-
-
-def _cluster(job_id: str) -> list[str]:
-    """Return the option with a job's cluster: without it, Slurm looks for the number on the local cluster alone."""
-    cluster = job_id.partition(";")[2]
-    return [f"--clusters={cluster}"] if cluster else []
+def _selected(job_id: str) -> list[str]:
+    """Return a job's number and the option with its cluster: without it, Slurm asks the local cluster alone."""
+    number, *cluster = job_id.split(";")
+    return [number, *(f"--clusters={name}" for name in cluster)]
