@@ -198,11 +198,20 @@ def _has_process(point: Path) -> bool:
 def retry_failed(run: Path) -> list[Path]:
     """Submit the failed points again, and return their folders; their files are moved below ATTEMPTS.
 
-    Raises SchedulerError, with everything unchanged, if a scheduler does not answer.
+    A failed run of a point does not count while the point's job waits or runs, as one of several runs may fail. Raises
+    SchedulerError, with everything unchanged, if a scheduler does not answer.
     """
     submit = checkout() / "jube" / "include" / "submit.sh"
-    settle(run)
-    failed = [point for point in points(run) if _statuses(point) - {"ok", "unfinished"}]
+    standings = dict(zip(points(run), settle(run), strict=True))
+    failed = [point for point in standings if _statuses(point) - {"ok", "unfinished"}]
+    for point in [point for point in failed if standings[point].state in ("queued", "running")]:
+        failed.remove(point)
+        state, reason = standings[point].state, standings[point].reason
+        print(
+            f"caraml: {point} has a failed run, but its job is {state}{f' ({reason})' if reason else ''}: it is not "
+            "submitted again; wait for the job or cancel it",
+            file=sys.stderr,
+        )
     commands = {point: _submitted(point) for point in failed}
     jobs = {how: point / JOB_ID for point, (how, *_) in commands.items() if how in SCHEDULERS}
     for how, job in jobs.items():

@@ -95,14 +95,15 @@ class Slurm:
         Its state is UNKNOWN if neither knows it, or if the number is another job's. Raises SchedulerError if Slurm does
         not answer.
         """
-        text, job_id = job_id, _number(job_id)
+        text, job_id = job_id, _id(job_id)
         if not job_id:
             return _job(text[-40:], UNSTATED, f"sbatch printed no job number, but '{text[-40:]}'")
         if not self._has_answered:
             ping()
             self._has_answered = True
         try:
-            done = ask("scontrol", "show", "job", "-o", job_id, limit_s=LIMIT_S)
+            number, *cluster = _selected(job_id)
+            done = ask("scontrol", *cluster, "show", "job", "-o", number, limit_s=LIMIT_S)
         except ProgramError as error:
             raise SchedulerError(f"Slurm does not answer: {error}") from error
         if done.returncode:
@@ -147,7 +148,7 @@ class Slurm:
             return None
         fields = "State,Reason,ExitCode,Start,End,ConsumedEnergyRaw"
         try:
-            done = ask("sacct", "-X", "-n", "-P", "-j", job_id, "-o", fields, limit_s=LIMIT_S)
+            done = ask("sacct", "-X", "-n", "-P", "-o", fields, "-j", *_selected(job_id), limit_s=LIMIT_S)
         except ProgramError:
             done = None
         if done is None or done.returncode:
@@ -165,7 +166,13 @@ class Slurm:
         return _job(job_id, state, reason, exit_code=exit_code, start=start, latest_end=end, consumed_energy_j=measured)
 
 
-def _number(text: str) -> str:
-    """Return the job number from the output of `sbatch --parsable`, ID or ID;CLUSTER in a line; empty without one."""
-    found = re.findall(r"^\s*(\d+)(?:;\S+)?\s*$", text, re.MULTILINE)
+def _id(text: str) -> str:
+    """Return the job's ID, or ID;CLUSTER, from the output of `sbatch --parsable`; empty without one."""
+    found = re.findall(r"^\s*(\d+(?:;\S+)?)\s*$", text, re.MULTILINE)
     return str(found[-1]) if found else ""
+
+
+def _selected(job_id: str) -> list[str]:
+    """Return a job's number and the option with its cluster: without it, Slurm asks the local cluster alone."""
+    number, *cluster = job_id.split(";")
+    return [number, *(f"--clusters={name}" for name in cluster)]

@@ -93,6 +93,43 @@ def test_what_kubernetes_did_comes_before_what_a_program_did(condition, pods, st
     assert words in found.reason
 
 
+def init_container(**state):
+    return {"initContainerStatuses": [{"name": "fetch", "state": state}]}
+
+
+def test_an_init_container_that_fails_is_the_reason():
+    lost = waiting("PodInitializing", **init_container(terminated={"exitCode": 3, "reason": "Error"}))
+    found = judged(job(("Failed", "BackoffLimitExceeded")), lost)
+    assert (found.state, found.ended_by_itself) == ("InitContainerFailed", False)
+    assert found.reason == "pod p-0: init container fetch exited with 3: Error"
+    # A sidecar among them is ended by Kubernetes itself, after the program that failed.
+    after = ended(1, **init_container(terminated={"exitCode": 143, "reason": "Error"}))
+    assert judged(job(("Failed", "BackoffLimitExceeded")), after).state == "Failed"
+
+
+def test_an_init_container_whose_image_does_not_come_is_given_up():
+    late = waiting("PodInitializing", **init_container(waiting={"reason": "ErrImagePull", "message": "words"}))
+    found = judged(job(), late, after_s=START_LIMIT_S + 1)
+    assert (found.state, found.has_ended) == ("ErrImagePull", True)
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "other_pod", "after_s", "gives_up"),
+    [
+        ({"running": {}}, [], 61, True),
+        ({"running": {}}, [], 59, False),  # it may need a moment
+        ({"terminated": {"exitCode": 0}}, [], 61, False),
+        ({"running": {}}, [pod(name="p-1", state={"running": {}})], 61, False),  # which still trains
+    ],
+)
+def test_a_sidecar_that_outlives_training_does_not_hold_the_node(sidecar, other_pod, after_s, gives_up):
+    holding = ended(0, "Completed", "Running")
+    holding["status"]["containerStatuses"][0]["state"] = sidecar
+    found = judged(job(), holding, *other_pod, after_s=after_s)
+    assert (found.state == "SidecarRunning", found.has_ended) == (gives_up, gives_up)
+    assert ("container other of pod p-0 outlives training" in found.reason) == gives_up
+
+
 @pytest.mark.parametrize(
     "reason", ["Evicted", "DeadlineExceeded", "Preempting", "NodeShutdown", "UnexpectedAdmissionError"]
 )

@@ -323,6 +323,40 @@ def test_copies_of_a_point_are_submitted_again_as_copies(tmp_path, monkeypatch):
     assert (again["status"], again["fill"], len(submitted)) == ("unfinished", fill, 1)
 
 
+# Knows job 7 of cluster gpu alone: it waits there.
+OF_A_CLUSTER = """#!/bin/sh
+case "$*" in
+ping) echo "Slurmctld(primary) at here is UP" ;;
+"--clusters=gpu show job -o 7") echo "JobId=7 JobState=PENDING Reason=Priority " ;;
+*) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("statuses", [("unfinished",), ("failed", "unfinished")])
+def test_a_job_of_another_cluster_is_not_submitted_twice(answers, tmp_path, capsys, monkeypatch, statuses):
+    answers.program("scontrol", OF_A_CLUSTER)
+    run = add_points(tmp_path / "000000", 7)
+    [point] = run.glob("*/work")
+    (point / "job.id").write_text("7;gpu\n")
+    (point / "submitted").write_text(f"sbatch s {len(statuses)}\n")
+    for status, folder in zip(statuses, (point, point / "run_2"), strict=False):
+        folder.mkdir(exist_ok=True)
+        (folder / "result.json").write_text(json.dumps({**RECORD, "status": status, "error": "why"}))
+    submitted = []
+    monkeypatch.setattr(waiting, "subprocess", SimpleNamespace(run=lambda *words, **_: submitted.append(words)))
+    assert waiting.retry_failed(run) == []
+    assert (submitted, (point / "job.id").read_text()) == ([], "7;gpu\n")
+    assert ("its job is queued (Priority): it is not submitted again" in capsys.readouterr().err) == (len(statuses) > 1)
+
+
+def test_an_ended_job_of_another_cluster_is_asked_of_its_accounting(answers):
+    answers(refused="Invalid job id specified")
+    answers.program("sacct", '#!/bin/sh\ncase "$*" in *--clusters=gpu*) echo "TIMEOUT|None|0:0|a|b|" ;; esac\n')
+    assert Slurm().job("7;gpu", HERE).state == "TIMEOUT"
+    assert Slurm().job("7;cpu", HERE).state == "UNKNOWN"
+
+
 @pytest.mark.parametrize(
     "state", ["RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "REVOKED", "SOMETHING_NEW", ""]
 )
@@ -345,12 +379,19 @@ def test_a_state_of_an_end_is_an_end(answers, state):
 
 
 @pytest.mark.parametrize(
-    "printed", ["7\n", "7;cluster\n", "Welcome to 2 clusters!\n\n7\n", "7\nnote: 5 jobs wait\n", "** 9 **\n 7;c1 \r\n"]
+    ("printed", "cluster"),
+    [
+        ("7\n", ""),
+        ("7;gpu\n", "--clusters=gpu "),
+        ("Welcome to 2 clusters!\n\n7\n", ""),
+        ("7\nnote: 5 jobs wait\n", ""),
+        ("** 9 **\n 7;c1 \r\n", "--clusters=c1 "),
+    ],
 )
-def test_the_number_of_a_job_is_found_among_a_sites_words(answers, printed):
+def test_the_number_and_cluster_of_a_job_are_found_among_a_sites_words(answers, printed, cluster):
     answers(f"Welcome: state=UP\n{SHOWN.format(state='RUNNING', reason='None')} WorkDir={HERE}")
     assert Slurm().job(printed.strip(), HERE).state == "RUNNING"
-    assert answers.asked()[-1] == "show job -o 7"
+    assert answers.asked()[-1] == f"{cluster}show job -o 7"
 
 
 def test_a_job_of_which_no_number_is_known_is_open(answers):

@@ -24,6 +24,7 @@ IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 # signals within this time are one request to end.
 SETTLE_S = 0.2
 STDIN = 0
+INIT = 1  # process that inherits the children of ended processes, as the first one of a container
 _Started = TypeVar("_Started")
 
 
@@ -136,6 +137,8 @@ class Child:
                     _stop_with(pid)
                 else:
                     wait()
+                    if os.getpid() == INIT:
+                        _reap_inherited(pid)
             self.ended_s = time.monotonic()
         _take_terminal(pid)
         return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
@@ -230,6 +233,16 @@ def _woken_by_signals() -> Iterator[Callable[[], None]]:
         signal.set_wakeup_fd(before)
         os.close(woken)
         os.close(wake)
+
+
+def _reap_inherited(command: int) -> None:
+    """Reap the ended processes that this one has inherited; jpwr waits for those of its own group elsewhere."""
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - pathlib is slower to start
+        with suppress(OSError), open(f"/proc/{name}/stat", encoding="latin-1") as file:
+            state, parent, group = file.read().rpartition(")")[2].split()[:3]
+            is_ours = int(name) == command or int(group) == os.getpgrp()
+            if state == "Z" and int(parent) == os.getpid() and not is_ours:
+                os.waitpid(int(name), os.WNOHANG)
 
 
 def _foreground() -> int | None:

@@ -396,3 +396,30 @@ def test_processes_that_a_command_leaves_behind_are_not_waited_for(start, tmp_pa
     process = start("bash", "-c", "(exec sleep 1000 >/dev/null 2>&1) & echo $! > left; exit 3")
     assert exit_code_of(process)[0] == 3
     os.kill(int((tmp_path / "left").read_text()), 0)  # it is still there
+
+
+# Becomes a subreaper (prctl(2)), which inherits orphans as process 1 does, and runs a command that leaves two behind.
+REAPER = """
+import ctypes, os, sys
+from jpwr.process import child
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+child.INIT = os.getpid()
+one = child.Child(sys.argv[1:], print)
+one.take_signals()
+sys.exit(one.run(dict(os.environ)))
+"""
+# The orphans end at once; the command ends well when neither is left, not even as a zombie.
+LEAVES_ORPHANS = """
+import os, signal, subprocess, sys, time
+leave = "import subprocess, sys; print(subprocess.Popen(['true'], start_new_session=True).pid)"
+orphans = [int(subprocess.check_output([sys.executable, "-c", leave])) for _ in range(2)]
+signal.alarm(60)
+while any(os.path.exists(f"/proc/{pid}") for pid in orphans):
+    time.sleep(0.01)
+sys.exit(7)
+"""
+
+
+def test_process_1_reaps_what_it_inherits():
+    command = [sys.executable, "-c", REAPER, sys.executable, "-c", LEAVES_ORPHANS]
+    assert subprocess.run(command, timeout=120).returncode == 7

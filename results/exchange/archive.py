@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import math
@@ -20,7 +21,7 @@ from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
-from results.exchange.signature import sign, signer_of
+from results.exchange.signature import OpenSshError, sign, signer_of
 from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, failed_copy, run_of
 from results.join.energy import read_traces
@@ -68,6 +69,7 @@ MARK_S = 2e-6  # marks have six decimals
 CHUNK_BYTES = 1 << 20
 SKIPPED_FRAME = 0x184D2A50
 SEAL_BYTES = 8 + 32
+LONGEST_FRAME_HEADER, REPEATED_BYTE = 18, 1  # bytes; the type of a block that stores one byte (RFC 8878)
 # Limits of unpacking: the trace of eight GPUs over an hour, ten times a second, has 0.006 GB. Millions of rows take
 # minutes to read.
 MOST_GB, SHARE_OF_A_FILE, MOST_FILES = 1.0, 0.05, 100_000
@@ -193,11 +195,15 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         problems, sums = _unpack(archive, Path(folder), most_gb)
         problems += _check_sums(sums, Path(folder))
         if not problems and not _is_sealed(archive):
-            problems.append("its bytes have changed, although each file in it is unchanged")
+            is_cut = _is_cut_short(archive, SEAL_BYTES)
+            changed = "its bytes have changed, although each file in it is unchanged"
+            problems.append("its end was cut off: copy or download it again" if is_cut else changed)
         signer = ""
         if signers is not None and not problems:
             try:
                 signer = _signer(Path(folder), signers)
+            except OpenSshError:
+                raise
             except RecordError as error:
                 problems.append(str(error))
         if problems:
@@ -284,9 +290,46 @@ def _unpack(archive: Path, folder: Path, most_gb: float) -> tuple[list[str], dic
                 content = tar.extractfile(member)
                 assert content is not None  # as it is a file
                 sums[str(place)] = _store(content, folder / place)
+        if CHECKSUMS not in sums and _is_cut_short(archive):
+            raise RecordError(_cut_short(archive))
     except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError) as error:
-        raise RecordError(f"{archive} cannot be read as an archive: {error}") from error
+        raise RecordError(_why(error, archive, folder)) from error
     return problems, sums
+
+
+def _why(error: Exception, archive: Path, folder: Path) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"{archive} was to be unpacked, but the temporary folder {folder.parent} is full: free space there, or set "
+            "TMPDIR to a folder with more"
+        )
+    if archive.is_file() and _is_cut_short(archive):
+        return _cut_short(archive)
+    return f"{archive} cannot be read as an archive: {error}"
+
+
+def _is_cut_short(archive: Path, seal_bytes: int = 0) -> bool:
+    """Return whether a file ends before the end of its Zstandard frame and seal (RFC 8878, section 3.1.1)."""
+    import zstandard
+
+    size = archive.stat().st_size
+    with archive.open("rb") as file:
+        head = file.read(LONGEST_FRAME_HEADER)
+        if not head.startswith(zstandard.FRAME_HEADER[: len(head)]) or size < LONGEST_FRAME_HEADER:
+            return zstandard.FRAME_HEADER.startswith(head[:4])
+        file.seek(zstandard.frame_header_size(head))
+        is_last = False
+        while not is_last and file.tell() < size:
+            block = int.from_bytes(file.read(3), "little")
+            is_last = bool(block & 1)
+            file.seek(1 if block >> 1 & 3 == REPEATED_BYTE else block >> 3, os.SEEK_CUR)
+        checksum_bytes = 4 * zstandard.get_frame_parameters(head).has_checksum
+        return not is_last or file.tell() + checksum_bytes + seal_bytes > size
+
+
+def _cut_short(archive: Path) -> str:
+    size = archive.stat().st_size
+    return f"{archive} is {'empty' if not size else f'cut short, after {size} bytes'}: copy or download it again"
 
 
 def _store(content: IO[bytes], path: Path) -> str:

@@ -81,12 +81,12 @@ def _opened(path: Path, to_add: bool = False) -> Iterator[sqlite3.Connection]:
             yield connection
             connection.execute("COMMIT")
     except sqlite3.Error as error:
-        raise RecordError(_why(error, path)) from error
+        raise RecordError(_why(error, path, to_add)) from error
 
 
-def _why(error: sqlite3.Error, path: Path) -> str:
+def _why(error: sqlite3.Error, path: Path, to_add: bool) -> str:
     if isinstance(error, sqlite3.OperationalError):  # full, locked for WAIT_S, without permission, a missing folder
-        return f"history {path} cannot be used, and nothing was added: {error}"
+        return f"history {path} cannot be {'used, and nothing was added' if to_add else 'read'}: {error}"
     return f"history {path} is damaged ({error}): restore a copy, or move it away and add the results again"
 
 

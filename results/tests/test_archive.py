@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import itertools
@@ -152,10 +153,35 @@ def test_names_of_any_bytes_are_archived_and_a_list_of_checksums_of_any_bytes_is
     assert "has no checksum" in capsys.readouterr().err
 
 
-def test_an_archive_that_is_cut_short_is_refused(archive, capsys):
-    archive.write_bytes(archive.read_bytes()[:-200])
-    assert main(["verify", str(archive)]) in (1, 2)
-    assert capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("kept", "code", "words"),
+    [
+        (0, 2, "is empty: copy or download it again"),
+        (3, 2, "is cut short, after 3 bytes"),
+        (10, 2, "is cut short"),
+        (0.5, 2, "is cut short"),
+        (-200, 2, "is cut short"),
+        (-41, 2, "is cut short"),
+        (-40, 1, "its end was cut off: copy or download it again"),
+        (-1, 1, "its end was cut off"),
+    ],
+)
+def test_an_archive_that_is_cut_short_is_said_to_be(archive, capsys, kept, code, words):
+    content = archive.read_bytes()
+    archive.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
+    assert main(["verify", str(archive)]) == code
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_temporary_folder_is_not_blamed_on_the_archive(archive, monkeypatch, capsys, tmp_path, number):
+    def full(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("results.archive._store", full)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert main(["verify", str(archive)]) == 2
+    assert f"the temporary folder {tmp_path} is full: free space there, or set TMPDIR" in capsys.readouterr().err
 
 
 def changed_json(content, change):
@@ -547,6 +573,52 @@ def test_a_signature_of_a_stranger_is_refused(runs, keys, tmp_path, capsys):
     path = archived(runs, tmp_path, "--sign", keys / "stranger")
     assert main(["verify", str(path), "--signers", str(keys / "signers")]) == 1
     assert "made the signature" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ("a@x {key}b@x {key}", "a@x or b@x"),
+        ("a@x,b@x {key}", "a@x or b@x"),
+        ('# ours\na@x namespaces="other" {key}b@x {key}', "b@x"),
+        ("a@x {key}a@x {key}", "a@x"),
+        ('"a@x" {key}', "a@x"),
+        ("a@x {other}b@x {key}", "b@x"),
+    ],
+)
+def test_all_names_of_a_key_are_told(runs, keys, tmp_path, lines, names):
+    path = archived(runs, tmp_path, "--sign", keys / "centre")
+    text = lines.format(key=(keys / "centre.pub").read_text(), other=(keys / "stranger.pub").read_text())
+    (tmp_path / "signers").write_text(text)
+    found = verify(path, tmp_path / "signers")
+    assert (found.problems, found.signer) == ([], names)
+
+
+@pytest.mark.parametrize(
+    "answer", ["ssh-keygen: unknown option -- Y", "ssh-keygen: invalid option -- 'Y'", "Unsupported operation for -Y"]
+)
+def test_an_openssh_that_is_too_old_is_said_to_be(runs, keys, tmp_path, monkeypatch, capsys, answer):
+    path = archived(runs, tmp_path, "--sign", keys / "centre")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in (("ssh-keygen", f'echo "{answer}" >&2; exit 1'), ("ssh", "echo OpenSSH_7.4p1, SSL >&2")):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    capsys.readouterr()
+    words = "signatures need OpenSSH 8.2 or later, but OpenSSH_7.4p1 was found"
+    assert main(["verify", str(path), "--signers", str(keys / "signers")]) == 2
+    assert words in capsys.readouterr().err
+    assert main(["archive", str(runs), "-o", str(path), "--sign", str(keys / "centre")]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_key_that_others_can_read_says_what_to_do(runs, keys, tmp_path, capsys):
+    key = tmp_path / "key"
+    shutil.copy(keys / "centre", key)
+    key.chmod(0o644)
+    assert main(["archive", str(runs), "-o", str(tmp_path / "a.tar.zst"), "--sign", str(key)]) == 2
+    assert f"others can use it (mode 0644): run 'chmod 600 {key}'" in capsys.readouterr().err
 
 
 def test_a_signature_does_not_go_with_other_files(runs, keys, tmp_path):

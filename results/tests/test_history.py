@@ -153,6 +153,8 @@ def test_a_history_that_cannot_be_read_is_a_sentence(runs, db, how, words):
 def test_a_folder_is_no_history(runs, tmp_path):
     with pytest.raises(RecordError, match="cannot be used, and nothing was added: unable to open database file"):
         add(tmp_path, runs)
+    with pytest.raises(RecordError, match="cannot be read: unable to open database file"):
+        database.read([tmp_path])
 
 
 def test_nothing_is_lost_where_the_disk_is_full(runs, db, tmp_path, monkeypatch):

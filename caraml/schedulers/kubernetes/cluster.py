@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,8 @@ class Kubernetes:
             _bring_results(job, folder, self.key)
             if not job.end:
                 self.remove(folder)
+            if job.state == "SidecarRunning":
+                print(f"caraml: the {job}; its job was deleted, the results are kept", file=sys.stderr)
 
     def remove(self, folder: Path) -> None:
         """Delete the submitted objects; raises SchedulerError if Kubernetes does not answer."""

@@ -22,6 +22,7 @@ NOT_STARTED = {
 }
 NEVER = {"InvalidImageName", "ErrImageNeverPull"}
 START_LIMIT_S = 600.0  # for creating a pod, its image and its volumes
+SIDECAR_S = 60.0  # for a sidecar to end after the container that trains
 LOST_S = 60.0  # after its grace period, a pod that has not ended is on a lost node
 # Reasons of a container or a Job that carry less information than the exit code.
 ORDINARY = {"", "Error", "Completed", "BackoffLimitExceeded"}
@@ -95,6 +96,8 @@ def judge(
         if _is_lost(pod, now_s):
             why = f"node {pod['spec'].get('nodeName', '')} no longer answers for pod {name_of(pod)}"
             return job.ended("NodeLost", why)
+    if outliving := _outliving(job.pods, now_s):
+        return job.ended("SidecarRunning", outliving)
     begun_s = max(_seconds(job.start or found["metadata"]["creationTimestamp"]), quiet_since_s)
     patience_s = float(found["metadata"].get("annotations", {}).get(PATIENCE, START_LIMIT_S))
     start_limit_s = min(patience_s, START_LIMIT_S)
@@ -127,9 +130,10 @@ def _waits_for(pod: Object, warning: Callable[[Sequence[str]], str]) -> tuple[st
     for condition in pod["status"].get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return condition.get("reason", "Unschedulable"), condition.get("message", "")
-    waiting = container_of(pod).get("state", {}).get("waiting", {})
-    if waiting.get("reason") in NOT_STARTED:
-        return waiting["reason"], waiting.get("message", "")
+    for container in (*_init_containers(pod), container_of(pod)):
+        waiting = container.get("state", {}).get("waiting", {})
+        if waiting.get("reason") in NOT_STARTED:
+            return waiting["reason"], waiting.get("message", "")
     why = warning([name_of(pod)])
     return ("ContainerCreating", why) if why and not why.startswith("FailedScheduling") else ("", "")
 
@@ -152,6 +156,11 @@ def _failed(job: KubernetesJob, condition: Object) -> KubernetesJob:
 def _ended_by(pod: Object) -> tuple[str, str]:
     """Return the reason and the message of a pod's end; empty if its own program ended it."""
     status, ended = pod["status"], terminated(pod)
+    for one in [] if ended else _init_containers(pod):  # afterwards, Kubernetes itself ends a sidecar among them
+        failed = one.get("state", {}).get("terminated", {})
+        if code := failed.get("exitCode"):
+            why = failed.get("message") or failed.get("reason") or "no reason given"
+            return "InitContainerFailed", f"init container {one['name']} exited with {code}: {why}"
     if status.get("reason", "") not in ORDINARY:
         return status["reason"], status.get("message", "")
     for condition in status.get("conditions") or []:
@@ -160,6 +169,23 @@ def _ended_by(pod: Object) -> tuple[str, str]:
     if ended.get("reason", "") not in ORDINARY:
         return ended["reason"], ended.get("message") or f"exit code {ended.get('exitCode')}"
     return "", ""
+
+
+def _init_containers(pod: Object) -> Sequence[Object]:
+    return pod["status"].get("initContainerStatuses") or []
+
+
+def _outliving(pods: Sequence[Object], now_s: float) -> str:
+    """Return which container still runs in a pod although training has ended in all pods; empty without one."""
+    if not all(terminated(pod) and now_s > end_s(pod) + SIDECAR_S for pod in pods):
+        return ""
+    running = [
+        f"container {one['name']} of pod {name_of(pod)}"
+        for pod in pods
+        for one in pod["status"].get("containerStatuses") or []
+        if one.get("state", {}).get("running") is not None
+    ]
+    return f"{running[0]} outlives training and would hold the node: end it with training" if running else ""
 
 
 def _is_lost(pod: Object, now_s: float) -> bool:
