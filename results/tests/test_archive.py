@@ -178,7 +178,7 @@ def test_a_full_temporary_folder_is_not_blamed_on_the_archive(archive, monkeypat
     def full(*_):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("results.archive._store", full)
+    monkeypatch.setattr("results.exchange.archive._store", full)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main(["verify", str(archive)]) == 2
     assert f"the temporary folder {tmp_path} is full: free space there, or set TMPDIR" in capsys.readouterr().err
