@@ -48,7 +48,10 @@ def no_results(folder: Path) -> str:
 
 def is_run(folder: Path) -> bool:
     """Return whether a folder is a run of JUBE."""
-    return (folder / WORKPACKAGES).is_file()
+    try:
+        return (folder / WORKPACKAGES).is_file()
+    except OSError:  # it cannot be entered, which the reader of its results reports
+        return False
 
 
 def check_run(run: Path) -> None:

@@ -60,7 +60,8 @@ def test_the_exit_code_says_whether_it_got_worse(history, tmp_path):
     assert "failed: -10.3 % [-10.6 %, -9.9 %] from 2024-07-29; what else changed: nothing in the records" in told
     assert history([], "check", "--filter", "system=H200")[0] == 0
     assert history([], "check", "--threshold", "15")[0] == 0
-    assert history([], "check", "--since", "2024-12-24")[0] == 0
+    assert history([], "check", "--since", "2024-09-01")[0] == 0
+    assert history([], "check", "--since", "2024-12-24")[0] == 3  # no run since then
     known = tmp_path / "known.yaml"
     known.write_text("known:\n- {first_run: 2024-07-29, system: A100, note: the new cooling}\n")
     assert history([], "check", "--known", str(known))[0] == 0

@@ -103,6 +103,7 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
         every = results_below(folder, with_attempts=True)
         paths = [path for result in every for name in RUN_FILES for path in result.parent.glob(name)]
         paths += [path for name in SWEEP_FILES for path in folder.glob(name)]
+        paths = [path for path in paths if path.is_file()]  # reading a pipe would wait for ever
         for path in paths:
             name = str(PurePosixPath(RUNS, _name(folder), path.relative_to(folder)))
             if files.setdefault(name, path) != path:

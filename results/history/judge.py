@@ -139,6 +139,8 @@ def verdict_of(
         is_failed = any(one.outcome is Outcome.FAILED and not one.is_known for one in findings)
         findings += [total] if total.outcome is Outcome.FAILED and not is_failed else []
     reasons = _reasons(series, found, threshold)
+    if values[-1].time_d < since_d:
+        reasons.append("it has no good run since then")
     outcomes = {one.outcome for one in findings if not one.is_known} | {Outcome.UNDECIDED for _ in reasons}
     outcome = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
     return SeriesVerdict(series, found.logs, findings, outcome, reasons)

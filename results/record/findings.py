@@ -369,6 +369,7 @@ KINDS: Mapping[str, Kind] = {
         "no run filled the machine with copies of a pledged point: {reasons}",
         _undecided("Run copies of a pledged point, at its speed and limits, on the whole machine at once"),
     ),
+    "not_shown": Kind("no run demonstrates '{pledged}'", _AT_POINT),
     "copies_of_other": Kind("the copies are of {found}, not of {pledged}", _AT_POINT),
     "copies_elsewhere": Kind("a copy is on {found}, the pledged point on {pledged}", _AT_POINT),
     "copies_slow": Kind("the slowest copy reaches {rate:digits} of the pledged {pledged:digits} a second", _AT_POINT),

@@ -11,6 +11,7 @@ from results.errors import RecordError
 
 RESULT_NAME = "result.json"
 ATTEMPTS = "attempts"  # the folder of failed attempts at a point
+MEASURING = "benchmark"  # the step of a workflow whose points have results
 WORKPACKAGES = "workpackages.xml"  # JUBE's list of the steps of a run
 
 
@@ -40,14 +41,17 @@ def below(folder: Path) -> Below:
             continue
         for entry in inside:
             path = here / entry.name
-            if path.name == RESULT_NAME and not entry.is_file():
-                found.closed[path] = "it is no file"
-            elif entry.is_dir():
-                waiting.append(path)  # the last one is next: a folder itself comes before a link to it
-            elif entry.is_file():
-                found.files.append(path)
-            elif entry.is_symlink() and not path.exists():
-                found.closed[path] = "it is a link to what does not exist"
+            try:
+                if path.name in (RESULT_NAME, WORKPACKAGES) and path.exists() and not entry.is_file():
+                    found.closed[path] = "it is no file"
+                elif entry.is_dir():
+                    waiting.append(path)  # the last one is next: a folder itself comes before a link to it
+                elif entry.is_file():
+                    found.files.append(path)
+                elif entry.is_symlink() and not path.exists():
+                    found.closed[path] = "it is a link to what does not exist"
+            except OSError as error:  # such as a link to a folder that cannot be entered
+                found.closed[path] = error.strerror or str(error)
     return Below(sorted(found.files), found.closed)
 
 
@@ -75,13 +79,19 @@ def points(run: Path) -> list[Path]:
 
 def runs_of(point: Path) -> list[Path]:
     """Return the folders of a point's runs: the job's own, and one for each further run of the job."""
-    further = [path.parent for path in point.glob(f"run_*/{RESULT_NAME}")]
+    further = [path.parent for path in point.glob(f"run_[0-9]*/{RESULT_NAME}") if path.parent.name[4:].isdigit()]
     return [point, *sorted(further, key=lambda folder: int(folder.name.removeprefix("run_")))]
 
 
 def missing_runs(run: Path) -> str:
     """Return a sentence on how many of the planned runs have a result; empty if all have one."""
     listed = (run / WORKPACKAGES).read_text(errors="replace")
-    planned = sum(map(int, re.findall(r'name="runs_in_job"[^>]*>\s*<value>([0-9]+)<', listed)))
-    present = sum(len(runs_of(point)) for point in points(run))
-    return f"{run} has results of {present} of {planned} planned runs" if present < planned else ""
+    present = {int(point.parent.name.partition("_")[0]): len(runs_of(point)) for point in points(run)}
+    planned = {}
+    for number, text in re.findall(r'<workpackage id="([0-9]{1,9})"(.*?)</workpackage>', listed, re.DOTALL):
+        runs = re.search(r'name="runs_in_job"[^>]*>\s*<value>([0-9]{1,6})<', text)
+        if runs or f">{MEASURING}<" in text:
+            planned[int(number)] = int(runs[1]) if runs else 1
+    found = sum(min(runs, present.get(number, 0)) for number, runs in planned.items())
+    every = sum(planned.values())
+    return f"{run} has results of {found} of {every} planned runs" if found < every else ""

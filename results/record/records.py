@@ -216,10 +216,19 @@ def _files_of(folder: Path, found: Found) -> Iterator[Path]:
     for path in files:
         if path.name.endswith(RESULT_NAME) and not is_attempt(path, folder):
             yield path
-        elif path.name == WORKPACKAGES and (words := missing_runs(path.parent)):
+        elif path.name == WORKPACKAGES and (words := _fewer(path, closed)):
             found.skipped.append(Skipped(finding(FEWER, found=words), path.parent, ()))
     for path, reason in closed.items():
         found.skipped.append(Skipped(finding("closed", path=str(path), reason=reason), path, ()))
+
+
+def _fewer(plan: Path, closed: dict[Path, str]) -> str:
+    """Return what a sweep's plan has more than its folder; a plan that cannot be read is added to what is closed."""
+    try:
+        return missing_runs(plan.parent)
+    except OSError as error:
+        closed[plan] = error.strerror or str(error)
+        return ""
 
 
 def read_checked(path: Path) -> Record:

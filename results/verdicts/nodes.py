@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -165,7 +166,7 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
             elif one.outcome is Outcome.PASSED and (why := _doubt(subject, kind, group, known, references, share)):
                 one = one._replace(outcome=Outcome.UNDECIDED, reason=why)
             found.append(one)
-    return [*found, *_lacking(records, group)]
+    return [*found, *_lacking(records, group, known)]
 
 
 def _doubt(
@@ -178,10 +179,8 @@ def _doubt(
 ) -> str:
     """Return why a figure that is not slow decides nothing; empty if it does."""
     runs, others = group[kind][subject], {one: runs for one, runs in group[kind].items() if one != subject}
-    copied = next(
-        (one for one, theirs in others.items() for run in runs if len(run) >= REPEATS and run in theirs), None
-    )
-    if copied:
+    long_runs = [sorted(run) for run in runs if len(run) >= REPEATS]
+    if copied := next((one for one, theirs in others.items() if any(sorted(run) in long_runs for run in theirs)), None):
         return f"its repeats are those of {copied} to the last digit"
     reference, _ = max(references)
     slow = sum(statistics.median(run) < share * reference for run in runs if run)
@@ -198,18 +197,38 @@ def _same_but_size(one: Kind, other: Kind) -> bool:
     return (one.system, one.name) == (other.system, other.name)
 
 
-def _lacking(records: Sequence[Record], group: Rates) -> Iterator[NodeVerdict]:
-    """Yield a verdict on each device that has no figure of a name which other devices of its system have."""
+def _lacking(records: Sequence[Record], group: Rates, known: Mapping[Kind, float]) -> Iterator[NodeVerdict]:
+    """Yield a verdict on each device or node without a figure of a name that others of its system or the baseline have.
+
+    Also on each node with fewer devices than another one of its system.
+    """
     devices = {subject for record in filter(is_check, records) for subject in subjects_of(record).values()}
+    nodes = {Subject(one.system, one.hostname) for one in devices}
     named: dict[tuple[str, str], dict[Subject, Kind]] = {}
     for kind, rates in group.items():
-        named.setdefault((kind.system, kind.name), {}).update(dict.fromkeys((one for one in rates if one.device), kind))
-    for (system, _), has in named.items():
-        for subject in sorted(one for one in devices - has.keys() if has and one.system == system):
-            kind = next(iter(has.values()))
-            yield NodeVerdict(
-                subject, kind, None, None, None, "", Outcome.UNDECIDED, "it has none, and others have one"
-            )
+        has = {subject: kind for subject, runs in rates.items() if any(runs)}
+        named.setdefault((kind.system, kind.name), {}).update(has)
+    for kind in known:
+        named.setdefault((kind.system, kind.name), {})
+    for (system, name), has in named.items():
+        kind = next(one for one in (*group, *known) if (one.system, one.name) == (system, name))
+        is_of_nodes = any(not one.device for one in has) if has else kind.ranks > 1
+        stated = {
+            subject for one, rates in group.items() if (one.system, one.name) == (system, name) for subject in rates
+        }
+        every = nodes if is_of_nodes else devices
+        if has and ALL_NODES in {one.hostname for one in has}:
+            continue
+        for subject in sorted(one for one in every - stated if one.system == system):
+            why = "it has none, and others have one" if has else "it has none, and the baseline has one"
+            yield NodeVerdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, why)
+    numbers = Counter((one.system, one.hostname) for one in devices)
+    for (system, host), number in sorted(numbers.items()):
+        most = max(count for (other, _), count in numbers.items() if other == system)
+        if number < most:
+            kind = next(one for one in group if one.system == system)
+            why = f"{number} of its devices were checked, {most} of another node's"
+            yield NodeVerdict(Subject(system, host), kind, None, None, None, "", Outcome.UNDECIDED, why)
 
 
 def _verdict(

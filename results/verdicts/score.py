@@ -32,6 +32,7 @@ from results.verdicts.scale import (
 
 NOT_SHARED = "no good run in a precision that all systems have"
 EQUAL_DEVICES = "per device"  # without a number of devices in the budget
+NODES = 1000  # more or fewer than today, of which each number is tried
 FURTHEST = 1000  # times today's number of devices, up to which a lower price is tried
 NEAREST = 3  # systems after the first, for which the change of a weight that would make them first is reported
 TITLES = {
@@ -279,15 +280,19 @@ class _Comparison:
     def _change(self, system: str, is_enough: Callable[[int], bool], sign: int) -> int | None:
         """Return the number of devices nearest to today's, in whole nodes, that is enough; None if none is.
 
-        More devices are never slower, so that halving the range finds it.
+        Each number of nodes is tried, and beyond NODES of them halves of the range.
         """
         offer = self._offers[system]
         limits = [one.devices for way, one in offer.sizes.items() if way not in ("money", "budget") and one.devices]
         now = (offer.sizes[self._way].devices or 0) // offer.per_node
         most = min(limits, default=FURTHEST * offer.per_node * max(1, now)) // offer.per_node
         near, far = (now, most) if sign > 0 else (now, 0)
-        if near == far or not is_enough(far * offer.per_node):
+        for nodes in range(near + sign, far + sign, sign)[:NODES]:
+            if is_enough(nodes * offer.per_node):
+                return nodes * offer.per_node
+        if abs(far - near) <= NODES or not is_enough(far * offer.per_node):
             return None
+        near += sign * NODES
         while abs(far - near) > 1:
             middle = (near + far) // 2
             near, far = (near, middle) if is_enough(middle * offer.per_node) else (middle, far)

@@ -240,7 +240,7 @@ def _discount(whole: Ranked, other: str, results: Sequence[PointResults], costs:
 
 def _rounded_up(percent: float) -> str:
     """Return a discount with one decimal that is enough: rounded to the nearest, it may be too low."""
-    return f"{math.ceil(10 * percent) / 10:.1f}"
+    return f"{math.ceil(10 * percent - 1e-6) / 10:.1f}"
 
 
 def _of_cost(pair: Cheapest, first: str, other: str, costs: Costs) -> str:

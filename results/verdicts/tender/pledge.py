@@ -17,7 +17,7 @@ from results.points.repeats import PointResults
 from results.points.sensors import standard_uncertainty
 from results.record.findings import Finding, finding
 from results.record.records import RecordError, Skipped
-from results.record.values import devices_text, grouped, value_at
+from results.record.values import THROUGHPUT, devices_text, grouped, value_at
 from results.verdicts.accept import Verdict, judged, missing_runs, verdict_on, with_missing
 from results.verdicts.measures import Answer, check_alike, part_filled, points_of
 from results.verdicts.outcome import Outcome
@@ -230,23 +230,47 @@ def _power(
 
 
 def _why_not_of(one: PointResults, figures: Sequence[Verdict], requirements: Requirements) -> Finding | None:
-    """Return why the copies of a run are not of a pledged point at its speed and limits; None if they are."""
+    """Return why a run is not of a pledged point at its speed and limits, as it was demonstrated; None if it is.
+
+    A copy has the pledged point, or the whole machine, where the workload is measured on filled machines alone.
+    """
     [record] = one.good
-    item, fill = figures[0].item, record.fill
+    item, wanted, fill = figures[0].item, requirements.workloads[figures[0].item.of], record.fill
+    best = next((each.answer.best for each in figures if each.answer.best), None)
     assert fill
-    if not replace(requirements.workloads[item.of], filled=True).has(one):
-        return finding("copies_of_other", found=f"{one.point.model}, {one.point.sample}", pledged=item.of)
-    batch = (record.layout.global_batch_size or 0) // fill.copies
-    if item.devices != fill.devices_per_copy or item.global_batch not in (None, batch):
-        pledged = f"{item.devices} devices" + (f", batch {item.global_batch}" if item.global_batch else "")
-        return finding("copies_elsewhere", found=f"{fill.devices_per_copy} devices, batch {batch}", pledged=pledged)
-    for each in figures:
-        wanted = {"throughput": each.item.at_least, TIME: _rate_for(each.item)}.get(each.item.what)
-        if wanted is not None and (fill.slowest or 0.0) < float(wanted):
-            return finding("copies_slow", rate=fill.slowest, pledged=float(wanted))
-    ours, best = limits_of(record), next((each.answer.best for each in figures if each.answer.best), None)
-    theirs = limits_of(best.any) if best else ours
-    return None if ours == theirs else finding("copies_limited", found=str(ours), pledged=str(theirs))
+    if best is None:
+        return finding("not_shown", pledged=str(item))
+    ours, theirs = (
+        ", ".join((each.point.model, each.point.data, each.point.sample, each.precision)) for each in (one, best)
+    )
+    if ours != theirs or not replace(wanted, filled=True).has(one):
+        return finding("copies_of_other", found=ours, pledged=theirs)
+    parts = 1 if wanted.filled else fill.copies
+    devices, batch = one.point.devices // parts, one.point.global_batch // parts
+    if (devices, batch) != (best.point.devices, best.point.global_batch):
+        pledged = f"{best.point.devices} devices, batch {best.point.global_batch}"
+        return finding("copies_elsewhere", found=f"{devices} devices, batch {batch}", pledged=pledged)
+    rate, least = (value_at(record, THROUGHPUT) or 0.0) / parts, _least_rate(figures, best)
+    if rate < least:
+        return finding("copies_slow", rate=rate, pledged=least)
+    limits = [limits_of(run) for run in (record, best.any)]
+    return None if limits[0] == limits[1] else finding("copies_limited", found=str(limits[0]), pledged=str(limits[1]))
+
+
+def _least_rate(figures: Sequence[Verdict], best: PointResults) -> float:
+    """Return the pledged throughput of a point; without one, the lower end of what was demonstrated."""
+    rates = [
+        {
+            "throughput": each.item.at_least,
+            "throughput_per_device": (each.item.devices or 0) * float(each.item.at_least or 0.0),
+            TIME: _rate_for(each.item),
+        }.get(each.item.what)
+        for each in figures
+    ]
+    pledged = [float(rate) for rate in rates if rate]
+    shown = best.estimate(THROUGHPUT)
+    low = shown.interval.low if shown and shown.interval else best.value(THROUGHPUT)
+    return max(pledged, default=low or 0.0)
 
 
 def _rate_for(item: Item) -> float | None:
