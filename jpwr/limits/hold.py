@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, NamedTuple
 from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.limits import amd, nvml
 from jpwr.limits.kept import Kept, create, left_behind
-from jpwr.limits.setting import REMEDIES, TOLERANCES, UNITS, NoRight, Setting, value_of
+from jpwr.limits.setting import CLOCK, REMEDIES, TOLERANCES, UNITS, NoRight, Setting, value_of
 from jpwr.messages import log
 
 IN_FORCE_S = 10.0  # longest wait until a device is limited as set; drivers take well below a second
@@ -106,6 +106,7 @@ class Hold:
     ) -> None:
         self._changes: list[Change] = []
         self._kept: dict[str, Kept] = {}
+        self._seen: dict[int, float | None] = {}  # by place of the change: others' limits; None: ours holds
         self.described: list[dict[str, Any]] = []
         wanted = _wanted(asked, settings)
         try:
@@ -146,6 +147,25 @@ class Hold:
             f"the {kind} of {those[0].channel} cannot be set by this user ({refused}), and nothing was changed: "
             f"{REMEDIES[kind]}"
         )
+
+    def changed(self) -> list[str]:
+        """Return a sentence for each limit that another program has changed, or changed back, since the last call.
+
+        A clock's limit cannot be read: a clock above it is one change, until it is below again.
+        """
+        found = []
+        for place, (setting, value, *_) in enumerate(self._changes):
+            with suppress(Exception):  # a vendor's library may raise anything, and the limit is read again
+                now = None if setting.reached(value) else setting.in_force()
+                before = self._seen.get(place)
+                is_same = None not in (now, before) and (setting.kind == CLOCK or now == before)
+                if now != before and not is_same:
+                    self._seen[place] = now
+                    what, unit = f"the {setting.kind} of {setting.channel}", UNITS[setting.kind]
+                    set_to = f"jpwr has set {value:g} {unit}"
+                    other = f"another program has changed {what}: {now or 0:g} {unit}, and {set_to}"
+                    found.append(f"{what} is again as {set_to}" if now is None else other)
+        return found
 
     def restore(self) -> list[str]:
         """Restore what was there before; return a sentence for each setting that stays changed, as does its file."""

@@ -120,7 +120,7 @@ def _of_processes(record: Record) -> dict[str, str]:
     A container may hide these from the vendor's tool.
     """
     limits = [
-        {name: f"{limit:g} {unit}"}
+        {name: "varied" if name == LIMIT and one.limits.varied else f"{limit:g} {unit}"}
         for one in sensor_channels(record)
         for name, limit, unit in ((LIMIT, one.power_limit_w, "W"), (CLOCK_LIMIT, one.limits.clock_limit_mhz, "MHz"))
         if limit

@@ -219,6 +219,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
     for record in results.good:
         found += _served(record) if record.serving else unsteady(step_times_s(record))
         found += _throttled(record)
+        found += _limits(record)
         found += _of_energy(record) if with_energy else []
         if record.metrics.comparable is False:
             found.append(finding("smaller_workload"))
@@ -268,6 +269,14 @@ def _throttled(record: Record) -> list[Finding]:
     found += [finding("quota", percent=quota_percent)] * (quota_percent > 100 * MAX_THROTTLED)
     held_back = {reason: percent for reason, percent in worst.items() if percent > 100 * MAX_THROTTLED}
     return found + [finding("throttled", reason=reason, percent=percent) for reason, percent in held_back.items()]
+
+
+def _limits(record: Record) -> list[Finding]:
+    """Report a power limit that changed in the windows, or was not as set, on the device where it changed most."""
+    limits = [channel.limits for channel in sensor_channels(record) if channel.limits.varied]
+    ends = [(one.power_limit_most_w or 0.0, one.power_limit_least_w or 0.0, one.power_limit_mean_w) for one in limits]
+    worst = max(ends, key=lambda one: one[0] - one[1], default=None)
+    return [finding("limit_changed", most_w=worst[0], least_w=worst[1], mean_w=worst[2])] if worst else []
 
 
 def _rising(record: Record) -> list[Finding]:
