@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from results.record.model import COPIES_VARIABLE, COPY_VARIABLE
 from results.record.parts import devices_of, sensor_channels
 from results.record.records import Record
 from results.record.values import count, once
@@ -43,7 +44,10 @@ OF_A_NODE = ("cpu", "cpus_usable")
 FLOPS = "model_flops_per_"  # prefix of the metric with the model FLOPs per unit of work
 DEVICE, CPUS, LIMIT, CLOCK_LIMIT = "device", "CPUs bound", "power limit", "clock limit"
 # Variables of the environment that belong to one job, or do not change the speed.
-OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG")
+OF_A_JOB = (
+    *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG"),
+    *(COPY_VARIABLE, COPIES_VARIABLE),
+)
 OF_SLURM = "SLURM_"
 NODES = "num_nodes"
 OPTION = "option "  # prefix of an option with the name of another fact

@@ -24,6 +24,8 @@ from typing import (
 
 SCHEMA_VERSION = 3
 Json = dict[str, Any]  # a record as its file has it
+COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
+COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
 # Every key of `Numbers` that matches holds a number; a rate is not below 0.
 PATTERNS = {
     "(_s|_wh|_w|_per_s|_per_wh|_per_s_per_device|_token|_per_request|_per_image|_per_device|_percent|_bytes)$": {

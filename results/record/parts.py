@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jpwr.energy.estimate import JOULES_PER_WH as JOULES_PER_WH
-from results.record.model import Channel, Record, Window
+from results.record.model import COPIES_VARIABLE, Channel, Node, Record, Window
 from results.record.values import grouped
 
 # Of a layout: the values that copies of a point that ran at once add up to.
@@ -18,6 +18,12 @@ def layout_of_copy(record: Record) -> dict[str, Any]:
     """Return the layout of one of the copies that ran at once; that of the run without copies."""
     copies, layout = (record.fill.copies if record.fill else 0) or 1, vars(record.layout)
     return {**layout, **{key: layout[key] // copies for key in OF_ALL_COPIES if key in layout}}
+
+
+def copies_started(environment: Mapping[str, Any] | None) -> int | None:
+    """Return the number of copies that were started, by a copy's environment; None for older records."""
+    text = str((environment or {}).get(COPIES_VARIABLE, ""))
+    return int(text) if text.isdecimal() else None
 
 
 def windows_of(record: Record, kind: str) -> dict[str, list[Window]]:
@@ -52,7 +58,11 @@ def sensor_channels(record: Record) -> list[Channel]:
 
 def devices_of(record: Record) -> list[dict[str, Any]]:
     """Return what the vendor's tool reported of each device of all nodes; older records describe one node."""
-    reports = [node.devices or [] for node in record.provenance.nodes or [record.provenance]]
+    return [device for node in record.provenance.nodes or [record.provenance] for device in devices_of_node(node)]
+
+
+def devices_of_node(node: Node) -> list[dict[str, Any]]:
+    """Return what the vendor's tool reported of each device of a node."""
     # Newer versions of amd-smi put the list of devices into an object.
-    lists = [one.get("gpu_data") or [] if isinstance(one, dict) else one for one in reports]
-    return [device for one in lists if isinstance(one, list) for device in one if isinstance(device, dict)]
+    found = node.devices.get("gpu_data") if isinstance(node.devices, dict) else node.devices
+    return [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from jpwr.process.device_ids import same_ids
 from results.record.checks.run import (
     Relations,
     Sentences,
@@ -14,7 +18,8 @@ from results.record.checks.run import (
     relations,
 )
 from results.record.derived import flops, product, ratio, region_shares, spread_percent, step_times, throughput
-from results.record.model import Record, is_number
+from results.record.model import Copy, Device, Record, is_number
+from results.record.parts import copies_started, devices_of_node
 from results.record.values import value_at
 
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
@@ -54,6 +59,61 @@ def _regions(run: Record) -> Relations:
         yield f"metrics.{name}", run.metrics.number(name), share, "its regions"
     if shares:
         yield "the sum of its regions' shares in percent", math.fsum(shares.values()), 100.0, "the parts of a step"
+
+
+def _copies_count_once(run: Record) -> Sentences:
+    fill = run.fill
+    if fill is None:
+        return
+    started = copies_started(run.provenance.environment)
+    if len(fill.per_copy) != fill.copies:
+        yield f"fill.per_copy lists {len(fill.per_copy)} copies, but fill.copies is {fill.copies}"
+    if started not in (None, fill.copies):
+        yield f"{started} copies were started, but fill.copies is {fill.copies}"
+    first: dict[Any, int] = {}
+    for number, (copy, devices) in enumerate(_devices_of_copies(run), 1):
+        for fact, words in _own_facts(copy, devices):
+            if first.setdefault(fact, number) != number:
+                yield f"copies {first[fact]} and {number} have the same {words}: one was counted twice"
+        hosts, of_windows = ({_host(one.hostname) for one in parts} for parts in (devices, copy.windows))
+        if hosts and of_windows and hosts != of_windows:
+            where = [" and ".join(sorted(names)) for names in (hosts, of_windows)]
+            yield f"copy {number} has devices of node {where[0]}, but windows of node {where[1]}"
+
+
+def _devices_of_copies(run: Record) -> list[tuple[Copy, list[Device]]]:
+    each = run.fill.devices_per_copy if run.fill else 0
+    copies = run.fill.per_copy if run.fill else []
+    return [(copy, run.devices[place * each : (place + 1) * each]) for place, copy in enumerate(copies)]
+
+
+def _own_facts(copy: Copy, devices: Sequence[Device]) -> Iterator[tuple[Any, str]]:
+    """Yield what no two copies share: devices, and times and rate to the last digit."""
+    for device in devices:
+        for one in same_ids(device.device_id or ""):
+            is_unique = one.startswith(("GPU-", "MIG-"))  # among the devices of all nodes
+            yield one if is_unique else (_host(device.hostname), one), f"device {one}"
+    if copy.windows:
+        yield (copy.rate, *((one.start_s, one.end_s) for one in copy.windows)), "windows and rate"
+
+
+def _copies_fill_their_nodes(run: Record) -> Sentences:
+    if run.fill is None:
+        return
+    used = Counter(_host(device.hostname) for device in run.devices)
+    if len(set(used.values())) > 1:
+        words = ", ".join(f"{count} devices of {host}" for host, count in used.items())
+        yield f"its copies are not spread evenly over the nodes: {words}"
+    for node in run.provenance.nodes or []:
+        host, present = str(vars(node).get("hostname")), len(devices_of_node(node))
+        ids = [device.device_id or "" for device in run.devices if _host(device.hostname) == host]
+        if any(ids) and present > len(ids) and not any(one.startswith("MIG-") for one in ids):
+            yield f"node {host} has {present} devices, but its copies used {len(ids)}: the others were idle"
+
+
+def _host(hostname: str) -> str:
+    """Return a node's own name, without the number of one of several kernels that share it."""
+    return hostname.partition("#")[0]
 
 
 def _devices_are_complete(run: Record) -> Sentences:
@@ -124,6 +184,8 @@ RELATIONS = (_throughputs, _layouts, _steps, _regions, _copies)
 
 
 RULES = (
+    _copies_count_once,
+    _copies_fill_their_nodes,
     _devices_are_complete,
     _batches_are_whole,
     _processors_have_no_accelerator,
