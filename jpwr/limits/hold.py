@@ -106,7 +106,7 @@ class Hold:
     ) -> None:
         self._changes: list[Change] = []
         self._kept: dict[str, Kept] = {}
-        self._seen: dict[int, float | None] = {}  # by place of the change: others' limits; None: ours holds
+        self._seen: dict[int, str] = {}  # by place of the change: what was in force last
         self.described: list[dict[str, Any]] = []
         wanted = _wanted(asked, settings)
         try:
@@ -155,16 +155,15 @@ class Hold:
         """
         found = []
         for place, (setting, value, *_) in enumerate(self._changes):
+            unit = UNITS[setting.kind]
+            ours = now = f"{value:g} {unit}"
             with suppress(Exception):  # a vendor's library may raise anything, and the limit is read again
-                now = None if setting.reached(value) else setting.in_force()
-                before = self._seen.get(place)
-                is_same = None not in (now, before) and (setting.kind == CLOCK or now == before)
-                if now != before and not is_same:
-                    self._seen[place] = now
-                    what, unit = f"the {setting.kind} of {setting.channel}", UNITS[setting.kind]
-                    set_to = f"jpwr has set {value:g} {unit}"
-                    other = f"another program has changed {what}: {now or 0:g} {unit}, and {set_to}"
-                    found.append(f"{what} is again as {set_to}" if now is None else other)
+                if not setting.reached(value):
+                    now = f"above {ours}" if setting.kind == CLOCK else f"{setting.in_force():g} {unit}"
+            if now != self._seen.setdefault(place, ours):
+                self._seen[place] = now
+                what = f"the {setting.kind} of {setting.channel}"
+                found.append(f"another program has changed {what} to {now}, and jpwr has set {ours}")
         return found
 
     def restore(self) -> list[str]:

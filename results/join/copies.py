@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from jpwr.process.device_ids import same_ids
 from results.join.channels import IDENTIFIED, EnergyError
 from results.record.derived import spread_percent
 from results.record.model import COPY_VARIABLE, Json, Record, Window, as_json, changed
-from results.record.parts import JOULES_PER_WH, OF_ALL_COPIES, copies_started
+from results.record.parts import JOULES_PER_WH, OF_ALL_COPIES
 from results.record.records import RecordError
 
 # Windows end within 5 % of their length and a step; the rest is room for nodes whose wall clocks differ.
@@ -49,33 +50,24 @@ def failed_copy(folder: Path) -> tuple[int, int]:
 def check_copies(folder: Path, copies: Sequence[Json], planned: Json, found: Json) -> None:
     """Raise EnergyError unless these are all copies of a run, each counted once, on as many nodes as planned."""
     names = {copy_folder(folder, number + 1).name for number in range(len(copies))}
-    others = sorted(path.name for path in folder.glob("copy_*") if path.is_dir() and path.name not in names)
-    if others:
+    if others := sorted(path.name for path in folder.glob("copy_*") if path.is_dir() and path.name not in names):
         raise EnergyError(
-            f"the plan has {len(copies)} copies, but the run has {', '.join(others)}, too: count them all"
+            f"{len(copies)} copies were planned, and the run has {', '.join(others)}, too: count them all"
         )
+    owners: dict[tuple[int, float], int] = {}
     for number, copy in enumerate(copies, 1):
-        environment = copy["provenance"].get("environment") or {}
-        started, own = copies_started(environment), environment.get(COPY_VARIABLE, str(number))
-        if started not in (None, len(copies)) or own != str(number):
-            which = f"copy_{number} has the record of copy {own} of {started or 'some'}"
-            raise EnergyError(f"{which}, but the plan has {len(copies)} copies: keep all records as they were written")
-    for (number, one), (another, other) in combinations(enumerate(copies, 1), 2):
-        if _are_one(one, other):
-            why = "have the same windows or times of steps: one was counted twice"
-            raise EnergyError(f"copies {number} and {another} {why}")
+        steps = list(enumerate(copy["step_times_s"]))
+        [(other, equal)] = Counter(owners.setdefault(step, number) for step in steps).most_common(1) or [(number, 0)]
+        is_other = other != number and len(steps) > 1 and 2 * equal > len(steps)  # times differ in the last digit
+        own = (copy["provenance"].get("environment") or {}).get(COPY_VARIABLE, str(number))
+        if is_other or own != str(number):
+            raise EnergyError(
+                f"copy {number} has the record of copy {other if is_other else own}: it was counted twice"
+            )
     for name in ("num_nodes", "num_devices") if copies else ():
         wanted, has = (one.get("layout", {}).get(name) for one in (planned, found))
         if wanted not in (None, has):
             raise EnergyError(f"the copies ran with {name} {has}, but {wanted} was planned: run the point again")
-
-
-def _are_one(one: Json, other: Json) -> bool:
-    """Return whether two records are of one copy: times of two copies differ in the last digit."""
-    windows = [[(window["start_s"], window["end_s"]) for window in copy["windows"]] for copy in (one, other)]
-    pairs = list(zip(one["step_times_s"], other["step_times_s"], strict=False))
-    equal = sum(mine == theirs for mine, theirs in pairs)
-    return windows[0] == windows[1] or (len(pairs) > 1 and 2 * equal > len(pairs))
 
 
 def together(copies: Sequence[Json]) -> Json:

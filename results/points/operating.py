@@ -59,6 +59,12 @@ class OperatingPoint(NamedTuple):
         """Whether the power limit bound; None if unknown."""
         return None if self.limited_percent is None else self.limited_percent > BOUND_PERCENT
 
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is faster than full speed, with its whole interval or, as a single run, clearly."""
+        speed = self.speed
+        return speed is not None and (speed.interval.low if speed.interval else speed.value - SAME) > 1
+
     def keeps(self, share: float) -> bool:
         """Return whether the speed is at least a share of the full speed, with its whole interval if it has one."""
         if self.speed is None:
@@ -170,12 +176,6 @@ def limited_percent(one: PointResults) -> float | None:
     clocks = (channel.clocks for run in one.good for channel in sensor_channels(run))
     known = [reasons.get("power limit", 0.0) for each in clocks if (reasons := each.throttled) is not None]
     return max(known, default=None)
-
-
-def faster(sweep: Sweep) -> list[OperatingPoint]:
-    """Return the points that are faster than full speed, with their whole intervals or, as single runs, clearly."""
-    speeds = [(one, one.speed) for one in sweep.points[1:] if one.speed]
-    return [one for one, speed in speeds if (speed.interval.low if speed.interval else speed.value - SAME) > 1]
 
 
 def unsettled(one: PointResults) -> str:

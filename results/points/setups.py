@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from results.record.model import COPIES_VARIABLE, COPY_VARIABLE
 from results.record.parts import devices_of, sensor_channels
 from results.record.records import Record
 from results.record.values import count, once
@@ -44,11 +43,8 @@ OF_A_NODE = ("cpu", "cpus_usable")
 FLOPS = "model_flops_per_"  # prefix of the metric with the model FLOPs per unit of work
 DEVICE, CPUS, LIMIT, CLOCK_LIMIT = "device", "CPUs bound", "power limit", "clock limit"
 # Variables of the environment that belong to one job, or do not change the speed.
-OF_A_JOB = (
-    *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG"),
-    *(COPY_VARIABLE, COPIES_VARIABLE),
-)
-OF_SLURM = "SLURM_"
+OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG")
+OF_SCHEDULERS = ("SLURM_", "CARAML_")  # prefixes
 NODES = "num_nodes"
 OPTION = "option "  # prefix of an option with the name of another fact
 UNKNOWN = "not known"
@@ -148,7 +144,9 @@ def _cpus(text: str | None) -> int:
 def _environment(record: Record) -> dict[str, str]:
     """Return the variables of the environment that may change the speed."""
     variables = record.provenance.environment or {}
-    return {name: value for name, value in variables.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
+    return {
+        name: value for name, value in variables.items() if name not in OF_A_JOB and not name.startswith(OF_SCHEDULERS)
+    }
 
 
 def together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:

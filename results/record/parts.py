@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jpwr.energy.estimate import JOULES_PER_WH as JOULES_PER_WH
-from results.record.model import COPIES_VARIABLE, Channel, Node, Record, Window
+from results.record.model import Channel, Node, Record, Window
 from results.record.values import grouped
 
 # Of a layout: the values that copies of a point that ran at once add up to.
@@ -18,12 +18,6 @@ def layout_of_copy(record: Record) -> dict[str, Any]:
     """Return the layout of one of the copies that ran at once; that of the run without copies."""
     copies, layout = (record.fill.copies if record.fill else 0) or 1, vars(record.layout)
     return {**layout, **{key: layout[key] // copies for key in OF_ALL_COPIES if key in layout}}
-
-
-def copies_started(environment: Mapping[str, Any] | None) -> int | None:
-    """Return the number of copies that were started, by a copy's environment; None for older records."""
-    text = str((environment or {}).get(COPIES_VARIABLE, ""))
-    return int(text) if text.isdecimal() else None
 
 
 def windows_of(record: Record, kind: str) -> dict[str, list[Window]]:

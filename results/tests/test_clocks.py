@@ -10,7 +10,7 @@ from results.record.model import Channel, Window, as_json
 from results.record.records import find_records
 from results.show.tables.points import point_table
 from results.tests import made_up
-from results.tests.of_dicts import by_point, energy_of
+from results.tests.of_dicts import by_point, contradictions, energy_of
 from results.tests.words import deviations
 
 
@@ -106,6 +106,23 @@ def test_limits_are_those_in_force_over_the_time_or_else_those_that_were_set(des
     found = limits_of(made, info, [WINDOW])
     assert tuple(as_json(found).values()) == limits
     assert found.varied == (len(limits) > 3 and limits[-1] != limits[-2])
+
+
+def test_a_limit_that_was_lowered_for_the_last_seconds_does_not_discard_the_run():
+    record = made_up.result(power_w=690.0)
+    record["devices"][0]["device_id"] = ""
+    [window] = record["windows"]
+    made = Trace([ChannelInfo("pynvml:0", Scope.DEVICE, "made up")], {"boot_id": window["boot_id"]})
+    for time_s, limit_w in ((0.0, 700.0), (window["end_s"] - 3, 400.0)):
+        made.event("status", time_s, channel="pynvml:0", power_limit_w=limit_w)
+    for second in range(80):
+        made.append(float(second), [690.0 if second < window["end_s"] - 3 else 400.0], [None])
+    energy = energy_of(record, [made], "measured")
+    [channel] = energy.channels
+    assert (energy.power_limit_w, channel.limits.power_limit_w) == (None, 700.0)
+    assert channel.limits.power_limit_mean_w == pytest.approx(685.0)
+    record["energy"]["channels"][0] |= {"limits": as_json(channel.limits), "clocks": as_json(channel.clocks)}
+    assert contradictions(record) == []
 
 
 def test_limits_of_all_devices_are_known_where_they_share_them():

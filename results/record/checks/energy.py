@@ -18,14 +18,15 @@ from results.record.checks.run import (
     relations,
     total,
 )
-from results.record.derived import mean_power_w, of_energy, ratio, sum_of_all
+from results.record.derived import mean_power_w, of_energy, product, ratio, sum_of_all
 from results.record.findings import Finding, finding
-from results.record.model import SAME_LIMIT_W, Channel, Energy, Record, is_number
+from results.record.model import Channel, Energy, Record, is_number
 from results.record.parts import devices_of
 from results.record.values import value_at
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
 SET_TOLERANCE = 1.03  # times a limit below the default; at one of 700 W, GPUs had 687 W to 693 W on average
+SAME_LIMIT = 0.01  # relative difference of one limit by two sources, which round it
 SENSOR_TOLERANCE = 0.1  # relative difference of two sensors of the same energy
 CLOCK_TOLERANCE = 1.02  # times a clock limit, which drivers round to a step and may exceed for short times
 MOST_AROUND = 50.0  # highest ratio of a node's energy to that of its devices, where these are small
@@ -163,7 +164,7 @@ def _power_is_below_the_boards_limit(run: Record) -> Sentences:
         if power_w is None:
             continue
         name, several, limit_w = channel.name, channel.num_devices or 1, _limit_w(channel, limits_w)
-        is_set = channel.limits.limits_set_by or limit_w < _limit_of(channel, defaults_w) - SAME_LIMIT_W
+        is_set = channel.limits.limits_set_by or limit_w < (1 - SAME_LIMIT) * _limit_of(channel, defaults_w)
         if limit_w and power_w > (SET_TOLERANCE if is_set else BOARD_TOLERANCE) * limit_w:
             yield f"channel {name} has {power_w:.0f} W on average, but its board's limit is {limit_w:.0f} W"
         elif channel.scope in INNER and power_w > MOST_W * several:
@@ -202,15 +203,14 @@ def _limit_of(channel: Channel, limits_w: dict[str, float]) -> float:
 
 
 def _limits_agree(run: Record) -> Sentences:
-    for key, _, channel in channels(run):
-        limits, name = channel.limits, f"{key}.channels: {channel.name}, limits.power_limit"
-        least_w, most_w = (limits.number(f"power_limit_{one}_w") for one in ("least", "most"))
-        lowest_w, sampled_w = channel.clocks.number("power_limit_w"), limits.number("power_limit_w")
-        if least_w is None and is_number(lowest_w) and is_number(sampled_w) and sampled_w < lowest_w - SAME_LIMIT_W:
-            yield f"{name}_w is {sampled_w:g}, but the lowest in the windows was {lowest_w:g}"
-        for one_w in (sampled_w, limits.number("power_limit_mean_w"), lowest_w if least_w is not None else None):
-            if exceeds(least_w, one_w) or exceeds(one_w, most_w):
-                yield f"{name}_least_w and {name}_most_w are {least_w:g} and {most_w:g}, but do not include {one_w:g}"
+    for _, _, channel in channels(run):
+        limits, lowest_w = channel.limits, channel.clocks.number("power_limit_w")
+        least_w = limits.number("power_limit_least_w")
+        least_w = product(lowest_w, 1 - SAME_LIMIT) if least_w is None else least_w
+        for name in ("power_limit_w", "power_limit_mean_w"):
+            one_w = limits.number(name)
+            if exceeds(least_w, one_w) or exceeds(one_w, limits.number("power_limit_most_w")):
+                yield f"channel {channel.name}, limits.{name} is {one_w:g}, outside of those in force in the windows"
 
 
 def _limits_w(record: Record, key: str = "power.limit") -> dict[str, float]:

@@ -18,8 +18,8 @@ from results.record.checks.run import (
     relations,
 )
 from results.record.derived import flops, product, ratio, region_shares, spread_percent, step_times, throughput
-from results.record.model import Copy, Device, Record, is_number
-from results.record.parts import copies_started, devices_of_node
+from results.record.model import COPIES_VARIABLE, Copy, Device, Record, Window, is_number
+from results.record.parts import devices_of_node
 from results.record.values import value_at
 
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
@@ -62,58 +62,45 @@ def _regions(run: Record) -> Relations:
 
 
 def _copies_count_once(run: Record) -> Sentences:
-    fill = run.fill
-    if fill is None:
+    if (fill := run.fill) is None:
         return
-    started = copies_started(run.provenance.environment)
-    if len(fill.per_copy) != fill.copies:
-        yield f"fill.per_copy lists {len(fill.per_copy)} copies, but fill.copies is {fill.copies}"
-    if started not in (None, fill.copies):
-        yield f"{started} copies were started, but fill.copies is {fill.copies}"
+    started = (run.provenance.environment or {}).get(COPIES_VARIABLE, str(fill.copies))
+    if not str(len(fill.per_copy)) == str(fill.copies) == started:
+        yield f"fill.copies is {fill.copies}, but {started} were started, and fill.per_copy lists {len(fill.per_copy)}"
     first: dict[Any, int] = {}
-    for number, (copy, devices) in enumerate(_devices_of_copies(run), 1):
-        for fact, words in _own_facts(copy, devices):
+    for number, copy in enumerate(fill.per_copy, 1):
+        devices = run.devices[(number - 1) * fill.devices_per_copy : number * fill.devices_per_copy]
+        for fact in _own_facts(copy, devices):
             if first.setdefault(fact, number) != number:
-                yield f"copies {first[fact]} and {number} have the same {words}: one was counted twice"
-        hosts, of_windows = ({_host(one.hostname) for one in parts} for parts in (devices, copy.windows))
+                yield f"copies {first[fact]} and {number} have the same {fact[0]} {fact[1]}: one was counted twice"
+        hosts, of_windows = (" and ".join(sorted({_host(one) for one in parts})) for parts in (devices, copy.windows))
         if hosts and of_windows and hosts != of_windows:
-            where = [" and ".join(sorted(names)) for names in (hosts, of_windows)]
-            yield f"copy {number} has devices of node {where[0]}, but windows of node {where[1]}"
+            yield f"copy {number} has devices of node {hosts}, but windows of node {of_windows}"
 
 
-def _devices_of_copies(run: Record) -> list[tuple[Copy, list[Device]]]:
-    each = run.fill.devices_per_copy if run.fill else 0
-    copies = run.fill.per_copy if run.fill else []
-    return [(copy, run.devices[place * each : (place + 1) * each]) for place, copy in enumerate(copies)]
-
-
-def _own_facts(copy: Copy, devices: Sequence[Device]) -> Iterator[tuple[Any, str]]:
-    """Yield what no two copies share: devices, and times and rate to the last digit."""
+def _own_facts(copy: Copy, devices: Sequence[Device]) -> Iterator[tuple[Any, ...]]:
+    """Yield what no two copies share: devices, and times to the last digit."""
     for device in devices:
-        for one in same_ids(device.device_id or ""):
-            is_unique = one.startswith(("GPU-", "MIG-"))  # among the devices of all nodes
-            yield one if is_unique else (_host(device.hostname), one), f"device {one}"
-    if copy.windows:
-        yield (copy.rate, *((one.start_s, one.end_s) for one in copy.windows)), "windows and rate"
+        for one in same_ids(device.device_id or ""):  # a UUID is of one device of all nodes
+            yield "device", one, "" if one.startswith(("GPU-", "MIG-")) else _host(device)
+    yield from (("window", f"from {one.start_s:.6f} s to {one.end_s:.6f} s") for one in copy.windows)
 
 
 def _copies_fill_their_nodes(run: Record) -> Sentences:
-    if run.fill is None:
-        return
-    used = Counter(_host(device.hostname) for device in run.devices)
+    used = Counter(map(_host, run.devices)) if run.fill else Counter[str]()
     if len(set(used.values())) > 1:
         words = ", ".join(f"{count} devices of {host}" for host, count in used.items())
         yield f"its copies are not spread evenly over the nodes: {words}"
+    is_whole = all(one.device_id and not one.device_id.startswith("MIG-") for one in run.devices)
     for node in run.provenance.nodes or []:
         host, present = str(vars(node).get("hostname")), len(devices_of_node(node))
-        ids = [device.device_id or "" for device in run.devices if _host(device.hostname) == host]
-        if any(ids) and present > len(ids) and not any(one.startswith("MIG-") for one in ids):
-            yield f"node {host} has {present} devices, but its copies used {len(ids)}: the others were idle"
+        if run.fill and is_whole and present > used[host]:
+            yield f"node {host} has {present} devices, but its copies used {used[host]}: the others were idle"
 
 
-def _host(hostname: str) -> str:
+def _host(part: Device | Window) -> str:
     """Return a node's own name, without the number of one of several kernels that share it."""
-    return hostname.partition("#")[0]
+    return part.hostname.partition("#")[0]
 
 
 def _devices_are_complete(run: Record) -> Sentences:

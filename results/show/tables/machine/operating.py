@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from results.points.estimate import Estimate
-from results.points.operating import SHARES, Choice, OperatingPoint, Sweep, faster, options_of, sweeps_of, unsettled
+from results.points.operating import SHARES, Choice, OperatingPoint, Sweep, options_of, sweeps_of, unsettled
 from results.points.repeats import PointResults
 from results.points.setups import LIMIT
 from results.record.quantities import Shown, quantities
@@ -76,8 +76,8 @@ def _held_back(sweep: Sweep) -> list[str]:
     found = deviations(sweep.full.results, with_energy=False)
     throttled = [one for one in found if one.kind in ("throttled", "quota")]
     reasons = [str(one) for one in throttled if ("reason", LIMIT) not in one.values]  # that is said of each point
-    speeds = ((str(one.limits), 100 * one.speed.value) for one in faster(sweep) if one.speed)
-    reasons += [f"{limits} has {percent:.1f} % of its speed" for limits, percent in speeds]
+    faster = [(one.limits, 100 * one.speed.value) for one in sweep.points[1:] if one.is_faster and one.speed]
+    reasons += [f"{limits} has {percent:.1f} % of its speed" for limits, percent in faster]
     words = "its runs were held back, and savings compared with it are not those of the device: repeat them"
     return [f"Full speed is in doubt ({'; '.join(reasons)}): {words}."] if reasons else []
 
