@@ -19,6 +19,7 @@ from results.record.records import RecordError
 
 # Windows end within 5 % of their length and a step; the rest is room for nodes whose wall clocks differ.
 MIN_COMMON = 0.8  # of the longest window
+VISIBLE = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")  # of a copy's environment
 FAILED = "copies/failed"  # number and exit code of the copy that failed first
 
 
@@ -54,16 +55,20 @@ def check_copies(folder: Path, copies: Sequence[Json], planned: Json, found: Jso
         raise EnergyError(
             f"{len(copies)} copies were planned, and the run has {', '.join(others)}, too: count them all"
         )
-    owners: dict[tuple[int, float], int] = {}
+    owners: dict[tuple[Any, ...], int] = {}
     for number, copy in enumerate(copies, 1):
         steps = list(enumerate(copy["step_times_s"]))
         [(other, equal)] = Counter(owners.setdefault(step, number) for step in steps).most_common(1) or [(number, 0)]
         is_other = other != number and len(steps) > 1 and 2 * equal > len(steps)  # times differ in the last digit
-        own = (copy["provenance"].get("environment") or {}).get(COPY_VARIABLE, str(number))
+        environment, device = copy["provenance"].get("environment") or {}, copy["devices"][0]
+        own = environment.get(COPY_VARIABLE, str(number))
         if is_other or own != str(number):
             raise EnergyError(
                 f"copy {number} has the record of copy {other if is_other else own}: it was counted twice"
             )
+        given = tuple(environment[name] for name in VISIBLE if environment.get(name))
+        if given and device["device_id"] and (had := owners.setdefault((device["hostname"], *given), number)) != number:
+            raise EnergyError(f"copies {had} and {number} were given the same devices, {given[0]}: run the point again")
     for name in ("num_nodes", "num_devices") if copies else ():
         wanted, has = (one.get("layout", {}).get(name) for one in (planned, found))
         if wanted not in (None, has):

@@ -238,6 +238,10 @@ def in_copies(number, total):
     return {"provenance": {"environment": {"CARAML_COPY": str(number), "CARAML_COPIES": str(total)}}}
 
 
+def on_device(number):
+    return {"provenance": {"environment": {"CUDA_VISIBLE_DEVICES": number}}}
+
+
 @pytest.mark.parametrize(
     ("first", "second", "others", "planned", "words"),
     [
@@ -251,6 +255,9 @@ def in_copies(number, total):
         ({}, {}, ("copy_3",), {}, "2 copies were planned, and the run has copy_3, too"),
         ({}, {}, ("copy_03",), {}, "2 copies were planned, and the run has copy_03, too"),
         (in_copies(1, 2), in_copies(1, 2), (), {}, "copy 2 has the record of copy 1"),
+        # copies on the same device, whatever its id in the record
+        (on_device("0"), on_device("1"), (), {}, ""),
+        (on_device("0"), on_device("0"), (), {}, "copies 1 and 2 were given the same devices, 0"),
         # copies on other nodes, or on other devices, than planned
         ({}, {}, (), {"num_nodes": 2}, "ran with num_nodes 1, but 2 was planned"),
         ({}, {"hostname": "n2"}, (), {}, "ran with num_nodes 2, but 1 was planned"),
