@@ -14,7 +14,7 @@ from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from results.join.channels import EnergyError
-from results.join.copies import add_energy, copy_folder, copy_folders, failed_copy, of_copy, together
+from results.join.copies import add_energy, check_copies, copy_folder, copy_folders, failed_copy, of_copy, together
 from results.join.energy import TRACES, energy_of, read_traces
 from results.join.figures import add_power
 from results.join.reads import reads_of
@@ -64,8 +64,9 @@ def collect(folder: Path, read: Callable[[Path], list[Trace]] = read_traces) -> 
         return of_copy(bad, copies[bad - 1], before)
     try:
         result = together(copies) if copies else read_record(folder / RECORD_NAME)
+        check_copies(folder, copies, before, result)
     except EnergyError as error:
-        return of_copy(1, copies[0], before) | {"status": "failed", "error": str(error)}
+        return of_copy(1, copies[0] if copies else result, before) | {"status": "failed", "error": str(error)}
     _name_nodes(result)
     _add_job(result, before)
     if elsewhere := (result.get("serving") or {}).get("elsewhere"):

@@ -18,10 +18,10 @@ from pathlib import Path
 from benchmarks.common.cgroup import cpu_quota
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Window
+from results.record.model import COPIES_VARIABLE as COPIES_VARIABLE
+from results.record.model import COPY_VARIABLE as COPY_VARIABLE
 
 CORES_VARIABLE = "CARAML_CORES"  # share of the node's CPUs for one of several copies of a point; unset: all
-COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
-COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
 FOLDER_VARIABLE = "CARAML_COPIES_FOLDER"  # which the copies share
 FAILED_COPY = "failed"  # file there with number and exit code of the copy that failed first
 MARKS_VARIABLE = "JPWR_MARKS"  # path of the file from which a sampler reads marks; unset without a sampler

@@ -1,5 +1,7 @@
 """Process that changes limits for a sampler, outlives it, and restores them whatever happens to the sampler.
 
+It also reports at once if another program changes them.
+
 The sampler holds the only other end of this process's stdin: the kernel closes it with the sampler, however that ends.
 The process has a session of its own and blocks signals, so that only SIGKILL ends it; then the next sampler restores.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +23,7 @@ from jpwr.process.threads import blocked_signals, within
 
 START_S = 90.0  # a driver may have to initialise many devices first
 RESTORE_S = 10.0
+WATCH_S = 1.0  # between two checks that the limits hold, as between those of a device's status
 NO_ANSWER = b'{"error": "the process that sets limits does not answer"}'
 
 
@@ -67,6 +71,9 @@ def main() -> int:
             _answer(answers, error=str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}")
             return 1
         _answer(answers, limits=held.described)
+        while not select.select([0], [], [], WATCH_S)[0]:
+            for words in held.changed():
+                log(words)
         has_ended = os.read(0, 1)
         left = held.restore()
     for words in left:

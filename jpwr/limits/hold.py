@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, NamedTuple
 from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.limits import amd, nvml
 from jpwr.limits.kept import Kept, create, left_behind
-from jpwr.limits.setting import REMEDIES, TOLERANCES, UNITS, NoRight, Setting, value_of
+from jpwr.limits.setting import CLOCK, REMEDIES, TOLERANCES, UNITS, NoRight, Setting, value_of
 from jpwr.messages import log
 
 IN_FORCE_S = 10.0  # longest wait until a device is limited as set; drivers take well below a second
@@ -106,6 +106,7 @@ class Hold:
     ) -> None:
         self._changes: list[Change] = []
         self._kept: dict[str, Kept] = {}
+        self._seen: dict[int, str] = {}  # by place of the change: what was in force last
         self.described: list[dict[str, Any]] = []
         wanted = _wanted(asked, settings)
         try:
@@ -146,6 +147,24 @@ class Hold:
             f"the {kind} of {those[0].channel} cannot be set by this user ({refused}), and nothing was changed: "
             f"{REMEDIES[kind]}"
         )
+
+    def changed(self) -> list[str]:
+        """Return a sentence for each limit that another program has changed, or changed back, since the last call.
+
+        A clock's limit cannot be read: a clock above it is one change, until it is below again.
+        """
+        found = []
+        for place, (setting, value, *_) in enumerate(self._changes):
+            unit = UNITS[setting.kind]
+            ours = now = f"{value:g} {unit}"
+            with suppress(Exception):  # a vendor's library may raise anything, and the limit is read again
+                if not setting.reached(value):
+                    now = f"above {ours}" if setting.kind == CLOCK else f"{setting.in_force():g} {unit}"
+            if now != self._seen.setdefault(place, ours):
+                self._seen[place] = now
+                what = f"the {setting.kind} of {setting.channel}"
+                found.append(f"another program has changed {what} to {now}, and jpwr has set {ours}")
+        return found
 
     def restore(self) -> list[str]:
         """Restore what was there before; return a sentence for each setting that stays changed, as does its file."""

@@ -241,6 +241,18 @@ def test_where_the_guardian_is_killed_too_the_next_start_restores(machine):
     assert machine.files() == []
 
 
+def test_a_limit_that_another_program_changes_is_reported_at_once(machine):
+    script = "echo 300 300 1410 1410 0 0 >new; mv new state/gpu-0; file go"
+    process = machine.start("--power-limit", "250", "--", "bash", "-c", script, prefix="exec 2>said; exec ")
+    said = machine.folder / "said"
+    words = "another program has changed the power limit of pynvml:0 to 300 W, and jpwr has set 250 W"
+    wait_until(lambda: said.exists() and words in said.read_text(), "the message")
+    (machine.folder / "go").touch()
+    process.communicate(timeout=DEADLINE_S)
+    assert "the power limit of pynvml:0 stays at 300 W, as another program has changed it" in said.read_text()
+    assert "limit of pynvml:1:" not in said.read_text()
+
+
 def test_two_samplers_do_not_limit_one_device(machine):
     first = machine.start("--power-limit", "300", "--", "bash", "-c", "touch begun; file go")
     wait_until((machine.folder / "begun").exists, "the first command")
@@ -394,6 +406,26 @@ def test_a_limit_that_does_not_come_in_force_is_undone(moment):
         Hold({POWER: "250"}, [other.setting("GPU-1"), made.setting()], now_s=moment)
     assert (made.value, other.value) == (400, 400)
     assert kept.names() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "said"),
+    [
+        (POWER, [250.0, 250.4], []),
+        (POWER, [300.0, 300.0, 250.0, 250.0], ["of made:0 to 300 W, and jpwr has set 250 W", "to 250 W, and jpwr"]),
+        (POWER, [200.0, 400.0], ["of made:0 to 200 W, and jpwr has set 250 W", "of made:0 to 400 W, and jpwr has"]),
+        (CLOCK, [250.0, 120.0], []),
+        (CLOCK, [300.0, 390.0, 250.0], ["the clock of made:0 to above 250 MHz", "to 250 MHz, and jpwr has set"]),
+    ],
+)
+def test_each_change_by_another_program_is_reported_once(moment, kind, seen, said):
+    made = Made()
+    held = Hold({kind: "250"}, [made.setting(kind=kind)], now_s=moment)
+    found = []
+    for made.value in seen:
+        found += held.changed()
+    assert len(found) == len(said)
+    assert all(words in sentence for words, sentence in zip(said, found, strict=True)), found
 
 
 def test_the_first_interface_that_may_be_written_is_used(moment):

@@ -64,6 +64,7 @@ LEVEL = 10  # Zstandard's compression level
 # Numbers that results of release 1.0 lack: they are not compared where they are not stored.
 LATER_THAN_1_0 = {"limits", "power_limit_w", "clock_limit_mhz", "power_limited_percent", "clock_drift_percent"}
 LATER_THAN_1_0 |= {"temperature_drift_c", "drift_percent", "drift_c"}
+LATER_THAN_1_0 |= {f"power_limit_{name}_w" for name in ("mean", "least", "most")}
 TOLERANCE = 1e-9  # relative, for a number that is computed again
 MARK_S = 2e-6  # marks have six decimals
 CHUNK_BYTES = 1 << 20

@@ -27,8 +27,7 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> Clocks |
     A reading is valid until the next one that differs. Returns None if the sampler has no reading before the windows'
     end, and omits `throttled` if a reading lacks the reasons.
     """
-    events = [event for event in trace.events if event.name == "status" and event.details.get("channel") == channel]
-    held = [(seconds, event.details) for window in windows for seconds, event in _in_window(events, window)]
+    held = status_of(trace, channel, windows)
     known_s = math.fsum(seconds for seconds, _ in held)
     if not known_s:
         return None
@@ -41,7 +40,7 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> Clocks |
         for name in names or []:
             percent[name] = percent.get(name, 0.0) + 100 * seconds / known_s
     found = Clocks(
-        mean_mhz=_mean(clocks) if clocks else None,
+        mean_mhz=mean(clocks) if clocks else None,
         least_mhz=min((clock for _, clock in clocks), default=None),
         hottest_c=max(temperatures, default=None),
         power_limit_w=min(limits, default=None),
@@ -49,6 +48,12 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> Clocks |
         drift_c=temperatures[-1] - temperatures[0] if temperatures else None,
     )
     return changed(found, throttled=percent) if all(names is not None for _, names in reasons) else found
+
+
+def status_of(trace: Trace, channel: str, windows: Sequence[Window]) -> list[tuple[float, dict[str, Any]]]:
+    """Return each status of a channel in the windows with the seconds for which it held, in the order of time."""
+    events = [event for event in trace.events if event.name == "status" and event.details.get("channel") == channel]
+    return [(seconds, event.details) for window in windows for seconds, event in _in_window(events, window)]
 
 
 def _in_window(events: Sequence[Event], window: Window) -> Iterator[tuple[float, Event]]:
@@ -68,10 +73,11 @@ def _drift_percent(parts: Sequence[tuple[float, float]]) -> float | None:
     for seconds, clock in parts:
         first += clock * max(0.0, min(seconds, half_s - passed_s))
         passed_s += seconds
-    return 100 * (_mean(parts) * 2 * half_s / first - 2) if first else None
+    return 100 * (mean(parts) * 2 * half_s / first - 2) if first else None
 
 
-def _mean(parts: Sequence[tuple[float, float]]) -> float:
+def mean(parts: Sequence[tuple[float, float]]) -> float:
+    """Return the mean of values, each after the seconds for which it held."""
     return math.fsum(seconds * value for seconds, value in parts) / math.fsum(seconds for seconds, _ in parts)
 
 

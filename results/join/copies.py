@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -12,12 +13,13 @@ from jpwr.energy.statistics import with_accuracy
 from jpwr.process.device_ids import same_ids
 from results.join.channels import IDENTIFIED, EnergyError
 from results.record.derived import spread_percent
-from results.record.model import Json, Record, Window, as_json, changed
+from results.record.model import COPY_VARIABLE, Json, Record, Window, as_json, changed
 from results.record.parts import JOULES_PER_WH, OF_ALL_COPIES
 from results.record.records import RecordError
 
 # Windows end within 5 % of their length and a step; the rest is room for nodes whose wall clocks differ.
 MIN_COMMON = 0.8  # of the longest window
+VISIBLE = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")  # of a copy's environment
 FAILED = "copies/failed"  # number and exit code of the copy that failed first
 
 
@@ -44,6 +46,33 @@ def failed_copy(folder: Path) -> tuple[int, int]:
     except (OSError, ValueError):
         return 0, 0
     return number, exit_code
+
+
+def check_copies(folder: Path, copies: Sequence[Json], planned: Json, found: Json) -> None:
+    """Raise EnergyError unless these are all copies of a run, each counted once, on as many nodes as planned."""
+    names = {copy_folder(folder, number + 1).name for number in range(len(copies))}
+    if others := sorted(path.name for path in folder.glob("copy_*") if path.is_dir() and path.name not in names):
+        raise EnergyError(
+            f"{len(copies)} copies were planned, and the run has {', '.join(others)}, too: count them all"
+        )
+    owners: dict[tuple[Any, ...], int] = {}
+    for number, copy in enumerate(copies, 1):
+        steps = list(enumerate(copy["step_times_s"]))
+        [(other, equal)] = Counter(owners.setdefault(step, number) for step in steps).most_common(1) or [(number, 0)]
+        is_other = other != number and len(steps) > 1 and 2 * equal > len(steps)  # times differ in the last digit
+        environment, device = copy["provenance"].get("environment") or {}, copy["devices"][0]
+        own = environment.get(COPY_VARIABLE, str(number))
+        if is_other or own != str(number):
+            raise EnergyError(
+                f"copy {number} has the record of copy {other if is_other else own}: it was counted twice"
+            )
+        given = tuple(environment[name] for name in VISIBLE if environment.get(name))
+        if given and device["device_id"] and (had := owners.setdefault((device["hostname"], *given), number)) != number:
+            raise EnergyError(f"copies {had} and {number} were given the same devices, {given[0]}: run the point again")
+    for name in ("num_nodes", "num_devices") if copies else ():
+        wanted, has = (one.get("layout", {}).get(name) for one in (planned, found))
+        if wanted not in (None, has):
+            raise EnergyError(f"the copies ran with {name} {has}, but {wanted} was planned: run the point again")
 
 
 def together(copies: Sequence[Json]) -> Json:

@@ -118,7 +118,7 @@ class Node:
                 counter_not_used=estimate.reason,
                 idle_power_w=known(idle_w[info]),
                 largest_gap_s=estimate.largest_gap_s,
-                limits=limits_of(self.trace, info, clocks),
+                limits=limits_of(self.trace, info, self._windows),
             )
             yield changed(channel, clocks=clocks) if clocks else channel
 

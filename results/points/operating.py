@@ -21,6 +21,7 @@ SHARES = (0.95, 0.97)  # of the full speed: what buyers ask for; NVIDIA states i
 # Facts of a setup that follow the limits: as the sampler and as the vendors' tools record them.
 OF_LIMITS = (LIMIT, CLOCK_LIMIT, "power.limit", "clocks.applications.graphics", "limit")
 BOUND_PERCENT = 1.0  # of the window; a limit that holds for less does not change a mean that repeats to 1 %
+SAME = 0.01  # relative difference of the speeds of single runs that repeat each other
 # A mean clock repeats to about 1 %, and a GPU's leakage changes its power by about 1 % in 3 degrees.
 DRIFTS = (
     ("energy.clock_drift_percent", 2.0, "the clock changed by {:+.1f} %"),
@@ -57,6 +58,12 @@ class OperatingPoint(NamedTuple):
     def is_bound(self) -> bool | None:
         """Whether the power limit bound; None if unknown."""
         return None if self.limited_percent is None else self.limited_percent > BOUND_PERCENT
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is faster than full speed, with its whole interval or, as a single run, clearly."""
+        speed = self.speed
+        return speed is not None and (speed.interval.low if speed.interval else speed.value - SAME) > 1
 
     def keeps(self, share: float) -> bool:
         """Return whether the speed is at least a share of the full speed, with its whole interval if it has one."""
@@ -109,8 +116,13 @@ def _tie(one: OperatingPoint, best: OperatingPoint, choices: int) -> bool:
 
 
 def limits_of(record: Record) -> OperatingLimits:
-    """Return what limited the devices of a run; a record of an older version names the power limit alone."""
+    """Return what limited the devices of a run; a record of an older version names the power limit alone.
+
+    A run whose power limit varied is at no operating point.
+    """
     channels = sensor_channels(record)
+    if any(one.limits.varied for one in channels):
+        return OperatingLimits(None, None)
     powers = {one.power_limit_w for one in channels}
     clocks = {one.limits.clock_limit_mhz for one in channels}
     return OperatingLimits(*(known.pop() if len(known) == 1 else None for known in (powers, clocks)))

@@ -44,7 +44,7 @@ FLOPS = "model_flops_per_"  # prefix of the metric with the model FLOPs per unit
 DEVICE, CPUS, LIMIT, CLOCK_LIMIT = "device", "CPUs bound", "power limit", "clock limit"
 # Variables of the environment that belong to one job, or do not change the speed.
 OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG")
-OF_SLURM = "SLURM_"
+OF_SCHEDULERS = ("SLURM_", "CARAML_")  # prefixes
 NODES = "num_nodes"
 OPTION = "option "  # prefix of an option with the name of another fact
 UNKNOWN = "not known"
@@ -120,7 +120,7 @@ def _of_processes(record: Record) -> dict[str, str]:
     A container may hide these from the vendor's tool.
     """
     limits = [
-        {name: f"{limit:g} {unit}"}
+        {name: "varied" if name == LIMIT and one.limits.varied else f"{limit:g} {unit}"}
         for one in sensor_channels(record)
         for name, limit, unit in ((LIMIT, one.power_limit_w, "W"), (CLOCK_LIMIT, one.limits.clock_limit_mhz, "MHz"))
         if limit
@@ -144,7 +144,9 @@ def _cpus(text: str | None) -> int:
 def _environment(record: Record) -> dict[str, str]:
     """Return the variables of the environment that may change the speed."""
     variables = record.provenance.environment or {}
-    return {name: value for name, value in variables.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
+    return {
+        name: value for name, value in variables.items() if name not in OF_A_JOB and not name.startswith(OF_SCHEDULERS)
+    }
 
 
 def together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -190,6 +190,10 @@ KINDS: Mapping[str, Kind] = {
         Advice(5, "The loss rises.", "Check data and learning rate; repeat the run"),
     ),
     "throttled": Kind("throttled: {reason} held clocks back for {percent:.0f} % of the window", _CLOCKS),
+    "limit_changed": Kind(
+        "the power limit did not hold ({least_w:.0f} W to {most_w:.0f} W, mean {mean_w:.0f} W): no operating point",
+        Advice(5, "A power limit changed during a run.", "Let nothing else change limits during a job; repeat the run"),
+    ),
     "quota": Kind("throttled: CPU quota held threads back for {percent:.0f} % of the window", _CLOCKS),
     "throttling_unknown": Kind("throttling of clocks is not known", _CLOCKS),
     "code_unknown": Kind("the version of the code is not known", _CODE),

@@ -24,6 +24,8 @@ from typing import (
 
 SCHEMA_VERSION = 3
 Json = dict[str, Any]  # a record as its file has it
+COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
+COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
 # Every key of `Numbers` that matches holds a number; a rate is not below 0.
 PATTERNS = {
     "(_s|_wh|_w|_per_s|_per_wh|_per_s_per_device|_token|_per_request|_per_image|_per_device|_percent|_bytes)$": {
@@ -50,6 +52,7 @@ Options = Annotated[
 ]
 NodeDevices = Annotated[Any, {"type": ["array", "object", "null"], "items": {"type": "object"}}]
 NUMBERS = (int, float)
+SAME_LIMIT_W = 1.0  # drivers round power limits to less
 # A size that is known or left out, never null.
 Size = Annotated[int | None, {"type": "integer", "minimum": 0, "maximum": 10**9}]
 Kind = TypeVar("Kind", bound="Part")
@@ -220,9 +223,18 @@ class Clocks(Numbers):
 class Limits(Numbers):
     """Limits of a device in the windows."""
 
-    power_limit_w: Annotated[Amount, "in force"] = None
+    power_limit_w: Annotated[Amount, "in force for the longest time"] = None
     clock_limit_mhz: Annotated[Amount, "as set; unknown if the sampler did not set or check it"] = None
     limits_set_by: Annotated[str, "empty if the sampler only observed them"] = ""
+    power_limit_mean_w: Annotated[Amount, "over the time; missing if it was not read in the windows"] = _added()
+    power_limit_least_w: Annotated[Amount, "in force, or as set"] = _added()
+    power_limit_most_w: Annotated[Amount, "in force, or as set"] = _added()
+
+    @property
+    def varied(self) -> bool:
+        """Whether the power limit changed in the windows, or was not as set."""
+        least_w, most_w = self.number("power_limit_least_w"), self.number("power_limit_most_w")
+        return least_w is not None and most_w is not None and most_w - least_w > SAME_LIMIT_W
 
 
 @dataclass(frozen=True, kw_only=True)

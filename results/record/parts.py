@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jpwr.energy.estimate import JOULES_PER_WH as JOULES_PER_WH
-from results.record.model import Channel, Record, Window
+from results.record.model import Channel, Node, Record, Window
 from results.record.values import grouped
 
 # Of a layout: the values that copies of a point that ran at once add up to.
@@ -52,7 +52,11 @@ def sensor_channels(record: Record) -> list[Channel]:
 
 def devices_of(record: Record) -> list[dict[str, Any]]:
     """Return what the vendor's tool reported of each device of all nodes; older records describe one node."""
-    reports = [node.devices or [] for node in record.provenance.nodes or [record.provenance]]
+    return [device for node in record.provenance.nodes or [record.provenance] for device in devices_of_node(node)]
+
+
+def devices_of_node(node: Node) -> list[dict[str, Any]]:
+    """Return what the vendor's tool reported of each device of a node."""
     # Newer versions of amd-smi put the list of devices into an object.
-    lists = [one.get("gpu_data") or [] if isinstance(one, dict) else one for one in reports]
-    return [device for one in lists if isinstance(one, list) for device in one if isinstance(device, dict)]
+    found = node.devices.get("gpu_data") if isinstance(node.devices, dict) else node.devices
+    return [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []

@@ -6,11 +6,11 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Trace
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of, limits_of_all
-from results.record.model import Channel, Clocks, Window, as_json
+from results.record.model import Channel, Window, as_json
 from results.record.records import find_records
 from results.show.tables.points import point_table
 from results.tests import made_up
-from results.tests.of_dicts import by_point, energy_of
+from results.tests.of_dicts import by_point, contradictions, energy_of
 from results.tests.words import deviations
 
 
@@ -76,25 +76,53 @@ def stated(**changes):
 
 
 @pytest.mark.parametrize(
-    ("described", "clocks", "limits"),
+    ("described", "seen", "limits"),
     [
+        # limits that were set, those seen with their times, and what is stored: mean, least and most last
         (
             [stated(), stated(kind="clock", unit="MHz", set=1380.0)],
-            {"power_limit_w": 490.0},
-            (490, 1380, "jpwr, user 0"),
+            [(0, 490.0)],
+            (490, 1380, "jpwr, user 0", 490, 490, 490),
         ),
-        ([stated(channel="pynvml:1")], {"power_limit_w": 700.0}, (700, None, "")),
-        (None, None, (650, None, "")),
-        ([stated(set="much")], None, (650, None, "jpwr, user 0")),
-        ("nothing", {}, (650, None, "")),
-        ([3, stated(by="scheduler")], None, (490, None, "scheduler")),
+        ([stated(channel="pynvml:1")], [(0, 700.0)], (700, None, "", 700, 700, 700)),
+        (None, [], (650, None, "")),
+        ([stated(set="much")], [], (650, None, "jpwr, user 0")),
+        ("nothing", [(0, None)], (650, None, "")),
+        ([3, stated(by="scheduler")], [(30, 300.0)], (490, None, "scheduler")),
+        # lowered for the last 3 s, and put back by another tool for 80 % of the window, or before it began
+        (None, [(0, 700.0), (17, 400.0)], (700, None, "", 610, 400, 700)),
+        ([stated()], [(0, 490.0), (12, 700.0)], (700, None, "jpwr, user 0", 658, 490, 700)),
+        ([stated()], [(0, 490.0), (9, 700.0)], (700, None, "jpwr, user 0", 700, 490, 700)),
+        # changed outside of the window, and there and back inside it
+        (None, [(0, 400.0), (9, 700.0), (20, 300.0)], (700, None, "", 700, 700, 700)),
+        (None, [(0, 700.0), (12, 300.0), (13, 700.0)], (700, None, "", 660, 300, 700)),
     ],
 )
-def test_limits_are_those_that_were_set_or_else_those_that_were_seen(described, clocks, limits):
+def test_limits_are_those_in_force_over_the_time_or_else_those_that_were_set(described, seen, limits):
     info = ChannelInfo("pynvml:0", Scope.DEVICE, "made up", limit_w=650.0)
     made = Trace([info], {} if described is None else {"limits": described})
-    found = limits_of(made, info, None if clocks is None else Clocks.of(clocks))
+    for time_s, limit_w in seen:
+        made.event("status", time_s, channel="pynvml:0", power_limit_w=limit_w)
+    found = limits_of(made, info, [WINDOW])
     assert tuple(as_json(found).values()) == limits
+    assert found.varied == (len(limits) > 3 and limits[-1] != limits[-2])
+
+
+def test_a_limit_that_was_lowered_for_the_last_seconds_does_not_discard_the_run():
+    record = made_up.result(power_w=690.0)
+    record["devices"][0]["device_id"] = ""
+    [window] = record["windows"]
+    made = Trace([ChannelInfo("pynvml:0", Scope.DEVICE, "made up")], {"boot_id": window["boot_id"]})
+    for time_s, limit_w in ((0.0, 700.0), (window["end_s"] - 3, 400.0)):
+        made.event("status", time_s, channel="pynvml:0", power_limit_w=limit_w)
+    for second in range(80):
+        made.append(float(second), [690.0 if second < window["end_s"] - 3 else 400.0], [None])
+    energy = energy_of(record, [made], "measured")
+    [channel] = energy.channels
+    assert (energy.power_limit_w, channel.limits.power_limit_w) == (None, 700.0)
+    assert channel.limits.power_limit_mean_w == pytest.approx(685.0)
+    record["energy"]["channels"][0] |= {"limits": as_json(channel.limits), "clocks": as_json(channel.clocks)}
+    assert contradictions(record) == []
 
 
 def test_limits_of_all_devices_are_known_where_they_share_them():

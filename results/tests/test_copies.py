@@ -66,6 +66,11 @@ def copies(job):
     return write
 
 
+def plan(job, **layout):
+    planned = make_record() | PLANNED | {"layout": PLANNED["layout"] | layout}
+    (job.path / "result.json").write_text(json.dumps(planned))
+
+
 def of_two_gpus(copies):
     """Copies on two GPUs of 100 W and 300 W in the common window from 11 s to 20 s; elsewhere both have 200 W."""
     job = copies(
@@ -127,7 +132,7 @@ def test_its_numbers_agree_with_each_other_and_a_changed_one_is_found(copies):
 )
 def test_a_copy_has_no_energy_by_a_sensor_that_it_shares(channel, why, copies):
     ids = [""] * 2 if channel is CPU else UUIDS
-    job = copies(copy_of(device_id=ids[0]), copy_of(device_id=ids[1]))
+    job = copies(copy_of(device_id=ids[0]), copy_of(start_s=10.01, device_id=ids[1]))
     job.trace([channel], lambda _, __: 50.0, boot_id="boot-of-n1")
     found = collect(job.path)
     assert found["status"] == "ok", found["error"]
@@ -148,6 +153,7 @@ def test_windows_with_too_little_in_common_are_refused(copies):
 
 def test_windows_of_several_nodes_are_compared_by_their_wall_clocks(copies):
     job = copies(copy_of(hostname="n1"), copy_of(60.0, 1011.0, 1020.5, hostname="n2", ahead_s=1000.0))
+    plan(job, num_nodes=2)
     for hostname, first_s in (("n1", 0.0), ("n2", 1000.0)):
         times_s = [first_s + 0.5 * i for i in range(71)]
         boot_id = f"boot-of-{hostname}"
@@ -206,8 +212,9 @@ def test_an_archive_of_copies_is_checked_with_their_windows(copies, tmp_path_fac
     workflow = tmp_path_factory.mktemp("workflow")
     (workflow / "llm.yaml").write_text("name: llm\n")
 
-    def problems(job):
-        (job.path / "result.json").write_text(json.dumps(collect(job.path)))
+    def problems(job, again=True):
+        if again:
+            (job.path / "result.json").write_text(json.dumps(collect(job.path)))
         archive = tmp_path_factory.mktemp("archive") / "a.tar.zst"
         assert write_archive([job.path], workflow, archive) == 1
         return verify(archive).problems
@@ -218,6 +225,117 @@ def test_an_archive_of_copies_is_checked_with_their_windows(copies, tmp_path_fac
     ]
     for_two_gpus(job, [(f"measured window of copy {copy}", 9.0 + copy, 19.0 + copy) for copy in (1, 2)])
     assert problems(job) == []
+    (job.path / "copy_3").mkdir()
+    (job.path / "copy_3" / "record.json").write_text(json.dumps(copy_of(50.0, 10.5, 20.5)))
+    [found] = problems(job, again=False)
+    assert "it is stored as ok, but 2 copies were planned, and the run has copy_3, too: count them all" in found
+
+
+STEPS = [0.1, 0.11, 0.12, 0.13]
+
+
+def in_copies(number, total):
+    return {"provenance": {"environment": {"CARAML_COPY": str(number), "CARAML_COPIES": str(total)}}}
+
+
+def on_device(number):
+    return {"provenance": {"environment": {"CUDA_VISIBLE_DEVICES": number}}}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "others", "planned", "words"),
+    [
+        (in_copies(1, 2), in_copies(2, 2), (), {}, ""),
+        ({"step_times_s": STEPS}, {"step_times_s": [0.1, 0.115, 0.125, 0.135]}, (), {}, ""),
+        # one copy counted twice: as it was, or with another window or some other steps
+        ({"step_times_s": STEPS}, {"step_times_s": STEPS}, (), {}, "copy 2 has the record of copy 1: it was counted"),
+        ({"step_times_s": STEPS}, {"step_times_s": [*STEPS[:3], 0.2]}, (), {}, "copy 2 has the record of copy 1"),
+        ({"step_times_s": STEPS}, {"step_times_s": [*STEPS, 0.2]}, (), {}, "copy 2 has the record of copy 1"),
+        # a plan of fewer copies than ran
+        ({}, {}, ("copy_3",), {}, "2 copies were planned, and the run has copy_3, too"),
+        ({}, {}, ("copy_03",), {}, "2 copies were planned, and the run has copy_03, too"),
+        (in_copies(1, 2), in_copies(1, 2), (), {}, "copy 2 has the record of copy 1"),
+        # copies on the same device, whatever its id in the record
+        (on_device("0"), on_device("1"), (), {}, ""),
+        (on_device("0"), on_device("0"), (), {}, "copies 1 and 2 were given the same devices, 0"),
+        # copies on other nodes, or on other devices, than planned
+        ({}, {}, (), {"num_nodes": 2}, "ran with num_nodes 1, but 2 was planned"),
+        ({}, {"hostname": "n2"}, (), {}, "ran with num_nodes 2, but 1 was planned"),
+        ({}, {}, (), {"num_devices": 4}, "ran with num_devices 2, but 4 was planned"),
+    ],
+)
+def test_each_copy_of_the_plan_counts_once(first, second, others, planned, words, copies):
+    job = copies(
+        copy_of(**{"device_id": UUIDS[0], **first}),
+        copy_of(**{"tokens_per_s": 80.0, "start_s": 11.0, "end_s": 21.0, "device_id": UUIDS[1], **second}),
+    )
+    for name in others:
+        (job.path / name).mkdir()
+    plan(job, **planned)
+    found = collect(for_two_gpus(job).path)
+    assert (found["status"] == "failed" and words in found["error"]) if words else found["status"] == "ok", found[
+        "error"
+    ]
+
+
+def test_copies_of_a_plan_without_any_are_refused(copies):
+    job = copies(copy_of(), copy_of(start_s=10.01))
+    job.record()
+    (job.path / "result.json").unlink()
+    found = collect(job.path)
+    assert found["status"] == "failed"
+    assert "0 copies were planned, and the run has copy_1, copy_2, too" in found["error"]
+
+
+def with_copy(found, number=1, **changes):
+    """The record with changes of one of its copies."""
+    per_copy = [dict(one) for one in found["fill"]["per_copy"]]
+    per_copy[number] |= changes
+    return found | {"fill": found["fill"] | {"per_copy": per_copy}}
+
+
+def with_device(found, **changes):
+    return found | {"devices": [found["devices"][0], found["devices"][1] | changes]}
+
+
+def on_node(found, *ids, devices=None):
+    """The record with the devices that the vendor's tool reports of its node."""
+    listed = [{"uuid": one} for one in ids] if devices is None else devices
+    return found | {"provenance": {"nodes": [{"hostname": "n1", "devices": listed}]}}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda found: found, ""),
+        (lambda found: on_node(found, *UUIDS), ""),
+        (lambda found: on_node(found, devices={"gpu_data": [{"gpu": 0}, {"gpu": 1}]}), ""),
+        (
+            lambda found: with_copy(found, windows=found["fill"]["per_copy"][0]["windows"]),
+            "copies 1 and 2 have the same window from 10.000000 s to 20.000000 s",
+        ),
+        (lambda found: with_device(found, device_id=UUIDS[0].upper()), "have the same device GPU-00000001-"),
+        (lambda found: with_device(found, device_id=UUIDS[0], hostname="n2"), "have the same device GPU-00000001-"),
+        (
+            lambda found: found | {"fill": found["fill"] | {"per_copy": []}},
+            "fill.copies is 2, but 2 were started, and fill.per_copy lists 0",
+        ),
+        (
+            lambda found: found | {"provenance": {"environment": {"CARAML_COPIES": "4"}}},
+            "fill.copies is 2, but 4 were started",
+        ),
+        (lambda found: with_device(found, hostname="n2"), "copy 2 has devices of node n2, but windows of node n1"),
+        (lambda found: on_node(found, *UUIDS, "GPU-3"), "node n1 has 3 devices, but its copies used 2: the others"),
+        (lambda found: on_node(found, devices={"gpu_data": [{"gpu": 0}] * 8}), "node n1 has 8 devices, but its copies"),
+        (
+            lambda found: found | {"devices": [*found["devices"], found["devices"][0] | {"hostname": "n2"}]},
+            "its copies are not spread evenly over the nodes: 2 devices of n1, 1 devices of n2",
+        ),
+    ],
+)
+def test_a_record_of_copies_shows_which_do_not_fill_the_machine(change, words, copies):
+    found = contradictions(change(collect(of_two_gpus(copies).path)))
+    assert any(words in one for one in found) if words else found == [], found
 
 
 def filled(number=2, **changes):

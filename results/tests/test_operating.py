@@ -15,6 +15,7 @@ from results.show.tables.machine.operating import operating_sentences, operating
 from results.show.tables.points import point_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point, contradictions, limits_of
+from results.tests.words import deviations
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
 from results.verdicts.outcome import Outcome
@@ -188,6 +189,88 @@ def test_a_limit_below_the_measured_power_is_a_contradiction():
     assert contradictions(record) == []
     record["energy"]["channels"][0]["limits"]["power_limit_w"] = 400.0
     assert contradictions(record) == ["channel made:0 has 500 W on average, but its board's limit is 400 W"]
+
+
+def with_limits(record, **values):
+    """The record with limits over time, in watts, of its one channel."""
+    channel = record["energy"]["channels"][0]
+    channel["limits"] = channel["limits"] | {f"power_limit_{name}_w": value for name, value in values.items()}
+    channel["limits"]["power_limit_w"] = values.get("most", channel["limits"]["power_limit_w"])
+    return record
+
+
+OVER_TIME = {"least": 490.0, "most": 700.0}
+
+
+@pytest.mark.parametrize(
+    ("power_w", "limits", "words"),
+    [
+        # a limit that was lowered at the end, or put back by another tool
+        (650.0, OVER_TIME | {"mean": 665.0}, ""),
+        (650.0, OVER_TIME | {"mean": 560.0}, "has 650 W on average, but its board's limit is 560 W"),
+        # one that held, as it was set
+        (660.0, {"least": 650.0, "most": 650.0, "mean": 650.0}, ""),
+        (688.0, {"least": 650.0, "most": 650.0, "mean": 650.0}, "has 688 W on average, but its board's limit is 650 W"),
+        (500.0, OVER_TIME | {"mean": 720.0}, "power_limit_mean_w is 720, outside of those in force"),
+        (470.0, OVER_TIME | {"mean": 480.0}, "power_limit_mean_w is 480, outside of those in force"),
+    ],
+)
+def test_the_mean_power_is_compared_with_the_limit_over_the_time(power_w, limits, words):
+    found = contradictions(with_limits(run(speed_and_power=(1000.0, power_w)), **limits))
+    assert [words in one for one in found] == [True] * bool(words), found
+
+
+@pytest.mark.parametrize(
+    ("changes", "devices", "says"),
+    [
+        ({"limits_set_by": ""}, {}, ""),  # a board's own limit
+        ({"limits_set_by": ""}, {"power.limit": "650.00 W", "power.default_limit": "650.00 W"}, ""),
+        ({"limits_set_by": ""}, {"power.limit": "650.00 W", "power.default_limit": "700.00 W"}, "limit is 650 W"),
+        ({"limits_set_by": "scheduler"}, {}, "limit is 650 W"),
+    ],
+)
+def test_a_limit_below_the_boards_own_is_kept_more_closely(changes, devices, says):
+    record = run(650.0, speed_and_power=(1000.0, 688.0))
+    record["energy"]["channels"][0]["limits"] |= changes
+    record["provenance"]["devices"] = [{"uuid": "GPU-1", **devices}]
+    assert [says in one for one in contradictions(record)] == [True] * bool(says)
+
+
+def test_a_limit_below_the_lowest_in_the_windows_is_a_contradiction():
+    record = run(650.0, speed_and_power=(1000.0, 600.0))
+    record["energy"]["channels"][0]["clocks"]["power_limit_w"] = 700.0
+    [found] = contradictions(record)
+    assert "limits.power_limit_w is 650, outside of those in force in the windows" in found
+
+
+def test_a_run_whose_limit_varied_is_noted_and_at_no_operating_point():
+    records = swept([(watts, None) for watts in CAPS[:2]])
+    varied = with_limits(run(seed="varied"), **OVER_TIME, mean=665.0)
+    assert limits_of(varied) == OperatingLimits(None, None)
+    points = by_point([*records, varied])
+    [sweep] = sweeps_of(points)
+    assert [len(one.results.good) for one in sweep.points] == [3, 3]
+    said = "the power limit did not hold (490 W to 700 W, mean 665 W): no operating point"
+    assert [said in deviations(one) for one in points].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "throttled", "said"),
+    [
+        (modelled, {}, ""),
+        (modelled, {"power limit": 100.0}, ""),
+        (modelled, {"power brake": 40.0}, "throttled: power brake held clocks back for 40 % of the window"),
+        (lambda watts, _: (1000.0 if watts == 700 else 1217.0, watts / 2), {}, "595 W has 121."),
+    ],
+)
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_a_full_speed_that_was_held_back_is_in_doubt(model, throttled, said, repeats):
+    records = swept([(watts, None) for watts in CAPS[:2]], model=model, repeats=repeats)
+    for record in records:
+        if limits_of(record).power_w == FULL_W:
+            record["energy"]["channels"][0]["clocks"] = {"throttled": throttled}
+    found = [one for one in operating_sentences(by_point(records)) if one.startswith("Full speed is in doubt")]
+    assert [said in one for one in found] == [True] * bool(said)
 
 
 @pytest.mark.parametrize(("percent", "is_bound"), [(0.5, False), (2.0, True)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
@@ -255,7 +256,7 @@ def _of_energy(record: Record) -> list[Finding]:
 def _throttled(record: Record) -> list[Finding]:
     """Return the throttle reasons active for more than MAX_THROTTLED of the window, each on its most affected device.
 
-    Also reports an accelerator whose sensor does not record throttling.
+    Also reports an accelerator whose sensor does not record throttling, and the first device whose power limit varied.
     """
     quota_percent = value_at(record, "metrics.cpu_throttled_percent") or 0.0
     worst: dict[str, float] = {}
@@ -265,6 +266,10 @@ def _throttled(record: Record) -> list[Finding]:
             worst[reason] = max(worst.get(reason, 0.0), percent)
     is_unknown = bool(is_accelerated(record)) and None in by_channel
     found = [finding("throttling_unknown")] * is_unknown
+    names = ("least", "mean", "most")
+    varied = (channel.limits for channel in sensor_channels(record) if channel.limits.varied)
+    for limits in islice(varied, 1):
+        found.append(finding("limit_changed", **{f"{one}_w": limits.number(f"power_limit_{one}_w") for one in names}))
     found += [finding("quota", percent=quota_percent)] * (quota_percent > 100 * MAX_THROTTLED)
     held_back = {reason: percent for reason, percent in worst.items() if percent > 100 * MAX_THROTTLED}
     return found + [finding("throttled", reason=reason, percent=percent) for reason, percent in held_back.items()]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.cgroup import cpu_quota, memory_limit_bytes
-from benchmarks.common.launch import node_name, usable_cores
+from benchmarks.common.launch import COPIES_VARIABLE, COPY_VARIABLE, node_name, usable_cores
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 NUMA_NODES = Path("/sys/devices/system/node")
@@ -25,6 +25,8 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # nvidia-smi underlines even in a pipe
 TIMEOUT_S = 20  # of one command
 # Listed by name, as the whole environment may contain secrets.
 ENVIRONMENT = (
+    COPY_VARIABLE,
+    COPIES_VARIABLE,
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_VISIBLE_DEVICES",
     "GLOO_SOCKET_IFNAME",

@@ -18,13 +18,15 @@ from results.record.checks.run import (
     relations,
     total,
 )
-from results.record.derived import mean_power_w, of_energy, ratio, sum_of_all
+from results.record.derived import mean_power_w, of_energy, product, ratio, sum_of_all
 from results.record.findings import Finding, finding
 from results.record.model import Channel, Energy, Record, is_number
 from results.record.parts import devices_of
 from results.record.values import value_at
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
+SET_TOLERANCE = 1.03  # times a limit below the default; at one of 700 W, GPUs had 687 W to 693 W on average
+SAME_LIMIT = 0.01  # relative difference of one limit by two sources, which round it
 SENSOR_TOLERANCE = 0.1  # relative difference of two sensors of the same energy
 CLOCK_TOLERANCE = 1.02  # times a clock limit, which drivers round to a step and may exceed for short times
 MOST_AROUND = 50.0  # highest ratio of a node's energy to that of its devices, where these are small
@@ -156,13 +158,14 @@ def busier_elsewhere(energy: Energy) -> Finding | None:
 
 
 def _power_is_below_the_boards_limit(run: Record) -> Sentences:
-    limits_w = _limits_w(run)
+    limits_w, defaults_w = _limits_w(run), _limits_w(run, "power.default_limit")
     for _, energy, channel in channels(run):
         power_w = mean_power_w(channel.energy_wh, energy.window_s)
         if power_w is None:
             continue
         name, several, limit_w = channel.name, channel.num_devices or 1, _limit_w(channel, limits_w)
-        if limit_w and power_w > BOARD_TOLERANCE * limit_w:
+        is_set = channel.limits.limits_set_by or limit_w < (1 - SAME_LIMIT) * _limit_of(channel, defaults_w)
+        if limit_w and power_w > (SET_TOLERANCE if is_set else BOARD_TOLERANCE) * limit_w:
             yield f"channel {name} has {power_w:.0f} W on average, but its board's limit is {limit_w:.0f} W"
         elif channel.scope in INNER and power_w > MOST_W * several:
             yield f"channel {name} has {power_w / several:.3g} W per device, more than any device uses"
@@ -179,16 +182,38 @@ def _clock_is_within_its_limit(run: Record) -> Sentences:
 
 
 def _limit_w(channel: Channel, limits_w: dict[str, float]) -> float:
-    """Return the lower of the limits by a channel's sensor and by the vendor's tool, in watts; 0 if unknown."""
+    """Return the lower of the limits by a channel's sensor and by the vendor's tool, in watts; 0 if unknown.
+
+    One that varied is its mean over the time.
+    """
+    if channel.limits.varied and (mean_w := channel.limits.power_limit_mean_w):
+        return mean_w
+    own_w = [channel.limit_w, channel.clocks.power_limit_w, channel.limits.power_limit_w]
+    every_w = [_limit_of(channel, limits_w), *own_w]
+    return min((limit_w for limit_w in every_w if is_number(limit_w) and limit_w > 0), default=0.0)
+
+
+def _limit_of(channel: Channel, limits_w: dict[str, float]) -> float:
+    """Return the limit of a channel's devices by the vendor's tool, in watts; 0 if unknown."""
     several = channel.num_devices or 1
     devices_w = [several * limits_w[one] for one in same_ids(channel.device_id or "") if one in limits_w]
     if not devices_w and channel.scope == "device":
         devices_w = [several * max(limits_w.values(), default=0.0)]  # without an id, it may be any of them
-    own_w = [channel.limit_w, channel.clocks.power_limit_w, channel.limits.power_limit_w]
-    return min((limit_w for limit_w in [*devices_w, *own_w] if is_number(limit_w) and limit_w > 0), default=0.0)
+    return min((limit_w for limit_w in devices_w if limit_w > 0), default=0.0)
 
 
-def _limits_w(record: Record) -> dict[str, float]:
+def _limits_agree(run: Record) -> Sentences:
+    for _, _, channel in channels(run):
+        limits, lowest_w = channel.limits, channel.clocks.number("power_limit_w")
+        least_w = limits.number("power_limit_least_w")
+        least_w = product(lowest_w, 1 - SAME_LIMIT) if least_w is None else least_w
+        for name in ("power_limit_w", "power_limit_mean_w"):
+            one_w = limits.number(name)
+            if exceeds(least_w, one_w) or exceeds(one_w, limits.number("power_limit_most_w")):
+                yield f"channel {channel.name}, limits.{name} is {one_w:g}, outside of those in force in the windows"
+
+
+def _limits_w(record: Record, key: str = "power.limit") -> dict[str, float]:
     """Return power limits in watts by device id, as nvidia-smi reports both; amd-smi reports limits without ids."""
     limits_w: dict[str, float] = {}
     for number, device in enumerate(devices_of(record)):
@@ -199,7 +224,7 @@ def _limits_w(record: Record) -> dict[str, float]:
             limits_w[f"device {number}"] = watts
         for one in same_ids(str(device.get("uuid") or "")):
             try:
-                limits_w[one] = float(str(device.get("power.limit", "")).split()[0])
+                limits_w[one] = float(str(device.get(key, "")).split()[0])
             except (ValueError, IndexError):
                 continue  # [N/A]
     return limits_w
@@ -216,5 +241,6 @@ RULES = (
     _channels_use_no_more_than_was_sampled,
     _nodes_contain_their_devices,
     _power_is_below_the_boards_limit,
+    _limits_agree,
     _clock_is_within_its_limit,
 )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from jpwr.process.device_ids import same_ids
 from results.record.checks.run import (
     Relations,
     Sentences,
@@ -14,7 +18,8 @@ from results.record.checks.run import (
     relations,
 )
 from results.record.derived import flops, product, ratio, region_shares, spread_percent, step_times, throughput
-from results.record.model import Record, is_number
+from results.record.model import COPIES_VARIABLE, Copy, Device, Record, Window, is_number
+from results.record.parts import devices_of_node
 from results.record.values import value_at
 
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
@@ -54,6 +59,48 @@ def _regions(run: Record) -> Relations:
         yield f"metrics.{name}", run.metrics.number(name), share, "its regions"
     if shares:
         yield "the sum of its regions' shares in percent", math.fsum(shares.values()), 100.0, "the parts of a step"
+
+
+def _copies_count_once(run: Record) -> Sentences:
+    if (fill := run.fill) is None:
+        return
+    started = (run.provenance.environment or {}).get(COPIES_VARIABLE, str(fill.copies))
+    if not str(len(fill.per_copy)) == str(fill.copies) == started:
+        yield f"fill.copies is {fill.copies}, but {started} were started, and fill.per_copy lists {len(fill.per_copy)}"
+    first: dict[Any, int] = {}
+    for number, copy in enumerate(fill.per_copy, 1):
+        devices = run.devices[(number - 1) * fill.devices_per_copy : number * fill.devices_per_copy]
+        for fact in _own_facts(copy, devices):
+            if first.setdefault(fact, number) != number:
+                yield f"copies {first[fact]} and {number} have the same {fact[0]} {fact[1]}: one was counted twice"
+        hosts, of_windows = (" and ".join(sorted({_host(one) for one in parts})) for parts in (devices, copy.windows))
+        if hosts and of_windows and hosts != of_windows:
+            yield f"copy {number} has devices of node {hosts}, but windows of node {of_windows}"
+
+
+def _own_facts(copy: Copy, devices: Sequence[Device]) -> Iterator[tuple[Any, ...]]:
+    """Yield what no two copies share: devices, and times to the last digit."""
+    for device in devices:
+        for one in same_ids(device.device_id or ""):  # a UUID is of one device of all nodes
+            yield "device", one, "" if one.startswith(("GPU-", "MIG-")) else _host(device)
+    yield from (("window", f"from {one.start_s:.6f} s to {one.end_s:.6f} s") for one in copy.windows)
+
+
+def _copies_fill_their_nodes(run: Record) -> Sentences:
+    used = Counter(map(_host, run.devices)) if run.fill else Counter[str]()
+    if len(set(used.values())) > 1:
+        words = ", ".join(f"{count} devices of {host}" for host, count in used.items())
+        yield f"its copies are not spread evenly over the nodes: {words}"
+    is_whole = all(one.device_id and not one.device_id.startswith("MIG-") for one in run.devices)
+    for node in run.provenance.nodes or []:
+        host, present = str(vars(node).get("hostname")), len(devices_of_node(node))
+        if run.fill and is_whole and present > used[host]:
+            yield f"node {host} has {present} devices, but its copies used {used[host]}: the others were idle"
+
+
+def _host(part: Device | Window) -> str:
+    """Return a node's own name, without the number of one of several kernels that share it."""
+    return part.hostname.partition("#")[0]
 
 
 def _devices_are_complete(run: Record) -> Sentences:
@@ -124,6 +171,8 @@ RELATIONS = (_throughputs, _layouts, _steps, _regions, _copies)
 
 
 RULES = (
+    _copies_count_once,
+    _copies_fill_their_nodes,
     _devices_are_complete,
     _batches_are_whole,
     _processors_have_no_accelerator,

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from results.points.estimate import Estimate
 from results.points.operating import SHARES, Choice, OperatingPoint, Sweep, options_of, sweeps_of, unsettled
 from results.points.repeats import PointResults
+from results.points.setups import LIMIT
 from results.record.quantities import Shown, quantities
 from results.record.values import THROUGHPUT, WORK, count
 from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.point_columns import HALF
 from results.show.tables.points import PLACE, place_of
 from results.show.tables.table import units_of
+from results.verdicts.quality import deviations
 
 LIMITS = [one._replace(shown=Shown.ALWAYS) for one in quantities("power_limit_w", "clock_limit_mhz")]
 COLUMNS = [*PLACE, *LIMITS]
@@ -60,13 +62,24 @@ def _sentences(sweep: Sweep) -> list[str]:
         return [
             f"{sweep.name}: no operating point is chosen, as its energy is missing, an estimate, or of several kinds."
         ]
-    sentences = [f"{sweep.name}: full speed is at {sweep.full.limits}."]
+    sentences = [f"{sweep.name}: full speed is at {sweep.full.limits}.", *_held_back(sweep)]
     for share, choice in choices.items():
         at = f"Best with at least {share:.0%} of the full speed" if share else "Most work per energy"
         ties = "; ".join(str(tie.limits) for tie in choice.ties)
         tied = f"; not distinguishable from it: {ties}" if ties else ""
         sentences.append(f"{at}: {choice.best.limits}{_saved(choice, sweep)}{tied}.")
     return [*sentences, *_acting(sweep)]
+
+
+def _held_back(sweep: Sweep) -> list[str]:
+    """Return why the point at full speed is none: savings compared with it may be overstated."""
+    found = deviations(sweep.full.results, with_energy=False)
+    throttled = [one for one in found if one.kind in ("throttled", "quota")]
+    reasons = [str(one) for one in throttled if ("reason", LIMIT) not in one.values]  # that is said of each point
+    faster = [(one.limits, 100 * one.speed.value) for one in sweep.points[1:] if one.is_faster and one.speed]
+    reasons += [f"{limits} has {percent:.1f} % of its speed" for limits, percent in faster]
+    words = "its runs were held back, and savings compared with it are not those of the device: repeat them"
+    return [f"Full speed is in doubt ({'; '.join(reasons)}): {words}."] if reasons else []
 
 
 def _saved(choice: Choice, sweep: Sweep) -> str:
