@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.llm_inference import judge, load, run
+from benchmarks.llm_inference import load, run
 from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
 from results.join.serving import request_problems
+from results.record import served_rules
 from results.record.checks.inference import RULES, rates
 from results.record.findings import note
 from results.record.model import Record
@@ -44,7 +45,9 @@ def against_mock(monkeypatch, tmp_path):
         command = f"{MOCK} --ttft-s {TTFT_S} --tpot-s {TPOT_S} {server}"
         adapter = SERVERS["vllm"]._replace(command=command, random="", counter="mock_tokens_total", **changes)
         monkeypatch.setitem(SERVERS, "vllm", adapter)
-        monkeypatch.setattr(judge, "LEAST_IN_FLIGHT", 0.0)  # a busy machine leaves gaps between such short requests
+        monkeypatch.setattr(
+            served_rules, "LEAST_IN_FLIGHT", 0.0
+        )  # a busy machine leaves gaps between such short requests
         path = tmp_path / "record.json"
         path.unlink(missing_ok=True)
         arguments = ["--server", "vllm", "--model", "tiny", "--record", str(path), "--model-folder", str(tmp_path)]
