@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import statistics
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -68,12 +69,15 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         stored["slo_ttft_s"], stored["slo_tpot_s"], serving.get("slo_source", "")
     )
     asked = _asked(record, load, lines)
+    yield from _not_as_asked(asked, load)
+    if asked.lengths:
+        each = round(statistics.fmean(output for _, output in asked.lengths))
+        yield from differs("layout.work_per_sample", record["layout"].get("work_per_sample"), "its load", each)
     window = Window(asked)
     again = metrics_of(window, record["layout"]["num_devices"], slo)
     for name, value in again.items():
         if not (name in stored or asked.is_older) or not _alike(stored.get(name, value), value):
             yield f"metrics.{name} is stored as {stored.get(name)!r}, but the file of requests gives {value!r}"
-    yield from _not_as_asked(asked, load)
     bad, metrics = list(faults(window, asked, again)), stored | again
     if not asked.is_older:
         remarked = [one["kind"] for one in serving["findings"]]

@@ -39,12 +39,21 @@ def rates(run: Record) -> Relations:
 def _label_is_that_of_the_load(run: Record) -> Sentences:
     names = ("input_tokens", "output_tokens", "length_sigma", "lengths_file")
     asked = [run.option(f"load.{name}") for name in names]
-    if run.serving and None not in asked:
+    if not run.serving:
+        return
+    if None not in asked:
         yield from differs("sample", run.sample, "config.load", label(*asked))
     rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
     if rate is not None and "arrivals" in run.choices:
         arrivals = f"{rate:g} requests/s at random" if rate else "closed loop"
         yield from differs("choices.arrivals", run.choices["arrivals"], "config.load", arrivals)
+    burstiness, server = run.option("load.burstiness"), run.option("serve.server")
+    if burstiness is not None and "burstiness" in run.choices:
+        yield from differs("choices.burstiness", run.choices["burstiness"], "config.load", f"{burstiness:g}")
+    if server is not None and (url := run.option("serve.url")) is not None:
+        name = f"server at {url}" if url else server
+        yield from differs("serving.server", run.serving.server, "config.serve", name)
+        yield from differs("choices.server", run.choices.get("server"), "config.serve", name)
     if slo is not None:
         yield from differs("serving.slo", run.serving.slo, "config.load", slo)
 
@@ -93,15 +102,15 @@ def _goodput_agrees_with_its_percentiles(run: Record) -> Sentences:
         return
     for percent in PERCENTILES:
         rank = (requests - 1) * percent / 100
-        excess = []
+        excess: list[float | None] = []
         for name in ("ttft", "tpot"):
             value, limit = run.metrics.number(f"{name}_p{percent}_s"), run.metrics.number(f"slo_{name}_s")
-            excess.append(None if value is None or limit is None else value - limit)
-        least = requests - 2 * (requests - 1 - math.floor(rank)) if None not in excess else 0
+            excess.append(None if value is None or limit is None or math.isclose(value, limit) else value - limit)
+        least, most = 0.0, requests
         if any(one is not None and one > 0 for one in excess):
-            least, most = 0, math.ceil(rank)
-        else:
-            most = requests
+            most = math.ceil(rank)
+        elif None not in excess:
+            least = requests - 2 * (requests - 1 - math.floor(rank))
         good = share * requests
         if good > most + TOLERANCE * requests or good < least - TOLERANCE * requests:
             yield f"{good:.0f} of {requests:.0f} requests keep its limits, against its percentiles ({percent}th)"
