@@ -89,6 +89,16 @@ def test_a_record_has_the_servers_own_times(against_mock, tmp_path):
     assert all(stored == pytest.approx(value) for _, stored, value, _ in rates(checked) if stored and value)
 
 
+@pytest.mark.parametrize("flags", [("--rate-per-s", "20"), ("--concurrency", "2", "--length-sigma", "0.5")])
+def test_drawn_times_and_lengths_are_drawn_again(flags, against_mock, tmp_path):
+    _, record = against_mock(*flags)
+    assert record["metrics"], record["error"]
+    found = list(request_problems(record, tmp_path))
+    assert [one for one in found if not one.startswith("it is stored as ok")] == []
+    record["config"]["load"]["seed"] += 1
+    assert any("its load" in one for one in request_problems(record, tmp_path))
+
+
 def test_tokens_of_a_chunk_are_counted_each(against_mock, tmp_path):
     code, record = against_mock("--concurrency", "2", server="--tokens-per-chunk 3")
     assert code == 0, record["error"]

@@ -36,11 +36,10 @@ def rehashed(record):
     return record
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """The record of a run and the folder of its requests."""
-    folder, config = tmp_path_factory.mktemp("run"), parse(FLAGS)
-    measurement = from_the_start(closed_loop(STREAMS, 400, noise=0.2))
+def stored_run(folder, requests):
+    """Return the record of a run, stored as ok; the folder gets its requests."""
+    config = parse(FLAGS)
+    measurement = from_the_start(closed_loop(STREAMS, requests, noise=0.2))
     for one in measurement.requests:
         one.prompt_tokens = one.asked_input
     window, record = Window(measurement), describe(config)
@@ -54,7 +53,19 @@ def run(tmp_path_factory):
     (folder / REQUESTS_NAME).write_bytes(gzip.compress(lines.encode()))
     stored = json.loads(json.dumps(asdict(record)))
     stored["provenance"]["command"] = []
-    return rehashed({"schema_version": 3, "energy": None, "energy_effective": None, **stored}), folder
+    return rehashed({"schema_version": 3, "energy": None, "energy_effective": None, **stored})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The record of a run and the folder of its requests."""
+    folder = tmp_path_factory.mktemp("run")
+    return stored_run(folder, 400), folder
+
+
+def test_a_failed_run_is_not_good_by_its_status(tmp_path):
+    found = list(request_problems(stored_run(tmp_path, 20), tmp_path))
+    assert "it is stored as ok, but 20 requests in the window, at least 30 wanted: measure longer" in found
 
 
 def problems(record, folder):
