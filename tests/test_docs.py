@@ -24,7 +24,6 @@ from unittest import mock
 import pytest
 import yaml
 
-from benchmarks.llm_inference.demand import SLOS
 from caraml import cli
 from caraml.cli import main
 from caraml.plan.site import KEYS
@@ -32,6 +31,7 @@ from caraml.plan.tags import known_tags
 from jpwr.backends import METHODS
 from results.files.systems import read_systems
 from results.files.workloads import workloads
+from results.record.demand import SLOS
 from tests.conftest import REPOSITORY, SHIPPED, make_checkout, run_in_place_of_training
 from tests.needs import need
 from tests.waiting import PATIENCE_S

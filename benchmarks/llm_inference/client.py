@@ -14,11 +14,11 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from benchmarks.llm_inference.stream import BadResponse, Bodies, Counter, Response, post
+from results.record.served import Request
 
 RECEIVE_BYTES = 1 << 18
 BLOCKED_S = 50e-6  # a selector that took longer was waiting; a call that need not wait takes less
@@ -47,34 +47,6 @@ class Load(NamedTuple):
     stride: int
     keep_alive: bool
     cpus: Sequence[int]  # to run on; empty: any
-
-
-@dataclass
-class Request:
-    """One request and what came back; times in seconds of the monotonic clock."""
-
-    index: int
-    slot: int
-    due_s: float
-    sent_s: float
-    asked_input: int
-    asked_output: int
-    times_s: array[float] = field(default_factory=lambda: array("d"))  # of each event with tokens
-    counts: array[int] = field(default_factory=lambda: array("H"))  # tokens in it
-    ended_s: float = 0.0
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    retries: int = 0  # of its sending
-    unlisted: int = 0  # tokens, and whether it began with some that no reader sees: see Counter
-    is_unseen: bool = False
-    model: str = ""
-    error: str = ""
-
-    @property
-    def tokens(self) -> int:
-        """Number of output tokens that have arrived."""
-        return sum(self.counts)
 
 
 class Statistics(NamedTuple):

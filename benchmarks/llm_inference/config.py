@@ -11,11 +11,9 @@ from urllib.parse import urlsplit
 
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
-from benchmarks.llm_inference.demand import SLOS, Slo, log_normal_lengths
 from benchmarks.llm_inference.models import PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
-
-FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
+from results.record.demand import SLOS, Lengths, Slo, label, lengths_of
 
 
 @dataclass(frozen=True)
@@ -112,27 +110,17 @@ class LoadOptions:
         """Return the limits of TTFT and TPOT of the chosen preset."""
         return SLOS[self.slo]
 
-    @property
-    def fewest_requests(self) -> int:
-        """Requests without which a run does not count."""
-        return max(FEWEST_REQUESTS, 2 * self.concurrency)
-
     @cached_property
-    def lengths(self) -> list[tuple[int, int]]:
+    def lengths(self) -> Lengths:
         """Input and output tokens, taken in turn."""
         if self.lengths_file:
             return _read_lengths(Path(self.lengths_file))
-        if self.length_sigma:
-            return log_normal_lengths(self.input_tokens, self.output_tokens, self.length_sigma, self.seed)
-        return [(self.input_tokens, self.output_tokens)]
+        return lengths_of(self.input_tokens, self.output_tokens, self.length_sigma, self.seed)
 
     @property
     def words(self) -> str:
         """Lengths of a request, in words."""
-        if self.lengths_file:
-            return f"lengths of {Path(self.lengths_file).name}"
-        about = f", log-normal {self.length_sigma:g}" if self.length_sigma else ""
-        return f"{self.input_tokens}/{self.output_tokens} tokens{about}"
+        return label(self.input_tokens, self.output_tokens, self.length_sigma, self.lengths_file)
 
 
 @dataclass(frozen=True)

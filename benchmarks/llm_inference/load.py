@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +13,14 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 from benchmarks.common.progress import Pace
-from benchmarks.llm_inference.client import Load, LoadError, Request, Statistics, run
+from benchmarks.llm_inference.client import Load, LoadError, Statistics, run
 from benchmarks.llm_inference.config import LoadOptions, WindowOptions
+from results.record.demand import arrivals_s, fewest_requests
+from results.record.served import Request
+from results.record.served_rules import LEAST_E2E
 
 STREAMS_PER_PROCESS = 64  # with more, bursts of tokens wait for more than a millisecond
 FEWEST_CORES_TO_BIND = 8  # the client's processes to cores of their own
-LEAST_E2E = 5  # a window is at least so many times as long as a request takes
 RAMP_SHARE = 0.25  # of the limit; what has not reached a steady state by then is too slow
 POLL_S = 0.2
 FIRST_REQUESTS = 2  # before the load: the first warms the server up, the second shows how long one takes
@@ -46,13 +47,6 @@ class Measurement:
     start_s: float = 0.0
     end_s: float = 0.0
     statistics: list[Statistics] = field(default_factory=list)  # of each client process
-
-
-def arrivals_s(rate_per_s: float, burstiness: float, seed: int, until_s: float) -> Iterator[float]:
-    """Yield times of arrivals from 0 on, with gamma-distributed times between them; of shape 1 they are Poisson's."""
-    chance, time_s = random.Random(seed), 0.0
-    while (time_s := time_s + chance.gammavariate(burstiness, 1 / (rate_per_s * burstiness))) < until_s:
-        yield time_s
 
 
 def first_requests(server: Server, load: LoadOptions, limit_s: float, watch: Callable[[], None]) -> Request:
@@ -114,7 +108,7 @@ def measure(
             elif not found.end_s:
                 least_s = max(window.min_s, LEAST_E2E * (statistics.median(in_window) if in_window else alone_s))
                 took_s, requests = now_s - found.start_s, len(in_window)
-                if took_s >= least_s and requests >= (wanted if took_s < max_s else load.fewest_requests):
+                if took_s >= least_s and requests >= (wanted if took_s < max_s else fewest_requests(load.concurrency)):
                     found.end_s = edge("end", now_s)
                 elif pace.due:
                     print(f"measured {took_s:.0f} of {least_s:.0f} s, {requests} of {wanted} requests", flush=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.common.options import ConfigError
-from benchmarks.llm_inference.load import LEAST_E2E
 from benchmarks.llm_inference.models import SHAPES
+from results.record.served_rules import LEAST_E2E
 
 BYTES_OF_WEIGHT = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 ROUNDS = 4  # of all requests in flight, at least, in a window

@@ -29,12 +29,13 @@ from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.llm_inference.client import LoadError
 from benchmarks.llm_inference.config import Config
-from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks, unconfirmed
 from benchmarks.llm_inference.load import Measurement, Server, first_requests, measure
-from benchmarks.llm_inference.metrics import Window, as_json, client_metrics, from_the_start, metrics_of
+from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
 from benchmarks.llm_inference.servers import COMPLETIONS, NAME, SERVERS, Address, Process, command_of, free_port
 from jpwr.process.words import number_of
+from results.record.served import Window, metrics_of
+from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
 DESCRIPTION = "Load a server of language models with requests, and record how fast it answered."
@@ -151,7 +152,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         "server_tokens": server_tokens,
     }
     _store_requests(record, measurement, config)
-    found: list[object] = [*faults(window, load, record.metrics)]
+    found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     findings, late = list(remarks(window, load, record.metrics)), [late_client(record.metrics, load)]
     if server_tokens is not None:
         late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))

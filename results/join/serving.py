@@ -5,19 +5,24 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import statistics
 import zlib
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from jpwr.median import percentile
-from results.record.derived import PERCENTILES, arrived, joules_per, tpot, ttft
+from results.record.checks.run import differs
+from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
+from results.record.derived import joules_per
 from results.record.model import Json, is_number
+from results.record.served import Request, Window, metrics_of, read_request
+from results.record.served_rules import disturbances, faults, late_client, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
 TOLERANCE = 1e-9  # relative, of a number that is computed again
+ROUNDED_S = 2e-6  # of the difference of two times
 
 
 def energy_per_token(record: Json) -> dict[str, Any]:
@@ -33,25 +38,109 @@ def energy_per_token(record: Json) -> dict[str, Any]:
     return joules_per(energy["energy_wh"], metrics) | {f"{name}_half_width": one for name, one in halves.items()}
 
 
+class Requests(NamedTuple):
+    """A file of requests, the window of its record, and the load that its options ask for."""
+
+    requests: list[Request]
+    start_s: float
+    end_s: float
+    concurrency: int
+    rate_per_s: float
+    lengths: Lengths
+    is_older: bool  # the file lacks facts of requests that later rules need
+
+
 def request_problems(record: Json, folder: Path) -> Iterator[str]:
     """Yield what of a server's record does not follow from the requests, whose file is next to it.
 
-    Tokens are those that arrived in the window; TTFT is from a request's due time to its first tokens, and TPOT the
-    time from there to its last by the tokens after the first.
+    The client's own code computes the metrics again, and applies its rules again.
     """
     try:
-        requests = _read(folder / REQUESTS_NAME)
-        again = _again(requests, record["metrics"]["measured_s"])
+        yield from _problems(record, _read(folder / REQUESTS_NAME))
     except FileNotFoundError:
         yield f"it has no {REQUESTS_NAME}, from which its numbers follow"
-        return
     except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, ArithmeticError) as error:
         yield f"{REQUESTS_NAME} is not as a benchmark has written it: {error!r}"
-        return
+
+
+def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
+    stored, load, serving = record["metrics"], record["config"].get("load") or {}, record["serving"]
+    slo = SLOS.get(load.get("slo", "")) or Slo(
+        stored["slo_ttft_s"], stored["slo_tpot_s"], serving.get("slo_source", "")
+    )
+    asked = _asked(record, load, lines)
+    yield from _not_as_asked(asked, load)
+    if asked.lengths:
+        each = round(statistics.fmean(output for _, output in asked.lengths))
+        yield from differs("layout.work_per_sample", record["layout"].get("work_per_sample"), "its load", each)
+    window = Window(asked)
+    again = metrics_of(window, record["layout"]["num_devices"], slo)
     for name, value in again.items():
-        stored = record["metrics"].get(name)
-        if not is_number(stored) or not math.isclose(stored, value, rel_tol=TOLERANCE):
-            yield f"metrics.{name} is stored as {stored!r}, but the file of requests gives {value:.10g}"
+        if not (name in stored or asked.is_older) or not _alike(stored.get(name, value), value):
+            yield f"metrics.{name} is stored as {stored.get(name)!r}, but the file of requests gives {value!r}"
+    bad, metrics = list(faults(window, asked, again)), stored | again
+    if not asked.is_older:
+        remarked = [one["kind"] for one in serving["findings"]]
+        is_confirmed = is_number(stored.get("server_tokens")) and "miscounted" not in remarked
+        bad += [*disturbances(window, again), *unconfirmed(window, is_confirmed)]
+        found = [*remarks(window, asked, metrics), late_client(metrics, asked)]
+        yield from _other_findings(serving["findings"], [one.as_data() for one in found if one])
+        for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
+            yield from differs(f"serving.{name}", serving.get(name), "its load", value)
+    yield from (f"it is stored as ok, but {one}" for one in bad)
+
+
+def _asked(record: Json, load: dict[str, Any], lines: Sequence[dict[str, Any]]) -> Requests:
+    names = ("input_tokens", "output_tokens", "length_sigma", "seed")
+    is_known = all(name in load for name in names) and not load.get("lengths_file")
+    return Requests(
+        list(map(read_request, lines)),
+        0.0,
+        record["metrics"]["measured_s"],
+        load.get("concurrency", record["layout"]["global_batch_size"]),
+        load.get("rate_per_s", 0.0),
+        lengths_of(*(load[name] for name in names)) if is_known else [],
+        not all("retries" in one for one in lines),
+    )
+
+
+def _not_as_asked(asked: Requests, load: dict[str, Any]) -> Iterator[str]:
+    """Yield the first request of other lengths, or at another time, than the load has, and one whose times fall."""
+    due_s: dict[int, float] = {}
+    if asked.rate_per_s and "seed" in load:
+        last = max(one.index for one in asked.requests)
+        drawn = arrivals_s(asked.rate_per_s, load["burstiness"], load["seed"], math.inf)
+        due_s = dict(zip(range(last + 1), drawn, strict=False))
+    first = asked.requests[0]
+    for one in asked.requests:
+        lengths = asked.lengths[one.index % len(asked.lengths)] if asked.lengths else None
+        if lengths not in (None, (one.asked_input, one.asked_output)):
+            yield f"request {one.index} has the lengths {one.asked_input}/{one.asked_output}, and its load {lengths}"
+            return
+        wanted_s = first.due_s + due_s[one.index] - due_s[first.index] if due_s else one.due_s
+        if abs(one.due_s - wanted_s) > ROUNDED_S or (not asked.rate_per_s and one.due_s != one.sent_s):
+            yield f"request {one.index} was due at {one.due_s:.6f} s of the window, which its load does not have"
+            return
+        if any(after < before for before, after in pairwise([one.due_s, one.sent_s, *one.times_s, one.ended_s])):
+            yield f"request {one.index} has times that fall"
+            return
+
+
+def _other_findings(stored: Sequence[Json], again: Sequence[Json]) -> Iterator[str]:
+    """Compare findings by kind, but for that which needs the server's own counter."""
+    ours = {one["kind"]: one for one in stored if one["kind"] != "miscounted"}
+    theirs = {one["kind"]: one for one in again}
+    for kind in sorted(ours.keys() | theirs.keys()):
+        if not _alike(ours.get(kind), theirs.get(kind)):
+            yield f"serving.findings has {ours.get(kind)}, but the file of requests gives {theirs.get(kind)}"
+
+
+def _alike(stored: Any, again: Any) -> bool:
+    if isinstance(stored, dict) and isinstance(again, dict):
+        return stored.keys() == again.keys() and all(_alike(value, again[key]) for key, value in stored.items())
+    if is_number(stored) and is_number(again):
+        return math.isclose(stored, again, rel_tol=TOLERANCE)
+    return bool(stored == again)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -60,21 +149,3 @@ def _read(path: Path) -> list[dict[str, Any]]:
     if len(content) > MOST_BYTES:
         raise ValueError(f"it is longer than {MOST_BYTES} bytes")
     return [json.loads(line) for line in content.splitlines()]
-
-
-def _again(requests: Sequence[dict[str, Any]], window_s: float) -> dict[str, float]:
-    end_us = round(1e6 * window_s)
-    tokens = inputs = 0
-    ttft_us, tpot_us = [], []
-    for one in requests:
-        times_us, counts = list(accumulate(one["arrivals_us"])), one["tokens"]
-        tokens += sum(count for _, count in arrived(times_us, counts, 0, end_us))
-        inputs += one["input"] if 0 <= times_us[0] < end_us else 0
-        if 0 <= one["due_us"] < end_us:
-            ttft_us.append(ttft(one["due_us"], times_us))
-            if (each_us := tpot(times_us, counts)) is not None:
-                tpot_us.append(each_us)
-    found: dict[str, float] = {"measured_tokens": tokens, "measured_requests": len(ttft_us), "input_tokens": inputs}
-    for name, values in (("ttft", ttft_us), ("tpot", tpot_us)):
-        found |= {f"{name}_p{percent}_s": percentile(values, percent) / 1e6 for percent in PERCENTILES}
-    return found

@@ -38,6 +38,7 @@ def served(system="A100", concurrency=4, ttft_s=0.5, tpot_s=0.02, power_w=100.0,
     tokens_per_s = requests * OUTPUT / WINDOW_S
     record = result(system, 1, concurrency, tokens_per_s, power_w, **changes)
     slo = {"slo_ttft_s": 2.0, "slo_tpot_s": 0.1}
+    share = float(ttft_s <= slo["slo_ttft_s"] and tpot_s <= slo["slo_tpot_s"])
     latencies = {"ttft": ttft_s, "tpot": tpot_s, "e2e": e2e_s}
     record |= {
         "benchmark": "llm_inference",
@@ -62,8 +63,8 @@ def served(system="A100", concurrency=4, ttft_s=0.5, tpot_s=0.02, power_w=100.0,
             "tokens_per_s_per_device": tokens_per_s,
             "total_tokens_per_s": tokens_per_s * (INPUT + OUTPUT) / OUTPUT,
             "requests_per_s": requests / WINDOW_S,
-            "goodput_share": 1.0,
-            "goodput_requests_per_s": requests / WINDOW_S,
+            "goodput_share": share,
+            "goodput_requests_per_s": share * requests / WINDOW_S,
             "tokens_per_s_per_user": 1 / tpot_s,
             "mean_in_flight": concurrency,
             "e2e_mean_s": e2e_s,
@@ -104,6 +105,12 @@ def test_a_good_record_contradicts_nothing():
         ("ttft_p50_s", 1.1, "the percentiles of its ttft fall"),
         ("e2e_mean_s", 0.75, "Little's law"),
         ("output_tokens_per_request", 0.5, "tokens arrived in its window, but its requests have"),
+        ("goodput_share", 0.5, "requests keep its limits, against its percentiles (90th)"),
+        ("slo_ttft_s", 0.1, "requests keep its limits, against its percentiles (99th)"),
+        ("output_tokens_per_request", 3, "its sample is 300/100 tokens, but its requests have 300 output tokens"),
+        ("input_tokens", 2, "tokens of prompts were read for"),
+        ("measured_tokens", 1.00001, "which is no whole number"),
+        ("e2e_p50_s", 0.1, "its ttft is above that of whole requests"),
         ("measured_requests", None, "the record has no metrics.measured_requests"),
     ],
 )
@@ -111,6 +118,28 @@ def test_a_number_that_does_not_follow_is_found(name, factor, words):
     record = served()
     record["metrics"][name] = factor and record["metrics"][name] * factor
     assert any(words in one for one in contradictions(record)), contradictions(record)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"ttft_p50_low_s": 0.6}, "metrics.ttft_p50_low_s is 0.6, on the other side of its value"),
+        ({"tokens_per_s_high": 1.0}, "metrics.tokens_per_s_high is 1, on the other side of its value"),
+        ({"ttft_p50_low_s": 0.5, "ttft_p50_high_s": None}, ""),
+        ({"ttft_p90_s": 2.5, "ttft_p99_s": 2.5, "e2e_p90_s": 4.0, "e2e_p99_s": 4.0}, "percentiles (90th)"),
+    ],
+)
+def test_values_of_a_server_that_contradict_each_other_are_found(values, words):
+    record = served()
+    record["metrics"] |= values
+    found = contradictions(record)
+    assert any(words in one for one in found) if words else found == [], found
+
+
+def test_a_load_with_the_label_of_another_is_found():
+    record = served()
+    record["sample"] = "1024/1024 tokens"
+    assert any("its sample is 1024/1024 tokens" in one for one in contradictions(record))
 
 
 def test_a_run_is_known_by_its_latencies_though_its_window_was_moved(tmp_path):

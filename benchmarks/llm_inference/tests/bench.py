@@ -26,14 +26,14 @@ from typing import Any
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_inference import client
 from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
-from benchmarks.llm_inference.demand import log_normal_lengths
 from benchmarks.llm_inference.load import Server, measure
-from benchmarks.llm_inference.metrics import Window, metrics_of, number
 from benchmarks.llm_inference.models import SHAPES, make_folder
 from benchmarks.llm_inference.run import Started
 from benchmarks.llm_inference.stream import Counter
 from jpwr.median import percentile
 from results.exchange.other_clients import Stated, read_other
+from results.record.demand import log_normal_lengths
+from results.record.served import Window, metrics_of, number
 
 MOST_MS, MOST_US = 1.5, 35.0  # of the median delay of a token, and of a token's CPU time
 MOST_APART = 0.03  # of the medians of two clients

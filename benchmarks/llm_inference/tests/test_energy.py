@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from benchmarks.llm_inference.demand import Slo
-from benchmarks.llm_inference.metrics import Window, metrics_of
 from benchmarks.llm_inference.tests.simulated import closed_loop
 from jpwr.tests.loads import Load, channel, levels, moments
 from results.join.serving import energy_per_token
+from results.record.demand import Slo
 from results.record.parts import JOULES_PER_WH
+from results.record.served import Window, metrics_of
 
 pytestmark = pytest.mark.arithmetic
 IDLE_W, PREFILL_W, DECODE_W = 60.0, 90.0, 35.0  # of the device, and of each stream before and after its first token

@@ -11,10 +11,11 @@ from statistics import NormalDist
 import pytest
 
 from benchmarks.llm_inference.config import LoadOptions
-from benchmarks.llm_inference.demand import SLOS, Slo, log_normal_lengths
-from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks, unconfirmed
-from benchmarks.llm_inference.load import arrivals_s
-from benchmarks.llm_inference.metrics import (
+from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
+from jpwr.median import percentile
+from results.record.demand import SLOS, Slo, arrivals_s, log_normal_lengths
+from results.record.derived import tpot, ttft
+from results.record.served import (
     Window,
     lock_step,
     metrics_of,
@@ -23,9 +24,7 @@ from benchmarks.llm_inference.metrics import (
     rate_estimate,
     share_estimate,
 )
-from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
-from jpwr.median import percentile
-from results.record.derived import tpot, ttft
+from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 pytestmark = pytest.mark.arithmetic
 SLO = Slo(0.06, 0.012, "")
@@ -155,7 +154,8 @@ def test_streams_that_start_together_are_found():
 
 
 def faults_of(window: Window, **changes):
-    return list(faults(window, asked(4, **changes), metrics_of(window, 1, SLO)))
+    found = metrics_of(window, 1, SLO)
+    return [*faults(window, asked(4, **changes), found), *disturbances(window, found)]
 
 
 def test_a_good_run_has_no_fault():
@@ -259,7 +259,7 @@ def test_a_server_that_stalls_is_in_no_steady_state(pauses_s, streams, is_said, 
     load = asked(streams)
     found = metrics_of(window, 1, SLO)
     assert ("stall" in [one.kind for one in remarks(window, load, found)]) == is_said
-    assert any("was in no steady state" in one for one in faults(window, load, found)) == fails
+    assert any("was in no steady state" in one for one in disturbances(window, found)) == fails
 
 
 def test_a_time_without_requests_is_no_stall():

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.llm_inference import judge, load, run
+from benchmarks.llm_inference import load, run
 from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
 from results.join.serving import request_problems
+from results.record import served_rules
 from results.record.checks.inference import RULES, rates
 from results.record.findings import note
 from results.record.model import Record
@@ -44,7 +45,9 @@ def against_mock(monkeypatch, tmp_path):
         command = f"{MOCK} --ttft-s {TTFT_S} --tpot-s {TPOT_S} {server}"
         adapter = SERVERS["vllm"]._replace(command=command, random="", counter="mock_tokens_total", **changes)
         monkeypatch.setitem(SERVERS, "vllm", adapter)
-        monkeypatch.setattr(judge, "LEAST_IN_FLIGHT", 0.0)  # a busy machine leaves gaps between such short requests
+        monkeypatch.setattr(
+            served_rules, "LEAST_IN_FLIGHT", 0.0
+        )  # a busy machine leaves gaps between such short requests
         path = tmp_path / "record.json"
         path.unlink(missing_ok=True)
         arguments = ["--server", "vllm", "--model", "tiny", "--record", str(path), "--model-folder", str(tmp_path)]
@@ -84,6 +87,16 @@ def test_a_record_has_the_servers_own_times(against_mock, tmp_path):
     checked = Record.of({**record, "energy": {}})
     assert [one for rule in RULES for one in rule(checked)] == []
     assert all(stored == pytest.approx(value) for _, stored, value, _ in rates(checked) if stored and value)
+
+
+@pytest.mark.parametrize("flags", [("--rate-per-s", "20"), ("--concurrency", "2", "--length-sigma", "0.5")])
+def test_drawn_times_and_lengths_are_drawn_again(flags, against_mock, tmp_path):
+    _, record = against_mock(*flags)
+    assert record["metrics"], record["error"]
+    found = list(request_problems(record, tmp_path))
+    assert [one for one in found if not one.startswith("it is stored as ok")] == []
+    record["config"]["load"]["seed"] += 1
+    assert any("its load" in one for one in request_problems(record, tmp_path))
 
 
 def test_tokens_of_a_chunk_are_counted_each(against_mock, tmp_path):

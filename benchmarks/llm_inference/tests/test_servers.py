@@ -11,11 +11,12 @@ import sys
 import pytest
 
 from benchmarks.common.options import ConfigError
-from benchmarks.llm_inference import judge, run
+from benchmarks.llm_inference import run
 from benchmarks.llm_inference.models import SHAPES, TYPES, make_folder, make_gguf, tensors
 from benchmarks.llm_inference.points import check_point
 from benchmarks.llm_inference.servers import SERVERS, Address, command_of
 from caraml.plan.workloads import workload
+from results.record import served_rules
 from tests.needs import not_run
 
 TINY = SHAPES["tiny"]
@@ -89,7 +90,7 @@ def test_points_are_of_devices_that_can_share_the_heads():
 
 
 def test_llama_cpp_serves_a_model_that_was_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(judge, "LEAST_IN_FLIGHT", 0.0)  # a busy machine leaves gaps between such short requests
+    monkeypatch.setattr(served_rules, "LEAST_IN_FLIGHT", 0.0)  # a busy machine leaves gaps between such short requests
     # In a process of its own: this one may have PyTorch's copy of the library.
     if subprocess.run([sys.executable, "-c", "import xllamacpp"], capture_output=True).returncode:
         not_run("the library libgomp1")

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import re
 from itertools import pairwise
 
-from results.record.checks.run import Relations, Sentences, exceeds, relations
+from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
+from results.record.demand import label
 from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
 from results.record.model import Record, is_number
 from results.record.values import value_at
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
+OF_OPTIONS = {
+    "global_batch_size": "load.concurrency",
+    "num_devices": "serve.devices",
+    "num_nodes": "serve.nodes",
+    "tensor_parallel_size": "serve.devices",
+}
+LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal .*)?")
+MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
+COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
@@ -17,10 +29,91 @@ def rates(run: Record) -> Relations:
     """Yield the load, and the rates, shares and energies per token that follow from other numbers."""
     if not run.serving:
         return
-    yield "layout.global_batch_size", run.layout.global_batch_size, run.option("load.concurrency"), "its options"
+    for name, option in OF_OPTIONS.items():
+        yield f"layout.{name}", getattr(run.layout, name), run.option(option), "its options"
     yield from relations("metrics", SERVED, run.metrics)
     for name, energy_j in joules_per(value_at(run, "energy.energy_wh"), vars(run.metrics)).items():
         yield f"energy.{name}", value_at(run, f"energy.{name}"), energy_j, "its energy and tokens"
+
+
+def _label_is_that_of_the_load(run: Record) -> Sentences:
+    names = ("input_tokens", "output_tokens", "length_sigma", "lengths_file")
+    asked = [run.option(f"load.{name}") for name in names]
+    if not run.serving:
+        return
+    if None not in asked:
+        yield from differs("sample", run.sample, "config.load", label(*asked))
+    rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
+    if rate is not None and "arrivals" in run.choices:
+        arrivals = f"{rate:g} requests/s at random" if rate else "closed loop"
+        yield from differs("choices.arrivals", run.choices["arrivals"], "config.load", arrivals)
+    burstiness, server = run.option("load.burstiness"), run.option("serve.server")
+    if burstiness is not None and "burstiness" in run.choices:
+        yield from differs("choices.burstiness", run.choices["burstiness"], "config.load", f"{burstiness:g}")
+    if server is not None and (url := run.option("serve.url")) is not None:
+        name = f"server at {url}" if url else server
+        yield from differs("serving.server", run.serving.server, "config.serve", name)
+        yield from differs("choices.server", run.choices.get("server"), "config.serve", name)
+    if slo is not None:
+        yield from differs("serving.slo", run.serving.slo, "config.load", slo)
+
+
+def _lengths_are_those_of_the_label(run: Record) -> Sentences:
+    """Compare the tokens of requests with the label; prompts but for those that the window's edges cut."""
+    found = LENGTHS.fullmatch(run.sample) if run.serving else None
+    if not found:
+        return
+    asked_input, asked_output = int(found[1]), int(found[2])
+    each, inputs = run.metrics.number("output_tokens_per_request"), run.metrics.number("input_tokens")
+    requests, in_flight = run.metrics.number("measured_requests"), run.metrics.number("mean_in_flight")
+    tolerance = MOST_UNLIKE if found[3] else TOLERANCE
+    if each is not None and abs(each - asked_output) > tolerance * asked_output:
+        yield f"its sample is {run.sample}, but its requests have {each:g} output tokens"
+    if inputs is None or requests is None or in_flight is None:
+        return
+    is_cut = not found[3] and inputs % asked_input
+    cut = EDGES * in_flight + (tolerance * requests if found[3] else 0)
+    if is_cut or abs(inputs - requests * asked_input) > cut * asked_input:
+        yield f"its sample is {run.sample}, but {inputs:g} tokens of prompts were read for {requests:g} requests"
+
+
+def _counts_are_whole(run: Record) -> Sentences:
+    requests = run.metrics.number("measured_requests") if run.serving else None
+    counts = {name: run.metrics.number(name) for name in COUNTS}
+    for name in ("goodput_share", "output_tokens_per_request"):
+        counts[f"{name} times its requests"] = product(run.metrics.number(name), requests)
+    for name, value in counts.items() if run.serving else ():
+        if value is not None and abs(value - round(value)) > TOLERANCE * max(1.0, value):
+            yield f"metrics.{name} is {value:g}, which is no whole number"
+
+
+def _intervals_hold_their_value(run: Record) -> Sentences:
+    for name, value in vars(run.metrics).items() if run.serving else ():
+        end = re.fullmatch(r"(.*)_(low|high)(_s|)", name)
+        middle = run.metrics.number(f"{end[1]}{end[3]}") if end else None
+        if end and (exceeds(value, middle) if end[2] == "low" else exceeds(middle, value)):
+            yield f"metrics.{name} is {value:.10g}, on the other side of its value, {middle:.10g}"
+
+
+def _goodput_agrees_with_its_percentiles(run: Record) -> Sentences:
+    """Compare the requests that keep both limits with the fewest and the most that percentiles allow."""
+    share, requests = run.metrics.number("goodput_share"), run.metrics.number("measured_requests")
+    if not run.serving or share is None or not requests:
+        return
+    for percent in PERCENTILES:
+        rank = (requests - 1) * percent / 100
+        excess: list[float | None] = []
+        for name in ("ttft", "tpot"):
+            value, limit = run.metrics.number(f"{name}_p{percent}_s"), run.metrics.number(f"slo_{name}_s")
+            excess.append(None if value is None or limit is None or math.isclose(value, limit) else value - limit)
+        least, most = 0.0, requests
+        if any(one is not None and one > 0 for one in excess):
+            most = math.ceil(rank)
+        elif None not in excess:
+            least = requests - 2 * (requests - 1 - math.floor(rank))
+        good = share * requests
+        if good > most + TOLERANCE * requests or good < least - TOLERANCE * requests:
+            yield f"{good:.0f} of {requests:.0f} requests keep its limits, against its percentiles ({percent}th)"
 
 
 def _percentiles_rise(run: Record) -> Sentences:
@@ -30,6 +123,10 @@ def _percentiles_rise(run: Record) -> Sentences:
             yield f"the percentiles of its {name} fall from {values[0]} to {values[-1]} s"
         if any(is_number(value) and value < 0 for value in values):
             yield f"its {name} is below 0"
+    for percent in PERCENTILES:
+        first, last = (run.metrics.number(f"{name}_p{percent}_s") for name in ("ttft", "e2e"))
+        if exceeds(first, last):
+            yield f"the {percent}th percentile of its ttft is above that of whole requests, {last} s"
 
 
 def _requests_fill_the_streams(run: Record) -> Sentences:
@@ -55,4 +152,14 @@ def _energy_is_missing_for_a_reason(run: Record) -> Sentences:
         yield "it has no energy, and its work was done on its own nodes"
 
 
-RULES = (_energy_is_missing_for_a_reason, _percentiles_rise, _requests_fill_the_streams, _tokens_are_those_of_requests)
+RULES = (
+    _energy_is_missing_for_a_reason,
+    _label_is_that_of_the_load,
+    _lengths_are_those_of_the_label,
+    _counts_are_whole,
+    _intervals_hold_their_value,
+    _goodput_agrees_with_its_percentiles,
+    _percentiles_rise,
+    _requests_fill_the_streams,
+    _tokens_are_those_of_requests,
+)

@@ -6,11 +6,11 @@ import math
 import statistics
 from collections.abc import Iterator
 
-from benchmarks.llm_inference.config import LoadOptions
-from benchmarks.llm_inference.load import LEAST_E2E
-from benchmarks.llm_inference.metrics import Metrics, Window, drift, lock_step, number, silences_s
+from results.record.demand import Asked, fewest_requests
 from results.record.findings import Finding, finding
+from results.record.served import Metrics, Window, drift, lock_step, number, silences_s
 
+LEAST_E2E = 5  # a window is at least so many times as long as a request takes
 LEAST_IN_FLIGHT = 0.9  # of the streams of a closed loop, below which it is another point
 MOST_GAP = 0.02  # of them that a client in time leaves between requests
 MOST_GROWTH = 1.3  # of requests in flight in an open loop, from the first third to the last: a queue grows
@@ -28,11 +28,11 @@ MOST_STALLED = 0.05  # of the window: as much is missing from tokens/s
 MOST_STALLED_S = 1.0  # in short windows, which only try the suite
 
 
-def faults(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]:
-    """Yield each reason why a run does not count."""
+def faults(window: Window, load: Asked, metrics: Metrics) -> Iterator[str]:
+    """Yield each reason why a run does not count, but for `disturbances`."""
     requests, streams = len(window.requests), load.concurrency
-    if requests < load.fewest_requests:
-        yield f"{requests} requests in the window, at least {load.fewest_requests} wanted: measure longer"
+    if requests < (least := fewest_requests(streams)):
+        yield f"{requests} requests in the window, at least {least} wanted: measure longer"
     typical_s = number(metrics, "e2e_p50_s")
     if window.duration_s < LEAST_E2E * typical_s:
         yield f"the window of {window.duration_s:.1f} s is below {LEAST_E2E} times that of a request, {typical_s:.1f} s"
@@ -43,16 +43,21 @@ def faults(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]
     prompts = sum(one.prompt_tokens or 0 for one in window.requests)
     if cached > MOST_CACHED * prompts:
         yield f"{cached} of {prompts} prompt tokens came from a cache: switch prefix caching off"
-    if (retried := sum(one.retries > 0 for one in window.requests)) > MOST_RETRIED * requests:
-        yield f"{retried} of {requests} requests were sent twice: the server closed their connections before an answer"
-    stalled_s = sum(_stalls_s(window, metrics))
-    if stalled_s > max(MOST_STALLED_S, MOST_STALLED * window.duration_s):
-        yield f"no token came for {stalled_s:.1f} s of {window.duration_s:.1f} s: the server was in no steady state"
     in_flight = number(metrics, "mean_in_flight")
     if load.rate_per_s:
         yield from _growing_queue(window, typical_s)
     elif in_flight < LEAST_IN_FLIGHT * streams:
         yield f"{in_flight:.2f} requests were in flight, {streams} wanted"
+
+
+def disturbances(window: Window, metrics: Metrics) -> Iterator[str]:
+    """Yield why a run does not count whose server dropped requests, or stood still."""
+    requests = len(window.requests)
+    if (retried := sum(one.retries > 0 for one in window.requests)) > MOST_RETRIED * requests:
+        yield f"{retried} of {requests} requests were sent twice: the server closed their connections before an answer"
+    stalled_s = sum(_stalls_s(window, metrics))
+    if stalled_s > max(MOST_STALLED_S, MOST_STALLED * window.duration_s):
+        yield f"no token came for {stalled_s:.1f} s of {window.duration_s:.1f} s: the server was in no steady state"
 
 
 def _stalls_s(window: Window, metrics: Metrics) -> list[float]:
@@ -87,7 +92,7 @@ def _growing_queue(window: Window, typical_s: float) -> Iterator[str]:
         yield f"requests in flight grow from {first:.1f} to {last:.1f}: the rate is above what the server can do"
 
 
-def miscounted(window: Window, load: LoadOptions, server: float, late_s: float, by_request: bool) -> Finding | None:
+def miscounted(window: Window, load: Asked, server: float, late_s: float, by_request: bool) -> Finding | None:
     """Return a finding where the server counted other tokens over the window than the client.
 
     It may be off by 1 %, by a token of each stream, and by those of `late_s`, the time until its counter was read. A
@@ -113,7 +118,7 @@ def _other_lengths(window: Window) -> Iterator[str]:
             return
 
 
-def late_client(metrics: Metrics, load: LoadOptions) -> Finding | None:
+def late_client(metrics: Metrics, load: Asked) -> Finding | None:
     """Return a finding where the client's own delay is no small part of what was measured."""
     in_flight = number(metrics, "mean_in_flight")
     if not load.rate_per_s and in_flight < (1 - MOST_GAP) * load.concurrency:
@@ -126,7 +131,7 @@ def late_client(metrics: Metrics, load: LoadOptions) -> Finding | None:
     return None
 
 
-def remarks(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[Finding]:
+def remarks(window: Window, load: Asked, metrics: Metrics) -> Iterator[Finding]:
     """Yield what limits a run that counts.
 
     The client starts its streams one by one; streams that start together nevertheless are the server's doing.

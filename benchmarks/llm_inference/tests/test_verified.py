@@ -1,0 +1,152 @@
+"""Each number of a served run that its file of requests determines is found where it was edited."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import hashlib
+import json
+from dataclasses import asdict
+
+import pytest
+
+from benchmarks.llm_inference.client import Statistics
+from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
+from benchmarks.llm_inference.run import describe, parse
+from benchmarks.llm_inference.tests.simulated import closed_loop
+from results.join.serving import REQUESTS_NAME, request_problems
+from results.record.served import Window, metrics_of
+from results.record.served_rules import late_client, remarks
+from results.tests.of_dicts import contradictions
+
+STREAMS, FLAGS = 4, ("--concurrency", "4", "--input-tokens", "32", "--output-tokens", "16")
+# What neither the file nor another part of the record determines; the page on checking an archive names it.
+FREE = {
+    *(f"metrics.{name}" for name in ("client_processes", "client_cpu_us_per_token", "client_reconnects")),
+    *(f"metrics.client_delay_{name}_s" for name in ("p50", "p99")),
+    *(f"metrics.{name}" for name in ("num_parameters", "server_start_s", "cpu_throttled_percent", "server_tokens")),
+    *(f"serving.{name}" for name in ("elsewhere", "version")),
+    "config.load.seed",  # of a closed loop of one length
+}
+
+
+def rehashed(record):
+    hashed = {name: options for name, options in record["config"].items() if name != "run"}
+    record["provenance"]["config_hash"] = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
+    return record
+
+
+def stored_run(folder, requests):
+    """Return the record of a run, stored as ok; the folder gets its requests."""
+    config = parse(FLAGS)
+    measurement = from_the_start(closed_loop(STREAMS, requests, noise=0.2))
+    for one in measurement.requests:
+        one.prompt_tokens = one.asked_input
+    window, record = Window(measurement), describe(config)
+    record.metrics = metrics_of(window, 1, config.load.limits) | client_metrics([Statistics([1e-6], 0.01, 9, 0)])
+    record.metrics |= {"num_parameters": 1, "server_start_s": 1.0, "cpu_throttled_percent": 0.0}
+    record.metrics["server_tokens"] = record.metrics["measured_tokens"]
+    late = late_client(record.metrics, config.load)
+    found = [*remarks(window, config.load, record.metrics), *filter(None, [late])]
+    record.serving["findings"], record.status = [one.as_data() for one in found], "ok"
+    lines = "".join(f"{json.dumps(as_json(one))}\n" for one in measurement.requests)
+    (folder / REQUESTS_NAME).write_bytes(gzip.compress(lines.encode()))
+    stored = json.loads(json.dumps(asdict(record)))
+    stored["provenance"]["command"] = []
+    return rehashed({"schema_version": 3, "energy": None, "energy_effective": None, **stored})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The record of a run and the folder of its requests."""
+    folder = tmp_path_factory.mktemp("run")
+    return stored_run(folder, 400), folder
+
+
+def test_a_failed_run_is_not_good_by_its_status(tmp_path):
+    found = list(request_problems(stored_run(tmp_path, 20), tmp_path))
+    assert "it is stored as ok, but 20 requests in the window, at least 30 wanted: measure longer" in found
+
+
+def problems(record, folder):
+    return [*request_problems(record, folder), *contradictions(record)]
+
+
+def other(value):
+    """Return another value of the same kind."""
+    if isinstance(value, bool) or value is None:
+        return 1 if value is None else not value
+    if isinstance(value, list):
+        return [*value, {"kind": "stall", "values": {}}] if not value else value[:-1]
+    return f"{value}x" if isinstance(value, str) else value * 1.001 if isinstance(value, float) and value else value + 1
+
+
+def places(record):
+    parts = {"metrics": record["metrics"], "layout": record["layout"], "serving": record["serving"]}
+    parts |= {"config.load": record["config"]["load"], "": {"sample": record["sample"]}}
+    return [(part, key) for part, values in parts.items() for key in values]
+
+
+def edited(record, part, key, change):
+    copied = copy.deepcopy(record)
+    place = copied
+    for name in filter(None, part.split(".")):
+        place = place[name]
+    change(place, key)
+    return rehashed(copied)
+
+
+def test_an_edit_of_any_number_is_found(run):
+    record, folder = run
+    before = problems(record, folder)
+    missed = {
+        f"{part}.{key}".lstrip(".")
+        for part, key in places(record)
+        if set(problems(edited(record, part, key, lambda at, key: at.update({key: other(at[key])})), folder))
+        <= set(before)
+    }
+    assert missed == FREE, missed ^ FREE
+    assert list(request_problems(record, folder)) == []
+
+
+def test_a_metric_that_was_deleted_is_found(run):
+    record, folder = run
+    for key in set(record["metrics"]) - {one.removeprefix("metrics.") for one in FREE}:
+        assert list(request_problems(edited(record, "metrics", key, dict.pop), folder)), key
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("due_us", lambda one: one["due_us"] - 900, "which its load does not have"),
+        ("input", lambda one: 64, "has the lengths 64/16"),
+        ("output", lambda one: 64, "has the lengths 32/64"),
+        ("prompt_tokens", lambda one: 31, "has 32 prompt tokens, but the server counts 31"),
+        ("completion_tokens", lambda one: 15, "got 16, and the server counts 15"),
+        ("cached_tokens", lambda one: 8, "prompt tokens came from a cache"),
+        ("retries", lambda one: 1, "requests were sent twice"),
+        ("unlisted", lambda one: 8, ""),
+        ("is_unseen", lambda one: True, "serving.findings has None"),
+        ("ended_us", lambda one: one["sent_us"], "has times that fall"),
+        ("arrivals_us", lambda one: [one["arrivals_us"][0] + 200, *one["arrivals_us"][1:]], "metrics.ttft_p50_s"),
+    ],
+)
+def test_the_rules_of_a_bad_run_are_applied_again(key, value, words, run, tmp_path):
+    record, folder = run
+    lines = map(json.loads, gzip.decompress((folder / REQUESTS_NAME).read_bytes()).splitlines())
+    text = "".join(f"{json.dumps({**one, key: value(one)})}\n" for one in lines)
+    (tmp_path / REQUESTS_NAME).write_bytes(gzip.compress(text.encode()))
+    found = list(request_problems(record, tmp_path))
+    assert any(words in one for one in found) if words else found == [], found
+
+
+def test_a_file_of_an_older_version_is_checked_as_far_as_it_goes(run, tmp_path):
+    record, folder = run
+    lines = map(json.loads, gzip.decompress((folder / REQUESTS_NAME).read_bytes()).splitlines())
+    later = ("retries", "unlisted", "is_unseen")
+    text = "".join(f"{json.dumps({key: one for key, one in line.items() if key not in later})}\n" for line in lines)
+    (tmp_path / REQUESTS_NAME).write_bytes(gzip.compress(text.encode()))
+    older = edited(record, "metrics", "e2e_mean_s", dict.pop)
+    assert list(request_problems(older, tmp_path)) == []
+    older["metrics"]["goodput_share"] *= 0.5
+    assert any("metrics.goodput_share" in one for one in request_problems(older, tmp_path))

@@ -1,0 +1,87 @@
+"""Demand on a server: lengths of prompts and answers, and the limits of latency that requests must keep."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import NamedTuple, Protocol
+
+PAIRS = 1024  # of log-normal lengths, taken in turn
+FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
+Lengths = Sequence[tuple[int, int]]  # input and output tokens, taken in turn
+
+
+class Asked(Protocol):
+    """Load that was asked for, as far as rules need it."""
+
+    @property
+    def concurrency(self) -> int:
+        """Requests in flight."""
+
+    @property
+    def rate_per_s(self) -> float:
+        """Arrivals; 0 for a closed loop."""
+
+    @property
+    def lengths(self) -> Lengths:
+        """Lengths of requests; empty if unknown."""
+
+
+def fewest_requests(concurrency: int) -> int:
+    """Return without how many requests a run does not count."""
+    return max(FEWEST_REQUESTS, 2 * concurrency)
+
+
+class Slo(NamedTuple):
+    """Limits that a request must keep to count for goodput, in seconds; those of a percentile of all requests, too."""
+
+    ttft_s: float
+    tpot_s: float
+    source: str
+
+
+MLPERF = "MLPerf Inference 6.0, inference_policies at ac93e89: limits of the 99th percentiles"
+SLOS: Mapping[str, Slo] = {
+    "llama-3.1-8b-server": Slo(2.0, 0.1, MLPERF),
+    "llama-3.1-8b-interactive": Slo(0.5, 0.03, MLPERF),
+    "llama-2-70b-server": Slo(2.0, 0.2, MLPERF),
+    "llama-2-70b-interactive": Slo(0.45, 0.04, MLPERF),
+    "llama-3.1-405b-server": Slo(6.0, 0.175, MLPERF),
+    "llama-3.1-405b-interactive": Slo(4.5, 0.08, MLPERF),
+    "deepseek-r1-server": Slo(2.0, 0.08, MLPERF),
+    "deepseek-r1-interactive": Slo(1.5, 0.015, MLPERF),
+    "gpt-oss-120b-server": Slo(3.0, 0.08, MLPERF),
+    "gpt-oss-120b-interactive": Slo(2.0, 0.02, MLPERF),
+}
+
+
+def log_normal_lengths(mean_input: int, mean_output: int, sigma: float, seed: int) -> list[tuple[int, int]]:
+    """Return pairs of lengths, each log-normal with that mean and shape, at least 2 tokens and at most four means."""
+    chance = random.Random(seed)
+
+    def length(mean: int) -> int:
+        return max(2, min(4 * mean, round(chance.lognormvariate(math.log(mean) - sigma**2 / 2, sigma))))
+
+    return [(length(mean_input), length(mean_output)) for _ in range(PAIRS)]
+
+
+def lengths_of(mean_input: int, mean_output: int, sigma: float, seed: int) -> Lengths:
+    """Return the lengths of a load without a file of them."""
+    return log_normal_lengths(mean_input, mean_output, sigma, seed) if sigma else [(mean_input, mean_output)]
+
+
+def label(mean_input: int, mean_output: int, sigma: float, lengths_file: str) -> str:
+    """Return the lengths of a request, in words."""
+    if lengths_file:
+        return f"lengths of {PurePath(lengths_file).name}"
+    about = f", log-normal {sigma:g}" if sigma else ""
+    return f"{mean_input}/{mean_output} tokens{about}"
+
+
+def arrivals_s(rate_per_s: float, burstiness: float, seed: int, until_s: float) -> Iterator[float]:
+    """Yield times of arrivals from 0 on, with gamma-distributed times between them; of shape 1 they are Poisson's."""
+    chance, time_s = random.Random(seed), 0.0
+    while (time_s := time_s + chance.gammavariate(burstiness, 1 / (rate_per_s * burstiness))) < until_s:
+        yield time_s

@@ -1,0 +1,295 @@
+"""Metrics of a client's requests: latencies, throughput and goodput over the window, with their 95 % intervals.
+
+Pure arithmetic on requests: no clock, no files, no socket. The client computes them, and `verify` again.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, Protocol
+
+from jpwr.energy.statistics import LEVEL, NORMAL_95, students_t
+from jpwr.median import percentile
+from results.record.demand import Slo
+from results.record.derived import PERCENTILES, SERVED, arrived, computed, throughput, tpot, ttft
+
+Metrics = dict[str, float | int | str | None]  # by name, with its unit
+ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request
+# Slices of a window. Shorter ones would miss what changes slowly (Schmeiser 1982, Operations Research 30, 556).
+FEWEST_SLICES, MOST_SLICES = 5, 10
+
+
+def number(metrics: Metrics, name: str) -> float:
+    """Return a metric, and 0 for one that is missing: a rule then finds nothing."""
+    value = metrics.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval; None where the requests are too few to bound it."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def percentile_estimate(values: Sequence[float], percent: float, streams: float) -> Estimate:
+    """Return a percentile of values in the order of time, with its interval from order statistics.
+
+    The interval assumes no distribution (Conover 1999, Practical Nonparametric Statistics, section 3.2). Requests next
+    to each other share the state of the server and its machine: their number is divided by the design effect. A round
+    is as many requests as are in flight, `streams`. An end beyond the largest or smallest value is None: so few
+    requests do not bound that percentile.
+    """
+    ordered, share = sorted(values), percent / 100
+    value = percentile(ordered, percent)
+    effective = int(len(values) / _design_effect([one <= value for one in values], share, streams))
+    low, high = ranks(effective, share)
+    # A rank of so many independent values is this share of the way through all of them.
+    step = (len(values) + 1) / (effective + 1)
+    below, above = math.floor(low * step) - 1, math.ceil(high * step) - 1
+    return Estimate(
+        value, ordered[below] if below >= 0 and low >= 1 else None, ordered[above] if above < len(ordered) else None
+    )
+
+
+def _slices(rounds: float) -> int:
+    return max(FEWEST_SLICES, min(MOST_SLICES, int(rounds / ROUNDS)))
+
+
+def _design_effect(is_below: Sequence[bool], share: float, streams: float) -> float:
+    """Return how many requests tell as much as an independent one, at least 1 (Kish 1965, section 5.4).
+
+    The variance of a share over slices of the window against that of independent requests, with Student's t of so few
+    slices.
+    """
+    count, slices = len(is_below), _slices(len(is_below) / streams)
+    if count < slices:
+        return 1.0
+    edges = [round(at * count / slices) for at in range(slices + 1)]
+    variance = statistics.variance(statistics.fmean(is_below[low:high]) for low, high in pairwise(edges))
+    effect = variance * count / slices / (share * (1 - share)) * (students_t(LEVEL, slices - 1) / NORMAL_95) ** 2
+    return min(max(1.0, effect), count / 2)
+
+
+def ranks(count: int, share: float) -> tuple[float, float]:
+    """Return between which ranks, from 1 on, of so many sorted values a quantile lies in 95 of 100 cases.
+
+    From the binomial distribution; of more values than a thousand from the normal one.
+    """
+    if count > 1000:
+        half = NORMAL_95 * math.sqrt(count * share * (1 - share))
+        return count * share - half, count * share + half + 1
+    below, low, high = 0.0, 0, count + 1
+    for rank in range(count + 1):
+        ways = math.lgamma(count + 1) - math.lgamma(rank + 1) - math.lgamma(count - rank + 1)
+        below += math.exp(ways + rank * math.log(share) + (count - rank) * math.log(1 - share))
+        if below <= 0.025:
+            low = rank + 1
+        if below >= 0.975:
+            high = rank + 1
+            break
+    return low, high
+
+
+def rate_estimate(amounts: Sequence[tuple[float, float]], start_s: float, end_s: float, round_s: float) -> Estimate:
+    """Return a rate per second of (time, amount) over a window, with the interval of the mean over its slices.
+
+    A slice is at least 4 times as long as `round_s`, the time of a request; there are 5 to 10. Student's t.
+    """
+    slices = _slices((end_s - start_s) / round_s)
+    each_s = (end_s - start_s) / slices
+    sums = [0.0] * slices
+    for time_s, amount in amounts:
+        sums[min(slices - 1, int((time_s - start_s) / each_s))] += amount
+    rates = [one / each_s for one in sums]
+    mean = statistics.fmean(rates)
+    half = students_t(LEVEL, slices - 1) * statistics.stdev(rates) / math.sqrt(slices)
+    return Estimate(mean, max(0.0, mean - half), mean + half)
+
+
+def share_estimate(good: int, count: int) -> Estimate:
+    """Return a share with Wilson's interval (Wilson 1927, J. Am. Stat. Assoc. 22, 209)."""
+    share, z2 = good / count, NORMAL_95**2 / count
+    middle, spread = share + z2 / 2, NORMAL_95 * math.sqrt(share * (1 - share) / count + z2 / 4 / count)
+    return Estimate(share, (middle - spread) / (1 + z2), (middle + spread) / (1 + z2))
+
+
+@dataclass
+class Request:
+    """One request and what came back; times in seconds of one clock."""
+
+    index: int
+    slot: int
+    due_s: float
+    sent_s: float
+    asked_input: int
+    asked_output: int
+    times_s: array[float] = field(default_factory=lambda: array("d"))  # of each event with tokens
+    counts: array[int] = field(default_factory=lambda: array("H"))  # tokens in it
+    ended_s: float = 0.0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    retries: int = 0  # of its sending
+    unlisted: int = 0  # tokens, and whether it began with some that no reader sees: see the client's Counter
+    is_unseen: bool = False
+    model: str = ""
+    error: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """Number of output tokens that have arrived."""
+        return sum(self.counts)
+
+
+def read_request(line: Mapping[str, Any]) -> Request:
+    """Return a request as its file holds it: `arrivals_us` are the first and the steps to each next.
+
+    Older files lack how often it was sent, and which of its tokens were neither listed nor seen.
+    """
+    due_s, sent_s, ended_s, *times_s = (
+        time_us / 1e6
+        for time_us in (line["due_us"], line["sent_us"], line["ended_us"], *accumulate(line["arrivals_us"]))
+    )
+    names = "prompt_tokens", "completion_tokens", "cached_tokens", "retries", "unlisted", "is_unseen"
+    return Request(
+        line["index"],
+        -1,
+        due_s,
+        sent_s,
+        line["input"],
+        line["output"],
+        array("d", times_s),
+        array("H", line["tokens"]),
+        ended_s,
+        **{name: line[name] for name in names if name in line},
+    )
+
+
+class Measured(Protocol):
+    """Requests, and the window in which their server was in its steady state."""
+
+    @property
+    def requests(self) -> list[Request]:
+        """Every request."""
+
+    @property
+    def start_s(self) -> float:
+        """Begin of the window."""
+
+    @property
+    def end_s(self) -> float:
+        """End of the window."""
+
+
+class Window:
+    """A measurement's window: requests that were due in it, and tokens that arrived in it."""
+
+    def __init__(self, measurement: Measured) -> None:
+        self.start_s, self.end_s = measurement.start_s, measurement.end_s
+        self.duration_s = self.end_s - self.start_s
+        self.every = measurement.requests
+        sent = (one for one in measurement.requests if self.holds(one.due_s))
+        self.requests = sorted(sent, key=lambda one: one.due_s)
+        self.e2e_s = [one.ended_s - one.due_s for one in self.requests]
+
+    def holds(self, time_s: float) -> bool:
+        """Check whether a time, in seconds, is within the window."""
+        return self.start_s <= time_s < self.end_s
+
+    def output_tokens(self) -> Iterator[tuple[float, int]]:
+        """Yield the time and number of each arrival of tokens in the window."""
+        for request in self.every:
+            yield from arrived(request.times_s, request.counts, self.start_s, self.end_s)
+
+    def input_tokens(self) -> int:
+        """Return the prompts' tokens of requests whose first token arrived in the window: they were read by then."""
+        return sum(one.asked_input for one in self.every if self.holds(one.times_s[0]))
+
+    def in_flight(self, start_s: float, end_s: float) -> float:
+        """Return the mean number of requests in flight from one time to another."""
+        overlaps = (min(one.ended_s, end_s) - max(one.sent_s, start_s) for one in self.every)
+        return sum(filter(lambda one_s: one_s > 0, overlaps)) / (end_s - start_s)
+
+
+def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
+    """Return every metric of a run, units in the keys; `_low` and `_high` are the ends of 95 % intervals.
+
+    Throughput counts the tokens that arrived in the window; latencies are of the requests that were due in it, each to
+    its end. tokens_per_s_per_user is the inverse of the median TPOT. Goodput is the rate of requests that keep both
+    limits (Zhong et al. 2024, arXiv:2401.09670).
+    """
+    tokens, in_flight = list(window.output_tokens()), window.in_flight(window.start_s, window.end_s)
+    output, inputs = sum(count for _, count in tokens), window.input_tokens()
+    typical_s = statistics.median(window.e2e_s)
+    rate = rate_estimate(tokens, window.start_s, window.end_s, typical_s)
+    ttfts_s = [ttft(one.due_s, one.times_s) for one in window.requests]
+    every_s = [tpot(one.times_s, one.counts) for one in window.requests]
+    tpots_s = [time_s for time_s in every_s if time_s is not None]
+    latencies_s = zip(ttfts_s, every_s, strict=True)
+    good = sum(first_s <= slo.ttft_s and (each_s or 0.0) <= slo.tpot_s for first_s, each_s in latencies_s)
+    share = share_estimate(good, len(window.requests))
+    found: Metrics = {
+        "measured_s": window.duration_s,
+        "measured_tokens": output,
+        "measured_requests": len(window.requests),
+        "input_tokens": inputs,
+        "output_tokens_per_request": statistics.fmean(one.tokens for one in window.requests),
+        "tokens_per_s_low": rate.low,
+        "tokens_per_s_high": rate.high,
+        "goodput_share": share.value,
+        "goodput_share_low": share.low,
+        "goodput_share_high": share.high,
+        "slo_ttft_s": slo.ttft_s,
+        "slo_tpot_s": slo.tpot_s,
+        "e2e_mean_s": statistics.fmean(window.e2e_s),
+        "mean_in_flight": in_flight,
+    }
+    for name, values in (("ttft", ttfts_s), ("tpot", tpots_s), ("e2e", window.e2e_s)):
+        for percent in PERCENTILES if values else ():
+            value, low, high = percentile_estimate(values, percent, max(1.0, in_flight))
+            key = f"{name}_p{percent}"
+            found |= {f"{key}_s": value, f"{key}_low_s": low, f"{key}_high_s": high}
+    return found | computed((*throughput("tokens"), *SERVED), {**found, "num_devices": devices})
+
+
+def lock_step(window: Window, concurrency: int) -> float:
+    """Return how much the streams of a closed loop start together, from 0, evenly spread, to 1, all at once.
+
+    The mean length of the resultant of starts on the circle of one round (Mardia and Jupp 2000, section 2.3): each
+    round is as many requests, one after the other, as there are streams.
+    """
+    starts_s = [one.sent_s for one in window.requests]
+    lengths = []
+    for at in range(0, len(starts_s) - concurrency, concurrency):
+        first_s, round_s = starts_s[at], starts_s[at + concurrency] - starts_s[at]
+        if round_s > 0:
+            angles = [2 * math.pi * (one_s - first_s) / round_s for one_s in starts_s[at : at + concurrency]]
+            lengths.append(math.hypot(sum(map(math.cos, angles)), sum(map(math.sin, angles))) / concurrency)
+    return statistics.fmean(lengths) if lengths else 0.0
+
+
+def drift(window: Window) -> float:
+    """Return the largest difference of tokens/s between two thirds of the window, as a share of the mean."""
+    third_s = window.duration_s / 3
+    sums = [0, 0, 0]
+    for time_s, count in window.output_tokens():
+        sums[min(2, int((time_s - window.start_s) / third_s))] += count
+    return (max(sums) - min(sums)) / (sum(sums) / 3) if sum(sums) else math.inf
+
+
+def silences_s(window: Window, least_s: float) -> list[float]:
+    """Return each time of more than `least_s` seconds in which requests were in flight and none got a token."""
+    arrivals_s = [time_s for one in window.every for time_s in one.times_s if window.holds(time_s)]
+    found = []
+    for begin_s, end_s in pairwise([window.start_s, *sorted(arrivals_s), window.end_s]):
+        if end_s - begin_s > least_s:
+            sent_s = [one.sent_s for one in window.every if one.sent_s < end_s <= one.ended_s]
+            found.append(end_s - max(begin_s, min(sent_s, default=end_s)))
+    return [one_s for one_s in found if one_s > least_s]
