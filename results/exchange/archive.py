@@ -339,10 +339,9 @@ def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
     if stored["status"] != "ok":
         folder = copy_folder(result.parent, failed_copy(result.parent)[0])
-        yield from _wrong_status(stored, folder / RECORD_NAME)
-        if not stored.get("error"):
-            yield f"it is stored as {stored['status']} without a reason"
-        elif stored.get("energy") and collect(result.parent)["status"] == "ok":
+        wrong = list(_wrong_status(stored, folder / RECORD_NAME))
+        yield from wrong
+        if not wrong and stored.get("energy") and collect(result.parent)["status"] == "ok":
             yield f"it is stored as {stored['status']}, but its record and traces give a good run"
         return
     again, not_marked = _again(Record.of(stored), result.parent)

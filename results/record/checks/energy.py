@@ -215,9 +215,11 @@ def _number_of(text: Any) -> float | None:
 
 def _devices_are_those_of_their_sensors(run: Record) -> Sentences:
     """By nvidia-smi and NVML, which name the device that an id belongs to; a part of a device has a longer name."""
-    reports = [(str(one.get("uuid") or ""), one.get("name"), one) for one in devices_of(run)]
+    reports = [(str(one.get("uuid") or ""), str(one.get("name") or ""), one) for one in devices_of(run)]
     sensors = [one for _, _, one in channels(run) if "by NVML" in (one.source or "")]
-    named = [(one.device_id or "", (one.source or "").partition(", ")[0], {}) for one in sensors]
+    named: list[tuple[str, Any, dict[str, Any]]] = [
+        (one.device_id or "", (one.source or "").partition(", ")[0], {}) for one in sensors
+    ]
     for device in run.devices:
         ids = set(same_ids(device.device_id or ""))
         for name, report in [(name, report) for its, name, report in [*reports, *named] if ids & set(same_ids(its))]:

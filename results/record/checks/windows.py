@@ -19,6 +19,7 @@ WINDOW_TOLERANCE = 0.01  # relative, between the time of a throughput and its wi
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
 CLOCK_S = 60.0  # by which a wall clock may be set during a run, and by which two nodes' clocks may differ
 LONGEST_S = 14 * 86400.0  # from the start of a program to its window: longer than any job
+UNSET_S = 1e9  # before it, in 2001, the node's wall clock was not set
 IDLE_SHARE = 0.2  # of a window, which may be outside of all steps
 NODES_SHARE = 0.5  # shortest window of a run's nodes over the longest one: all nodes wait for each other
 FASTER_WITH_INPUT = 4.0  # highest ratio of throughput with the input path to that without, on a disturbed machine
@@ -64,7 +65,7 @@ def _wall_clocks_go_with_the_windows(run: Record) -> Sentences:
         if abs(end_s - begin_s - window.duration_s) > CLOCK_S:
             yield f"{words} lasts {end_s - begin_s:.4g} s by the wall clock, but {window.duration_s:.4g} s by the other"
         began_s = epoch_s(created)
-        if began_s is not None and not -CLOCK_S <= begin_s - began_s <= LONGEST_S:
+        if began_s is not None and begin_s > UNSET_S and not -CLOCK_S <= begin_s - began_s <= LONGEST_S:
             yield f"{words} begins {(begin_s - began_s) / 3600:.4g} h after provenance.created, {created}"
 
 
