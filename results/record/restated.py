@@ -87,12 +87,8 @@ def _by_the_workload(record: Record) -> Statements:
     sample = record.sample
     if facts.comparable:
         yield "metrics.comparable", record.metrics.comparable, sample == facts.comparable, "its sample"
-    yield (
-        "metrics.num_parameters",
-        record.metrics.number("num_parameters"),
-        facts.num_parameters.get(record.model),
-        FILE,
-    )
+    if parameters := facts.num_parameters.get(record.model):
+        yield "metrics.num_parameters", record.metrics.number("num_parameters"), parameters, FILE
     length, default = record.layout.sequence_length, next(iter(facts.flops.get(record.model) or ()), None)
     has_default_length = (_groups(record).get("model") or {}).get(LENGTH, length) is None
     if record.model in facts.flops_per_length and length and has_default_length:

@@ -120,6 +120,11 @@ def test_a_value_that_differs_from_what_is_stated_of_it_is_named(record, sentenc
     assert any(found.startswith(sentence) for found in contradictions(record)), contradictions(record)
 
 
+def test_the_parameters_of_an_unknown_model_are_not_compared():
+    record = with_values(real(), model="mine", metrics__num_parameters=5.0)
+    assert not any(found.startswith("metrics.num_parameters") for found in contradictions(record))
+
+
 def test_a_length_that_was_asked_for_has_flops_of_its_own():
     record = longer(real(), 2)
     record["config"]["model"]["sequence_length"] = 4096
