@@ -27,8 +27,10 @@ from results.join.copies import FAILED, copy_folder, failed_copy, run_of
 from results.join.energy import read_traces
 from results.join.serving import REQUESTS_NAME, request_problems
 from results.record.checks.energy import busier_elsewhere
+from results.record.checks.windows import CLOCK_S
 from results.record.folders import results_below
 from results.record.model import Energy, Json
+from results.record.parts import of_node
 from results.record.records import (
     RESULT_NAME,
     Record,
@@ -382,7 +384,10 @@ def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
     if stored["status"] != "ok":
         folder = copy_folder(result.parent, failed_copy(result.parent)[0])
-        yield from _wrong_status(stored, folder / RECORD_NAME)
+        wrong = list(_wrong_status(stored, folder / RECORD_NAME))
+        yield from wrong
+        if not wrong and stored.get("energy") and collect(result.parent)["status"] == "ok":
+            yield f"it is stored as {stored['status']}, but its record and traces give a good run"
         return
     again, not_marked = _again(Record.of(stored), result.parent)
     if again["status"] != "ok":
@@ -414,7 +419,12 @@ def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
 
 
 def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
-    """Yield the windows of the record, or of its copies, without marks in the sampler's traces."""
+    """Yield the windows of the record, or of its copies, without marks or at another time in the sampler's traces."""
+    for window, trace in ((window, of_node(window, traces, lambda one: one.meta)) for window in record.windows):
+        begin_s, offset_s = window.start_epoch_s, trace and trace.meta.get("epoch_offset_s")
+        if begin_s is not None and offset_s and abs(begin_s - window.start_s - offset_s) > CLOCK_S:
+            apart_s = begin_s - window.start_s - offset_s
+            yield f"its {window.kind} window begins {apart_s:.4g} s later by its wall clock than by that of the trace"
     marks = [(trace.meta.get("boot_id"), region) for trace in traces for region in trace.regions()]
     of_copies = record.fill.per_copy if record.fill else []
     named = [(f" of copy {copy.copy}", window) for copy in of_copies for window in copy.windows]

@@ -19,12 +19,14 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from jpwr.messages import near
 from results.errors import RecordError
 from results.files.json_schema import LISTS, MAPPINGS, Allowed, bare, keys_of
-from results.files.yaml_files import YamlError, read_yaml
+from results.files.names import odd_character
+from results.files.yaml_files import PerhapsThousands, Quoted, YamlError, read_yaml
 
 LARGEST = 1e30  # of numbers
 FEW = 10  # keys that a sentence names
 NUMBER = re.compile(r"-?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 WORDS = "patternErrorMessage"  # keyword of editors: what a text must be, in words
+NAME = "name"  # format of texts that must look as no other one does
 
 NotNegative = Annotated[float, Allowed(minimum=0)]
 Above0 = Annotated[float, Allowed(exclusiveMinimum=0)]
@@ -37,6 +39,7 @@ def like(pattern: str, words: str) -> Allowed:
     return Allowed({"pattern": f"^({pattern})$", WORDS: words})
 
 
+Name = Annotated[str, Allowed(format=NAME)]
 Text = Annotated[str, Allowed({"pattern": r"\S", WORDS: "a text"})]
 
 
@@ -110,15 +113,39 @@ def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
             names = (name if _is_scalar(items[0]) else f"{one} {number}" for number in count(1))
             return tuple(value_as(items[0], item, where, its) for item, its in zip(found, names, strict=False))
         if origin in MAPPINGS and isinstance(found, Mapping):
+            for key in found:
+                _refuse_odd(str(key), f"{where}, {name}")
             return {str(key): _item(items, key, value, where, name, one) for key, value in found.items()}
         if origin in (*LISTS, *MAPPINGS):
             raise ValueError
+        if limits.get("format") == NAME and isinstance(found, str):
+            _refuse_odd(found, f"{where}, {name}")
+        if (
+            isinstance(found, PerhapsThousands)
+            and limits.get("maximum", LARGEST) >= 1000
+            and str not in (inner, *items)
+        ):
+            refuse_thousands(found, f"{where}: {name}")
         return scalar(kind, found)
     except ValueError:
         _refuse_empty(kind, where, name)
         close = difflib.get_close_matches(str(found), map(str, _choices(inner, limits)), n=1)
         hint = f": did you mean '{close[0]}'?" if close else ""
         raise RecordError(f"{where}: {name} is {reprlib.repr(found)}, but must be {in_words(kind)}{hint}") from None
+
+
+def refuse_thousands(found: Any, where: str) -> None:
+    """Raise RecordError for a number with three decimals, which may be meant as thousands."""
+    if isinstance(found, PerhapsThousands):
+        raise RecordError(
+            f"{where} is {found:.3f}, where the point may separate thousands or decimals: "
+            f"write {found * 1000:.0f} or {found:.4f}"
+        )
+
+
+def _refuse_odd(name: str, where: str) -> None:
+    if odd := odd_character(name):
+        raise RecordError(f"{where}: {name!r} has {odd}: names must not look like others, write it in plain letters")
 
 
 def _item(kinds: tuple[Any, ...], key: Any, value: Any, where: str, name: str, one: str) -> Any:
@@ -168,7 +195,7 @@ def scalar(kind: Any, found: Any) -> Any:
 
 def _number(found: Any) -> int | float:
     """Return a number, also of its text; raises ValueError for other values."""
-    if isinstance(found, str) and NUMBER.fullmatch(found):
+    if isinstance(found, str) and not isinstance(found, Quoted) and NUMBER.fullmatch(found):
         return int(found) if found.removeprefix("-").isdigit() else float(found)
     if not isinstance(found, int | float):
         raise ValueError

@@ -21,6 +21,7 @@ SCALARS = {
     "merge": r"<<",
 }
 AS_TEXT = {"null": r"null|Null|NULL|"}  # ~ may be a folder
+THOUSANDS = re.compile(r"[-+]?[1-9][0-9]{0,2}\.[0-9]{3}")  # 80.000: in many countries eighty thousand
 DEEPEST = 50  # levels of lists and blocks: PyYAML's parser in C crashes at some thousand
 
 
@@ -31,6 +32,14 @@ class YamlError(Exception):
         """Keep the reason, and the line if one is known."""
         super().__init__(f"line {line}: {reason}" if line else reason)
         self.reason, self.line = reason, line
+
+
+class Quoted(str):
+    """A text in quotes that could be a number without them."""
+
+
+class PerhapsThousands(float):
+    """A number with three decimals, such as 80.000."""
 
 
 def read_yaml(path: Path, as_text: bool = False) -> Any:
@@ -91,11 +100,27 @@ def _loader(as_text: bool) -> Any:
     patterns = [(f"tag:yaml.org,2002:{kind}", re.compile(f"(?:{text})$")) for kind, text in scalars.items()]
     loader: Any = type("Loader", (base,), {"yaml_implicit_resolvers": {None: patterns}})
     loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
+    if not as_text:
+        loader.add_constructor("tag:yaml.org,2002:float", _number)
+        loader.add_constructor("tag:yaml.org,2002:str", _text)
+        represent: Any = yaml.SafeDumper  # so that what was read can be written
+        represent.add_representer(Quoted, represent.represent_str)
+        represent.add_representer(PerhapsThousands, represent.represent_float)
     return loader
 
 
 def _whole_number(_: Any, node: Any) -> int:
     return int(node.value, 0 if node.value[1:2] in ("o", "x") else 10)
+
+
+def _number(loader: Any, node: Any) -> float:
+    found: float = loader.construct_yaml_float(node)
+    return PerhapsThousands(found) if THOUSANDS.fullmatch(node.value) else found
+
+
+def _text(loader: Any, node: Any) -> str:
+    is_like_a_number = re.fullmatch(f"{SCALARS['int']}|{SCALARS['float']}", node.value)
+    return Quoted(node.value) if is_like_a_number else str(loader.construct_yaml_str(node))
 
 
 def _refuse_twice(node: Any) -> None:

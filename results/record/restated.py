@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from results.files.systems import SYSTEMS, peaks_in, table_file
-from results.files.workloads import Facts, workloads
+from results.files.workloads import FILE, Facts, workloads
 from results.record.findings import finding
 from results.record.model import Metrics, Record, changed, is_number
 from results.record.parts import layout_of_copy
@@ -29,7 +29,7 @@ Statements = Iterator[tuple[str, Any, Any, str]]  # a value's name, the value, t
 
 def statements(record: Record) -> Statements:
     """Yield each value of a record that another source also states."""
-    for source in (_by_the_hash, _by_model_options, _by_options, _by_the_workload):
+    for source in (_by_the_hash, _by_model_options, _by_options, _by_choices, _by_the_workload):
         yield from source(record)
 
 
@@ -65,6 +65,21 @@ def _by_options(record: Record) -> Statements:
             yield f"metrics.{PEAK_USED}", record.metrics.number(PEAK_USED), value, source
 
 
+def _by_choices(record: Record) -> Statements:
+    """A choice has the name of its option, or else the value of any; choices of a server are no options."""
+    options = [(name, str(value)) for group in _groups(record).values() for name, value in group.items()]
+    for title, value in record.choices.items() if options and not record.serving else ():
+        values = {found for name, found in options if name == title.lower().replace(" ", "_")}
+        values = values or {found for _, found in options}
+        if value != "yes" and value not in values:
+            yield (
+                f"choices.{title}",
+                value,
+                " or ".join(sorted(values)) if len(values) < 3 else "no such value",
+                "its config",
+            )
+
+
 def _by_the_workload(record: Record) -> Statements:
     facts = workloads().get(record.benchmark)
     if facts is None or facts.work_unit != record.work_unit:
@@ -72,6 +87,8 @@ def _by_the_workload(record: Record) -> Statements:
     sample = record.sample
     if facts.comparable:
         yield "metrics.comparable", record.metrics.comparable, sample == facts.comparable, "its sample"
+    if parameters := facts.num_parameters.get(record.model):
+        yield "metrics.num_parameters", record.metrics.number("num_parameters"), parameters, FILE
     length, default = record.layout.sequence_length, next(iter(facts.flops.get(record.model) or ()), None)
     has_default_length = (_groups(record).get("model") or {}).get(LENGTH, length) is None
     if record.model in facts.flops_per_length and length and has_default_length:

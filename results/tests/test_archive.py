@@ -17,12 +17,15 @@ import pytest
 import zstandard
 
 from caraml.cli import main
+from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
 from results.collect import collect
+from results.exchange import archive as archives
 from results.exchange.archive import Checked, verify, write_archive
+from results.record.model import Record
 from results.record.records import RecordError, find_records, write_record
 from results.tests import made_up
-from results.tests.conftest import CPU, JobFolder
+from results.tests.conftest import CPU, JobFolder, make_record
 from tests.needs import need
 
 
@@ -303,10 +306,30 @@ def test_a_run_whose_result_was_taken_away_is_named(archive):
     assert verify(repack(archive, left)).problems == ["it has no run"]
 
 
+@pytest.mark.parametrize(("offset_s", "is_wrong"), [(1000.0, False), (1059.0, False), (941.0, False), (4600.0, True)])
+def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
+    record = Record.of(make_record())
+    trace = Trace([], {"hostname": "n1", "boot_id": "boot-1", "epoch_offset_s": offset_s})
+    found = [one for one in archives._not_marked(record, [trace]) if "wall clock" in one]
+    assert len(found) == is_wrong and all("-3600 s later by its wall clock" in one for one in found)
+
+
+def test_a_good_run_is_not_stored_as_failed(archive):
+    files = members(archive)
+    name = WORK + "result.json"
+    files[name] = changed_at("error", to="exit code 1")(changed_at("status", to="failed")(files[name]))
+    [problem] = verify(repack(archive, files)).problems
+    assert problem.endswith("it is stored as failed, but its record and traces give a good run")
+    stored = json.loads(files[name])
+    files[name] = json.dumps(
+        {key: stored[key] for key in stored if key != "energy"}
+    ).encode()  # as the result of a job that failed after its record
+    assert not verify(repack(archive, files)).problems
+
+
 @pytest.mark.parametrize(
     ("of_run", "status", "is_wrong"),
     [
-        ("ok", "failed", False),
         ("ok", "out_of_memory", True),
         ("ok", "unfinished", True),
         ("unfinished", "failed", False),

@@ -318,8 +318,13 @@ def test_what_is_no_run_of_the_workload_has_no_time_to_report():
     [
         ("utilisation: 0.8", "utilisation: 1"),
         ("pue: 1.2", "pue: 1"),
-        ("pue: 1.2", "pue: 5"),
+        ("pue: 1.2", "pue: 3"),
         ("lifetime_years: 5", "lifetime_years: 0.5"),
+        ("lifetime_years: 5", "lifetime_years: 15"),
+        ("co2_g_per_kwh: 400", "co2_g_per_kwh: 0"),
+        ("0.25", "2.0"),
+        ("EUR\nelectricity_per_kwh: 0.25", "JPY\nelectricity_per_kwh: 25"),
+        ("pue: 1.2", "pue: 1.125"),
     ],
 )
 def test_assumptions_may_be_at_their_ends(tmp_path, change):
@@ -338,9 +343,8 @@ def test_assumptions_may_be_at_their_ends(tmp_path, change):
 )
 def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
     (tmp_path / "prices.yaml").write_text(PRICES.replace(*change))
-    with pytest.raises(
-        RecordError, match=r"(utilisation|pue|lifetime_years) is [\d.]+, but must be a number (above 0|from 1 to 5)"
-    ):
+    words = r"is [\d.]+, but must be (a number|years) (above 0|from 1 to 3)"
+    with pytest.raises(RecordError, match=f"(utilisation|pue|lifetime_years) {words}"):
         read_prices(tmp_path / "prices.yaml")
 
 
@@ -352,7 +356,17 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("price_per_device: 10000", "price_per_device: ten"), "price_per_device is 'ten', but must be a number"),
         (("utilisation: 0.8", "utilisation: 80"), "utilisation is 80, but must be a number above 0 and at most 1"),
         (("pue: 1.2", "pue: -1"), "pue is -1"),
-        (("pue: 1.2", "pue: 120"), "pue is 120, but must be a number from 1 to 5"),
+        (("pue: 1.2", "pue: 120"), "pue is 120, but must be a number from 1 to 3; usual are"),
+        (("pue: 1.2", "pue: 12"), "pue is 12, but must be a number from 1 to 3; usual are 1.05 to 1.6"),
+        (("utilisation: 0.8", "utilisation: 95"), "write 0.95 for 95 %"),
+        (("lifetime_years: 5", "lifetime_years: 60"), "must be years above 0 and at most 15; usual are 3 to 8"),
+        (("0.25", "25"), "electricity_per_kwh is 25, but usual are 0.03 to 0.5 EUR"),
+        (("EUR\nelectricity_per_kwh: 0.25", "chf \nelectricity_per_kwh: 250"), "of 1 kWh, not of 1 MWh"),
+        (("co2_g_per_kwh: 400", "co2_g_per_kwh: 0.4"), "usual are 10 to 1,000: write it in grams"),
+        (("co2_g_per_kwh: 400", "co2_g_per_kwh: 400000"), "usual are 10 to 1,000"),
+        (("price_per_device: 10000", "price_per_device: 10.000"), "write 10000 or 10.0000"),
+        (("price_per_device: 10000", "price_per_device: '10000'"), "price_per_device is '10000', but must be a number"),
+        (("  A100", "  \u0410100"), "has U+0410 CYRILLIC CAPITAL LETTER A"),
         (("  A100", "A100"), "unknown key 'A100'"),
         (("  A100:", "- A100:"), "has no systems: write 'systems: {NAME: {price_per_device: 10000}}'"),
         (("currency: EUR", "currency: [EUR"), "cannot be read as prices"),

@@ -13,7 +13,7 @@ from caraml.cli import main
 from results.record.findings import note
 from results.record.records import RecordError, Skipped
 from results.show.page.answer import decide
-from results.show.tables.accept import outcome_text
+from results.show.tables.accept import outcome_text, tender_text
 from results.tests import made_up
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.outcome import Outcome, exit_code
@@ -327,6 +327,29 @@ def test_copies_are_no_run_of_a_workload_that_is_not_filled(tmp_path, ordinary):
     assert tender.awards[0].value is None
 
 
+@pytest.mark.parametrize(
+    ("more", "wanted", "pledge", "sentences"),
+    [
+        ("", "", PLEDGE, []),
+        ("", "", "", []),
+        (", r: {benchmark: resnet50}", "", PLEDGE, ["the pledge has no figure for the workload r"]),
+        (", r: {benchmark: resnet50}", "", "", []),  # it has a weight in the score
+        (", r: {benchmark: resnet50, weight: 0}", "", "", ["the workload r has no requirement"]),
+        (", r: {benchmark: resnet50, weight: 0}", "must: [{of: r, what: failed_runs, at_most: 0}]", "", []),
+        (", r: {benchmark: resnet50}", "SCORE", "", ["the workload r has no requirement, no part of the score"]),
+        ("", "SCORE", "", []),
+    ],
+)
+def test_a_workload_without_a_figure_is_said(tmp_path, more, wanted, pledge, sentences):
+    needs = NEEDS.replace("}}}", f"}}}}{more}}}") + wanted.replace(
+        "SCORE", "score: {formula: 3 / R, better: lower, terms: {R: {of: gpt, what: mfu}}}"
+    )
+    tender = judged(tmp_path, GOOD, pledge, needs)
+    assert len(tender.without_figure) == len(sentences)
+    for found, sentence in zip(tender.without_figure, sentences, strict=True):
+        assert found.startswith(sentence) and found in tender_text(tender)
+
+
 def test_a_point_without_runs_is_undecided_and_a_projection_is_refused(tmp_path):
     more = "  - {of: gpt, devices: 16, throughput: 1900, projected: true}\n  - {of: gpt, devices: 4, throughput: 500}\n"
     *_, projected, without, power = judged(tmp_path, GOOD, PLEDGE + more).pledged
@@ -504,6 +527,12 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
             "mfu is 45, but must be a share above 0 and at most 1: write 0.25 for 25 %",
         ),
         (HEAD + ITEM.replace("]", ", {of: gpt, devices: 8, throughput: 1000}]"), "occurs twice"),
+        (PLEDGE.replace("power_kw: 8", "power_kw: 8.000"), "power_kw is 8.000, where the point may separate thousands"),
+        (PLEDGE.replace("throughput: 1000", "throughput: 1.000"), "throughput is 1.000, where the point may separate"),
+        (PLEDGE.replace("devices: 16", "devices: '16'"), "devices is '16', but must be a whole number"),
+        (PLEDGE.replace("system: V", "system: \u0406"), "has U+0406 CYRILLIC CAPITAL LETTER BYELORUSSIAN-UKRAINIAN I"),
+        (PLEDGE.replace("of: gpt", "of: g\u0440t"), "has U+0440 CYRILLIC SMALL LETTER ER"),
+        (PLEDGE.replace("throughput: 1000", "ttft_p99: 900"), "is 900, but must be a number above 0 and at most"),
     ],
 )
 def test_a_mistake_in_a_pledge_is_a_sentence(tmp_path, text, message):

@@ -119,7 +119,7 @@ def test_a_budget_buys_feeds_and_houses_so_many_devices(tmp_path):
 
 
 def test_power_feeds_whole_devices_alone(tmp_path):
-    found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 1.999}", vendors(), COSTS)
+    found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 1.9990}", vendors(), COSTS)
     assert {one.system: one.devices for one in found.scores} == {"A": 15, "B": 7}
 
 

@@ -55,6 +55,14 @@ def with_values(record, **values):
     return record
 
 
+def with_limit(watts):
+    """The same with another power limit by nvidia-smi."""
+    record = real()
+    for node in (record["provenance"], *record["provenance"]["nodes"]):
+        node["devices"][0]["power.limit"] = watts
+    return record
+
+
 def images(**changes):
     """A record of ResNet-50, as far as its workload states something of it."""
     record = real()
@@ -86,6 +94,23 @@ def test_a_real_record_agrees_with_what_is_stated_of_it(path):
         (with_values(real(), config__window__warmup_steps=1), "config.window.warmup_steps is stored as 1, but its"),
         (with_values(real(), config__training__seed=1), "provenance.config_hash is stored as"),
         (with_values(real(), config__kernels__compile="layers"), "provenance.config_hash is stored as"),
+        (with_values(real(), losses=real()["losses"][:-1]), "it has 49 losses, but 45 measured and 5 warm-up steps"),
+        (with_values(real(), losses=[*real()["losses"], 7.0]), "it has 51 losses, but 45 measured and 5 warm-up"),
+        (with_values(real(), metrics__first_loss=1.0), "metrics.first_loss is stored as 1, but its losses give"),
+        (with_values(real(), metrics__last_loss=1.0), "metrics.last_loss is stored as 1, but its losses give"),
+        (with_values(real(), metrics__trained_tokens=32768), "metrics.trained_tokens is stored as 32768, but its"),
+        (with_values(real(), metrics__num_parameters=13e9), "metrics.num_parameters is stored as 13000000000.0, but"),
+        (with_values(real(), choices={"attention": "flash"}), "choices.attention is stored as 'flash', but its config"),
+        (with_values(real(), choices={"CUDA graph": "True"}), "choices.CUDA graph is stored as 'True', but its config"),
+        (with_values(real(), choices={"compiled": "whole"}), "choices.compiled is stored as 'whole', but its config"),
+        (with_values(real(), devices__0__name="NVIDIA B200"), "device GPU-1e1eebfc"),
+        (with_values(real(), devices__0__peak_memory_bytes=2e11), "device GPU-1e1eebfc"),
+        (with_values(real(), energy__channels__0__source="NVIDIA B200, instant power of the board by NVML"), "device"),
+        (with_limit("350.00 W"), "channel pynvml:0 has a limit of 700 W, but nvidia-smi reports 350 W"),
+        (with_values(real(), windows__0__end_epoch_s=2e9), "its measured window of node vm lasts"),
+        (with_values(real(), provenance__created="2026-11-27T06:01:23+00:00"), "its measured window of node vm begins"),
+        (with_values(real(), provenance__created="2025-11-27T06:01:23Z"), "its measured window of node vm begins"),
+        (with_values(real(), system="\u041d200"), "system is stored as '\u041d200', which has U+041D CYRILLIC CAPITAL"),
         (with_values(images(), metrics__comparable=False), "metrics.comparable is stored as False, but its sample"),
         (images(sample="64 pixels"), "metrics.comparable is stored as True, but its sample has False"),
         (images(model="ResNet-50 v2"), "model is stored as 'v2', but config.model.variant has 'v1.5'"),
@@ -93,6 +118,11 @@ def test_a_real_record_agrees_with_what_is_stated_of_it(path):
 )
 def test_a_value_that_differs_from_what_is_stated_of_it_is_named(record, sentence):
     assert any(found.startswith(sentence) for found in contradictions(record)), contradictions(record)
+
+
+def test_the_parameters_of_an_unknown_model_are_not_compared():
+    record = with_values(real(), model="mine", metrics__num_parameters=5.0)
+    assert not any(found.startswith("metrics.num_parameters") for found in contradictions(record))
 
 
 def test_a_length_that_was_asked_for_has_flops_of_its_own():

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from results.files.yaml_files import YamlError, read_nodes, read_yaml
+from results.files.yaml_files import Quoted, YamlError, read_nodes, read_yaml
 
 # YAML 1.2.2, section 10.3.2; what version 1.1 makes of the same is in the comments.
 VALUES = {
@@ -33,7 +33,7 @@ VALUES = {
     "~": None,
     "": None,
     "-.inf": -math.inf,
-    "'010'": "010",
+    "'010'": Quoted("010"),
     "=": "=",
     "7": 7,
 }

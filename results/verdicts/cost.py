@@ -13,16 +13,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from results.files.typed_files import Above0, From1, NotNegative, read_file
+from results.files.json_schema import Allowed
+from results.files.typed_files import WORDS, Above0, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
 from results.points.estimate import Estimate, of_runs
 from results.points.operating import at_limits
 from results.points.repeats import PointResults
+from results.record.records import RecordError
 from results.record.values import THROUGHPUT, WORK, devices_text, value_at
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
 
 WHOLE_NODE = ("node", "supply")  # scopes that include processors, fans and network
+# Usual electricity is 0.03 to 0.5 of these currencies per kWh; in others, a large number may be right.
+CURRENCIES, MOST_PER_KWH = ("EUR", "€", "EURO", "USD", "$", "US$", "GBP", "£", "CHF", "CAD", "AUD"), 2.0
+LEAST_CO2_G = 1.0  # per kWh, unless 0: electricity of water has 10 to 25 g, and of coal 1,000 g
 HOURS_PER_YEAR = 365.25 * 24
 SENSITIVITY = 0.5  # each assumption is varied by this share up and down
 ASSUMPTIONS = {
@@ -34,12 +39,19 @@ ASSUMPTIONS = {
 }
 
 
+def _bounds(most: float, words: str) -> Allowed:
+    """Return the upper bound of an assumption, with what is allowed and usual, in words."""
+    return Allowed({"maximum": most, WORDS: words})
+
+
 @dataclass(frozen=True)
 class Price:
     """Price of one device with its share of node, network and storage."""
 
     price_per_device: Annotated[NotNegative, "including its share of node, network and storage"]
-    overhead_w_per_device: Annotated[NotNegative, "that device sensors do not measure: processors, fans, network"] = 0.0
+    overhead_w_per_device: Annotated[
+        NotNegative, {"maximum": 10_000}, "that device sensors do not measure: processors, fans, network"
+    ] = 0.0
     devices_per_rack: From1 | None = None
     devices_per_node: Annotated[From1 | None, "nodes are bought whole"] = None
     power_limit_w: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
@@ -53,12 +65,27 @@ class Costs:
     currency: str
     electricity_per_kwh: NotNegative
     systems: Annotated[Mapping[str, Price], {"minProperties": 1, "examples": [{"NAME": {"price_per_device": 10000}}]}]
-    lifetime_years: Above0 = 5.0
-    utilisation: Annotated[float, "share of its life that the machine works", {"exclusiveMinimum": 0, "maximum": 1}] = (
-        0.8
-    )
-    pue: Annotated[float, "power usage effectiveness; not in percent", {"minimum": 1, "maximum": 5}] = 1.2
-    co2_g_per_kwh: NotNegative | None = None
+    lifetime_years: Annotated[Above0, _bounds(15, "years above 0 and at most 15; usual are 3 to 8")] = 5.0
+    utilisation: Annotated[
+        Above0,
+        "share of its life that the machine works",
+        _bounds(1, "a number above 0 and at most 1; usual are 0.6 to 0.95: write 0.95 for 95 %"),
+    ] = 0.8
+    pue: Annotated[
+        float,
+        "power usage effectiveness; not in percent",
+        {"minimum": 1} | _bounds(3, "a number from 1 to 3; usual are 1.05 to 1.6"),
+    ] = 1.2
+    co2_g_per_kwh: Annotated[NotNegative, _bounds(2000, "0 or grams up to 2000; usual are 10 to 1,000")] | None = None
+
+    def check(self, where: str) -> None:
+        """Raise RecordError for a price or an emission in another unit."""
+        price, co2_g = self.electricity_per_kwh, self.co2_g_per_kwh
+        if self.currency.strip().upper() in CURRENCIES and price > MOST_PER_KWH:
+            found = f"electricity_per_kwh is {price:g}, but usual are 0.03 to 0.5 {self.currency}"
+            raise RecordError(f"{where}: {found}: write 0.25 for 25 cents, and the price of 1 kWh, not of 1 MWh")
+        if co2_g and co2_g < LEAST_CO2_G:
+            raise RecordError(f"{where}: co2_g_per_kwh is {co2_g:g}, but usual are 10 to 1,000: write it in grams")
 
     def no_price(self, system: str) -> str:
         """Return the message that the file has no price of a system."""

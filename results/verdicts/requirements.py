@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from results.files.json_schema import Allowed
-from results.files.typed_files import Above0, From0, From1, NotNegative, read_file
+from results.files.typed_files import Above0, From0, From1, Name, NotNegative, read_file, refuse_thousands
 from results.files.workloads import names, workloads
 from results.points.repeats import PointResults
 from results.record.quantities import QUANTITIES
@@ -22,6 +22,7 @@ from results.verdicts.quality import GRADES
 # Quantities that are numbers of records. More is better, or, as of power, the most of all points must meet the limit.
 MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_as}
 LESS_IS_BETTER = tuple(name for name, one in MEASURED.items() if one.better == "less")  # with a limit at_most
+AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), "scaling_efficiency", "energy_grade")
 LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
 TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
     "time_to_solution": QUANTITIES["work_per_s"],
@@ -31,6 +32,7 @@ WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
+LONGEST_S = 600.0  # of a latency: beyond it, milliseconds are meant
 Limit = Annotated[float | str, Allowed(minimum=0)]  # a number, or a grade of energy
 Unit = Literal["", "s", "min", "h", "days"]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
@@ -41,10 +43,10 @@ class Selection:
     """A workload of the requirements: the runs that belong to it, and its weight in the score."""
 
     benchmark: Annotated[str, {"enum": names()}]
-    model: Annotated[str, "empty: any, as for data, sample and precision"] = ""
-    data: str = ""
-    sample: str = ""
-    precision: str = ""
+    model: Annotated[Name, "empty: any, as for data, sample and precision"] = ""
+    data: Name = ""
+    sample: Name = ""
+    precision: Name = ""
     weight: NotNegative = 1.0
     filled: Annotated[bool, "only runs with the tag fill, whose copies fill the nodes; false: only others"] = False
     fixed: Annotated[Fixed, "what a run must keep for it to count"] = field(default_factory=Fixed)
@@ -69,7 +71,7 @@ class Selection:
 class Quantity:
     """A quantity of a system, at a given point or at the system's best one."""
 
-    of: Annotated[str, "a workload of the file"]
+    of: Annotated[Name, "a workload of the file"]
     what: Annotated[str, {"enum": [*WHATS]}]
     devices: From1 | None = None
     global_batch: From1 | None = None
@@ -133,14 +135,21 @@ class Item(Quantity):
         super().check(where)
         if (self.at_least is None) == (self.at_most is None):
             raise RecordError(f"{where}: give either 'at_least' or 'at_most'")
-        limit = self.at_least if self.at_most is None else self.at_most
+        limit, good = self.at_least if self.at_most is None else self.at_most, self.what in AT_LEAST
+        if good != (self.at_most is None) and self.what != "energy_grade":
+            given, write, better = ("at_most", "at_least", "more") if good else ("at_least", "at_most", "less")
+            raise RecordError(f"{where}: {self.what} has '{given}', but {better} is better: write '{write}: {limit}'")
         if self.what == "energy_grade":
             if self.at_most is not None or limit not in GRADES:
                 raise RecordError(f"{where}: a grade of energy needs at_least with one of {', '.join(GRADES)}")
         elif isinstance(limit, str):
-            raise RecordError(f"{where}: {limit!r} is not a number")
+            raise RecordError(f"{where}: {limit!r} is not a number" + ": leave out its quotes" * limit[:1].isdigit())
         elif self.what in MOST_OF_SHARES and limit is not None and limit > MOST_OF_SHARES[self.what]:
             raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: write 0.25 for 25 %")
+        elif self.what in LATENCIES and limit is not None and limit > LONGEST_S:
+            raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: write it in seconds")
+        if self.what not in (*MOST_OF_SHARES, *LATENCIES):
+            refuse_thousands(limit, f"{where}: the limit of {self.what}")
 
     def __str__(self) -> str:
         return self.name or f"{self.of}: {self.words} {self.limit_words}"
@@ -208,7 +217,7 @@ class Requirements:
         Mapping[str, Selection], {"minProperties": 1, "examples": [{"gpt": {"benchmark": "llm_training"}}]}
     ]
     must: Annotated[tuple[Item, ...], {"title": "requirement"}] = ()
-    reference: Annotated[str, "the system that has score 1; empty: the first"] = ""
+    reference: Annotated[Name, "the system that has score 1; empty: the first"] = ""
     budget: Annotated[Budget, "that each system is scaled to"] = field(default_factory=Budget)
     score: Annotated[Score | None, "the buyer's formula, which replaces the weighted geometric mean"] = None
 

@@ -43,4 +43,5 @@ def test_flops_and_samples_are_those_of_the_workload(workload, flags, is_compara
     else:
         flops = known[run.sample]
         assert options.model.is_comparable is is_comparable is (facts.comparable == run.sample)
+    assert run.num_parameters == facts.num_parameters[model]
     assert run.flops.per_unit == pytest.approx(flops, rel=1e-9)

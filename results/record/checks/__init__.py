@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from results.files.names import odd_character
 from results.record.checks import energy, inference, node_check, reads, throughput, windows
 from results.record.checks.run import KINDS, TOLERANCE, Relations, Sentences
 from results.record.model import Record, is_number
@@ -69,6 +70,13 @@ def _derived_numbers_are_right(run: Record) -> Sentences:
                 yield f"{name} is stored as {stored:.10g}, but {source} give {computed:.10g}"
 
 
+def _names_look_as_no_other(run: Record) -> Sentences:
+    """By a letter of another script, one system would be two, or another one."""
+    for name in ("system", "model", "data", "sample", "precision"):
+        if odd := odd_character(text := str(getattr(run, name))):
+            yield f"{name} is stored as {text!r}, which has {odd}"
+
+
 def _values_are_as_stated_elsewhere(run: Record) -> Sentences:
     for name, stored, value, source in statements(run):
         is_close = is_number(stored) and is_number(value) and math.isclose(stored, value, rel_tol=TOLERANCE)
@@ -83,9 +91,14 @@ RELATIONS: tuple[Callable[[Record], Relations], ...] = (
     *node_check.RELATIONS,
 )
 # Of a record that another client's result was made into, which has no windows, devices and energy.
-OF_OTHERS: tuple[Callable[[Record], Sentences], ...] = (_numbers_are_above_0, _derived_numbers_are_right)
+OF_OTHERS: tuple[Callable[[Record], Sentences], ...] = (
+    _names_look_as_no_other,
+    _numbers_are_above_0,
+    _derived_numbers_are_right,
+)
 RULES: tuple[Callable[[Record], Sentences], ...] = (
     _throughput_can_be_computed,
+    _names_look_as_no_other,
     _numbers_are_above_0,
     _derived_numbers_are_right,
     _values_are_as_stated_elsewhere,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from results.record.checks.run import (
@@ -223,11 +225,45 @@ def _limits_w(record: Record, key: str = "power.limit") -> dict[str, float]:
         if is_number(watts):
             limits_w[f"device {number}"] = watts
         for one in same_ids(str(device.get("uuid") or "")):
-            try:
-                limits_w[one] = float(str(device.get(key, "")).split()[0])
-            except (ValueError, IndexError):
-                continue  # [N/A]
+            if (watts := _number_of(device.get(key))) is not None:
+                limits_w[one] = watts
     return limits_w
+
+
+def _number_of(text: Any) -> float | None:
+    """Return the number of a text with its unit; None without one, as of [N/A]."""
+    try:
+        return float(str(text).split()[0])
+    except (ValueError, IndexError):
+        return None
+
+
+def _devices_are_those_of_their_sensors(run: Record) -> Sentences:
+    """By nvidia-smi and NVML, which name the device that an id belongs to; a part of a device has a longer name."""
+    reports = [(str(one.get("uuid") or ""), str(one.get("name") or ""), one) for one in devices_of(run)]
+    sensors = [one for _, _, one in channels(run) if "by NVML" in (one.source or "")]
+    named: list[tuple[str, Any, dict[str, Any]]] = [
+        (one.device_id or "", (one.source or "").partition(", ")[0], {}) for one in sensors
+    ]
+    for device in run.devices:
+        ids = set(same_ids(device.device_id or ""))
+        for name, report in [(name, report) for its, name, report in [*reports, *named] if ids & set(same_ids(its))]:
+            if name and device.name and name not in device.name:
+                yield f"device {device.device_id} is stored as {device.name!r}, but its sensor reports {name!r}"
+            total_bytes = (_number_of(report.get("memory.total")) or math.inf) * 2**20
+            if exceeds(device.peak_memory_bytes, total_bytes):
+                used, has = device.peak_memory_bytes or 0, total_bytes / 2**30
+                yield f"device {device.device_id} used {used / 2**30:.4g} GiB of memory, but has {has:.4g} GiB"
+
+
+def _power_limit_is_the_sensors(run: Record) -> Sentences:
+    limits_w = _limits_w(run)
+    for _, _, channel in channels(run):
+        changed_w = (channel.limits.number(f"power_limit_{word}_w") for word in ("least", "most"))
+        own_w = [one for one in (channel.limit_w, *changed_w, channel.power_limit_w) if one]
+        for limit_w in (limits_w[one] for one in same_ids(channel.device_id or "") if one in limits_w):
+            if own_w and all(abs(limit_w - watts) > 1 for watts in own_w) and not channel.num_devices > 1:
+                yield f"channel {channel.name} has a limit of {own_w[-1]:g} W, but nvidia-smi reports {limit_w:g} W"
 
 
 RELATIONS = (_energies, _energies_of_channels)
@@ -242,5 +278,7 @@ RULES = (
     _nodes_contain_their_devices,
     _power_is_below_the_boards_limit,
     _limits_agree,
+    _devices_are_those_of_their_sensors,
+    _power_limit_is_the_sensors,
     _clock_is_within_its_limit,
 )

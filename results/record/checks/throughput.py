@@ -32,6 +32,15 @@ def _throughputs(run: Record) -> Relations:
     yield from relations("metrics", (*of_kinds, *flops(run.work_unit)), run.metrics, run.layout)
 
 
+def _losses(run: Record) -> Relations:
+    losses, batch, metrics = run.losses, run.layout.number("global_batch_size"), run.metrics
+    if losses:
+        yield "metrics.first_loss", metrics.number("first_loss"), losses[0], "its losses"
+        yield "metrics.last_loss", metrics.number("last_loss"), losses[-1], "its losses"
+        trained = None if run.fill else product(len(losses), batch, run.layout.number("work_per_sample"))
+        yield "metrics.trained_tokens", metrics.number("trained_tokens"), trained, "its losses and batch"
+
+
 def _layouts(run: Record) -> Relations:
     layout, name = run.layout, f"measured_{run.work_unit}"
     batch, sample = layout.number("global_batch_size"), layout.number("work_per_sample")
@@ -117,6 +126,16 @@ def _batches_are_whole(run: Record) -> Sentences:
         yield f"its global batch {batch} is not a multiple of its micro batch {micro} on {replicas} replicas"
 
 
+def _each_call_has_a_loss(run: Record) -> Sentences:
+    """Warm-up and measured calls, of one step or of several; calls with the input path and of a profile add to them."""
+    warmup, losses = run.option("window.warmup_steps"), len(run.losses)
+    if not losses or not is_number(warmup):
+        return
+    calls, has_more = len(run.step_times_s) + warmup, bool(run.option("turns.effective") or run.option("run.profile"))
+    if losses < calls or (losses > calls and not has_more):
+        yield f"it has {losses} losses, but {len(run.step_times_s)} measured and {warmup} warm-up steps"
+
+
 def _processors_have_no_accelerator(run: Record) -> Sentences:
     ids = [device.device_id for device in run.devices if device.device_id]
     if ids and run.option("compute.device") == "cpu":
@@ -167,7 +186,7 @@ def _copies(run: Record) -> Relations:
     yield "fill.power_W", fill.power_W, value_at(run, "energy.avg_power_w"), "its energy"
 
 
-RELATIONS = (_throughputs, _layouts, _steps, _regions, _copies)
+RELATIONS = (_throughputs, _losses, _layouts, _steps, _regions, _copies)
 
 
 RULES = (
@@ -175,6 +194,7 @@ RULES = (
     _copies_fill_their_nodes,
     _devices_are_complete,
     _batches_are_whole,
+    _each_call_has_a_loss,
     _processors_have_no_accelerator,
     _sample_is_that_of_the_layout,
     _flops_are_below_the_peak,

@@ -13,10 +13,13 @@ from results.record.checks.run import (
 )
 from results.record.derived import ratio
 from results.record.model import Record, is_number
-from results.record.parts import longest_s, total_s, windows_of
+from results.record.parts import epoch_s, longest_s, total_s, windows_of
 
 WINDOW_TOLERANCE = 0.01  # relative, between the time of a throughput and its window
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
+CLOCK_S = 60.0  # by which a wall clock may be set during a run, and by which two nodes' clocks may differ
+LONGEST_S = 14 * 86400.0  # from the start of a program to its window: longer than any job
+UNSET_S = 1e9  # before it, in 2001, the node's wall clock was not set
 IDLE_SHARE = 0.2  # of a window, which may be outside of all steps
 NODES_SHARE = 0.5  # shortest window of a run's nodes over the longest one: all nodes wait for each other
 FASTER_WITH_INPUT = 4.0  # highest ratio of throughput with the input path to that without, on a disturbed machine
@@ -50,6 +53,20 @@ def _windows_follow_each_other(run: Record) -> Sentences:
                 yield f"a {kind} window of node {hostname} does not end after it begins"
             elif any(after[0] < before[1] for before, after in pairwise(edges)):
                 yield f"{kind} windows of node {hostname} overlap"
+
+
+def _wall_clocks_go_with_the_windows(run: Record) -> Sentences:
+    created = run.provenance.created
+    for window in run.windows:
+        begin_s, end_s = window.start_epoch_s, window.end_epoch_s
+        if not (is_number(begin_s) and is_number(end_s)):
+            continue
+        words = f"its {window.kind} window of node {window.hostname}"
+        if abs(end_s - begin_s - window.duration_s) > CLOCK_S:
+            yield f"{words} lasts {end_s - begin_s:.4g} s by the wall clock, but {window.duration_s:.4g} s by the other"
+        began_s = epoch_s(created)
+        if began_s is not None and begin_s > UNSET_S and not -CLOCK_S <= begin_s - began_s <= LONGEST_S:
+            yield f"{words} begins {(begin_s - began_s) / 3600:.4g} h after provenance.created, {created}"
 
 
 def _throughput_is_over_its_window(run: Record) -> Sentences:
@@ -93,6 +110,7 @@ RULES = (
     _nodes_are_those_of_the_devices,
     _windows_of_nodes_are_alike,
     _windows_follow_each_other,
+    _wall_clocks_go_with_the_windows,
     _throughput_is_over_its_window,
     _input_makes_nothing_faster,
     _steps_fill_their_window,

@@ -43,7 +43,7 @@ def tender_text(tender: Tender) -> str:
     if tender.pledge:
         title = f"pledge of {tender.pledge.title}, {tender.pledge.signature}:"
         lines += [*([""] if lines else []), title, rendered(verdict_table(tender.pledged, "pledge"), "text", str.ljust)]
-    return "\n".join([*lines, *map(str, tender.awards), *tender.left_out.values()])
+    return "\n".join([*lines, *map(str, tender.awards), *tender.without_figure, *tender.left_out.values()])
 
 
 def found(verdict: Verdict) -> Cell:
@@ -72,6 +72,7 @@ def verdicts_json(tender: Tender, code: int, skipped: Sequence[Skipped] = ()) ->
         "requirements": [_as_data(one) for one in tender.judged],
         "missing": [{"systems": one.systems, "reason": str(one)} for one in skipped if one.systems is not None],
         "scores": [one.as_data() for one in tender.awards],
+        "without_figure": tender.without_figure,
         "left_out": list(tender.left_out.values()),
     }
     if tender.pledge:

@@ -88,6 +88,23 @@ class Tender(NamedTuple):
         """Outcomes that decide the exit code."""
         return [*(one.outcome for one in [*self.judged, *self.pledged]), *(one.outcome for one in self.awards)]
 
+    @property
+    def without_figure(self) -> list[str]:
+        """Sentences on the workloads that the pledge has no figure for, and on those that decide nothing."""
+        wanted, score = self.requirements, self.requirements.score
+        pledged = {one.of for one in self.pledge.items} if self.pledge else set()
+        decide = {one.of for one in (*wanted.must, *(score.terms.values() if score else ()))} | pledged
+        decide |= set() if score else {name for name, one in wanted.workloads.items() if one.weight}
+        names = [name for name in wanted.workloads if self.pledge and name not in pledged]
+        return [
+            *(f"the pledge has no figure for the workload {name}: ask the vendor for one" for name in names),
+            *(
+                f"the workload {name} has no requirement, no part of the score and no pledged figure: add one"
+                for name in wanted.workloads
+                if name not in decide
+            ),
+        ]
+
 
 def judge_tender(
     results: Sequence[PointResults],

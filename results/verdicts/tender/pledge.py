@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from results.exchange.signature import signer_of
 from results.files.json_schema import keys_of
-from results.files.typed_files import WORDS, Above0, From1, Text, read_file
+from results.files.typed_files import NAME, WORDS, Above0, From1, Name, Text, read_file
 from results.points.estimate import Estimate, Part
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
@@ -24,7 +24,9 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations, grade, why_not_ranked, window_too_short
 from results.verdicts.requirements import (
     COMMITTED_POWER,
+    LATENCIES,
     LESS_IS_BETTER,
+    LONGEST_S,
     MEASURED,
     MOST_OF_SHARES,
     SECONDS,
@@ -71,7 +73,8 @@ def _number(name: str) -> tuple[str, Any, Any]:
     of_work = "{" in (unit := "`unit`" if name == TIME else MEASURED[name].unit)
     unit = "" if of_work or not unit else f"in {unit}"
     share = "a share above 0 and at most 1: write 0.25 for 25 %"
-    most = {"maximum": MOST_OF_SHARES[name], WORDS: share} if name in MOST_OF_SHARES else {}
+    most: dict[str, Any] = {"maximum": MOST_OF_SHARES[name], WORDS: share} if name in MOST_OF_SHARES else {}
+    most |= {"maximum": LONGEST_S} if name in LATENCIES else {}
     return name, Annotated[Above0 | None, ", ".join(filter(None, (words, unit))), most], None
 
 
@@ -80,7 +83,7 @@ OF_POINT: list[Any] = [("devices", From1), *((name, KEYS[name].kind, KEYS[name].
 NUMBERS = map(_number, PLEDGED)
 DOC = {"__doc__": WithNumbers.__doc__}
 Point: Any = make_dataclass(
-    "Point", [("of", str), *OF_POINT, *NUMBERS], bases=(WithNumbers,), frozen=True, namespace=DOC
+    "Point", [("of", Name), *OF_POINT, *NUMBERS], bases=(WithNumbers,), frozen=True, namespace=DOC
 )
 
 
@@ -91,7 +94,7 @@ class Pledge:
     ADDED = ("items", "signature")
     vendor: Text
     date: Annotated[str, {"format": "date"}]
-    system: Annotated[Text, "system tag of the runs"]
+    system: Annotated[Text, "system tag of the runs", {"format": NAME}]
     devices: Annotated[From1, "of the whole machine"]
     points: Annotated[
         tuple[Point, ...], {"minItems": 1, "examples": [[{"of": "gpt", "devices": 8, "throughput": 70000}]]}

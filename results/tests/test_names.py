@@ -1,0 +1,39 @@
+"""Names that look like others."""
+
+from __future__ import annotations
+
+import pytest
+
+from results.files.names import odd_character
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "H200", "GPT-175B_v2 (bf16)", "Jülich", "Øresund", "МГУ", "超算", "東京TSUBAME", "日本 H200", "Ωμέγα"],
+)
+def test_a_name_in_plain_letters_or_one_other_script_is_taken(name):
+    assert odd_character(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("\u041d200", "U+041D CYRILLIC CAPITAL LETTER EN"),
+        ("\u0410\u0412\u0421", "U+0410 CYRILLIC CAPITAL LETTER A"),
+        ("g\u0440t", "U+0440 CYRILLIC SMALL LETTER ER"),
+        ("H200 g\u0440t", "U+0440 CYRILLIC SMALL LETTER ER"),
+        ("\u0397opper", "U+0397 GREEK CAPITAL LETTER ETA"),
+        ("\u0261pt", "U+0261 LATIN SMALL LETTER SCRIPT G"),
+        ("H\uff1200", "U+FF12 FULLWIDTH DIGIT TWO"),
+        ("H\u066200", "U+0662 ARABIC-INDIC DIGIT TWO"),
+        ("GPT\u2013175B", "U+2013 EN DASH"),
+        ("gpt\u200b", "U+200B ZERO WIDTH SPACE"),
+        ("g\u00adpt", "U+00AD SOFT HYPHEN"),
+        ("llama\u00a03", "U+00A0 NO-BREAK SPACE"),
+        ("gpt\ufe0f", "U+FE0F VARIATION SELECTOR-16"),
+        ("gpt\x07", "U+0007 without a name"),
+        (" H200", "a space at its begin or end"),
+    ],
+)
+def test_a_character_that_makes_a_name_look_like_another_is_named(name, words):
+    assert odd_character(name) == words
