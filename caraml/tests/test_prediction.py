@@ -26,7 +26,7 @@ def sweep(system, speed, power_w, **changes):
             record = result(
                 system, devices, batch, speed * devices * share, power_w * (0.3 + 0.7 * share), model="800M", **changes
             )
-            record["metrics"]["num_parameters"] = 0.91e9
+            record["metrics"]["num_parameters"] = 908_759_040
             yield record
 
 

@@ -15,7 +15,7 @@ from results.points.setups import LONGEST, UNKNOWN, machine_of, together, work_o
 from results.record.parts import sensor_channels
 from results.record.quantities import QUANTITIES
 from results.record.records import Record
-from results.record.values import grouped, value_at
+from results.record.values import epoch_s, grouped, value_at
 from results.verdicts.quality import ESTIMATE, energy_kind
 
 SECONDS_PER_DAY = 86_400
@@ -79,11 +79,8 @@ class Series(NamedTuple):
 
 def time_d(created: str) -> float:
     """Return the days since 1970 of a time in ISO 8601, in UTC unless it has a zone; nan for another text."""
-    try:
-        time = datetime.fromisoformat(created.replace("Z", "+00:00"))
-    except ValueError:
-        return math.nan
-    return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() / SECONDS_PER_DAY
+    time_s = epoch_s(created)
+    return math.nan if time_s is None else time_s / SECONDS_PER_DAY
 
 
 def series_of(records: Sequence[Record]) -> list[Series]:

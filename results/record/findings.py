@@ -206,6 +206,7 @@ KINDS: Mapping[str, Kind] = {
         "peak TFLOP/s per device: {recorded:.10g} recorded, {table:.10g} in the table of systems; MFU follows it",
         _TABLES,
     ),
+    "parameters_corrected": Kind("parameters: {recorded:.10g} recorded, {table:.10g} in workload.yaml", _TABLES),
     "flops_corrected": Kind(
         "FLOPs per unit of work: {recorded:.10g} recorded, {table:.10g} in workload.yaml; FLOP/s and MFU follow it",
         _TABLES,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 from jpwr.energy.estimate import JOULES_PER_WH as JOULES_PER_WH
@@ -34,15 +33,6 @@ def of_node(window: Window, sources: Sequence[Source], facts: Callable[[Source],
     same_boot = [one for one in sources if facts(one).get("boot_id") == window.boot_id]
     same_name = [one for one in same_boot if facts(one).get("hostname") == window.hostname]
     return next(iter(same_name or (same_boot if window.boot_id else [])), None)
-
-
-def epoch_s(moment: str | None) -> float | None:
-    """Return a moment as a record has it, such as 2026-11-02T08:00:00+00:00, in seconds since 1970; None if unknown."""
-    try:
-        found = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return found.timestamp() if found.tzinfo else None
 
 
 def total_s(windows: Iterable[Window]) -> float:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from results.files.systems import SYSTEMS, peaks_in, table_file
-from results.files.workloads import FILE, Facts, workloads
+from results.files.workloads import Facts, workloads
 from results.record.findings import finding
 from results.record.model import Metrics, Record, changed, is_number
 from results.record.parts import layout_of_copy
@@ -87,8 +87,6 @@ def _by_the_workload(record: Record) -> Statements:
     sample = record.sample
     if facts.comparable:
         yield "metrics.comparable", record.metrics.comparable, sample == facts.comparable, "its sample"
-    if parameters := facts.num_parameters.get(record.model):
-        yield "metrics.num_parameters", record.metrics.number("num_parameters"), parameters, FILE
     length, default = record.layout.sequence_length, next(iter(facts.flops.get(record.model) or ()), None)
     has_default_length = (_groups(record).get("model") or {}).get(LENGTH, length) is None
     if record.model in facts.flops_per_length and length and has_default_length:
@@ -96,7 +94,7 @@ def _by_the_workload(record: Record) -> Statements:
 
 
 def with_todays_figures(record: Record) -> Record:
-    """Return a record with the FLOPs and the peak of today's tables, and what follows from them.
+    """Return a record with the FLOPs, the peak and the parameters of today's tables, and what follows from them.
 
     A corrected table must not discard a measurement, and runs before and after it stay comparable. `corrected` of the
     record has a finding for each difference; a record without one is returned as it is.
@@ -110,7 +108,7 @@ def with_todays_figures(record: Record) -> Record:
         factors.append(factor)
     if not corrected:
         return record
-    flops, peak = factors
+    flops, peak, _ = factors
     for name, factor in (("tflops_per_device", flops), ("mfu", flops / peak), ("hfu", flops / peak)):
         if is_number(metrics.get(name)):
             metrics[name] *= factor
@@ -118,11 +116,12 @@ def with_todays_figures(record: Record) -> Record:
 
 
 def _figures(record: Record) -> Iterator[tuple[str, str, float | None]]:
-    """Yield the FLOPs of a unit of work and the peak of a device: kind of finding, metric, and value in the tables."""
+    """Yield FLOPs of a unit of work, peak of a device, parameters: kind of finding, metric, and value in the tables."""
     facts = workloads().get(record.benchmark)
     flops = _flops(record, facts) if facts and facts.work_unit == record.work_unit else None
     yield "flops_corrected", f"model_flops_per_{record.work_unit[:-1]}", flops
     yield "peak_corrected", PEAK_USED, peaks().get((record.system, record.precision))
+    yield "parameters_corrected", "num_parameters", facts.num_parameters.get(record.model) if facts else None
 
 
 def _flops(record: Record, facts: Facts) -> float | None:

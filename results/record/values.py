@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -47,6 +48,15 @@ def once(function: Callable[Concatenate[Record, Rest], Item]) -> Callable[Concat
         return found[key]
 
     return value
+
+
+def epoch_s(moment: str | None) -> float | None:
+    """Return a moment as a record has it, such as 2026-11-02T08:00:00+00:00, in seconds since 1970; None if unknown."""
+    try:
+        found = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found.timestamp() if found.tzinfo else None
 
 
 def energy_source(record: Record, energy: str = "energy") -> str:

@@ -21,6 +21,7 @@ START_S, END_S = made_up.IDLE_S, made_up.IDLE_S + made_up.WINDOW_S
 
 def run(hostnames=("n1",), **options):
     record = made_up.result(devices=4, **options)
+    record["provenance"]["created"] = "2026-02-02T02:00:00+00:00"  # before EPOCH_S
     [window] = record["windows"]
     record["layout"]["num_nodes"] = len(hostnames)
     for index, device in enumerate(record["devices"]):

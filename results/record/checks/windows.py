@@ -13,7 +13,8 @@ from results.record.checks.run import (
 )
 from results.record.derived import ratio
 from results.record.model import Record, is_number
-from results.record.parts import epoch_s, longest_s, total_s, windows_of
+from results.record.parts import longest_s, total_s, windows_of
+from results.record.values import epoch_s
 
 WINDOW_TOLERANCE = 0.01  # relative, between the time of a throughput and its window
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
