@@ -51,12 +51,12 @@ def once(function: Callable[Concatenate[Record, Rest], Item]) -> Callable[Concat
 
 
 def epoch_s(moment: str | None) -> float | None:
-    """Return a moment as a record has it, such as 2026-11-02T08:00:00+00:00, in seconds since 1970; None if unknown."""
+    """Return a moment in ISO 8601, of UTC unless it has a zone, in seconds since 1970; None if it cannot be read."""
     try:
         found = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
     except ValueError:
         return None
-    return found.timestamp() if found.tzinfo else None
+    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def energy_source(record: Record, energy: str = "energy") -> str:
