@@ -265,7 +265,7 @@ def test_in_a_checkout_the_wheel_takes_that_ones_systems_site_and_workflow(whole
     assert "MYBOX" in whole.refused("systems", "--system", "nothing of that name", cwd=inside)
     assert "ok    disk, results" in whole.caraml("doctor", "--system", "MYBOX", cwd=inside).stdout
     (here / "site.yaml").write_text("acount: me\n")
-    assert "there is no key 'acount'" in whole.refused("doctor", "--system", "MYBOX", cwd=inside)
+    assert "has an unknown key 'acount'" in whole.refused("doctor", "--system", "MYBOX", cwd=inside)
     done = whole.caraml("archive", results / "llm_run", "-o", tmp_path / "b.tar.zst", cwd=inside)
     assert done.returncode == 0, done.stderr
 

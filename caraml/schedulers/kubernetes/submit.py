@@ -42,7 +42,10 @@ TEMPLATE = Path("jube/include/pod.yaml.in")
 CHECKOUT_FOLDER, ARCHIVE = "/caraml-checkout", "checkout.tar.gz"
 QUEUED_AT_MOST_S = 7 * 24 * 3600  # a week, for the queue of a busy cluster
 # The part of the checkout that a pod needs.
-CODE = ("benchmarks", "jpwr", "ioprof", "caraml", "containers/run.sh", "jube/include/python.sh")
+CODE = (
+    *("benchmarks", "jpwr", "ioprof", "caraml", "containers/run.sh", "jube/include/python.sh"),
+    *("results/__init__.py", "results/errors.py", "results/record"),  # the types and formulas of a record
+)
 NOT_CODE = {"tests", "__pycache__", "images"}
 MOST_ARCHIVE_BYTES = 700_000  # an object takes 1 MiB, in base64
 LONGEST_NAME = 50  # leaves room for a pod's suffix in a label of 63 characters
