@@ -75,7 +75,7 @@ def _held_back(sweep: Sweep) -> list[str]:
     """Return why the point at full speed is none: savings compared with it may be overstated."""
     found = deviations(sweep.full.results, with_energy=False)
     throttled = [one for one in found if one.kind in ("throttled", "quota")]
-    reasons = [str(one) for one in throttled if ("reason", LIMIT) not in one.values]  # that is said of each point
+    reasons = [str(one) for one in throttled if ("reason", LIMIT) not in one.values]  # the row of each point states it
     faster = [(one.limits, 100 * one.speed.value) for one in sweep.points[1:] if one.is_faster and one.speed]
     reasons += [f"{limits} has {percent:.1f} % of its speed" for limits, percent in faster]
     words = "its runs were held back, and savings compared with it are not those of the device: repeat them"
