@@ -89,7 +89,7 @@ def missing_runs(run: Path) -> str:
     present = {int(point.parent.name.partition("_")[0]): len(runs_of(point)) for point in points(run)}
     planned = {}
     for number, text in re.findall(r'<workpackage id="([0-9]{1,9})"(.*?)</workpackage>', listed, re.DOTALL):
-        runs = re.search(r'name="runs_in_job"[^>]*>\s*<value>([0-9]{1,6})<', text)
+        runs = re.search(r'name="runs_in_job"[^>]*>\s*<value>([0-9]{1,9})<', text)
         if runs or f">{MEASURING}<" in text:
             planned[int(number)] = int(runs[1]) if runs else 1
     found = sum(min(runs, present.get(number, 0)) for number, runs in planned.items())

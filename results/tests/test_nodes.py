@@ -195,6 +195,25 @@ def test_a_device_without_a_figure_that_others_have_is_undecided():
     assert len(found) == PER_NODE
 
 
+def test_a_node_without_a_link_s_figure_is_undecided():
+    found = undecided([check(), without(check(("n2",)), "all_reduce_node")])
+    assert [(str(one), name) for one, name, _ in found] == [("n2", "all_reduce_node")]
+
+
+def test_a_figure_that_only_the_baseline_has_is_undecided():
+    verdicts = judge([without(check(("n1", "n2")), "matmul_bf16")], [check()], 95.0)
+    lacking = [one for one in verdicts if one.kind.name == "matmul_bf16"]
+    assert len(lacking) == 2 * PER_NODE
+    assert {one.reason for one in lacking} == {"it has none, and the baseline has one"}
+
+
+def test_a_node_with_fewer_devices_is_undecided():
+    found = undecided([check(), check(("n2",), per_node=PER_NODE - 1)])
+    assert ("n2", "3 of its devices were checked, 4 of another node's") in [
+        (str(one), words) for one, _, words in found
+    ]
+
+
 def test_figures_of_one_node_are_not_those_of_another():
     copied = check(("n3",))
     copied["node_check"] = check(("n1",))["node_check"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -278,6 +279,10 @@ def _slow(one):
         one["metrics"][name] /= 5
 
 
+def _pictures(one):
+    one["data"] = "another text"
+
+
 def _smaller(one):
     one["model"] = "117M"
 
@@ -300,6 +305,7 @@ def _limited(one):
     [
         (_slow, "the slowest copy reaches 200.0 of the pledged 1,000 a second"),
         (_smaller, "the copies are of 117M, text, 2048 tokens, bf16, not of tiny, text, 2048 tokens, bf16"),
+        (_pictures, "the copies are of tiny, another text, 2048 tokens, bf16, not of tiny, text, 2048 tokens, bf16"),
         (_one_large_copy, "a copy is on 16 devices, batch 128, the pledged point on 8 devices, batch 64"),
         (_smaller_batch, "a copy is on 8 devices, batch 32, the pledged point on 8 devices, batch 64"),
         (_limited, "the copies ran at 400 W, the pledged point at no known limit"),
@@ -317,6 +323,25 @@ def test_committed_power_is_that_of_a_pledged_point_at_its_speed_and_limits(tmp_
     assert judged(tmp_path, [*GOOD, other, filled()], needed=needed).pledged[-1].outcome is PASSED
     other["energy"]["avg_power_w"] = 9000.0  # whatever it is of, the machine took more
     assert judged(tmp_path, [*GOOD, other, filled()], needed=needed).pledged[-1].outcome is FAILED
+
+
+@pytest.mark.parametrize(("number", "outcome"), [("throughput: 1900", PASSED), ("throughput: 3000", OPEN)])
+def test_power_of_a_workload_that_is_measured_on_filled_machines_alone(tmp_path, number, outcome):
+    needed = NEEDS.replace("{gpt: {", "{gpt: {filled: true, ")
+    pledge = PLEDGE.replace(
+        "devices: 8, global_batch: 64, throughput: 1000", f"devices: 16, global_batch: 128, {number}"
+    )
+    pledge = re.sub(r", work_per_energy.*", "}", pledge)
+    found = judged(tmp_path, [filled(speed=speed) for speed in (2000.0, 2001.0, 1999.0)], pledge, needed)
+    assert found.pledged[-1].outcome is outcome, found.pledged[-1].reason
+
+
+def test_copies_must_not_be_slower_than_the_runs_that_keep_other_figures(tmp_path):
+    pledge = PLEDGE.replace("throughput: 1000, ", "").replace(", time_to_solution: 278, work: 1e9", "")
+    slow = filled()
+    _slow(slow)
+    assert judged(tmp_path, [*GOOD, filled(speed=2030.0)], pledge).pledged[-1].outcome is PASSED
+    assert "the slowest copy reaches 200.0" in judged(tmp_path, [*GOOD, slow], pledge).pledged[-1].reason
 
 
 @pytest.mark.parametrize("ordinary", [[], [made_up.failed("V", 8, 64)]])

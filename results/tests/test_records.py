@@ -605,3 +605,43 @@ def test_what_the_reader_adds_is_not_taken_from_a_file(tmp_path, key):
     [found] = find_records([tmp_path]).records
     assert "corrected" not in found and found["file"]["path"].startswith(str(tmp_path))
     assert main(["table", "--repeats", str(tmp_path)]) == 0
+
+
+def planned(folder, runs, results):
+    """A sweep whose plan has some runs at each point, with results of some runs at each."""
+    words = '<parameter name="runs_in_job"><value>{}</value></parameter>'
+    points = (f'<workpackage id="{number}">{words.format(one)}</workpackage>' for number, one in enumerate(runs))
+    folder.mkdir()
+    (folder / "workpackages.xml").write_text(f"<workpackages>{''.join(points)}</workpackages>")
+    for number, one in enumerate(results):
+        for run in range(1, one + 1):
+            work = folder / f"{number:06d}_benchmark" / "work" / (f"run_{run}" if run > 1 else "")
+            work.mkdir(parents=True, exist_ok=True)
+            (work / "result.json").write_text(
+                json.dumps(made_up.result(batch=8 * (number + 1), tokens_per_s=100.0 + run))
+            )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("runs", "results", "words"),
+    [
+        ((1, 2), (1, 2), ""),
+        ((1, 2), (1, 1), "2 of 3 planned runs"),
+        ((1, 1, 2), (3, 1), "2 of 4 planned runs"),  # more at one point replaces none of another
+        ((10**6,), (1,), "1 of 1000000 planned runs"),
+    ],
+)
+def test_a_plan_has_no_more_runs_than_are_found(tmp_path, runs, results, words):
+    found = find_records([planned(tmp_path / "000000", runs, results)])
+    assert [words in one for one in found.skipped] == [True] * bool(words)
+
+
+def test_a_plan_that_is_no_file_is_named_and_other_folders_are_no_runs(tmp_path):
+    folder = planned(tmp_path / "000000", (1,), (1,))
+    (folder / "000000_benchmark" / "work" / "run_old").mkdir()
+    assert not find_records([folder]).skipped
+    (folder / "workpackages.xml").unlink()
+    os.mkfifo(folder / "workpackages.xml")
+    [sentence] = find_records([folder]).skipped
+    assert "workpackages.xml cannot be entered (it is no file)" in sentence

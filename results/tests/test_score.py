@@ -643,6 +643,14 @@ def test_a_price_that_turns_the_ranking_does_so_and_a_little_more_does_not(tmp_p
         assert by_system(level)[other].value >= by_system(level)[first].value * (1 - 1e-5)
 
 
+def test_a_discount_is_the_smallest_that_is_enough_where_more_devices_are_slower(tmp_path):
+    slower = [run for devices, speed in ((1, 100.0), (4, 100.0), (8, 12.5)) for run in runs("B", "big", speed, devices)]
+    text = "workloads: {big: {benchmark: llm_training, model: big}}\nreference: A\nbudget: {money: 10000}"
+    costs = Costs("EUR", 0.2, {"A": Price(10_000), "B": Price(5_000)}, 5, 0.8, 1.25)
+    found, _ = ranked(tmp_path, text, [*runs("A", "big", 350.0), *slower], costs)
+    assert [one.factor for one in found.turns if one.what == "price of B"] == [pytest.approx(0.5)]
+
+
 def test_a_price_turns_only_a_ranking_of_what_money_buys(tmp_path):
     found = ranked(tmp_path, ALL, vendors(), COSTS)
     assert {one.by for one in found if any("price" in turn.what for turn in one.turns)} <= {"budget", "money"}
