@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 # Letters with the shape of another one (Unicode Technical Standard 39, confusables.txt), of Cyrillic and Greek.
 LIKE_LATIN = (
@@ -15,6 +16,7 @@ MAY_BE_MIXED = ("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO")  #
 OWN_LETTERS = "ßæøœłđðþÆØŒŁĐÐÞ"  # Latin ones without a mark that is apart
 
 
+@lru_cache(maxsize=1000)  # records repeat a few names
 def odd_character(name: str) -> str:
     """Return the first character that makes a name look like another one, in words; empty without one.
 
