@@ -25,7 +25,7 @@ from results.exchange.signature import OpenSshError, sign, signer_of
 from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, failed_copy, run_of
 from results.join.energy import read_traces
-from results.join.serving import REQUESTS_NAME, request_problems
+from results.join.serving import REQUESTS_NAME, TOLERANCE, request_problems
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.windows import CLOCK_S
 from results.record.folders import results_below
@@ -67,7 +67,6 @@ LEVEL = 10  # Zstandard's compression level
 LATER_THAN_1_0 = {"limits", "power_limit_w", "clock_limit_mhz", "power_limited_percent", "clock_drift_percent"}
 LATER_THAN_1_0 |= {"temperature_drift_c", "drift_percent", "drift_c"}
 LATER_THAN_1_0 |= {f"power_limit_{name}_w" for name in ("mean", "least", "most")}
-TOLERANCE = 1e-9  # relative, for a number that is computed again
 MARK_S = 2e-6  # marks have six decimals
 CHUNK_BYTES = 1 << 20
 SKIPPED_FRAME = 0x184D2A50

@@ -160,6 +160,7 @@ def _undecided(remedy: str, is_measurement: bool = True) -> Advice:
 
 
 _AT_POINT = _undecided("Run this workload at this point")
+_FILL = _undecided("Run copies on the whole machine at once, with the tag 'fill'")
 _REPEAT = _undecided("Repeat the runs of this point")
 _MORE_DEVICES = _undecided("Run this workload on more devices")
 
@@ -322,7 +323,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     # why a file does not count
     "unusable": Kind("{reason}", LEFT_OUT),
-    "fewer_than_planned": Kind("{found}", LEFT_OUT),
+    "fewer_than_planned": Kind("{run} has results of {found} of {planned} planned runs", LEFT_OUT),
     "closed": Kind("{path} cannot be entered ({reason}): runs in it are missing, let its owner open it", LEFT_OUT),
     "inconsistent": Kind("{path} is inconsistent and left out: {reasons}", LEFT_OUT),
     "same_record": Kind("{first} and {second} are the same record: it counts once", LEFT_OUT),
@@ -337,11 +338,11 @@ KINDS: Mapping[str, Kind] = {
     ),
     "part_filled": Kind(
         "the copies filled {filled} of {devices:number of device}: a projection does not count",
-        _undecided("Run copies on the whole machine at once, with the tag 'fill'"),
+        _FILL,
     ),
     "not_filled": Kind(
         "no run filled the machine: run copies on all of it at once, with the tag 'fill'",
-        _undecided("Run copies on the whole machine at once, with the tag 'fill'"),
+        _FILL,
     ),
     "elsewhere": Kind("no run at this point, only at {places}", _AT_POINT),
     "not_at_point": Kind("no run at this point", _AT_POINT),

@@ -83,8 +83,8 @@ def runs_of(point: Path) -> list[Path]:
     return [point, *sorted(further, key=lambda folder: int(folder.name.removeprefix("run_")))]
 
 
-def missing_runs(run: Path) -> str:
-    """Return a sentence on how many of the planned runs have a result; empty if all have one."""
+def planned_runs(run: Path) -> tuple[int, int]:
+    """Return how many of the runs that a sweep's plan has have a result, and how many it has."""
     listed = (run / WORKPACKAGES).read_text(errors="replace")
     present = {int(point.parent.name.partition("_")[0]): len(runs_of(point)) for point in points(run)}
     planned = {}
@@ -93,5 +93,4 @@ def missing_runs(run: Path) -> str:
         if runs or f">{MEASURING}<" in text:
             planned[int(number)] = int(runs[1]) if runs else 1
     found = sum(min(runs, present.get(number, 0)) for number, runs in planned.items())
-    every = sum(planned.values())
-    return f"{run} has results of {found} of {every} planned runs" if found < every else ""
+    return found, sum(planned.values())

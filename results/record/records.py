@@ -17,7 +17,7 @@ from results.record.checks import contradictions
 from results.record.duplicates import content_of, copies, simultaneous
 from results.record.findings import Finding, finding
 from results.record.folders import RESULT_NAME as RESULT_NAME
-from results.record.folders import WORKPACKAGES, below, is_attempt, missing_runs
+from results.record.folders import WORKPACKAGES, below, is_attempt, planned_runs
 from results.record.migrate import migrate
 from results.record.model import SCHEMA_VERSION, Json
 from results.record.model import Record as Record
@@ -216,19 +216,20 @@ def _files_of(folder: Path, found: Found) -> Iterator[Path]:
     for path in files:
         if path.name.endswith(RESULT_NAME) and not is_attempt(path, folder):
             yield path
-        elif path.name == WORKPACKAGES and (words := _fewer(path, closed)):
-            found.skipped.append(Skipped(finding(FEWER, found=words), path.parent, ()))
+        elif path.name == WORKPACKAGES and (fewer := _fewer(path, closed)):
+            found.skipped.append(Skipped(fewer, path.parent, ()))
     for path, reason in closed.items():
         found.skipped.append(Skipped(finding("closed", path=str(path), reason=reason), path, ()))
 
 
-def _fewer(plan: Path, closed: dict[Path, str]) -> str:
+def _fewer(plan: Path, closed: dict[Path, str]) -> Finding | None:
     """Return what a sweep's plan has more than its folder; a plan that cannot be read is added to what is closed."""
     try:
-        return missing_runs(plan.parent)
+        found, planned = planned_runs(plan.parent)
     except OSError as error:
         closed[plan] = error.strerror or str(error)
-        return ""
+        return None
+    return finding(FEWER, run=str(plan.parent), found=found, planned=planned) if found < planned else None
 
 
 def read_checked(path: Path) -> Record:

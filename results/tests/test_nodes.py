@@ -214,6 +214,15 @@ def test_a_node_with_fewer_devices_is_undecided():
     ]
 
 
+def test_checks_without_any_figure_are_compared_with_nothing():
+    empty = check(("n2",), per_node=PER_NODE - 1)
+    empty["node_check"] = empty["node_check"] | {"figures": []}
+    assert (
+        judge([check(system="A100", hosts=("n3",)) | {"node_check": {"figures": [], "devices": []}}, empty], [], 95.0)
+        == []
+    )
+
+
 def test_figures_of_one_node_are_not_those_of_another():
     copied = check(("n3",))
     copied["node_check"] = check(("n1",))["node_check"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -166,7 +166,8 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
             elif one.outcome is Outcome.PASSED and (why := _doubt(subject, kind, group, known, references, share)):
                 one = one._replace(outcome=Outcome.UNDECIDED, reason=why)
             found.append(one)
-    return [*found, *_lacking(records, group, known)]
+    devices = {subject for record in filter(is_check, records) for subject in subjects_of(record).values()}
+    return [*found, *_lacking(devices, group, known), *_with_fewer_devices(devices, group)]
 
 
 def _doubt(
@@ -197,38 +198,36 @@ def _same_but_size(one: Kind, other: Kind) -> bool:
     return (one.system, one.name) == (other.system, other.name)
 
 
-def _lacking(records: Sequence[Record], group: Rates, known: Mapping[Kind, float]) -> Iterator[NodeVerdict]:
-    """Yield a verdict on each device or node without a figure of a name that others of its system or the baseline have.
+def _undecided(subject: Subject, kind: Kind, why: str) -> NodeVerdict:
+    return NodeVerdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, why)
 
-    Also on each node with fewer devices than another one of its system.
-    """
-    devices = {subject for record in filter(is_check, records) for subject in subjects_of(record).values()}
+
+def _lacking(devices: Set[Subject], group: Rates, known: Mapping[Kind, float]) -> Iterator[NodeVerdict]:
+    """Yield a verdict on each device or node without a figure of a name that others or the baseline have."""
     nodes = {Subject(one.system, one.hostname) for one in devices}
-    named: dict[tuple[str, str], dict[Subject, Kind]] = {}
-    for kind, rates in group.items():
-        has = {subject: kind for subject, runs in rates.items() if any(runs)}
-        named.setdefault((kind.system, kind.name), {}).update(has)
-    for kind in known:
-        named.setdefault((kind.system, kind.name), {})
-    for (system, name), has in named.items():
-        kind = next(one for one in (*group, *known) if (one.system, one.name) == (system, name))
-        is_of_nodes = any(not one.device for one in has) if has else kind.ranks > 1
-        stated = {
-            subject for one, rates in group.items() if (one.system, one.name) == (system, name) for subject in rates
-        }
-        every = nodes if is_of_nodes else devices
-        if has and ALL_NODES in {one.hostname for one in has}:
+    for system, name in dict.fromkeys((one.system, one.name) for one in (*group, *known)):
+        kinds = [one for one in (*group, *known) if (one.system, one.name) == (system, name)]
+        rates = [group[kind] for kind in kinds if kind in group]
+        has = {subject for each in rates for subject, runs in each.items() if any(runs)}
+        if any(one.hostname == ALL_NODES for one in has):
             continue
-        for subject in sorted(one for one in every - stated if one.system == system):
-            why = "it has none, and others have one" if has else "it has none, and the baseline has one"
-            yield NodeVerdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, why)
+        is_of_nodes = any(not one.device for one in has) if has else kinds[0].ranks > 1
+        stated = {subject for each in rates for subject in each}
+        why = f"it has none, and {'others have' if has else 'the baseline has'} one"
+        for subject in sorted((nodes if is_of_nodes else devices) - stated):
+            if subject.system == system:
+                yield _undecided(subject, kinds[0], why)
+
+
+def _with_fewer_devices(devices: Set[Subject], group: Rates) -> Iterator[NodeVerdict]:
+    """Yield a verdict on each node of which fewer devices were checked than of another one of its system."""
     numbers = Counter((one.system, one.hostname) for one in devices)
+    kinds = {one.system: one for one in reversed([*group])}
     for (system, host), number in sorted(numbers.items()):
         most = max(count for (other, _), count in numbers.items() if other == system)
-        if number < most:
-            kind = next(one for one in group if one.system == system)
+        if number < most and system in kinds:
             why = f"{number} of its devices were checked, {most} of another node's"
-            yield NodeVerdict(Subject(system, host), kind, None, None, None, "", Outcome.UNDECIDED, why)
+            yield _undecided(Subject(system, host), kinds[system], why)
 
 
 def _verdict(
@@ -236,7 +235,7 @@ def _verdict(
 ) -> NodeVerdict:
     if not values:
         who = "the baseline has" if [against for _, against in references] == [BASELINE] else "others have"
-        return NodeVerdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, f"it has none, and {who} one")
+        return _undecided(subject, kind, f"it has none, and {who} one")
     value, (low, high) = statistics.median(values), median_interval(values)
     interval = None if low is None or high is None else Interval(low, high)
     if not references:

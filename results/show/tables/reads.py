@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
+from results.join.reads import WAITING
 from results.points.regions import WINDOWS, median_of_all
 from results.points.repeats import PointResults, point_of
 from results.record.model import Reads, WindowReads
@@ -15,7 +16,6 @@ from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.points import PLACE, place_of
 
 JOB = "whole job"
-WAITING = "IO"
 SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
 LITTLE_PERCENT = 1.0  # of the time of steps: with a shorter wait, a faster storage has no effect
