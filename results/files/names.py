@@ -29,12 +29,15 @@ def odd_character(name: str) -> str:
         foreign = [one for one in letters if _script(one) not in MAY_BE_MIXED]
         if foreign and (len(foreign) < len(letters) or all(one in LIKE_LATIN for one in foreign)):
             return _in_words(foreign[0])
-    return next((_in_words(one) for one in name if _is_odd(one)), "")
+    before = " " + name
+    return next((_in_words(one) for one, other in zip(name, before, strict=False) if _is_odd(one, other)), "")
 
 
-def _is_odd(one: str) -> bool:
-    """Return whether a character is invisible, or is another form of a plain one."""
+def _is_odd(one: str, before: str) -> bool:
+    """Return whether a character is invisible, or is another form of a plain one; a script's own marks are neither."""
     category = unicodedata.category(one)
+    if category[0] == "M" and _script(one) == _script(before) != "COMBINING":
+        return False
     if category[0] == "C" or (category[0] in "MZNP" and not one.isascii()) or unicodedata.normalize("NFKC", one) != one:
         return True
     has_plain_letter = unicodedata.normalize("NFD", one)[0].isascii() or one in OWN_LETTERS

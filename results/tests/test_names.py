@@ -9,7 +9,20 @@ from results.files.names import odd_character
 
 @pytest.mark.parametrize(
     "name",
-    ["", "H200", "GPT-175B_v2 (bf16)", "Jülich", "Øresund", "МГУ", "超算", "東京TSUBAME", "日本 H200", "Ωμέγα"],
+    [
+        "",
+        "H200",
+        "GPT-175B_v2 (bf16)",
+        "Jülich",
+        "Øresund",
+        "МГУ",
+        "超算",
+        "東京TSUBAME",
+        "日本 H200",
+        "Ωμέγα",
+        "सर्वर",
+        "ที่",
+    ],
 )
 def test_a_name_in_plain_letters_or_one_other_script_is_taken(name):
     assert odd_character(name) == ""
@@ -31,6 +44,7 @@ def test_a_name_in_plain_letters_or_one_other_script_is_taken(name):
         ("g\u00adpt", "U+00AD SOFT HYPHEN"),
         ("llama\u00a03", "U+00A0 NO-BREAK SPACE"),
         ("gpt\ufe0f", "U+FE0F VARIATION SELECTOR-16"),
+        ("gpt\u093e", "U+093E DEVANAGARI VOWEL SIGN AA"),
         ("gpt\x07", "U+0007 without a name"),
         (" H200", "a space at its begin or end"),
     ],
