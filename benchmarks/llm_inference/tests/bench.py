@@ -25,8 +25,9 @@ from typing import Any
 
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_inference import client
+from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
-from benchmarks.llm_inference.load import Server, measure
+from benchmarks.llm_inference.load import measure
 from benchmarks.llm_inference.models import SHAPES, make_folder
 from benchmarks.llm_inference.run import Started
 from benchmarks.llm_inference.stream import Counter
@@ -94,20 +95,15 @@ def delays(options: BenchOptions) -> tuple[list[float], float]:
     """Return the delay of each token, sorted, and the CPU time of one; both in seconds."""
     with mock_server(0.05, options.tpot_ms / 1000) as port:
         begin_s = time.monotonic()
+        address = Address("127.0.0.1", port)
         load = client.Load(
-            host="127.0.0.1",
-            port=port,
-            path="/v1/completions",
-            model="model",
-            vocab_size=32000,
-            extra={},
+            client.Server(address, address.reached(), "model", 32000, {}, True),
             salt=str(time.time_ns()),
             lengths=log_normal_lengths(128, 64, 0.3, 1),
             starts_s=[(slot, begin_s + slot / options.streams) for slot in range(options.streams)],
             arrivals_s=(),
             first_index=0,
             stride=1,
-            keep_alive=True,
             cpus=(),
         )
         ours, theirs = Pipe()
@@ -137,7 +133,7 @@ def delays(options: BenchOptions) -> tuple[list[float], float]:
     return sorted(one.delays_s), found[0].cpu_s / found[0].tokens
 
 
-def ours(server: Server) -> dict[str, float]:
+def ours(server: client.Server) -> dict[str, float]:
     """Return our TTFT and TPOT, streams started together as another client does; medians in seconds."""
     load, window = LoadOptions(STREAMS, input_tokens=INPUT, output_tokens=OUTPUT), WindowOptions(1.0, REQUESTS)
     found = measure(server, load, window, 0.0, lambda: None, lambda *_: None)
@@ -145,12 +141,13 @@ def ours(server: Server) -> dict[str, float]:
     return {name: number(metrics, f"{name}_p50_s") for name in ("ttft", "tpot")}
 
 
-def theirs(server: Server, vllm: str, folder: Path) -> dict[str, float]:
+def theirs(server: client.Server, vllm: str, folder: Path) -> dict[str, float]:
     """Return those of `vllm bench serve`, on prompts of token ids as ours; raises ConfigError where it fails."""
     lengths = {"timestamp": 0, "input_length": INPUT, "output_length": OUTPUT}
     trace, result = folder / "trace.jsonl", folder / "vllm.json"
     trace.write_text("".join(json.dumps({**lengths, "hash_ids": [request]}) + "\n" for request in range(REQUESTS)))
-    command = f"bench serve --base-url http://{server.host}:{server.port} --model {server.model} --temperature 0 "
+    url = f"http://{server.address.host}:{server.address.port}"
+    command = f"bench serve --base-url {url} --model {server.model} --temperature 0 "
     command += f"--dataset-name timed_trace --no-self-timed --timed-trace-chunk-hash-size {INPUT} "
     command += f"--num-prompts {REQUESTS} --max-concurrency {STREAMS} --save-result"
     paths = ["--tokenizer", folder, "--dataset-path", trace, "--result-dir", folder, "--result-filename", result.name]
