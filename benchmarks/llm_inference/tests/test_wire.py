@@ -316,6 +316,8 @@ def test_events_of_one_read_come_together_and_cut_ones_wait():
 
 
 def test_without_h11_the_command_says_what_to_install():
-    script = "import runpy, sys; sys.modules['h11'] = None; runpy.run_module('benchmarks.llm_inference', alter_sys=True)"
+    script = (
+        "import runpy, sys; sys.modules['h11'] = None; runpy.run_module('benchmarks.llm_inference', alter_sys=True)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, "needs the package h11" in done.stderr) == (1, True)
