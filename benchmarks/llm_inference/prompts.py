@@ -75,9 +75,10 @@ def template_tokens(address: Address, model: str, limit_s: float) -> int:
                 f"the server counts no prompt tokens at {CHAT}, so that no prompt has an exact length: HTTP status "
                 f"{status}, {text.strip()[:MOST_LETTERS]}"
             ) from error
-    if (made := counts[1] - counts[0]) != len(ascii_letters) - 1:
+    made, letters_more = counts[1] - counts[0], len(ascii_letters) - 1
+    if made != letters_more:
         raise LoadError(
-            f"prompts of chat are letters, each a token, but the server makes {made} tokens of {len(ascii_letters) - 1}: "
+            f"prompts of chat are letters, each a token, but the server makes {made} tokens of {letters_more}: "
             "measure it by completions"
         )
     return counts[0] - 1

@@ -234,15 +234,15 @@ def test_https_is_read_as_http_is_on_kept_connections(certificate):
 
 
 def test_a_certificate_of_an_unknown_authority_is_one_sentence(certificate):
-    with closing(RawServer([[]], context=certificate[1])) as server:
-        with pytest.raises(LoadError, match=r"is not trusted \(self-signed certificate\): give the file .* --ca-file"):
-            Address.of(f"https://127.0.0.1:{server.port}").models()
+    words = r"is not trusted \(self-signed certificate\): give the file of its authority as --ca-file"
+    with closing(RawServer([[]], context=certificate[1])) as server, pytest.raises(LoadError, match=words):
+        Address.of(f"https://127.0.0.1:{server.port}").models()
 
 
 def test_a_server_without_tls_at_https_is_one_sentence(certificate):
-    with closing(RawServer([[b"no TLS"]])) as server:
-        with pytest.raises(LoadError, match="no server answers at 127.0.0.1:[0-9]+: "):
-            Address.of(f"https://127.0.0.1:{server.port}").models()
+    words = "no server answers at 127"
+    with closing(RawServer([[b"no TLS"]])) as server, pytest.raises(LoadError, match=words):
+        Address.of(f"https://127.0.0.1:{server.port}").models()
 
 
 def test_a_key_is_sent_and_is_in_no_text(capsys):
@@ -316,8 +316,6 @@ def test_events_of_one_read_come_together_and_cut_ones_wait():
 
 
 def test_without_h11_the_command_says_what_to_install():
-    script = (
-        "import runpy, sys; sys.modules['h11'] = None; runpy.run_module('benchmarks.llm_inference', alter_sys=True)"
-    )
+    script = "import runpy, sys; sys.modules['h11'] = None; runpy.run_module('benchmarks.llm_inference')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, "needs the package h11" in done.stderr) == (1, True)
