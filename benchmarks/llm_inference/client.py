@@ -239,7 +239,7 @@ class Client:
         except (BadResponse, ssl.SSLError, ValueError, LookupError, TypeError, AttributeError) as error:
             self._fail(stream, str(error) if isinstance(error, BadResponse) else f"no completion: {error!r}")
             return
-        if exchange.is_done:
+        if exchange.response.is_done:
             new += stream.counter.release()
         if new:
             if not request.times_s and request.slot not in self._heard_slots:
@@ -249,7 +249,7 @@ class Client:
             request.counts.append(new)
             self._delays_s.append(now_s - since_s)
             self._tokens += new
-        if exchange.is_done:
+        if exchange.response.is_done:
             self._finish(stream, now_s)
 
     def _opened(self, stream: Stream, data: bytes) -> bytes:
@@ -267,7 +267,7 @@ class Client:
         request.cached_tokens = counter.cached_tokens
         request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
         self._streams.remove(stream)
-        if self._keeps_alive and stream.exchange.keeps_open and request.slot >= 0 and stream.wire:
+        if self._keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
             self._selector.unregister(stream.wire)
             self._idle[request.slot] = stream.wire
         else:

@@ -11,6 +11,11 @@ from typing import Any
 
 import h11
 
+try:
+    import httptools
+except ImportError:
+    httptools = None  # type: ignore[assignment]
+
 from benchmarks.llm_inference.address import MOST_LETTERS
 from benchmarks.llm_inference.stream import BadResponse, Events
 
@@ -77,54 +82,122 @@ class Wire:
         self._socket.close()
 
 
-class Exchange:
-    """A request as bytes, and its response, which is fed as it arrives and gives its events."""
+class Parser:
+    """A response over HTTP/1.1, by h11."""
 
-    def __init__(self, headers: Mapping[str, str], path: str, body: bytes, keep_alive: bool) -> None:
-        self._http, self._events = h11.Connection(h11.CLIENT), Events()
-        more = {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(body)),
-            "Connection": "keep-alive" if keep_alive else "close",
-        }
-        head = h11.Request(method="POST", target=path, headers=[*headers.items(), *more.items()])
-        parts = (self._http.send(one) for one in (head, h11.Data(data=body), h11.EndOfMessage()))
-        self.content = b"".join(filter(None, parts))
-        self.has_begun = self.is_done = False
-        self._status, self._text = 0, b""
-        self._unpack: Any = None
+    def __init__(self, http: h11.Connection) -> None:
+        self.status, self.fields, self.is_done = 0, dict[bytes, bytes](), False
+        self._http = http
 
     @property
     def keeps_open(self) -> bool:
         """Whether the connection can take another request."""
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
+    def feed(self, data: bytes) -> bytes:
+        """Take what has arrived, empty at the connection's end; return what it adds to the body. Raises BadResponse."""
+        found = b""
+        try:
+            self._http.receive_data(data)
+            while not self.is_done and (part := self._http.next_event()) is not h11.NEED_DATA:
+                if type(part) is h11.Data:
+                    found += part.data
+                elif isinstance(part, h11.Response):
+                    self.status, self.fields = part.status_code, dict(part.headers)
+                else:
+                    self.is_done = isinstance(part, h11.EndOfMessage)
+        except h11.RemoteProtocolError as error:
+            raise _bad(data, error) from error
+        return found
+
+
+class FastParser(Parser):
+    """The same by httptools, which is in C and not everywhere."""
+
+    def __init__(self, http: h11.Connection) -> None:
+        super().__init__(http)
+        self._parts, self._is_kept = list[bytes](), False
+        self.on_body = self._parts.append
+        self._fast = httptools.HttpResponseParser(self)
+
+    @property
+    def keeps_open(self) -> bool:
+        """Whether the connection can take another request."""
+        return self._http.our_state is h11.DONE and self._is_kept
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a field, by httptools."""
+        self.fields[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """Keep the status unless another one follows, by httptools."""
+        status = self._fast.get_status_code()
+        if status >= 200:
+            self.status = status
+        else:
+            self.fields.clear()
+
+    def on_message_complete(self) -> None:
+        """End the response, by httptools."""
+        self.is_done, self._is_kept = self.status > 0, self._fast.should_keep_alive()
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what has arrived, as h11's parser does."""
+        has_end = not self.status or b"content-length" in self.fields or b"transfer-encoding" in self.fields
+        if not data and has_end:
+            raise _bad(data)
+        try:
+            self._fast.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise _bad(data, error) from error
+        self.is_done = self.is_done or not data
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found
+
+
+def _bad(data: bytes, error: Exception | None = None) -> BadResponse:
+    if not data:
+        return BadResponse("the server closed the connection within a response")
+    return BadResponse(f"the server's answer is not HTTP/1.1: {error}")
+
+
+PARSER = FastParser if httptools else Parser
+
+
+class Exchange:
+    """A request as bytes, and its response, which is fed as it arrives and gives its events."""
+
+    def __init__(self, headers: Mapping[str, str], path: str, body: bytes, keep_alive: bool) -> None:
+        http, self._events = h11.Connection(h11.CLIENT), Events()
+        more = {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "Connection": "keep-alive" if keep_alive else "close",
+        }
+        head = h11.Request(method="POST", target=path, headers=[*headers.items(), *more.items()])
+        parts = (http.send(one) for one in (head, h11.Data(data=body), h11.EndOfMessage()))
+        self.content = b"".join(filter(None, parts))
+        self.response, self.has_begun = PARSER(http), False
+        self._text = b""  # of an error
+        self._unpack: Any = None
+
     def feed(self, data: bytes) -> list[Mapping[str, Any]]:
         """Take what has arrived, empty at the connection's end; return the events that are complete.
 
         Raises BadResponse for an error of the server, and for a response that is cut short.
         """
-        self.has_begun = self.has_begun or bool(data)
-        found: list[Mapping[str, Any]] = []
-        try:
-            self._http.receive_data(data)
-            while (part := self._http.next_event()) is not h11.NEED_DATA and not self.is_done:
-                if type(part) is h11.Data:
-                    found += self._body(part.data)
-                elif isinstance(part, h11.Response):
-                    self._head(part)
-                elif isinstance(part, h11.EndOfMessage):
-                    self.is_done = True
-                    found += self._last()
-        except h11.RemoteProtocolError as error:
-            if not data:
-                raise BadResponse("the server closed the connection within a response") from error
-            raise BadResponse(f"the server's answer is not HTTP/1.1: {error}") from error
-        return found
+        response, found = self.response, list[Mapping[str, Any]]()
+        had_head, self.has_begun = response.status > 0, self.has_begun or bool(data)
+        body = response.feed(data)
+        if not had_head and response.status:
+            self._read_head()
+        if body:
+            found = self._body(body)
+        return found + self._last() if response.is_done else found
 
-    def _head(self, response: h11.Response) -> None:
-        self._status = response.status_code
-        encoding = dict(response.headers).get(b"content-encoding", b"identity").decode("latin-1").lower()
+    def _read_head(self) -> None:
+        encoding = self.response.fields.get(b"content-encoding", b"identity").decode("latin-1").lower()
         if encoding in ("gzip", "x-gzip", "deflate"):
             self._unpack = zlib.decompressobj(ANY_DEFLATE)
         elif encoding != "identity":
@@ -138,13 +211,13 @@ class Exchange:
                 part = self._unpack.decompress(part)
             except zlib.error as error:
                 raise BadResponse(f"the server's compressed answer cannot be read: {error}") from error
-        if self._status == 200:
+        if self.response.status == 200:
             return self._events.feed(part)
         self._text += part
         return []
 
     def _last(self) -> list[Mapping[str, Any]]:
-        if self._status != 200:
+        if self.response.status != 200:
             text = self._text.decode(errors="replace").strip()
-            raise BadResponse(f"the server answered with HTTP status {self._status}: {text[:MOST_LETTERS]}")
+            raise BadResponse(f"the server answered with HTTP status {self.response.status}: {text[:MOST_LETTERS]}")
         return self._events.end()

@@ -16,7 +16,7 @@ from multiprocessing import Pipe
 import pytest
 
 from benchmarks.common.options import ConfigError
-from benchmarks.llm_inference import run
+from benchmarks.llm_inference import run, wire
 from benchmarks.llm_inference.address import Address, LoadError
 from benchmarks.llm_inference.client import Client, Load, Server
 from benchmarks.llm_inference.config import ServerOptions
@@ -24,7 +24,7 @@ from benchmarks.llm_inference.prompts import template_tokens
 from benchmarks.llm_inference.stream import BadResponse
 from benchmarks.llm_inference.tests.raw_server import RawServer
 from benchmarks.llm_inference.wire import Exchange
-from tests.needs import need
+from tests.needs import need, not_run
 from tests.waiting import PATIENCE_S
 
 TOKENS = 3
@@ -60,6 +60,14 @@ def sized(body: bytes, fields: bytes = b"", first: bytes = OK) -> bytes:
 
 def chunked(*parts: bytes) -> bytes:
     return CHUNKED + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in (*parts, b""))
+
+
+@pytest.fixture(params=["h11", "httptools"], autouse=True)
+def parser(request, monkeypatch):
+    """Each test with both parsers."""
+    if request.param == "httptools" and not wire.httptools:
+        not_run("the package httptools")
+    monkeypatch.setattr(wire, "PARSER", wire.Parser if request.param == "h11" else wire.FastParser)
 
 
 def answered(server: RawServer, address: Address | None = None, requests: int = 1, **changes) -> list:
@@ -310,7 +318,7 @@ def test_events_of_one_read_come_together_and_cut_ones_wait():
     exchange, sent = Exchange({"Host": "h"}, "/p", b"{}", True), chunked(word(), word(), word() + LAST)
     at = sent.index(b"word", sent.index(b"word") + 4)
     assert [len(exchange.feed(one)) for one in (sent[:at], sent[at:])] == [1, 3]
-    assert (exchange.is_done, exchange.keeps_open) == (True, True)
+    assert (exchange.response.is_done, exchange.response.keeps_open) == (True, True)
     with pytest.raises(BadResponse, match="closed the connection within"):
         Exchange({"Host": "h"}, "/p", b"{}", True).feed(b"")
 
