@@ -80,10 +80,8 @@ class Events:
 
 
 def text_of(choice: Mapping[str, Any]) -> str:
-    """Return what an event adds to an answer: text, reasoning, or a call of a tool."""
-    delta = choice.get("delta")
-    if delta is None:
-        return choice.get("text") or ""
+    """Return what an event adds to an answer: text, or in chat text, reasoning or a call of a tool."""
+    delta = choice.get("delta") or {}
     calls = [one.get("function") or {} for one in delta.get("tool_calls") or ()]
     parts = [delta.get("content"), delta.get("reasoning_content") or delta.get("reasoning")]
     return "".join(filter(None, [*parts, *(call.get(name) for call in calls for name in ("name", "arguments"))]))
@@ -124,7 +122,8 @@ class Counter:
         if not choices:
             return 0
         self.model = event.get("model") or self.model
-        choice, text = choices[0], text_of(choices[0])
+        choice = choices[0]
+        text = choice.get("text") or text_of(choice)
         all_tokens = (usage or {}).get("completion_tokens")
         self._is_running = self._is_running or (all_tokens is not None and not choice.get("finish_reason"))
         if choice.get("token_ids") is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ except ImportError:
 from benchmarks.llm_inference.address import MOST_LETTERS
 from benchmarks.llm_inference.stream import BadResponse, Events
 
-RECEIVE_BYTES = 1 << 18
+RECEIVE_BYTES = 1 << 16  # each read allocates as many; from 128 KiB on, the C library asks the kernel for them
 ANY_DEFLATE = zlib.MAX_WBITS | 32  # with the head of gzip or zlib
 
 
@@ -143,8 +143,7 @@ class FastParser(Parser):
 
     def feed(self, data: bytes) -> bytes:
         """Take what has arrived, as h11's parser does."""
-        has_end = not self.status or b"content-length" in self.fields or b"transfer-encoding" in self.fields
-        if not data and has_end:
+        if not data and not (self.status and self._ends_with_connection()):
             raise _bad(data)
         try:
             self._fast.feed_data(data)
@@ -154,6 +153,9 @@ class FastParser(Parser):
         found = b"".join(self._parts)
         self._parts.clear()
         return found
+
+    def _ends_with_connection(self) -> bool:
+        return b"content-length" not in self.fields and b"transfer-encoding" not in self.fields
 
 
 def _bad(data: bytes, error: Exception | None = None) -> BadResponse:
@@ -180,39 +182,40 @@ class Exchange:
         self.content = b"".join(filter(None, parts))
         self.response, self.has_begun = PARSER(http), False
         self._text = b""  # of an error
-        self._unpack: Any = None
+        self._read: Callable[[bytes], list[Mapping[str, Any]]] | None = None  # the body, from the head on
 
     def feed(self, data: bytes) -> list[Mapping[str, Any]]:
         """Take what has arrived, empty at the connection's end; return the events that are complete.
 
         Raises BadResponse for an error of the server, and for a response that is cut short.
         """
-        response, found = self.response, list[Mapping[str, Any]]()
-        had_head, self.has_begun = response.status > 0, self.has_begun or bool(data)
-        body = response.feed(data)
-        if not had_head and response.status:
-            self._read_head()
-        if body:
-            found = self._body(body)
-        return found + self._last() if response.is_done else found
+        self.has_begun = self.has_begun or bool(data)
+        body = self.response.feed(data)
+        if self._read is None and self.response.status:
+            self._read = self._reader()
+        found = self._read(body) if self._read and body else []
+        return found + self._last() if self.response.is_done else found
 
-    def _read_head(self) -> None:
+    def _reader(self) -> Callable[[bytes], list[Mapping[str, Any]]]:
         encoding = self.response.fields.get(b"content-encoding", b"identity").decode("latin-1").lower()
-        if encoding in ("gzip", "x-gzip", "deflate"):
-            self._unpack = zlib.decompressobj(ANY_DEFLATE)
-        elif encoding != "identity":
+        read = self._events.feed if self.response.status == 200 else self._keep
+        if encoding == "identity":
+            return read
+        if encoding not in ("gzip", "x-gzip", "deflate"):
             raise BadResponse(
                 f"the server's answer is compressed by {encoding!r}, though 'identity' was asked for: switch that off"
             )
+        unpack = zlib.decompressobj(ANY_DEFLATE).decompress
 
-    def _body(self, part: bytes) -> list[Mapping[str, Any]]:
-        if self._unpack:
+        def unpacked(part: bytes) -> list[Mapping[str, Any]]:
             try:
-                part = self._unpack.decompress(part)
+                return read(unpack(part))
             except zlib.error as error:
                 raise BadResponse(f"the server's compressed answer cannot be read: {error}") from error
-        if self.response.status == 200:
-            return self._events.feed(part)
+
+        return unpacked
+
+    def _keep(self, part: bytes) -> list[Mapping[str, Any]]:
         self._text += part
         return []
 

@@ -64,7 +64,7 @@ class Mock:
         if self.options.key and f"Authorization: Bearer {self.options.key}\r\n" not in head:
             writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
             return True
-        if head.startswith("GET"):
+        if not head.startswith("POST"):
             return self._get(path, writer)
         length = int(re.search(r"(?i)^content-length:\s*(\d+)", head, re.MULTILINE)[1])
         asked = json.loads(await reader.readexactly(length))
