@@ -1,4 +1,4 @@
-"""Where a server is, and what its requests carry: address, path, key and certificates. The standard library alone."""
+"""Address of a server, with path, key and certificates, and single requests to it. The standard library alone."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def theirs(kind: str, program: str, asked: Asked) -> dict[str, float]:
     command = [program, *map(str, arguments)]
     done = subprocess.run(command, env=environ, cwd=asked.folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ConfigError(f"{program} ({name}) has failed: {done.stderr.strip()[-500:]}")
+        raise ConfigError(f"{program}, {name}, has failed: {done.stderr.strip()[-500:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     [record] = read_other(result, Stated("here", 1, "server", ""))
     metrics = record["metrics"]
@@ -230,20 +230,18 @@ def theirs(kind: str, program: str, asked: Asked) -> dict[str, float]:
     return {"cpu": cpu_s, **{name: metrics[f"{name}_p50_s"] for name in ("ttft", "tpot")}}
 
 
-def cost(kind: str, program: str, folder: Path) -> float:
+def cost(kind: str, program: str) -> float:
     """Return the CPU time of a token of another client, its start left out, in seconds."""
-    with mock_server(TTFT_S, TPOT_S) as port:
-        asked = Asked(f"http://127.0.0.1:{port}", "model", folder, COST_STREAMS, COST_REQUESTS, COST_OUTPUT)
+    with mock_server(TTFT_S, TPOT_S) as port, tempfile.TemporaryDirectory() as folder:
+        make_folder(Path(folder), SHAPES["tiny"], "fp32")
+        asked = Asked(f"http://127.0.0.1:{port}", "model", Path(folder), COST_STREAMS, COST_REQUESTS, COST_OUTPUT)
         few, many = (theirs(kind, program, asked._replace(requests=n * COST_REQUESTS))["cpu"] for n in (1, 3))
     return (many - few) / (2 * COST_REQUESTS * COST_OUTPUT)
 
 
-def compare(options: BenchOptions, kind: str) -> None:
-    """Print the medians of our client and another on one server, run in turn, and its cost."""
-    program, name = getattr(options, kind) or shutil.which(kind), OTHERS[kind][0]
-    if not program:
-        print(f"no comparison with {name}: give --{kind} PATH, of an environment that has it")
-        return
+def compare(options: BenchOptions, kind: str, program: str) -> None:
+    """Print the medians of our client and another on one server, run in turn, and whether they agree."""
+    name = OTHERS[kind][0]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         make_folder(folder, SHAPES["tiny"], "fp32")
@@ -251,15 +249,14 @@ def compare(options: BenchOptions, kind: str) -> None:
         server = Started(Config(serve=ServerOptions("vllm", url, vocab_size=SHAPES["tiny"].vocab)), stack).server
         asked = Asked(url, server.model, folder, STREAMS, REQUESTS, OUTPUT)
         pairs = [(ours(server), theirs(kind, program, asked)) for _ in range(options.runs)]
-        print(f"medians of {options.runs} runs of each client, in turn, {STREAMS} streams started together:")
-        for quantity in ("ttft", "tpot"):
-            mine, other = (sorted(1e3 * one[quantity] for one in side) for side in zip(*pairs, strict=True))
-            apart = statistics.median(other) / statistics.median(mine) - 1
-            is_near = abs(apart) <= MOST_APART or (mine[0] <= other[-1] and other[0] <= mine[-1])
-            words = [f"{statistics.median(one):.2f} ms [{one[0]:.2f}, {one[-1]:.2f}]" for one in (mine, other)]
-            print(f"  {quantity.upper()}: ours {words[0]}, {name} {words[1]}: {100 * apart:+.1f} %", end="")
-            print(", they agree" if is_near else f", more than {100 * MOST_APART:g} % and the ranges do not overlap")
-        print(f"  CPU time of a token of {name}, {COST_STREAMS} streams: {1e6 * cost(kind, program, folder):.0f} us")
+    print(f"medians of {options.runs} runs of each client, in turn, {STREAMS} streams started together:")
+    for quantity in ("ttft", "tpot"):
+        mine, other = (sorted(1e3 * one[quantity] for one in side) for side in zip(*pairs, strict=True))
+        apart = statistics.median(other) / statistics.median(mine) - 1
+        is_near = abs(apart) <= MOST_APART or (mine[0] <= other[-1] and other[0] <= mine[-1])
+        words = [f"{statistics.median(one):.2f} ms [{one[0]:.2f}, {one[-1]:.2f}]" for one in (mine, other)]
+        print(f"  {quantity.upper()}: ours {words[0]}, {name} {words[1]}: {100 * apart:+.1f} %", end="")
+        print(", they agree" if is_near else f", more than {100 * MOST_APART:g} % and the ranges do not overlap")
 
 
 def bench(options: BenchOptions) -> None:
@@ -269,14 +266,16 @@ def bench(options: BenchOptions) -> None:
     print(f"delay of a token, {len(delays_s)} of {options.streams} streams with {options.tpot_ms:g} ms between two:")
     print(f"  median {middle_ms:.2f} ms (at most {MOST_MS:g} wanted), 99th percentile {late_ms:.2f} ms")
     print(f"CPU time of a token: {1e6 * cpu_s:.1f} us (at most {MOST_US:g} wanted), read by {PARSER.__name__}")
-    print(
-        f"errors against a schedule of {1e3 * SLOW_TTFT_S:g} ms to a first token and {1e3 * SLOW_TPOT_S:g} ms to each"
-    )
+    print(f"errors against {1e3 * SLOW_TTFT_S:g} ms to the first token and {1e3 * SLOW_TPOT_S:g} ms between two:")
     print("  streams      TTFT      TPOT  tokens/s")
     for streams in ERROR_STREAMS:
         print(f"  {streams:7d}", *(f"{one:+7.2f} %" for one in errors(streams).values()))
-    for kind in OTHERS:
-        compare(options, kind)
+    for kind, (name, _) in OTHERS.items():
+        if program := getattr(options, kind) or shutil.which(kind):
+            compare(options, kind, program)
+            print(f"  CPU time of a token of {name}, {COST_STREAMS} streams: {1e6 * cost(kind, program):.1f} us")
+        else:
+            print(f"no comparison with {name}: give --{kind} PATH, of an environment that has it")
 
 
 main = partial(run_command, BenchOptions, "python -m benchmarks.llm_inference.tests.bench", __doc__, bench)
