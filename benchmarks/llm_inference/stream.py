@@ -92,7 +92,8 @@ class Counter:
     """Count the new tokens of each event, which may hold several.
 
     By the first of these that the events have: token ids, a running usage, the server's timings (llama.cpp's), else one
-    for each event with text. A last event without choices has the usage of the whole request, and no token of its own.
+    for each event with text. A last event without choices has tokens of its own only by a count that ran before: those
+    that made no text, as the first bytes of a character.
 
     The first token is that of the first event with text that a reader sees, or whose tokens the server lists, by ids or
     log probabilities. Tokens before it count with that event: a count or a space can be sent before any is made.
@@ -119,13 +120,12 @@ class Counter:
             self.cached_tokens = timings.get("cache_n", self.cached_tokens)
             if self.prompt_tokens is None and "prompt_n" in timings:
                 self.prompt_tokens = timings["prompt_n"] + (self.cached_tokens or 0)
-        if not choices:
-            return 0
         self.model = event.get("model") or self.model
-        choice = choices[0]
+        choice = choices[0] if choices else {}
         text = choice.get("text") or text_of(choice)
         all_tokens = (usage or {}).get("completion_tokens")
-        self._is_running = self._is_running or (all_tokens is not None and not choice.get("finish_reason"))
+        is_last = not choices or choice.get("finish_reason")
+        self._is_running = self._is_running or (all_tokens is not None and not is_last)
         if choice.get("token_ids") is not None:
             new = len(choice["token_ids"])
         elif all_tokens is not None and self._is_running:

@@ -154,6 +154,13 @@ def test_a_count_that_falls_takes_no_token_back(part, name):
     assert counter.tokens == 5
 
 
+@pytest.mark.parametrize(("part", "name"), [("usage", "completion_tokens"), ("timings", "predicted_n")])
+def test_tokens_without_text_come_with_the_last_count(part, name):
+    counter = Counter()
+    events = [event(**{part: {name: 1}}), event(**{part: {name: 2}}), {"choices": [], part: {name: 4}}]
+    assert [counter.new_tokens(one) for one in events] == [1, 1, 2]
+
+
 def test_cached_tokens_are_part_of_a_prompt():
     counter = Counter()
     counter.new_tokens(event(timings={"predicted_n": 1, "prompt_n": 3, "cache_n": 7}))
