@@ -78,7 +78,7 @@ def slurm(tmp_path_factory):
     counting = threading.Thread(target=count)
     counting.start()
     try:
-        with private_slurm(folder / "private", nodes=2, gpus=1, cpus=4, counters=counters) as environ:
+        with private_slurm(folder / "slurm", counters) as environ:
             yield environ
     finally:
         stopped.set()
