@@ -97,8 +97,8 @@ UNDER_COUNTERS = 'mount -t tmpfs none /sys && mkdir -p /sys/cray && ln -s {count
 def private_slurm(folder: Path, counters: Path) -> Iterator[dict[str, str]]:
     """The environment in which Slurm's commands speak to the first of CLUSTERS, with NODES nodes of one GPU each.
 
-    Terminals stand in for the GPUs. The clusters share their accounts, in a database. For root the energy in them is that
-    of `counters`, a folder like /sys/cray/pm_counters; without root it is not measured.
+    Terminals stand in for the GPUs. The clusters share their accounts, in a database. For root the energy in them is
+    that of `counters`, a folder like /sys/cray/pm_counters; without root it is not measured.
     """
     folder.mkdir(parents=True)
     folder.chmod(0o755)
@@ -160,9 +160,7 @@ def _start_accounting(folder: Path, user: str, port: int, database_port: int, en
     """A database, the daemon in front of it, and the clusters in it."""
     (folder / "db").mkdir()
     daemon = folder / CLUSTERS[0] / "slurmdbd.conf"  # it looks next to its slurm.conf
-    daemon.write_text(
-        DATABASE_DAEMON.format(folder=folder, user=user, port=port, database_port=database_port)
-    )
+    daemon.write_text(DATABASE_DAEMON.format(folder=folder, user=user, port=port, database_port=database_port))
     daemon.chmod(0o600)
     data = ["--no-defaults", f"--user={user}", f"--datadir={folder}/db"]
     call = partial(subprocess.run, env=environ, check=True, capture_output=True)
