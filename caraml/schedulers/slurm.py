@@ -35,7 +35,7 @@ NO_ENERGY_J = 1e15  # a larger value marks a missing one, such as 2^64 - 2
 # A value may contain spaces: it ends at the next name that scontrol prints.
 FIELD = re.compile(r"(?:^|(?<=\s))([A-Z]\w{3,})=(.*?)(?=\s+[A-Z][\w:/]{3,}=|\s*$)", re.MULTILINE)
 JOB_LINE = re.compile(r"^JobId=(\d+)\b.*", re.MULTILINE)
-OTHER_CLUSTERS = "SLURM_CLUSTERS"  # a variable of the user's shell, for commands without --clusters
+OTHER_CLUSTER = "SLURM_CLUSTERS"  # a variable of the user's shell; scontrol without --clusters asks that cluster
 PING_LIMIT_S = 10  # a working controller answers at once, even if a query of jobs takes long
 LIMIT_S = 60
 BEHIND_S = 30.0  # longest delay of the accounting after the scheduler
@@ -156,7 +156,7 @@ def _shown(cluster: str, numbers: Set[str]) -> dict[str, dict[str, str]]:
 
 def _ask_controller(cluster: str, *arguments: str, limit_s: float) -> subprocess.CompletedProcess[str]:
     try:
-        return ask("scontrol", *_of_cluster(cluster), *arguments, limit_s=limit_s, without=OTHER_CLUSTERS)
+        return ask("scontrol", *_of_cluster(cluster), *arguments, limit_s=limit_s, without=OTHER_CLUSTER)
     except ProgramError as error:
         raise SchedulerError(f"Slurm does not answer: {error}") from error
 
@@ -172,7 +172,7 @@ def _accounted(cluster: str, ended: Set[str], forgotten: Set[str]) -> dict[str, 
         fields = "JobIDRaw,State,Reason,ExitCode,Start,End,ConsumedEnergyRaw"
         command = ["sacct", "-X", "-n", "-P", "-o", fields, "-j", ",".join(sorted(ended | forgotten))]
         try:
-            done = ask(*command, *_of_cluster(cluster), limit_s=LIMIT_S, without=OTHER_CLUSTERS)
+            done = ask(*command, *_of_cluster(cluster), limit_s=LIMIT_S)
         except ProgramError:
             break
         if done.returncode:
