@@ -67,9 +67,10 @@ def wait(run: Path, interval_s: float, limit_s: float | None, keep: bool = False
     answers = True
     while True:
         try:
-            standings = settle(run) + [Standing(NOT_STARTED)] * not_started(run)
-            answers, text = True, describe(standings)
-            states = {standing.state for standing in standings}
+            standings = settle(run)
+            every = [*standings.values(), *[Standing(NOT_STARTED)] * not_started(run)]
+            answers, text = True, describe(every)
+            states = {standing.state for standing in every}
             # If JUBE itself runs the jobs, none runs for a moment between two of them: look twice.
             idle_looks = 0 if states & {"queued", "running"} else idle_looks + 1
             has_ended = idle_looks > bool(states & OPEN)
@@ -86,13 +87,13 @@ def wait(run: Path, interval_s: float, limit_s: float | None, keep: bool = False
         if limit_s is not None and time.monotonic() - started_s > limit_s:
             return False
         time.sleep(interval_s)
-    for point, standing in zip(points(run), standings, strict=False):
+    for point, standing in standings.items():
         _mark_for_jube(point.parent, standing)
     return True
 
 
 def _mark_for_jube(folder: Path, standing: Standing) -> None:
-    """Let JUBE know that a point has ended, as `jube continue` would after minutes: its time grows with N² points."""
+    """Let JUBE know that a point has ended; `jube continue` does the same, in a time that grows as points squared."""
     name = {"ok": "done", "failed": "error"}.get(standing.state)
     if name and not any((folder / one).exists() for one in ("done", "error")):
         (folder / name).touch()
@@ -104,8 +105,8 @@ def check_schedulers(run: Path) -> None:
         SCHEDULERS[how]().ping(job_id)
 
 
-def settle(run: Path) -> list[Standing]:
-    """Return the state of each point, after writing the results of ended jobs.
+def settle(run: Path) -> dict[Path, Standing]:
+    """Return the state of each point by its folder, after writing the results of ended jobs.
 
     Raises SchedulerError, with all results unchanged, if a scheduler does not answer.
     """
@@ -126,7 +127,10 @@ def settle(run: Path) -> list[Standing]:
     now = {point.folder: Point.read(point.folder) for point in ended}
     has_none = any(point.folder not in jobs and not point.has_results for point in found)
     in_use = _folders_in_use() if has_none else set()
-    return [_settle_point(now.get(one.folder, one), jobs.get(one.folder), asked.get(one.how), in_use) for one in found]
+    return {
+        one.folder: _settle_point(now.get(one.folder, one), jobs.get(one.folder), asked.get(one.how), in_use)
+        for one in found
+    }
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,7 @@ def retry_failed(run: Path) -> list[Path]:
     SchedulerError, with everything unchanged, if a scheduler does not answer.
     """
     submit = checkout() / "jube" / "include" / "submit.sh"
-    standings = dict(zip(points(run), settle(run), strict=True))
+    standings = settle(run)
     failed = [point for point in standings if Point.read(point).has_failed]
     for point in [point for point in failed if standings[point].state in ("queued", "running")]:
         failed.remove(point)

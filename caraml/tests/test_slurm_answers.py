@@ -190,7 +190,7 @@ def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys):
     command = ["sh", "-c", "echo here; exec sleep 600"]
     with subprocess.Popen(command, cwd=point, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        assert settle(tmp_path / "run")[0].state == "running"
+        assert [standing.state for standing in settle(tmp_path / "run").values()] == ["running"]
         process.kill()
     assert wait(tmp_path / "run", 0.01, None)
     assert "1 point: 1 open" in capsys.readouterr().out
@@ -203,7 +203,7 @@ def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
     (point / "job.id").write_text("7\n")
     (point / "ready").touch()
     (point / "result.json").write_text(json.dumps({**RECORD, "status": "ok", "error": ""}))
-    [standing] = settle(tmp_path / "run")
+    [standing] = settle(tmp_path / "run").values()
     assert standing.state == "ok"
     found = json.loads((point / "result.json").read_text())["slurm"]
     assert (found["state"], found["consumed_energy_wh"]) == ("COMPLETED", 2.0)
@@ -236,7 +236,7 @@ def hanging(monkeypatch, hangs):
     asked = []
     real = slurm.ask
 
-    def ask(program, *arguments, limit_s, without):
+    def ask(program, *arguments, limit_s, without=""):
         if program != hangs:
             return real(program, *arguments, limit_s=limit_s, without=without)
         asked.append(arguments)
@@ -267,7 +267,7 @@ def test_an_accounting_that_hangs_is_waited_for_once(answers, tmp_path, monkeypa
     asked = hanging(monkeypatch, "sacct")
     monkeypatch.setattr(waiting, "SETTLE_S", 0.0)
     standings = settle(add_points(tmp_path / "000000", *range(5)))
-    assert [standing.state for standing in standings] == ["failed"] * 5
+    assert [standing.state for standing in standings.values()] == ["failed"] * 5
     assert len(asked) == 1
 
 
@@ -410,7 +410,7 @@ def test_a_state_that_is_not_known_is_of_a_job_that_may_run_and_is_not_started_a
     run = add_points(tmp_path / "000000", 1)
     before = records(run)
     answers(SHOWN.format(state=state, reason="None"))
-    assert settle(run)[0].state == "queued"
+    assert [standing.state for standing in settle(run).values()] == ["queued"]
     assert main(["wait", str(run), "--retry-failed", "--limit", "0.01", "--interval", "0.01"]) == 3
     assert records(run) == before
     assert len(list(run.glob("*/work/*"))) == 2
