@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -250,7 +251,19 @@ def in_time(endless):
 
 
 @pytest.fixture(scope="module")
-def ended(endless, in_time):
+def from_elsewhere(endless):
+    """The same, on a machine of another cluster."""
+    other = copy(endless)
+    other.environ = {
+        **endless.environ,
+        "SLURM_CONF": endless.environ["SLURM_CONF"].replace(f"{CLUSTERS[0]}/slurm", f"{OTHER}/slurm"),
+    }
+    done = other.wait("--retry-failed", "--limit", "1")
+    return done, {endless.result(index)["status"] for index in range(len(ENDS))}
+
+
+@pytest.fixture(scope="module")
+def ended(endless, in_time, from_elsewhere):
     """The same sweep, each job ended in its way, and its table."""
     *running, (end, _) = ENDS.values()
     end(endless, len(running))
@@ -268,6 +281,13 @@ def test_the_sites_facts_reach_the_scheduler_and_the_job(endless):
     assert "Comment=by the site" in shown
     assert "Partition=batch" in shown
     assert "NCCL_SOCKET_IFNAME=lo0" in (endless.points()[0] / "site.sh").read_text()
+
+
+def test_a_machine_of_another_cluster_asks_the_one_that_has_the_jobs(from_elsewhere):
+    done, statuses = from_elsewhere
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "submitted again: 0 points" in done.stdout
+    assert statuses == {"unfinished"}
 
 
 def test_a_sweep_that_does_not_end_in_time_is_said_to_be_open(in_time):

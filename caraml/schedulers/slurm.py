@@ -35,6 +35,8 @@ NO_ENERGY_J = 1e15  # a larger value marks a missing one, such as 2^64 - 2
 # A value may contain spaces: it ends at the next name that scontrol prints.
 FIELD = re.compile(r"(?:^|(?<=\s))([A-Z]\w{3,})=(.*?)(?=\s+[A-Z][\w:/]{3,}=|\s*$)", re.MULTILINE)
 JOB_LINE = re.compile(r"^JobId=(\d+)\b.*", re.MULTILINE)
+CLUSTER_LINE = re.compile(r"^ClusterName *= *(\S+)", re.MULTILINE)
+SUBMITTED_ON = "job.cluster"  # file of jube/include/submit.sh
 OTHER_CLUSTER = "SLURM_CLUSTERS"  # a variable of the user's shell; scontrol without --clusters asks that cluster
 PING_LIMIT_S = 10  # a working controller answers at once, even if a query of jobs takes long
 LIMIT_S = 60
@@ -88,9 +90,12 @@ class Slurm:
         """
         found: dict[Path, Job] = {}
         numbers: dict[str, dict[Path, str]] = {}
+        homes = {folder: _home(folder) for folder in submitted}
+        local = _local_cluster() if any(homes.values()) else ""
         for folder, text in submitted.items():
             number, cluster = _parts(text)
             if number:
+                cluster = cluster or (homes[folder] if homes[folder] != local else "")
                 numbers.setdefault(cluster, {})[folder] = number
             else:
                 found[folder] = _job(UNSTATED, f"sbatch printed no job number, but '{text[-40:]}'", text[-40:])
@@ -109,6 +114,19 @@ def _ping(cluster: str) -> None:
     done = _ask_controller(cluster, "ping", limit_s=PING_LIMIT_S)
     if " is UP" not in done.stdout:
         raise SchedulerError(f"Slurm does not answer: {words(done)}")
+
+
+def _home(folder: Path) -> str:
+    """Return the local cluster of the machine on which a point was submitted; empty if it is not known."""
+    file = folder / SUBMITTED_ON
+    return file.read_text().strip() if file.exists() else ""
+
+
+def _local_cluster() -> str:
+    done = _ask_controller("", "show", "config", limit_s=PING_LIMIT_S)
+    if not (found := CLUSTER_LINE.search(done.stdout)):
+        raise SchedulerError(f"Slurm does not answer: {words(done)}")
+    return found[1]
 
 
 def _jobs(cluster: str, numbers: Mapping[Path, str]) -> dict[Path, SlurmJob]:

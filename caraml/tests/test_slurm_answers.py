@@ -162,6 +162,14 @@ def test_a_cluster_of_the_users_shell_is_not_that_of_a_job_without_one(answers, 
     assert look("7").state == "RUNNING"
 
 
+@pytest.mark.parametrize(("home", "cluster"), [("private", ""), ("gpu", "--clusters=gpu "), ("", "")])
+def test_a_job_is_asked_of_the_cluster_on_which_it_was_submitted(answers, tmp_path, home, cluster):
+    (tmp_path / "job.cluster").write_text(home)
+    answers(f"ClusterName             = private\n{SHOWN.format(state='RUNNING', reason='None')}")
+    assert look("7", tmp_path).state == "RUNNING"
+    assert answers.asked()[-2:] == [f"{cluster}ping", f"{cluster}--all show job -o 7"]
+
+
 def test_jube_knows_of_ended_points(answers, tmp_path):
     run = add_points(tmp_path / "000000", 1, 2)
     good = run / "000001_benchmark" / "work"
