@@ -159,7 +159,7 @@ def find_records(folders: Iterable[Path]) -> Found:
     units: dict[str, Record] = {}
     paths = list(dict.fromkeys(path for folder in folders for path in _files_of(folder, found)))
     with all_stays():
-        read = list(for_each(_consistent, paths))
+        read = list(for_each(_consistent, paths, together=50))
     for record in read:
         if isinstance(record, Skipped):
             found.skipped.append(record)
