@@ -6,7 +6,7 @@ import ctypes
 import os
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Any, Callable, Mapping, Union
+from typing import Any, Callable, Container, Mapping, Union
 
 from jpwr.backends.parts import Lost, attempt, channel_of, in_time, seconds_of, unless_all_are_lost
 from jpwr.backends.visible import visible
@@ -30,16 +30,7 @@ ACCURACY, DOCUMENTED_UNTIL = 0.05, 3
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
     """Open a channel for each GPU; raise BackendUnavailable without a driver, a GPU or a readable sensor."""
-    try:
-        import pynvml
-    except ImportError as error:
-        raise BackendUnavailable("Python has no module pynvml: pip install nvidia-ml-py") from error
-    try:
-        pynvml.nvmlInit()
-        stack.callback(pynvml.nvmlShutdown)
-        count = pynvml.nvmlDeviceGetCount()
-    except pynvml.NVMLError as error:
-        raise BackendUnavailable(f"NVML cannot be used ({error}): is this a node with an NVIDIA driver?") from error
+    pynvml, count = _open(stack)
     if not count:
         raise BackendUnavailable("the NVIDIA driver lists no GPU: check 'nvidia-smi' and the job's allocation")
     opened = [in_time(partial(_channel, pynvml, index), partial(_lost, index)) for index in range(count)]
@@ -48,6 +39,38 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
     return unless_all_are_lost(
         [channel._replace(info=channel.info._replace(mine=index in mine)) for index, channel in enumerate(channels)]
     )
+
+
+def _open(stack: ExitStack) -> tuple[Any, int]:
+    """Open NVML until the stack is closed; return its bindings and the number of GPUs; raise BackendUnavailable."""
+    try:
+        import pynvml
+    except ImportError as error:
+        raise BackendUnavailable("Python has no module pynvml: pip install nvidia-ml-py") from error
+    try:
+        pynvml.nvmlInit()
+        stack.callback(pynvml.nvmlShutdown)
+        return pynvml, pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        raise BackendUnavailable(f"NVML cannot be used ({error}): is this a node with an NVIDIA driver?") from error
+
+
+def devices_used_by(processes: Container[int]) -> list[str]:
+    """Return the UUIDs of the GPUs on which one of the processes computes; empty if that is unknown.
+
+    Inside a container, a driver may list the host's process numbers. A number that no process has here shows it.
+    """
+    found: dict[str, list[int]] = {}
+    with ExitStack() as stack, suppress(BackendUnavailable):
+        nvml, count = _open(stack)
+        for index in range(count):
+            with suppress(nvml.NVMLError, AttributeError):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                uuid = _Device(nvml, handle).text("nvmlDeviceGetUUID")
+                found[uuid] = [one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    if not all(os.path.exists(f"/proc/{pid}") for listed in found.values() for pid in listed):  # noqa: PTH110
+        return []
+    return [uuid for uuid, listed in found.items() if any(pid in processes for pid in listed)]
 
 
 def _info(index: int) -> ChannelInfo:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import os
 import re
 import sys
 import threading
@@ -853,6 +854,26 @@ def test_where_all_gpus_are_lost_one_sentence_reports_so(nvml_folder):
     assert done.stderr == (
         "jpwr: method 'pynvml' was asked for, but none of its sensors can be read: NVML: GPU is lost\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("listed", "variables", "found"),
+    [
+        ("1:{mine} 2:1 3:{mine}", {}, ["GPU-1", "GPU-3"]),
+        ("1:1", {}, []),
+        ("", {}, []),
+        ("1:{mine} 2:{nobody}", {}, []),  # numbers of another PID namespace
+        ("1:{mine} 2:{mine}", {"STAND_IN_FAULT": "lost", "STAND_IN_FAULT_DEVICE": "2"}, ["GPU-1"]),
+        ("1:{mine}", {"STAND_IN_FAULT": "no-driver"}, []),
+    ],
+)
+def test_the_gpus_on_which_a_process_computes_are_listed_by_the_driver(nvml_folder, listed, variables, found):
+    mine, nobody = os.getpid(), int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
+    program = f"from jpwr.backends.nvml import devices_used_by; print(devices_used_by({{{mine}}}))"
+    listed = listed.format(mine=mine, nobody=nobody)
+    library = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_DEVICES": "4", "STAND_IN_PROCESSES": listed}
+    done = run(sys.executable, "-c", program, **library, **variables)
+    assert done.stdout == f"{found}\n", done.stderr
 
 
 def test_a_process_that_a_method_starts_can_be_ended(tmp_path):
