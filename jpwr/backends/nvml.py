@@ -1,4 +1,4 @@
-"""Power of NVIDIA GPUs, through NVML and nvidia-ml-py."""
+"""Power of NVIDIA GPUs, through NVML."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Callable, Container, Mapping, Union
 
+from jpwr.backends.libnvml import CLOCK_MEM, CLOCK_SM, Device, FieldValue, Nvml, NvmlError
 from jpwr.backends.parts import Lost, attempt, channel_of, in_time, seconds_of, unless_all_are_lost
 from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, Scope
@@ -16,6 +17,8 @@ from jpwr.errors import BackendUnavailable, ReadError
 VISIBLE = (("CUDA_VISIBLE_DEVICES",),)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
+POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT
+TEMPERATURE_GPU = 0  # NVML_TEMPERATURE_GPU
 COUNTER_STEP_J = 0.001  # the counter is in millijoules
 _Number = Union[ctypes.c_uint, ctypes.c_ulonglong]
 # Yang et al. 2023 (arXiv:2312.02741): the longest refresh interval that they observed. On the chips GA100 and GH100,
@@ -30,29 +33,15 @@ ACCURACY, DOCUMENTED_UNTIL = 0.05, 3
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
     """Open a channel for each GPU; raise BackendUnavailable without a driver, a GPU or a readable sensor."""
-    pynvml, count = _open(stack)
-    if not count:
+    nvml = Nvml(stack)
+    if not nvml.count:
         raise BackendUnavailable("the NVIDIA driver lists no GPU: check 'nvidia-smi' and the job's allocation")
-    opened = [in_time(partial(_channel, pynvml, index), partial(_lost, index)) for index in range(count)]
+    opened = [in_time(partial(_channel, nvml, index), partial(_lost, index)) for index in range(nvml.count)]
     channels, ids = zip(*opened)
     mine = visible(environ, VISIBLE, ids)
     return unless_all_are_lost(
         [channel._replace(info=channel.info._replace(mine=index in mine)) for index, channel in enumerate(channels)]
     )
-
-
-def _open(stack: ExitStack) -> tuple[Any, int]:
-    """Open NVML until the stack is closed; return its bindings and the number of GPUs; raise BackendUnavailable."""
-    try:
-        import pynvml
-    except ImportError as error:
-        raise BackendUnavailable("Python has no module pynvml: pip install nvidia-ml-py") from error
-    try:
-        pynvml.nvmlInit()
-        stack.callback(pynvml.nvmlShutdown)
-        return pynvml, pynvml.nvmlDeviceGetCount()
-    except pynvml.NVMLError as error:
-        raise BackendUnavailable(f"NVML cannot be used ({error}): is this a node with an NVIDIA driver?") from error
 
 
 def devices_used_by(processes: Container[int]) -> list[str]:
@@ -62,12 +51,11 @@ def devices_used_by(processes: Container[int]) -> list[str]:
     """
     found: dict[str, list[int]] = {}
     with ExitStack() as stack, suppress(BackendUnavailable):
-        nvml, count = _open(stack)
-        for index in range(count):
-            with suppress(nvml.NVMLError, AttributeError):
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                uuid = _Device(nvml, handle).text("nvmlDeviceGetUUID")
-                found[uuid] = [one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+        nvml = Nvml(stack)
+        for index in range(nvml.count):
+            with suppress(ReadError):
+                device = nvml.device(index)
+                found[device.text("nvmlDeviceGetUUID")] = device.processes()
     if not all(os.path.exists(f"/proc/{pid}") for listed in found.values() for pid in listed):  # noqa: PTH110
         return []
     return [uuid for uuid, listed in found.items() if any(pid in processes for pid in listed)]
@@ -81,27 +69,27 @@ def _lost(index: int, why: Lost) -> tuple[Channel, list[str]]:
     return channel_of(_info(index), why), []
 
 
-def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
+def _channel(nvml: Nvml, index: int) -> tuple[Channel, list[str]]:
     """Open one GPU; return its channel, and the ids by which a job may name it or a part of it.
 
     A GPU that cannot be opened is not read again, because it may hang.
     """
     try:
-        device = _Device(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
-    except nvml.NVMLError as error:
-        return _lost(index, Lost(f"NVML: {error}"))
-    instant, averaged = attempt(device.instant_power), attempt(device.averaged_power)
+        device = nvml.device(index)
+    except NvmlError as error:
+        return _lost(index, Lost(str(error)))
+    instant, averaged = attempt(partial(_instant_power, device)), attempt(partial(_averaged_power, device))
     power, kind, averaging_s = instant, "instant power", 0.0
     if isinstance(instant, Lost):
         power, kind, averaging_s = averaged, "averaged power", AVERAGED_S
     if isinstance(power, Lost):
         kind, averaging_s = "energy", 0.0
-    energy = attempt(device.energy)
-    uuid, capability = device.text("nvmlDeviceGetUUID"), device.compute_capability()
+    energy = attempt(partial(_energy, device))
+    uuid, capability = device.text("nvmlDeviceGetUUID"), _compute_capability(device)
     name = device.text("nvmlDeviceGetName") or "NVIDIA GPU"
-    divided = "; divided by MIG: all its instances together" if device.is_divided() else ""
+    divided = "; divided by MIG: all its instances together" if _is_divided(device) else ""
     # Before driver 470, an instance was named by its GPU's UUID.
-    ids = [uuid, f"MIG-{uuid}", *device.instances()] if divided else [uuid]
+    ids = [uuid, f"MIG-{uuid}", *_instances(device)] if divided else [uuid]
     info = _info(index)._replace(
         source=f"{name}, {kind} of the board by NVML{divided}",
         device_id=uuid,
@@ -112,136 +100,102 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
         accuracy=ACCURACY,
         accuracy_from="documentation" if capability and capability[0] <= DOCUMENTED_UNTIL else "assumed",
         seen_share=SEEN_SHARE if capability in SEEN_IN_PART else 1.0,
-        limit_w=device.limit_w(),
+        limit_w=_limit_w(device),
     )
-    return channel_of(info, power, energy, device.status())._replace(counter_takes_s=seconds_of(energy)), ids
+    return channel_of(info, power, energy, _status(device))._replace(counter_takes_s=seconds_of(energy)), ids
 
 
-class _Device:
-    """One GPU.
+def _averaged_power(device: Device) -> Callable[[], float]:
+    """Return a function that reads watts; this and the next two raise ReadError if the reading is unavailable."""
+    return _reading(device, "nvmlDeviceGetPowerUsage", ctypes.c_uint())
 
-    Each sample calls the library that nvidia-ml-py has opened, but not through its wrappers: these allocate memory for
-    each result, which takes about as long as the call.
+
+def _energy(device: Device) -> Callable[[], float]:
+    """Return a function that reads the energy counter, in joules."""
+    return _reading(device, "nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong())
+
+
+def _reading(device: Device, name: str, number: _Number) -> Callable[[], float]:
+    """Return a function that reads a number, a thousandth of which is in watts or joules, after a first read.
+
+    A reading allocates no memory for its result, which takes about as long as the call.
     """
+    take = device.function(name, ctypes.byref(number))
 
-    def __init__(self, nvml: Any, handle: Any) -> None:
-        self._nvml = nvml
-        self._handle = handle
+    def read() -> float:
+        code = take()
+        if code:
+            device.check(code)
+        return number.value / 1000
 
-    def averaged_power(self) -> Callable[[], float]:
-        """Return a function that reads watts; this and the next two raise ReadError if the reading is unavailable."""
-        return self._number("nvmlDeviceGetPowerUsage", per_unit=1000)  # of milliwatts
+    read()
+    return read
 
-    def energy(self) -> Callable[[], float]:
-        """Return a function that reads the energy counter, in joules."""
-        return self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong, per_unit=1000)
 
-    def instant_power(self) -> Callable[[], float]:
-        """Return a function that reads instantaneous watts, which newer drivers have as a field."""
-        try:
-            field = self._nvml.c_nvmlFieldValue_t(fieldId=self._nvml.NVML_FI_DEV_POWER_INSTANT)
-        except AttributeError as error:
-            raise ReadError("this nvidia-ml-py has no field for instant power") from error
-        take = self._call("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
-        milliwatts = ctypes.c_uint.from_buffer(field, type(field).value.offset)
+def _instant_power(device: Device) -> Callable[[], float]:
+    """Return a function that reads instantaneous watts, which newer drivers have as a field."""
+    field = FieldValue(POWER_INSTANT)
+    take = device.function("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
+    milliwatts = ctypes.c_uint.from_buffer(field, FieldValue.value.offset)
 
-        def read() -> float:
-            failed = take() or field.nvmlReturn
-            if failed:
-                raise self._error(failed)
-            return milliwatts.value / 1000
+    def read() -> float:
+        code = take() or field.code
+        if code:
+            device.check(code)
+        return milliwatts.value / 1000
 
-        read()
-        return read
+    read()
+    return read
 
-    def compute_capability(self) -> tuple[int, int] | None:
-        """Return the major and the minor number of the compute capability, or None if unknown."""
-        try:
-            major, minor = self._nvml.nvmlDeviceGetCudaComputeCapability(self._handle)
-        except (self._nvml.NVMLError, AttributeError):
-            return None
-        return major, minor
 
-    def limit_w(self) -> float:
-        """Return the power limit in watts, or 0 if unknown."""
-        found: float | Lost = attempt(lambda: self._number("nvmlDeviceGetEnforcedPowerLimit", per_unit=1000)())
-        return 0.0 if isinstance(found, Lost) else found
+def _compute_capability(device: Device) -> tuple[int, int] | None:
+    """Return the major and the minor number of the compute capability, or None if unknown."""
+    with suppress(ReadError):
+        return device.two_numbers("nvmlDeviceGetCudaComputeCapability")
+    return None
 
-    def status(self) -> Callable[[], dict[str, Any]] | None:
-        """Return a function that reads clocks in MHz, power limit in W, temperature in °C and throttle reasons."""
-        nvml = self._nvml
-        asked: list[tuple[str, str, tuple[int, ...], type[_Number], Callable[[int], Any]]] = [
-            ("sm_clock_mhz", "nvmlDeviceGetClockInfo", (nvml.NVML_CLOCK_SM,), ctypes.c_uint, int),
-            ("memory_clock_mhz", "nvmlDeviceGetClockInfo", (nvml.NVML_CLOCK_MEM,), ctypes.c_uint, int),
-            ("temperature_c", "nvmlDeviceGetTemperature", (nvml.NVML_TEMPERATURE_GPU,), ctypes.c_uint, int),
-            ("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", (), ctypes.c_uint, lambda mw: mw / 1000),
-            ("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", (), ctypes.c_ulonglong, "0x{:x}".format),
-        ]
-        known = []
-        for key, name, arguments, kind, form in asked:
-            with suppress(ReadError):
-                number = kind()
-                take = self._call(name, *arguments, ctypes.byref(number))
-                if not take():
-                    known.append((key, take, number, form))
 
-        def read_status() -> dict[str, Any]:
-            return {key: form(number.value) for key, take, number, form in known if not take()}
+def _limit_w(device: Device) -> float:
+    """Return the power limit in watts, or 0 if unknown."""
+    with suppress(ReadError):
+        return device.number("nvmlDeviceGetEnforcedPowerLimit") / 1000
+    return 0.0
 
-        return read_status if known else None
 
-    def instances(self) -> list[str]:
-        """Return the UUIDs of the GPU's MIG instances."""
-        nvml = self._nvml
-        found = []
-        with suppress(nvml.NVMLError, AttributeError):
-            for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(self._handle)):
-                with suppress(nvml.NVMLError):  # there may be fewer than the maximum
-                    instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, number)
-                    found.append(_Device(nvml, instance).text("nvmlDeviceGetUUID"))
-        return found
+def _status(device: Device) -> Callable[[], dict[str, Any]] | None:
+    """Return a function that reads clocks in MHz, power limit in W, temperature in °C and throttle reasons."""
+    asked: list[tuple[str, str, tuple[int, ...], _Number, Callable[[int], Any]]] = [
+        ("sm_clock_mhz", "nvmlDeviceGetClockInfo", (CLOCK_SM,), ctypes.c_uint(), int),
+        ("memory_clock_mhz", "nvmlDeviceGetClockInfo", (CLOCK_MEM,), ctypes.c_uint(), int),
+        ("temperature_c", "nvmlDeviceGetTemperature", (TEMPERATURE_GPU,), ctypes.c_uint(), int),
+        ("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", (), ctypes.c_uint(), lambda mw: mw / 1000),
+        ("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", (), ctypes.c_ulonglong(), "0x{:x}".format),
+    ]
+    known = []
+    for key, name, arguments, number, form in asked:
+        with suppress(ReadError):
+            take = device.function(name, *arguments, ctypes.byref(number))
+            if not take():
+                known.append((key, take, number, form))
 
-    def text(self, name: str) -> str:
-        """Return the text from nvidia-ml-py's function of that name; empty if the function fails."""
-        try:
-            value = getattr(self._nvml, name)(self._handle)
-        except (self._nvml.NVMLError, UnicodeError):
-            return ""
-        # Bytes before nvidia-ml-py 11.510.
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    def read_status() -> dict[str, Any]:
+        return {key: form(number.value) for key, take, number, form in known if not take()}
 
-    def is_divided(self) -> bool:
-        """Whether the GPU is divided by MIG."""
-        try:
-            return bool(self._nvml.nvmlDeviceGetMigMode(self._handle)[0])
-        except (self._nvml.NVMLError, AttributeError):  # an older driver, an older nvidia-ml-py
-            return False
+    return read_status if known else None
 
-    def _number(
-        self, name: str, *arguments: int, kind: type[Any] = ctypes.c_uint, per_unit: int = 1
-    ) -> Callable[[], Any]:
-        """Return a function that reads one number, after a first read; raise ReadError if that read fails."""
-        number = kind()
-        take = self._call(name, *arguments, ctypes.byref(number))
 
-        def read() -> Any:
-            code = take()
-            if code:
-                raise self._error(code)
-            return number.value if per_unit == 1 else number.value / per_unit
+def _instances(device: Device) -> list[str]:
+    """Return the UUIDs of the GPU's MIG instances."""
+    found = []
+    with suppress(ReadError):
+        for index in range(device.number("nvmlDeviceGetMaxMigDeviceCount")):
+            with suppress(NvmlError):  # there may be fewer than the maximum
+                found.append(device.instance(index).text("nvmlDeviceGetUUID"))
+    return found
 
-        read()
-        return read
 
-    def _call(self, name: str, *arguments: Any) -> Callable[[], int]:
-        """Return a function that calls the library for this GPU and returns the error code.
-
-        Raises ReadError if the driver's library lacks it.
-        """
-        try:
-            return partial(self._nvml.nvmlLib[name], self._handle, *arguments)
-        except AttributeError as error:
-            raise ReadError(f"this driver's NVML has no {name}") from error
-
-    def _error(self, code: int) -> ReadError:
-        return ReadError(f"NVML: {self._nvml.NVMLError(code)}")
+def _is_divided(device: Device) -> bool:
+    """Whether the GPU is divided by MIG."""
+    with suppress(ReadError):  # an older driver
+        return bool(device.two_numbers("nvmlDeviceGetMigMode")[0])
+    return False

@@ -11,6 +11,7 @@
  *   STAND_IN_STATE     a folder in which limits are kept, for all processes; power then follows them by the model below
  *   STAND_IN_RIGHTS    what may be set: all (default), application-clocks, none
  *   STAND_IN_PROCESSES   the processes that compute, such as 0:4711 1:4712, by device (default: none)
+ *   STAND_IN_PRINTS    a line that the library prints on stdout when it is opened
  *   STAND_IN_TAKES_S   how long after it was set a power limit is in force (default 0)
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
  * counter-wrap-32, counter-still (from the beginning); set-fails, set-hangs, not-in-force,
@@ -49,6 +50,7 @@ static int trouble(void *handle) {
 int nvmlInitWithFlags(unsigned flags) {
     (void)flags;
     start_s = now_s();
+    if (getenv("STAND_IN_PRINTS")) printf("%s\n", getenv("STAND_IN_PRINTS")), fflush(stdout);
     return is("STAND_IN_FAULT", "no-driver") ? DRIVER_NOT_LOADED : SUCCESS;
 }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }

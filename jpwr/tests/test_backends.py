@@ -792,6 +792,55 @@ def test_a_gpu_whose_power_is_not_supported_is_read_by_its_counter(sampled_nvml,
     assert [other.lacks for other in trace.channels if other is not info] == [""] * 3
 
 
+@pytest.mark.parametrize("place", ["pynvml.py", "pynvml/__init__.py"])
+def test_no_package_of_python_is_needed_for_nvml(sampled_nvml, tmp_path, place):
+    """Vendors' images have packages of that name: some are a folder, some return bytes, some are of Python 2."""
+    write(tmp_path / "image" / place, "print 'Python 2'")
+    trace, said = sampled_nvml(PYTHONPATH=f"{tmp_path / 'image'}:{REPOSITORY}", STAND_IN_INSTANT="1")
+    assert trace.channels[0].source == "Stand-in GPU, instant power of the board by NVML"
+    assert [series.power_w[0] for series in trace.series()] == [300, 600, 900, 1200], said
+
+
+ANSWERS = """
+import ctypes, pynvml as n
+from contextlib import ExitStack
+from jpwr.backends import libnvml as own, nvml as backend
+n.nvmlInit()
+with ExitStack() as stack:
+    nvml = own.Nvml(stack)
+    both = [
+        (n.nvmlDeviceGetCount(), nvml.count),
+        (ctypes.sizeof(n.c_nvmlFieldValue_t), ctypes.sizeof(own.FieldValue)),
+        (n.c_nvmlFieldValue_t.value.offset, own.FieldValue.value.offset),
+        (n.c_nvmlFieldValue_t.nvmlReturn.offset, own.FieldValue.code.offset),
+        (n.NVML_FI_DEV_POWER_INSTANT, backend.POWER_INSTANT),
+        (ctypes.sizeof(n.c_nvmlProcessInfo_v2_t), ctypes.sizeof(own.Process)),
+    ]
+    for gpu, device in [(n.nvmlDeviceGetHandleByIndex(one), nvml.device(one)) for one in range(nvml.count)]:
+        for name in ("nvmlDeviceGetName", "nvmlDeviceGetUUID"):
+            both.append((getattr(n, name)(gpu), device.text(name)))
+        for name in ("nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMigMode"):
+            both.append(([*getattr(n, name)(gpu)], [*device.two_numbers(name)]))
+        steps, clock = device.items("nvmlDeviceGetSupportedGraphicsClocks", ctypes.c_uint, 1593), own.CLOCK_MEM
+        instance = n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 1)
+        both += [
+            (n.nvmlDeviceGetMaxClockInfo(gpu, clock), device.number("nvmlDeviceGetMaxClockInfo", clock)),
+            (n.nvmlDeviceGetSupportedGraphicsClocks(gpu, 1593), steps),
+            ([one.pid for one in n.nvmlDeviceGetComputeRunningProcesses(gpu)], device.processes()),
+            (n.nvmlDeviceGetUUID(instance), device.instance(1).text("nvmlDeviceGetUUID")),
+        ]
+print(both)
+assert all(theirs == ours for theirs, ours in both)
+"""
+
+
+def test_the_library_answers_as_it_does_to_nvidias_own_package(nvml_folder):
+    stand_in = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_PROCESSES": "0:7 1:8 1:9", "STAND_IN_CAPABILITY": "9.0"}
+    done = run(sys.executable, "-c", ANSWERS, **stand_in)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "([8, 9], [8, 9])" in done.stdout
+
+
 def test_a_counter_that_takes_long_is_read_next_to_power(nvml_folder, tmp_path):
     slow = {"STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1", "STAND_IN_COUNTER_TAKES_S": "0.003"}
     slow["LD_LIBRARY_PATH"] = str(nvml_folder)
