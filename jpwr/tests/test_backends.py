@@ -93,9 +93,23 @@ def test_a_counter_of_which_nobody_knows_how_far_it_went_falls(stack, tmp_path, 
     assert found_j == pytest.approx(told_j)
 
 
-def test_a_machine_without_rapl_reports_so(stack, tmp_path):
-    with pytest.raises(BackendUnavailable, match="no RAPL counter"):
-        rapl.open_channels(stack, tmp_path)
+@pytest.mark.parametrize(
+    ("zones", "found"),
+    [
+        ({}, "virtual machines usually have none"),
+        ({"dtpm:0": "soc", "intel-rapl-mmio:0:0": "core"}, "its zones dtpm:0, intel-rapl-mmio:0:0 are others"),
+        ({"intel-rapl-mmio:0": "package-0", "intel-rapl-mmio:0:0": "dram"}, ["rapl:package-0", "rapl:package-0:dram"]),
+        ({"intel-rapl-mmio:0": "package-0", "intel-rapl:0": "package-0"}, ["rapl:package-0"]),
+    ],
+)
+def test_rapl_by_the_thermal_device_counts_where_the_processors_is_missing(stack, tmp_path, zones, found):
+    for zone, name in zones.items():
+        write_zone(tmp_path, zone, name)
+    if isinstance(found, str):
+        with pytest.raises(BackendUnavailable, match=f"no RAPL counter of a package, memory or platform: {found}"):
+            rapl.open_channels(stack, tmp_path)
+    else:
+        assert [channel.info.name for channel in rapl.open_channels(stack, tmp_path)] == found
 
 
 def test_a_rapl_counter_that_may_not_be_read_reports_which_and_how(stack, tmp_path, monkeypatch):
@@ -351,6 +365,16 @@ def test_cray_counters_have_node_parts_and_accelerators(stack, tmp_path):
     assert channels["cray:node"].read_power_w() == 812
     assert channels["cray:node"].read_energy_j() == 123456
     assert channels["cray:cpu"].read_energy_j is None
+
+
+@pytest.mark.parametrize(("pci_id", "scope"), [("0x74a0", Scope.MODULE), ("0x740c", Scope.DEVICE)])
+def test_an_accelerator_of_a_cray_with_its_own_cpu_is_a_module(stack, tmp_path, pci_id, scope):
+    write(tmp_path / "accel0_power", "401 W 1700000000000000 us")
+    for address, device in (("0000:00:00.0", "0x1480"), ("0001:01:00.0", pci_id)):
+        write(tmp_path / "pci" / address / "device", device)
+    [channel] = cray.open_channels(stack, tmp_path, tmp_path / "pci")
+    assert channel.info.scope is scope
+    assert ("power of the socket, CPU and GPU" in channel.info.source) == (scope is Scope.MODULE)
 
 
 def test_what_all_processors_of_a_cray_take_is_not_counted_once_more_for_each(stack, tmp_path):
