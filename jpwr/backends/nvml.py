@@ -18,6 +18,8 @@ VISIBLE = (("CUDA_VISIBLE_DEVICES",),)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
 POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT
+# Scopes of that field: the GPU alone, or with the NVIDIA CPU on its module (nvml.h, NVML_POWER_SCOPE_GPU and _MODULE).
+OF_GPU, OF_MODULE = 0, 1
 TEMPERATURE_GPU = 0  # NVML_TEMPERATURE_GPU
 COUNTER_STEP_J = 0.001  # the counter is in millijoules
 _Number = Union[ctypes.c_uint, ctypes.c_ulonglong]
@@ -78,7 +80,7 @@ def _channel(nvml: Nvml, index: int) -> tuple[Channel, list[str]]:
         device = nvml.device(index)
     except NvmlError as error:
         return _lost(index, Lost(str(error)))
-    instant, averaged = attempt(partial(_instant_power, device)), attempt(partial(_averaged_power, device))
+    instant, averaged = attempt(partial(_instant_power, device, OF_GPU)), attempt(partial(_averaged_power, device))
     power, kind, averaging_s = instant, "instant power", 0.0
     if isinstance(instant, Lost):
         power, kind, averaging_s = averaged, "averaged power", AVERAGED_S
@@ -91,7 +93,7 @@ def _channel(nvml: Nvml, index: int) -> tuple[Channel, list[str]]:
     # Before driver 470, an instance was named by its GPU's UUID.
     ids = [uuid, f"MIG-{uuid}", *_instances(device)] if divided else [uuid]
     info = _info(index)._replace(
-        source=f"{name}, {kind} of the board by NVML{divided}",
+        source=f"{name}, {kind} of {_part(device, power)} by NVML{divided}",
         device_id=uuid,
         averaging_s=averaging_s,
         counter_resolution_j=COUNTER_STEP_J,
@@ -132,9 +134,21 @@ def _reading(device: Device, name: str, number: _Number) -> Callable[[], float]:
     return read
 
 
-def _instant_power(device: Device) -> Callable[[], float]:
+def _part(device: Device, power: Callable[[], float] | Lost) -> str:
+    """Return the part of the hardware that power and counter cover, as far as NVML states it.
+
+    nvml.h states no scope of the counter. On a GH200, it counts the module (ml-energy/zeus, pull request 172).
+    """
+    with suppress(ReadError):
+        # A driver that knows no scopes returns the GPU's power for both.
+        if not isinstance(power, Lost) and _instant_power(device, OF_MODULE)() > power():
+            return "the GPU without its module's CPU, which the counter may include,"
+    return "the board"
+
+
+def _instant_power(device: Device, scope: int) -> Callable[[], float]:
     """Return a function that reads instantaneous watts, which newer drivers have as a field."""
-    field = FieldValue(POWER_INSTANT)
+    field = FieldValue(POWER_INSTANT, scope)
     take = device.function("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
     milliwatts = ctypes.c_uint.from_buffer(field, FieldValue.value.offset)
 

@@ -1,6 +1,7 @@
 /* A stand-in for NVIDIA's management library; shapes.h tells what it draws. Device i draws (i + 1) times that.
  *   STAND_IN_DEVICES   number of devices (default 2)
  *   STAND_IN_INSTANT   1: instant power is there as a field value
+ *   STAND_IN_MODULE_W  what a module draws next to its GPU, with STAND_IN_INSTANT (default: there is no module)
  *   STAND_IN_LATE_S, STAND_IN_MEAN_S, STAND_IN_HELD_S   how late power is, over which time it is a mean, and for how long
  *                      a reading is shown (default: not); STAND_IN_COUNTED_S   for how long the counter's is
  *   STAND_IN_COUNTER_TAKES_S   CPU time of a call that asks for the counter (default: next to none)
@@ -239,8 +240,9 @@ int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
     for (int i = 0; i < count; i++) {
         unsigned milliwatts = 0;
         values[i].result = NOT_SUPPORTED;
-        if (newer && values[i].field == POWER_INSTANT) {
+        if (newer && values[i].field == POWER_INSTANT && (!values[i].scope || getenv("STAND_IN_MODULE_W"))) {
             values[i].result = nvmlDeviceGetPowerUsage(handle, &milliwatts);
+            if (values[i].scope) milliwatts += (unsigned)(1000 * number("STAND_IN_MODULE_W", 0));
             values[i].value.as_unsigned = milliwatts;
         }
     }

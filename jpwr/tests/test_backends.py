@@ -345,6 +345,8 @@ def test_a_module_contains_its_parts_and_each_scope_can_be_summed(stack, tmp_pat
         "gh:Grace Power Socket 0": (Scope.CPU, pytest.approx(80.0)),
     }
     assert {channel.info.averaging_s for channel in channels} == {0.05}
+    parts = ["the module: CPU, GPU and memory", "the processor and its memory"]
+    assert [channel.info.source for channel in channels] == [f"ACPI power meter by hwmon, of {part}" for part in parts]
 
 
 def test_cray_counters_have_node_parts_and_accelerators(stack, tmp_path):
@@ -918,6 +920,21 @@ def test_how_much_of_the_time_a_gpus_sensor_sees_is_known_by_its_chip(sampled_nv
     trace, _ = sampled_nvml(**asked)
     assert {info.seen_share for info in trace.channels} == {seen_share}
     assert [info.limit_w for info in trace.channels] == [400.0, 400.0, 400.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("variables", "part"),
+    [
+        ({}, "the board"),
+        ({"STAND_IN_MODULE_W": "90"}, "the GPU without its module's CPU, which the counter may include,"),
+        ({"STAND_IN_MODULE_W": "0"}, "the board"),  # a driver without scopes
+    ],
+)
+def test_a_gpu_on_a_module_with_a_cpu_is_not_called_a_board(sampled_nvml, variables, part):
+    trace, _ = sampled_nvml(STAND_IN_INSTANT="1", **variables)
+    assert {info.source for info in trace.channels} == {f"Stand-in GPU, instant power of {part} by NVML"}
+    assert [series.power_w[0] for series in trace.series()] == [300, 600, 900, 1200]
+    assert {info.scope for info in trace.channels} == {Scope.DEVICE}
 
 
 def test_where_all_gpus_are_lost_one_sentence_reports_so(nvml_folder):
