@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jpwr import backends
-from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, open_methods, rapl
+from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, libnvml, open_methods, rapl
 from jpwr.backends.parts import Lost, seconds_of
 from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, Scope
@@ -964,6 +964,27 @@ def test_the_gpus_on_which_a_process_computes_are_listed_by_the_driver(nvml_fold
     library = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_DEVICES": "4", "STAND_IN_PROCESSES": listed}
     done = run(sys.executable, "-c", program, **library, **variables)
     assert done.stdout == f"{found}\n", done.stderr
+
+
+@pytest.mark.parametrize(("name", "kind"), libnvml.PROCESS_LISTS)
+def test_an_older_driver_lists_processes_by_an_older_function(name, kind):
+    class Driver:
+        check = staticmethod(lambda code: None)
+
+        def function(self, asked):
+            if asked != name:
+                raise ReadError(f"no {asked}")
+            return self.listed
+
+        def listed(self, handle, count, found):
+            count._obj.value = 1
+            if found is None:
+                return libnvml.INSUFFICIENT_SIZE
+            assert found._type_ is kind
+            found[0].pid = 4711
+            return libnvml.SUCCESS
+
+    assert libnvml.Device(Driver(), None).processes() == [4711]
 
 
 def test_a_process_that_a_method_starts_can_be_ended(tmp_path):
