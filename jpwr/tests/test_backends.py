@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import itertools
 import os
 import re
@@ -818,12 +819,27 @@ def test_a_gpu_whose_power_is_not_supported_is_read_by_its_counter(sampled_nvml,
     assert [other.lacks for other in trace.channels if other is not info] == [""] * 3
 
 
-@pytest.mark.parametrize("place", ["pynvml.py", "pynvml/__init__.py"])
-def test_no_package_of_python_is_needed_for_nvml(sampled_nvml, tmp_path, place):
-    """Vendors' images have packages of that name: some are a folder, some return bytes, some are of Python 2."""
-    write(tmp_path / "image" / place, "print 'Python 2'")
+REAL_PACKAGE = "exec(open({real!r}).read())\n"
+# Packages of that name in vendors' images, by their files.
+PACKAGES = {
+    "a folder, whose names are copies": {
+        "pynvml/__init__.py": "from pynvml.nvml import *",
+        "pynvml/nvml.py": REAL_PACKAGE,
+    },
+    "names as bytes": {"pynvml.py": REAL_PACKAGE + "nvmlDeviceGetName = nvmlDeviceGetUUID = lambda gpu: b'GPU-0'"},
+    "a package without newer functions": {"pynvml.py": REAL_PACKAGE + "del c_nvmlFieldValue_t, nvmlDeviceGetMigMode"},
+    "a package for Python 2": {"pynvml.py": "print 'Python 2'"},
+    "a folder beside the file": {"pynvml/__init__.py": "", "pynvml.py": REAL_PACKAGE},
+}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_whatever_package_named_pynvml_an_image_has_gpus_are_read(sampled_nvml, tmp_path, package):
+    for place, text in PACKAGES[package].items():
+        write(tmp_path / "image" / place, text.format(real=importlib.util.find_spec("pynvml").origin))
     trace, said = sampled_nvml(PYTHONPATH=f"{tmp_path / 'image'}:{REPOSITORY}", STAND_IN_INSTANT="1")
-    assert trace.channels[0].source == "Stand-in GPU, instant power of the board by NVML"
+    assert trace.channels[1].source == "Stand-in GPU, instant power of the board by NVML"
+    assert [info.device_id for info in trace.channels] == [f"GPU-{index}" for index in range(4)]
     assert [series.power_w[0] for series in trace.series()] == [300, 600, 900, 1200], said
 
 
