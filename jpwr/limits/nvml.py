@@ -1,4 +1,4 @@
-"""Power limits and clocks of NVIDIA GPUs, through NVML.
+"""Power limits and clocks of NVIDIA GPUs, through NVML and nvidia-ml-py.
 
 The NVML reference reserves power limits and locked clocks to root. It lets an administrator open application clocks to
 all users (nvmlDeviceSetAPIRestriction), so these are the second choice for a clock. NVML cannot return locked clocks.
@@ -9,20 +9,10 @@ from __future__ import annotations
 import os
 import re
 from contextlib import ExitStack, suppress
-from ctypes import c_uint, c_ulonglong
 from functools import partial
-from typing import Callable, Mapping
+from typing import Any, Callable, Mapping
 
 from jpwr.backends import nvml as backend
-from jpwr.backends.libnvml import (
-    CLOCK_GRAPHICS,
-    CLOCK_MEM,
-    CLOCK_SM,
-    HOST_VGPU,
-    NO_PERMISSION,
-    Nvml,
-    NvmlError,
-)
 from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting
 
@@ -34,6 +24,7 @@ UNORDERED = (
     "this node's GPUs are unlike, and CUDA numbers them by speed: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the job's "
     "GPUs by their UUIDs in CUDA_VISIBLE_DEVICES"
 )
+DIVIDED = ("nvmlDeviceGetMigMode", "nvmlDeviceGetVirtualizationMode", "NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU")
 POWER_READINGS = (
     "nvmlDeviceGetPowerManagementDefaultLimit",
     "nvmlDeviceGetPowerManagementLimit",
@@ -50,68 +41,69 @@ def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
     is_in_order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({info.source for info in infos}) == 1
     if by_number and not is_in_order and not all(info.mine for info in infos):
         raise JpwrError(UNORDERED)
-    library = Nvml(stack)
+    package, _ = backend.opened(stack)
     found: list[Setting] = []
     for info in (info for info in infos if info.mine):
         if not info.device_id:
             raise BackendUnavailable(f"{info.name} {info.lacks}")
-        found += _settings(library, info.name, info.device_id)
+        found += _settings(package, info.name, info.device_id)
     return found
 
 
-def _settings(nvml: Nvml, channel: str, uuid: str) -> list[Setting]:
-    gpu = nvml.device(int(channel.rpartition(":")[2]))
-
-    def change(name: str, *arguments: int) -> None:
+def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
+    def call(name: str, *arguments: Any) -> Any:
         try:
-            gpu.call(name, *arguments)
-        except NvmlError as error:
-            raise (NoRight if error.code == NO_PERMISSION else JpwrError)(str(error)) from error
+            return getattr(nvml, name)(handle, *arguments)
+        except nvml.NVMLError as error:
+            kind = NoRight if error.value == nvml.NVML_ERROR_NO_PERMISSION else JpwrError
+            raise kind(f"NVML: {error}") from error
+        except AttributeError as error:
+            raise JpwrError(backend.missing_name(nvml, name)) from error
 
     def watts(name: str) -> Callable[[], float]:
-        return lambda: gpu.number(name) / 1000  # NVML returns milliwatts
+        return lambda: float(call(name)) / 1000  # NVML returns milliwatts
 
     def set_w(limit_w: float | None) -> None:
-        change("nvmlDeviceSetPowerManagementLimit", round(1000 * (limit_w or 0)))
+        call("nvmlDeviceSetPowerManagementLimit", round(1000 * (limit_w or 0)))
 
     def clock_mhz() -> float:
-        return float(gpu.number("nvmlDeviceGetClockInfo", CLOCK_SM))
+        return float(call("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM))
 
     def lock(mhz: float) -> None:
-        change("nvmlDeviceSetGpuLockedClocks", int(mhz), int(mhz))
+        call("nvmlDeviceSetGpuLockedClocks", int(mhz), int(mhz))
 
     def unlock(_: float | None) -> None:
-        change("nvmlDeviceResetGpuLockedClocks")
+        call("nvmlDeviceResetGpuLockedClocks")
 
     def application_mhz() -> float:
-        return float(gpu.number("nvmlDeviceGetApplicationsClock", CLOCK_GRAPHICS))
+        return float(call("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_GRAPHICS))
 
     def set_application_mhz(mhz: float | None) -> None:
-        memory_mhz = gpu.number("nvmlDeviceGetApplicationsClock", CLOCK_MEM)
-        change("nvmlDeviceSetApplicationsClocks", memory_mhz, int(mhz or 0))
+        memory_mhz = call("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_MEM)
+        call("nvmlDeviceSetApplicationsClocks", memory_mhz, int(mhz or 0))
 
-    device = partial(Setting, uuid, channel)
-    shared, found = "", []
+    handle, device = nvml.nvmlDeviceGetHandleByIndex(int(channel.rpartition(":")[2])), partial(Setting, uuid, channel)
+    # With a package that cannot tell how the GPU is divided, the limit could also hold for others.
+    shared, found = backend.missing_name(nvml, *DIVIDED), []
     with suppress(JpwrError):
-        if gpu.two_numbers("nvmlDeviceGetMigMode")[0]:
+        if call("nvmlDeviceGetMigMode")[0]:
             shared = "it is divided by MIG, and the limit would also hold for others"
     with suppress(JpwrError):
-        if gpu.number("nvmlDeviceGetVirtualizationMode") == HOST_VGPU:
+        if call("nvmlDeviceGetVirtualizationMode") == nvml.NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU:
             shared = "it is divided among virtual machines, and the limit would also hold for others"
     with suppress(JpwrError):  # not every GPU has a power limit
-        least_w, most_w = (limit / 1000 for limit in gpu.two_numbers("nvmlDeviceGetPowerManagementLimitConstraints"))
+        least_w, most_w = (limit / 1000 for limit in call("nvmlDeviceGetPowerManagementLimitConstraints"))
         full_w, kept_w, in_force_w = map(watts, POWER_READINGS)
         power = (POWER, "NVML power limit", full_w(), least_w, most_w, kept_w, in_force_w, set_w, set_w, (), shared)
         found.append(device(*power))
     with suppress(JpwrError):
-        most = float(gpu.number("nvmlDeviceGetMaxClockInfo", CLOCK_SM))
-        highest_mhz = gpu.number("nvmlDeviceGetMaxClockInfo", CLOCK_MEM)
-        steps = sorted(map(float, gpu.items("nvmlDeviceGetSupportedGraphicsClocks", c_uint, highest_mhz)))
+        most = float(call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM))
+        highest_mhz = call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM)
+        steps = sorted(map(float, call("nvmlDeviceGetSupportedGraphicsClocks", highest_mhz)))
         clock = (most, steps[0] if steps else 0.0, most)
         is_locked = False
         with suppress(JpwrError):
-            reasons = gpu.number("nvmlDeviceGetCurrentClocksThrottleReasons", kind=c_ulonglong)
-            is_locked = bool(reasons & BY_USER)
+            is_locked = call("nvmlDeviceGetCurrentClocksThrottleReasons") & BY_USER
             is_locked = is_locked and application_mhz() >= most  # not every GPU has application clocks
         locked = ("NVML locked clocks", *clock, lambda: None, clock_mhz, lock, unlock, steps)
         found.append(device(CLOCK, *locked, shared or (LOCKED if is_locked else "")))

@@ -147,6 +147,7 @@ def build(folder: Path, library: str, *sources: Path) -> Path:
 @pytest.fixture(scope="session")
 def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a stand-in libnvidia-ml.so.1."""
+    needed("pynvml")
     return build(tmp_path_factory.mktemp("nvml"), "libnvidia-ml.so.1", HERE / "nvml_stand_in.c")
 
 

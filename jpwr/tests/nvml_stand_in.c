@@ -16,14 +16,14 @@
  *   STAND_IN_TAKES_S   how long after it was set a power limit is in force (default 0)
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
  * counter-wrap-32, counter-still (from the beginning); set-fails, set-hangs, not-in-force,
- * no-application-clocks
+ * no-application-clocks; older-driver (lists processes by the second version of the function), oldest-driver (by none)
  */
 #include <stdio.h>
 
 #include "shapes.h"
 
 enum { INSTANCES = 1000 }; /* handles of a GPU's instances begin at so many times its own */
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, FUNCTION_NOT_FOUND = 13, GPU_IS_LOST = 15, UNKNOWN = 999 };
 enum { POWER_INSTANT = 186 };
 
 typedef struct {
@@ -293,9 +293,10 @@ int nvmlDeviceGetComputeMode(void *handle, int *mode) {
 }
 typedef struct { unsigned pid; unsigned long long used_bytes; unsigned gpu_instance, compute_instance; } process;
 
-int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process *processes) {
+int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *count, process *processes) {
     const char *text = getenv("STAND_IN_PROCESSES");
     unsigned found = 0, room = *count, gpu, pid;
+    if (is("STAND_IN_FAULT", "oldest-driver")) return FUNCTION_NOT_FOUND;
     int length;
     for (; text && sscanf(text, " %u:%u%n", &gpu, &pid, &length) == 2; text += length) {
         if (gpu != device(handle)) continue;
@@ -304,6 +305,10 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, proce
     }
     *count = found;
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process *processes) {
+    if (is("STAND_IN_FAULT", "older-driver")) return FUNCTION_NOT_FOUND;
+    return nvmlDeviceGetComputeRunningProcesses_v2(handle, count, processes);
 }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, process *processes) {
     (void)handle, (void)processes;

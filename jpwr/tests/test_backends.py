@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jpwr import backends
-from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, libnvml, open_methods, rapl
+from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, open_methods, rapl
 from jpwr.backends.parts import Lost, seconds_of
 from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, Scope
@@ -713,7 +713,7 @@ def test_two_methods_with_a_channel_of_one_name_make_a_trace_that_can_be_read(tm
 def plug_in(tmp_path, monkeypatch):
     """An installed package that adds the method `mine`, and one whose import fails."""
     channel = "return [Channel(ChannelInfo('mine:0', Scope.NODE, 'a wattmeter'), lambda: 42.0)]"
-    install_method(tmp_path, "mine", channel, "bad = no_such_module:f\n")
+    install_method(tmp_path, "mine", channel, "bad = absent:f\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
@@ -820,67 +820,75 @@ def test_a_gpu_whose_power_is_not_supported_is_read_by_its_counter(sampled_nvml,
 
 
 REAL_PACKAGE = "exec(open({real!r}).read())\n"
-# Packages of that name in vendors' images, by their files.
+OTHER_VARIABLE = "exec(open({real!r}).read().replace('nvmlLib', 'nvml_lib'))\n"  # as in pynvml 8
+AS_BYTES = """
+def as_bytes(function):
+    return lambda gpu: function(gpu).encode()
+nvmlDeviceGetName, nvmlDeviceGetUUID = as_bytes(nvmlDeviceGetName), as_bytes(nvmlDeviceGetUUID)
+"""
+FOLDER = {"pynvml/__init__.py": "from pynvml.nvml import *", "pynvml/nvml.py": REAL_PACKAGE}
+# Packages of that name in vendors' images, by their files, and what is missing of instant power.
 PACKAGES = {
-    "a folder, whose names are copies": {
-        "pynvml/__init__.py": "from pynvml.nvml import *",
-        "pynvml/nvml.py": REAL_PACKAGE,
-    },
-    "names as bytes": {"pynvml.py": REAL_PACKAGE + "nvmlDeviceGetName = nvmlDeviceGetUUID = lambda gpu: b'GPU-0'"},
-    "a package without newer functions": {"pynvml.py": REAL_PACKAGE + "del c_nvmlFieldValue_t, nvmlDeviceGetMigMode"},
-    "a package for Python 2": {"pynvml.py": "print 'Python 2'"},
-    "a folder beside the file": {"pynvml/__init__.py": "", "pynvml.py": REAL_PACKAGE},
+    "a folder, whose names are copies": (FOLDER, ""),
+    "names as bytes": ({"pynvml.py": REAL_PACKAGE + AS_BYTES}, ""),
+    "no structure of fields": (
+        {"pynvml.py": REAL_PACKAGE + "del c_nvmlFieldValue_t, nvmlDeviceGetMigMode"},
+        "{image}/pynvml.py has no c_nvmlFieldValue_t",
+    ),
+    "a folder without the field": (
+        {**FOLDER, "pynvml/nvml.py": OTHER_VARIABLE + "del NVML_FI_DEV_POWER_INSTANT"},
+        "{image}/pynvml/nvml.py has no NVML_FI_DEV_POWER_INSTANT",
+    ),
 }
+REPLACE = "'pip uninstall pynvml' and 'pip install --upgrade nvidia-ml-py' replace it"
+
+
+def write_package(folder, files):
+    for place, text in files.items():
+        write(folder / place, text.format(real=importlib.util.find_spec("pynvml").origin))
+    return {"PYTHONPATH": f"{folder}:{REPOSITORY}"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_whatever_package_named_pynvml_an_image_has_gpus_are_read(sampled_nvml, tmp_path, package):
-    for place, text in PACKAGES[package].items():
-        write(tmp_path / "image" / place, text.format(real=importlib.util.find_spec("pynvml").origin))
-    trace, said = sampled_nvml(PYTHONPATH=f"{tmp_path / 'image'}:{REPOSITORY}", STAND_IN_INSTANT="1")
-    assert trace.channels[1].source == "Stand-in GPU, instant power of the board by NVML"
+def test_gpus_are_read_through_packages_named_pynvml_that_images_have(sampled_nvml, tmp_path, package):
+    image = tmp_path / "image"
+    files, missing = PACKAGES[package]
+    trace, said = sampled_nvml(**write_package(image, files), STAND_IN_INSTANT="1")
+    lacks = f"no instant power ({missing.format(image=image)}: {REPLACE})" if missing else ""
+    kind = "averaged" if missing else "instant"
+    assert {info.source for info in trace.channels} == {f"Stand-in GPU, {kind} power of the board by NVML"}
+    assert {info.lacks for info in trace.channels} == {lacks}
+    assert lacks in said
     assert [info.device_id for info in trace.channels] == [f"GPU-{index}" for index in range(4)]
     assert [series.power_w[0] for series in trace.series()] == [300, 600, 900, 1200], said
 
 
-ANSWERS = """
-import ctypes, pynvml as n
-from contextlib import ExitStack
-from jpwr.backends import libnvml as own, nvml as backend
-n.nvmlInit()
-with ExitStack() as stack:
-    nvml = own.Nvml(stack)
-    both = [
-        (n.nvmlDeviceGetCount(), nvml.count),
-        (ctypes.sizeof(n.c_nvmlFieldValue_t), ctypes.sizeof(own.FieldValue)),
-        (n.c_nvmlFieldValue_t.value.offset, own.FieldValue.value.offset),
-        (n.c_nvmlFieldValue_t.nvmlReturn.offset, own.FieldValue.code.offset),
-        (n.NVML_FI_DEV_POWER_INSTANT, backend.POWER_INSTANT),
-        (ctypes.sizeof(n.c_nvmlProcessInfo_v2_t), ctypes.sizeof(own.Process)),
-    ]
-    for gpu, device in [(n.nvmlDeviceGetHandleByIndex(one), nvml.device(one)) for one in range(nvml.count)]:
-        for name in ("nvmlDeviceGetName", "nvmlDeviceGetUUID"):
-            both.append((getattr(n, name)(gpu), device.text(name)))
-        for name in ("nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMigMode"):
-            both.append(([*getattr(n, name)(gpu)], [*device.two_numbers(name)]))
-        steps, clock = device.items("nvmlDeviceGetSupportedGraphicsClocks", ctypes.c_uint, 1593), own.CLOCK_MEM
-        instance = n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 1)
-        both += [
-            (n.nvmlDeviceGetMaxClockInfo(gpu, clock), device.number("nvmlDeviceGetMaxClockInfo", clock)),
-            (n.nvmlDeviceGetSupportedGraphicsClocks(gpu, 1593), steps),
-            ([one.pid for one in n.nvmlDeviceGetComputeRunningProcesses(gpu)], device.processes()),
-            (n.nvmlDeviceGetUUID(instance), device.instance(1).text("nvmlDeviceGetUUID")),
-        ]
-print(both)
-assert all(theirs == ours for theirs, ours in both)
-"""
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"pynvml.py": "print 'Python 2'"}, "Python's module pynvml, {image}/pynvml.py, cannot be used (Missing "),
+        (
+            {"pynvml/__init__.py": "", "pynvml.py": REAL_PACKAGE},
+            "Python's module pynvml, {image}/pynvml/__init__.py, cannot be used (module 'pynvml' has no attribute",
+        ),
+        ({"pynvml.py": "import absent"}, "{image}/pynvml.py, cannot be used (No module named 'absent')"),
+    ],
+)
+def test_a_package_named_pynvml_that_cannot_be_used_is_named(tmp_path, files, message):
+    image = tmp_path / "image"
+    done = run(sys.executable, "-m", "jpwr", "--methods", "pynvml", "--", "true", **write_package(image, files))
+    assert done.returncode == 125
+    assert message.format(image=image) in done.stderr
+    assert done.stderr.endswith(f": {REPLACE}\n")
 
 
-def test_the_library_answers_as_it_does_to_nvidias_own_package(nvml_folder):
-    stand_in = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_PROCESSES": "0:7 1:8 1:9", "STAND_IN_CAPABILITY": "9.0"}
-    done = run(sys.executable, "-c", ANSWERS, **stand_in)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "([8, 9], [8, 9])" in done.stdout
+def test_without_a_package_named_pynvml_one_is_asked_for():
+    program = (
+        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r});"
+        "from contextlib import ExitStack; from jpwr.backends.nvml import open_channels; open_channels(ExitStack())"
+    )
+    done = run(sys.executable, "-I", "-S", "-c", program)
+    assert done.stderr.endswith("BackendUnavailable: Python has no module pynvml: pip install nvidia-ml-py\n")
 
 
 def test_a_counter_that_takes_long_is_read_next_to_power(nvml_folder, tmp_path):
@@ -971,6 +979,8 @@ def test_where_all_gpus_are_lost_one_sentence_reports_so(nvml_folder):
         ("1:{mine} 2:{nobody}", {}, []),  # numbers of another PID namespace
         ("1:{mine} 2:{mine}", {"STAND_IN_FAULT": "lost", "STAND_IN_FAULT_DEVICE": "2"}, ["GPU-1"]),
         ("1:{mine}", {"STAND_IN_FAULT": "no-driver"}, []),
+        ("1:{mine}", {"STAND_IN_FAULT": "older-driver"}, ["GPU-1"]),
+        ("1:{mine}", {"STAND_IN_FAULT": "oldest-driver"}, []),
     ],
 )
 def test_the_gpus_on_which_a_process_computes_are_listed_by_the_driver(nvml_folder, listed, variables, found):
@@ -980,27 +990,6 @@ def test_the_gpus_on_which_a_process_computes_are_listed_by_the_driver(nvml_fold
     library = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_DEVICES": "4", "STAND_IN_PROCESSES": listed}
     done = run(sys.executable, "-c", program, **library, **variables)
     assert done.stdout == f"{found}\n", done.stderr
-
-
-@pytest.mark.parametrize(("name", "kind"), libnvml.PROCESS_LISTS)
-def test_an_older_driver_lists_processes_by_an_older_function(name, kind):
-    class Driver:
-        check = staticmethod(lambda code: None)
-
-        def function(self, asked):
-            if asked != name:
-                raise ReadError(f"no {asked}")
-            return self.listed
-
-        def listed(self, handle, count, found):
-            count._obj.value = 1
-            if found is None:
-                return libnvml.INSUFFICIENT_SIZE
-            assert found._type_ is kind
-            found[0].pid = 4711
-            return libnvml.SUCCESS
-
-    assert libnvml.Device(Driver(), None).processes() == [4711]
 
 
 def test_a_process_that_a_method_starts_can_be_ended(tmp_path):

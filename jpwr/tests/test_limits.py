@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -339,6 +340,15 @@ def test_limits_are_set_and_restored_without_stderr(machine):
     assert (code, machine.gpus(), machine.files()) == (0, [UNLIMITED, UNLIMITED], [])
 
 
+def test_a_package_that_cannot_tell_of_mig_changes_nothing(machine):
+    package = f"exec(open({importlib.util.find_spec('pynvml').origin!r}).read())\ndel nvmlDeviceGetMigMode\n"
+    (machine.folder / "pynvml.py").write_text(package)
+    code, said = machine.run("--power-limit", "250", "--", "true", PYTHONPATH=f"{machine.folder}:{ROOT}")
+    assert code == 125
+    assert f"is left alone: {machine.folder}/pynvml.py has no nvmlDeviceGetMigMode: 'pip uninstall pynvml'" in said
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+
+
 def test_what_a_library_prints_is_no_answer_of_the_guardian(machine):
     code, said = machine.run("--power-limit", "250", "--", "true", STAND_IN_PRINTS="a word of the library")
     assert code == 0, said
@@ -525,7 +535,7 @@ def test_numbers_of_unlike_gpus_need_an_order(monkeypatch, variables, is_refused
         return [SimpleNamespace(info=info._replace(device_id=ids[one])) for one, info in enumerate(infos)]
 
     monkeypatch.setattr(nvml.backend, "open_channels", channels)
-    monkeypatch.setattr(nvml, "Nvml", lambda stack: None)
+    monkeypatch.setattr(nvml.backend, "opened", lambda stack: (None, 2))
     monkeypatch.setattr(nvml, "_settings", lambda nvml, name, uuid: [uuid])
     with ExitStack() as stack:
         if is_refused:
