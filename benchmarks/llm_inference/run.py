@@ -29,10 +29,12 @@ from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.llm_inference.client import LoadError
 from benchmarks.llm_inference.config import Config
+from benchmarks.llm_inference.listeners import processes_of
 from benchmarks.llm_inference.load import Measurement, Server, first_requests, measure
 from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
 from benchmarks.llm_inference.servers import COMPLETIONS, NAME, SERVERS, Address, Process, command_of, free_port
+from jpwr.backends.nvml import devices_used_by
 from jpwr.process.words import number_of
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
@@ -125,6 +127,8 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     alone = first_requests(server, load, config.window.limit_s, started.watch)
     if alone.model not in ("", server.model):
         raise LoadError(f"the model {server.model} was asked for, and the server answers for {alone.model}")
+    if serve.url and not started.elsewhere:  # some servers load their model at the first request
+        started.devices = _devices_of_running(config, started.address.port)
     counted, late_s, periods = [], 0.0, []
 
     def mark(edge: str, time_s: float) -> None:
@@ -178,7 +182,7 @@ class Started:
         self.address = Address(parts.hostname or "", parts.port or 80)
         # The sensors of this node show no other one's power.
         self.elsewhere = "" if serve.nodes == 1 and self.address.is_here() else self.address.host
-        self.devices = [] if self.elsewhere else _devices(config)
+        self.devices = [] if serve.url else _devices(config)
         if not serve.url:
             path, vocab = self._start(config, stack)
             names = [NAME, path.name]
@@ -262,9 +266,36 @@ def _devices(config: Config) -> list[Device]:
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if len(ids) > count else ():
         every = os.environ.get(name) or ",".join(map(str, range(len(ids))))
         os.environ[name] = ",".join(every.split(",")[:count])
+    return _gpus(ids[:count])
+
+
+def _devices_of_running(config: Config, port: int) -> list[Device]:
+    """Return the devices on which the processes of a server compute that was not started here.
+
+    Raises ConfigError if they are unknown and the node has more than asked for, or if their number is another one.
+    """
+    count = config.serve.devices
+    if config.device == "cpu":
+        return _devices(config)
+    used = devices_used_by(processes_of(port))
+    if not used and (there := len(gpu_ids())) > count:
+        raise ConfigError(
+            f"--devices {count} was asked for, but NVML lists no process of the server on any of the {there} GPUs: "
+            "set CUDA_VISIBLE_DEVICES to the UUIDs of its GPUs, or on AMD HIP_VISIBLE_DEVICES to their numbers, or "
+            "give --device cpu if it uses none"
+        )
+    if used and len(used) != count:
+        raise ConfigError(
+            f"--devices {count} was asked for, but the server uses {number_of(len(used), 'GPU')} ({', '.join(used)}): "
+            f"give --devices {len(used)}"
+        )
+    return _gpus(used) if used else _devices(config)
+
+
+def _gpus(ids: Sequence[str]) -> list[Device]:
     return [
-        Device(hostname=node_name(), rank=rank, name="GPU", device_id=ids[rank], cpus=usable_cpus())
-        for rank in range(count)
+        Device(hostname=node_name(), rank=rank, name="GPU", device_id=one, cpus=usable_cpus())
+        for rank, one in enumerate(ids)
     ]
 
 
