@@ -29,13 +29,15 @@ from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.llm_inference.address import Address, LoadError
 from benchmarks.llm_inference.client import Server
 from benchmarks.llm_inference.config import Config
+from benchmarks.llm_inference.listeners import processes_of
 from benchmarks.llm_inference.load import Measurement, first_requests, measure
 from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
 from benchmarks.llm_inference.prompts import template_tokens
 from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of, free_port
+from jpwr.backends.nvml import devices_used_by
 from jpwr.process.words import number_of
-from results.record.served import Window, metrics_of
+from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
@@ -100,6 +102,7 @@ def describe(config: Config) -> RunRecord:
         "slo": load.slo,
         "slo_source": load.limits.source,
         "findings": [],
+        "requests_format": REQUESTS_FORMAT,
     }
     if serve.server_args:
         record.choices["server's arguments"] = serve.server_args
@@ -126,6 +129,8 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     alone = first_requests(server, load, config.window.limit_s, started.watch)
     if alone.model not in ("", server.model) and not serve.url:
         raise LoadError(f"the model {server.model} was asked for, and the server answers for {alone.model}")
+    if serve.url and not started.elsewhere:  # some servers load their model at the first request
+        started.devices = _devices_of_running(config, started.address.port)
     counted, late_s, periods = [], 0.0, []
 
     def mark(edge: str, time_s: float) -> None:
@@ -156,7 +161,6 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         "cpu_throttled_percent": 100 * max(shares, default=0.0),
         "server_tokens": server_tokens,
     }
-    _store_requests(record, measurement, config)
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     findings, late = list(remarks(window, load, record.metrics)), [late_client(record.metrics, load)]
     if server_tokens is not None:
@@ -167,6 +171,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
+    _store_requests(record, measurement, config)
 
 
 class Started:
@@ -182,7 +187,7 @@ class Started:
         # The sensors of this node show no other one's power.
         is_here = not serve.url or (serve.nodes == 1 and self.address.is_here())
         self.elsewhere = "" if is_here else self.address.host
-        self.devices = [] if self.elsewhere else _devices(config)
+        self.devices = [] if serve.url else _devices(config)
         if not serve.url:
             path, vocab = self._start(config, stack)
             names = [NAME, path.name]
@@ -275,9 +280,36 @@ def _devices(config: Config) -> list[Device]:
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if len(ids) > count else ():
         every = os.environ.get(name) or ",".join(map(str, range(len(ids))))
         os.environ[name] = ",".join(every.split(",")[:count])
+    return _gpus(ids[:count])
+
+
+def _devices_of_running(config: Config, port: int) -> list[Device]:
+    """Return the devices on which the processes of a server compute that was not started here.
+
+    Raises ConfigError if they are unknown and the node has more than asked for, or if their number is another one.
+    """
+    count = config.serve.devices
+    if config.device == "cpu":
+        return _devices(config)
+    used = devices_used_by(processes_of(port))
+    if not used and (there := len(gpu_ids())) > count:
+        raise ConfigError(
+            f"--devices {count} was asked for, but NVML lists no process of the server on any of the {there} GPUs: "
+            "set CUDA_VISIBLE_DEVICES to the UUIDs of its GPUs, or on AMD HIP_VISIBLE_DEVICES to their numbers, or "
+            "give --device cpu if it uses none"
+        )
+    if used and len(used) != count:
+        raise ConfigError(
+            f"--devices {count} was asked for, but the server uses {number_of(len(used), 'GPU')} ({', '.join(used)}): "
+            f"give --devices {len(used)}"
+        )
+    return _gpus(used) if used else _devices(config)
+
+
+def _gpus(ids: Sequence[str]) -> list[Device]:
     return [
-        Device(hostname=node_name(), rank=rank, name="GPU", device_id=ids[rank], cpus=usable_cpus())
-        for rank in range(count)
+        Device(hostname=node_name(), rank=rank, name="GPU", device_id=one, cpus=usable_cpus())
+        for rank, one in enumerate(ids)
     ]
 
 
@@ -286,11 +318,12 @@ def _next_to(config: Config, suffix: str) -> Path | None:
 
 
 def _store_requests(record: RunRecord, measurement: Measurement, config: Config) -> None:
-    """Write every request next to the record, for whoever computes its numbers again."""
+    """Write every request and the run's end next to the record, for whoever computes its numbers again."""
     path = _next_to(config, REQUESTS_SUFFIX)
     if path is None:
         return
-    lines = (json.dumps(as_json(one)) for one in measurement.requests)
+    end = end_line(len(measurement.requests), record.status, record.error)
+    lines = map(json.dumps, [*map(as_json, measurement.requests), end])
     try:
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
     except OSError as error:

@@ -52,6 +52,14 @@ def seconds_of_file(path: Path) -> float:
     return int(text) / 1000 if text.isdigit() else 0.0
 
 
+def pci_id_of(device: Path) -> int:
+    """Return the PCI id of a device of the kernel's tree; 0 if it states none."""
+    try:
+        return int(text_of(device / "device"), 16)
+    except ValueError:
+        return 0
+
+
 def text_of(path: Path) -> str:
     """Return the file's text without white space at both ends; empty if it cannot be read."""
     try:
