@@ -243,6 +243,7 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
         asked = ("--url", url, "--ca-file", str(both), "--api-key-variable", "MY_KEY", "--endpoint", "chat")
         try:
             code, record = against_mock("--concurrency", "2", *asked)
+            requests = requests_of(tmp_path)
             _, without_key = against_mock("--concurrency", "2", *asked[:4], "--endpoint", "chat")
             _, too_short = against_mock("--concurrency", "2", *asked, "--input-tokens", "4")
         finally:
@@ -250,7 +251,7 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
     assert (code, record["error"], record["serving"]["elsewhere"]) == (0, "", "")
     assert record["model"] == "model"
     assert {"endpoint": "chat", "answers as": "other"}.items() <= record["choices"].items()
-    assert {(one["prompt_tokens"], one["cached_tokens"]) for one in requests_of(tmp_path)} == {(8, None)}
+    assert {(one["prompt_tokens"], one["cached_tokens"]) for one in requests} == {(8, None)}
     assert without_key["error"] == "the server answered /v1/models with HTTP status 401: "
     assert (
         too_short["error"]
