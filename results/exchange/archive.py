@@ -21,7 +21,7 @@ from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
-from results.exchange.signature import OpenSshError, sign, signer_of
+from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, failed_copy, run_of
 from results.join.energy import read_traces
@@ -205,7 +205,7 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         if signers is not None and not problems:
             try:
                 signer = _signer(Path(folder), signers)
-            except OpenSshError:
+            except UncheckedError:
                 raise
             except RecordError as error:
                 problems.append(str(error))

@@ -636,12 +636,25 @@ def test_an_openssh_that_is_too_old_is_said_to_be(runs, keys, tmp_path, monkeypa
     assert words in capsys.readouterr().err
 
 
-def test_a_key_that_others_can_read_says_what_to_do(runs, keys, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("mode", "suffix", "code"), [(0o644, "", 2), (0o600, "", 0), (0o600, ".pub", 0), (0o644, ".pub", 2)]
+)
+def test_a_key_that_others_can_read_says_what_to_do(runs, keys, tmp_path, capsys, mode, suffix, code):
+    """A public key, which all may read, stands for the private one next to it or in ssh-agent."""
     key = tmp_path / "key"
-    shutil.copy(keys / "centre", key)
-    key.chmod(0o644)
-    assert main(["archive", str(runs), "-o", str(tmp_path / "a.tar.zst"), "--sign", str(key)]) == 2
-    assert f"others can use it (mode 0644): run 'chmod 600 {key}'" in capsys.readouterr().err
+    for ending, its_mode in (("", mode), (".pub", 0o644)):
+        shutil.copy(keys / f"centre{ending}", f"{key}{ending}")
+        Path(f"{key}{ending}").chmod(its_mode)
+    assert main(["archive", str(runs), "-o", str(tmp_path / "a.tar.zst"), "--sign", f"{key}{suffix}"]) == code
+    words = f"others can use it (mode 0644): run 'chmod 600 {key}'"
+    assert (words in capsys.readouterr().err) == bool(code)
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_a_file_of_signers_that_is_none_is_not_blamed_on_the_archive(runs, keys, tmp_path, capsys, name):
+    path = archived(runs, tmp_path, "--sign", keys / "centre")
+    assert main(["verify", str(path), "--signers", str(keys / name)]) == 2
+    assert f"no file of signers {keys / name}" in capsys.readouterr().err
 
 
 def test_a_signature_does_not_go_with_other_files(runs, keys, tmp_path):
