@@ -34,6 +34,7 @@ from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_s
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
 from benchmarks.llm_inference.servers import COMPLETIONS, NAME, SERVERS, Address, Process, command_of, free_port
 from jpwr.process.words import number_of
+from results.record.demand import DATA
 from results.record.served import Window, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
@@ -76,7 +77,7 @@ def describe(config: Config) -> RunRecord:
         asdict(config),
         provenance=collect_provenance([] if serve.url else [SERVERS[serve.server].package]),
         precision=precision,
-        data="random tokens",
+        data=DATA,
         sample=load.words,
     )
     record.config["compute"] |= {"device": config.device, "precision": precision}

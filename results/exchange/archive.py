@@ -403,10 +403,12 @@ def _problems(result: Path) -> Iterator[str]:
 
 
 def _again(stored: Record, folder: Path) -> tuple[Json, list[str]]:
-    """Return a run's result as its origin gives it, and the windows without marks, from traces that are read once."""
+    """Return a run's result as its origin gives it, and what the traces show otherwise; these are read once."""
     read = cache(read_traces)
     again = collect(folder, read)
-    return again, list(_not_marked(stored, read(folder))) if again["status"] == "ok" else []
+    if again["status"] != "ok":
+        return again, []
+    return again, [*_not_marked(stored, read(folder)), *_other_command(stored, read(folder))]
 
 
 def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
@@ -439,6 +441,16 @@ def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
                 f"its {window.kind} window{words} from {window.start_s:.3f} s to {window.end_s:.3f} s of node "
                 f"{window.hostname} is not marked in the trace"
             )
+
+
+def _other_command(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
+    """Compare the module and its options with those of the command that the sampler started, if it names the module."""
+    words = record.provenance.command or []
+    own = words[words.index("-m") + 1 :] if "-m" in words else [""]
+    for trace in traces:
+        sampled = trace.meta.get("command") or []
+        if own[0] in sampled and (started := sampled[sampled.index(own[0]) :]) != own:
+            yield f"its command is '{' '.join(own)}', but the sampler has started '{' '.join(started)}'"
 
 
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:
