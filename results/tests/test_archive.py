@@ -314,6 +314,28 @@ def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     assert len(found) == is_wrong and all("-3600 s later by its wall clock" in one for one in found)
 
 
+@pytest.mark.parametrize(
+    ("sampled", "is_wrong"),
+    [
+        (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "8"], False),
+        (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "4"], True),
+        (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "8", "--precision", "fp8"], True),
+        (["bash", "a script of the user"], False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [["python", "-u", "-m", "benchmarks.llm_training", "--global-batch-size", "8"], None]
+)
+def test_the_command_of_a_run_is_the_one_that_the_sampler_started(sampled, is_wrong, command):
+    record = Record.of(make_record(provenance={"command": command}))
+    trace = Trace([], {} if sampled is None else {"command": sampled})
+    found = list(archives._other_command(record, [trace]))
+    assert ["but the sampler has started 'benchmarks.llm_training" in one for one in found] == [True] * bool(
+        is_wrong and command
+    )
+
+
 def test_a_good_run_is_not_stored_as_failed(archive):
     files = members(archive)
     name = WORK + "result.json"

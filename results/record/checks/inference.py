@@ -78,6 +78,9 @@ def _server_is_that_of_the_options(run: Record) -> Sentences:
     arguments, packages = serve.get("server_args") or None, run.provenance.packages or {}
     yield from differs("data", run.data, "the workload", DATA)
     yield from differs("choices.server's arguments", run.choices.get("server's arguments"), "config.serve", arguments)
+    arrivals = run.choices.get("arrivals")
+    words = [run.serving.server, arrivals if run.option("load.rate_per_s") else None, arguments]
+    yield from differs("variant", run.variant, "its choices", list(filter(None, words)))
     if not (serve.get("url") or serve.get("real_weights")):
         name = PurePath(serve.get("model_path") or "").name or serve.get("served_model") or serve.get("model")
         yield from differs("model", run.model, "config.serve", name)
