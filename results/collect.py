@@ -14,7 +14,16 @@ from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from results.join.channels import EnergyError
-from results.join.copies import add_energy, check_copies, copy_folder, copy_folders, failed_copy, of_copy, together
+from results.join.copies import (
+    add_energy,
+    check_copies,
+    copy_folder,
+    copy_folders,
+    failed_copy,
+    of_copy,
+    refuse_idle,
+    together,
+)
 from results.join.energy import TRACES, energy_of, read_traces
 from results.join.figures import add_power
 from results.join.reads import reads_of
@@ -85,6 +94,7 @@ def collect(folder: Path, read: Callable[[Path], list[Trace]] = read_traces) -> 
         if result.get("node_check"):
             add_power(result, traces)
         if copies:
+            refuse_idle(result["devices"], traces)
             add_energy(result, copies)
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)

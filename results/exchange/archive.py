@@ -23,9 +23,10 @@ from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
-from results.join.copies import FAILED, copy_folder, failed_copy, run_of
+from results.join.copies import FAILED, copy_folder, copy_folders, failed_copy, run_of
 from results.join.energy import read_traces
 from results.join.serving import REQUESTS_NAME, TOLERANCE, request_problems
+from results.record.checks import contradictions
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.windows import CLOCK_S
 from results.record.folders import results_below
@@ -396,6 +397,9 @@ def _problems(result: Path) -> Iterator[str]:
         if busier := busier_elsewhere(Energy.of(again.get(key) or {})):
             yield f"{key} is not that of the work: the trace has {busier.words}"
     yield from not_marked
+    for folder in copy_folders(result.parent, stored):
+        copy = Record.of(read_record(folder / RECORD_NAME) | {"energy": {}})  # only all copies have one
+        yield from (f"{folder.name}: {sentence}" for sentence in contradictions(copy))
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
     for key in sorted(stored.keys() | again.keys()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from itertools import pairwise
-from pathlib import PurePath
 
 from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
 from results.record.demand import DATA, SLOS, label
@@ -82,7 +81,8 @@ def _server_is_that_of_the_options(run: Record) -> Sentences:
     words = [run.serving.server, arrivals if run.option("load.rate_per_s") else None, arguments]
     yield from differs("variant", run.variant, "its choices", list(filter(None, words)))
     if not (serve.get("url") or serve.get("real_weights")):
-        name = PurePath(serve.get("model_path") or "").name or serve.get("served_model") or serve.get("model")
+        folder = str(serve.get("model_path") or "").rstrip("/").rpartition("/")[2]
+        name = folder or serve.get("served_model") or serve.get("model")
         yield from differs("model", run.model, "config.serve", name)
     if run.serving.version and run.serving.version not in packages.values():
         yield f"serving.version is {run.serving.version!r}, which provenance.packages does not have"
