@@ -31,7 +31,7 @@ from results.record.checks.energy import busier_elsewhere
 from results.record.checks.windows import CLOCK_S
 from results.record.folders import results_below
 from results.record.model import Energy, Json
-from results.record.parts import of_node
+from results.record.parts import of_node, sensor_channels
 from results.record.records import (
     RESULT_NAME,
     Record,
@@ -397,6 +397,8 @@ def _problems(result: Path) -> Iterator[str]:
         if busier := busier_elsewhere(Energy.of(again.get(key) or {})):
             yield f"{key} is not that of the work: the trace has {busier.words}"
     yield from not_marked
+    if _varied(again) and not _varied(stored):
+        yield "its power limit changed in the windows of the trace, and the record does not have it"
     for folder in copy_folders(result.parent, stored):
         copy = Record.of(read_record(folder / RECORD_NAME) | {"energy": {}})  # only all copies have one
         yield from (f"{folder.name}: {sentence}" for sentence in contradictions(copy))
@@ -413,6 +415,11 @@ def _again(stored: Record, folder: Path) -> tuple[Json, list[str]]:
     if again["status"] != "ok":
         return again, []
     return again, [*_not_marked(stored, read(folder)), *_other_command(stored, read(folder))]
+
+
+def _varied(result: Json) -> bool:
+    """Return whether a power limit changed; `_differences` ignores that results of release 1.0 lack the limits."""
+    return any(channel.limits.varied for channel in sensor_channels(Record.of(result)))
 
 
 def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
