@@ -160,10 +160,14 @@ def _percentiles_rise(run: Record) -> Sentences:
 
 
 def _requests_fill_the_streams(run: Record) -> Sentences:
-    """Little's law: the mean number in flight is the rate times the mean time, but for requests that the edges cut."""
+    """Little's law: the mean number in flight is the rate times the mean time, but for requests that the edges cut.
+
+    An edge more often cuts a long request than a short one.
+    """
     time_s, found = run.metrics.number("e2e_mean_s"), run.metrics.number("mean_in_flight")
     expected = product(run.metrics.number("requests_per_s"), time_s)
-    edges = product(found, ratio(time_s, run.metrics.number("measured_s")), EDGES)
+    longest_s = max(filter(is_number, (time_s, run.metrics.number("e2e_p99_s"))), default=None)
+    edges = product(found, ratio(longest_s, run.metrics.number("measured_s")), EDGES)
     if is_number(expected) and is_number(found) and is_number(edges) and abs(expected - found) > edges:
         yield f"{found:.3g} requests were in flight, but its rate and times make {expected:.3g} (Little's law)"
     if run.choices.get("arrivals") == CLOSED_LOOP and exceeds(found, most := run.layout.number("global_batch_size")):
