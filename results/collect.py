@@ -14,16 +14,7 @@ from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from results.join.channels import EnergyError
-from results.join.copies import (
-    add_energy,
-    check_copies,
-    copy_folder,
-    copy_folders,
-    failed_copy,
-    of_copy,
-    refuse_idle,
-    together,
-)
+from results.join.copies import add_energy, check_copies, copy_folder, copy_folders, failed_copy, of_copy, together
 from results.join.energy import TRACES, energy_of, read_traces
 from results.join.figures import add_power
 from results.join.reads import reads_of
@@ -94,8 +85,7 @@ def collect(folder: Path, read: Callable[[Path], list[Trace]] = read_traces) -> 
         if result.get("node_check"):
             add_power(result, traces)
         if copies:
-            refuse_idle(result["devices"], traces)
-            add_energy(result, copies)
+            add_energy(result, copies, traces)
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]

@@ -135,11 +135,13 @@ def of_copy(number: int, copy: Json, planned: Json) -> Json:
     return {**copy, **of_all, "error": f"copy {number}: {copy['error']}"}
 
 
-def add_energy(record: Json, copies: Sequence[Json]) -> None:
+def add_energy(record: Json, copies: Sequence[Json], traces: Sequence[Trace]) -> None:
     """Add power of all copies, and energy of each one whose devices have sensors of their own, to `fill`.
 
-    The uncertainty is the half-width of the interval with the accuracy of the sensor, if it is known.
+    The uncertainty is the half-width of the interval with the accuracy of the sensor, if it is known. Raises
+    EnergyError if the traces have a device of the job that no copy used.
     """
+    _refuse_idle(record["devices"], traces)
     energy, fill = record["energy"], record["fill"]
     share = with_accuracy(energy["uncertainty_wh"] / energy["energy_wh"], energy["accuracy"] or 0.0)
     fill |= {"power_W": energy["avg_power_w"], "power_uncertainty_percent": 100 * share}
@@ -148,8 +150,7 @@ def add_energy(record: Json, copies: Sequence[Json]) -> None:
         described["energy_J"] = _energy_j(energy["channels"], list(islice(devices, len(copy["devices"]))))
 
 
-def refuse_idle(devices: Sequence[dict[str, Any]], traces: Sequence[Trace]) -> None:
-    """Raise EnergyError if the sampler saw a whole device of the job that no copy used."""
+def _refuse_idle(devices: Sequence[dict[str, Any]], traces: Sequence[Trace]) -> None:
     ids = [one for device in devices for one in same_ids(device["device_id"])]
     if not ids or any(one.startswith("MIG-") for one in ids):
         return

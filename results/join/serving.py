@@ -158,17 +158,16 @@ def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:
 
 def _idle_s(window: Window) -> float:
     """Return the longest time from a request's end to the next one of its stream, which is sent at once."""
-    ended_s, longest_s = list[float](), 0.0
-    ends = [(one.ended_s, False) for one in window.every]
-    for time_s, is_sent in sorted([*ends, *((one.sent_s, True) for one in window.every), (window.end_s, False)]):
-        if time_s == window.end_s:
-            return max([longest_s, *(time_s - one for one in ended_s)])
+    ends, starts = [(one.ended_s, False) for one in window.every], [(one.sent_s, True) for one in window.every]
+    ended_s, idle_s = list[float](), [0.0]
+    for time_s, is_sent in sorted([*ends, *starts]):
+        if time_s >= window.end_s:
+            break
         if not is_sent:
             ended_s.append(time_s)
-        elif ended_s:
-            idle_s = time_s - ended_s.pop()  # the latest: several streams may have ended before the first is sent
-            longest_s = max(longest_s, idle_s if window.holds(time_s) else 0.0)
-    return longest_s
+        elif ended_s:  # the latest: several streams may have ended before the first is sent
+            idle_s.append(time_s - max(window.start_s, ended_s.pop()))
+    return max(*idle_s, *(window.end_s - one_s for one_s in ended_s), 0.0)
 
 
 def _other_findings(stored: Sequence[Json], again: Sequence[Json]) -> Iterator[str]:
