@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,9 +114,10 @@ class Counter:
         else:
             new = 1 if text else 0
         self.tokens += new
-        listed = len(choice.get("token_ids") or (choice.get("logprobs") or {}).get("tokens") or ())
+        words = filter(None, (choice.get("logprobs") or {}).get("tokens") or ())
+        listed = len(choice.get("token_ids") or list(words))
         self.unlisted += max(0, new - max(1, listed))
-        is_seen = any(one.isprintable() and not one.isspace() for one in text)
+        is_seen = any(unicodedata.category(one)[0] in "LNPS" for one in text)  # no space, mark or control character
         self.is_unseen = self.is_unseen or (new > 0 and not self._has_begun and not is_seen)
         self._has_begun = self._has_begun or (new > 0 and (is_seen or listed > 0))
         self._held += new
