@@ -160,10 +160,14 @@ class Trace:
                 return
             times_s, powers_w, energies_j, half_s = zip(*rows)
             readings = chain.from_iterable(zip(zip(*powers_w), zip(*energies_j)))
-            self.extend_columns(times_s, half_s, [*map(Column.of, compress(readings, self._is_column))])
+            self._add(times_s, half_s, [*map(Column.of, compress(readings, self._is_column))])
 
     def extend_columns(self, times_s: Sequence[float], half_s: Sequence[float], columns: Sequence[Column]) -> None:
-        """Add rows as columns: their times, half of the time that each took, and what was read in them."""
+        """Add rows as columns: their times, half of the time that each took or nothing, and what was read in them."""
+        self._store()
+        self._add(times_s, half_s, columns)
+
+    def _add(self, times_s: Sequence[float], half_s: Sequence[float], columns: Sequence[Column]) -> None:
         self._curves = []
         moments: dict[tuple[int, bytes], Moments] = {}
         for number, (column, values) in enumerate(zip(columns, self._values)):
