@@ -106,7 +106,7 @@ class Node:
 
     def channels(self) -> Iterator[Channel]:
         """Yield the record's entry for each channel that counts; raises EnergyError for one without energy."""
-        idle_w = dict(zip(self.trace.channels, self.trace.idle_power_w(), strict=True))
+        idle_w = dict(zip(self.trace.channels, map(self.trace.idle_power_w, self.trace.curves()), strict=True))
         for info in self.chosen:
             estimate, clocks = self.estimates[info], clocks_of(self.trace, info.name, self._windows)
             _refuse_too_little(info, estimate)
