@@ -270,7 +270,7 @@ class Trace:
         """
         in_order = sorted(windows_s, key=itemgetter(1))
         for window_s in () if also_beyond else in_order:
-            self._check_covered(*window_s)
+            self.check_covered(*window_s)
         return [energy_of_passes(curve, in_order) for curve in self.curves()]
 
     def idle_power_w(self, curve: ChannelEnergy) -> float:
@@ -303,7 +303,8 @@ class Trace:
         """Whether the trace covers a window, given in seconds."""
         return self.start_s <= start_s <= end_s <= self.end_s  # nan compares false
 
-    def _check_covered(self, start_s: float, end_s: float) -> None:
+    def check_covered(self, start_s: float, end_s: float) -> None:
+        """Raise NotEnoughSamples unless the trace covers a window, given in seconds."""
         if not self.covers(start_s, end_s):
             covered = f"{self.start_s:.3f} s to {self.end_s:.3f} s" if self.start_s == self.start_s else "nothing"
             raise NotEnoughSamples(

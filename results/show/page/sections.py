@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from results.files.workloads import title_of
-from results.join.energy import TRACES
+from results.join.nodes import TRACES
 from results.points.repeats import PointResults, by_point
 from results.predict.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
 from results.record.in_parallel import for_each
