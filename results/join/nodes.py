@@ -118,17 +118,13 @@ def _sums(record: Record, trace: Trace, nodes: Sequence[tuple[str, str]]) -> Tra
     hosts = {hostname for hostname, _ in nodes}
     ranks = {device.rank for device in record.devices if device.hostname in hosts}
     figures = [one for one in record.node_check.figures if one.rank in ranks]
-    every = {(one.number("start_s"), one.number("end_s")) for one in figures}
-    times_s = [(start_s, end_s) for start_s, end_s in every if start_s is not None and end_s is not None]
+    edges_s = {(one.number("start_s"), one.number("end_s")) for one in figures}
+    times_s = [(start_s, end_s) for start_s, end_s in edges_s if start_s is not None and end_s is not None]
     return TraceSums(
         trace.meta,
         [region for region in trace.regions() if WINDOW in region.name],
         found,
-        {
-            (start_s, end_s): _figure(trace, curves, (start_s, end_s))
-            for start_s, end_s in figures
-            if None not in (start_s, end_s)
-        },
+        {one: _figure(trace, curves, one) for one in times_s},
     )
 
 
