@@ -10,8 +10,8 @@ from typing import Any
 
 from jpwr.energy.statistics import with_accuracy
 from jpwr.process.device_ids import same_ids
-from jpwr.trace.trace import Trace
 from results.join.channels import IDENTIFIED, EnergyError
+from results.join.nodes import TraceSums
 from results.record.derived import spread_percent
 from results.record.duplicates import copies as twins
 from results.record.model import COPY_VARIABLE, Json, Record, Window, as_json, changed
@@ -135,7 +135,7 @@ def of_copy(number: int, copy: Json, planned: Json) -> Json:
     return {**copy, **of_all, "error": f"copy {number}: {copy['error']}"}
 
 
-def add_energy(record: Json, copies: Sequence[Json], traces: Sequence[Trace]) -> None:
+def add_energy(record: Json, copies: Sequence[Json], traces: Sequence[TraceSums]) -> None:
     """Add power of all copies, and energy of each one whose devices have sensors of their own, to `fill`.
 
     The uncertainty is the half-width of the interval with the accuracy of the sensor, if it is known. Raises
@@ -150,7 +150,7 @@ def add_energy(record: Json, copies: Sequence[Json], traces: Sequence[Trace]) ->
         described["energy_J"] = _energy_j(energy["channels"], list(islice(devices, len(copy["devices"]))))
 
 
-def _refuse_idle(devices: Sequence[dict[str, Any]], traces: Sequence[Trace]) -> None:
+def _refuse_idle(devices: Sequence[dict[str, Any]], traces: Sequence[TraceSums]) -> None:
     ids = [one for device in devices for one in same_ids(device["device_id"])]
     if not ids or any(one.startswith("MIG-") for one in ids):
         return
