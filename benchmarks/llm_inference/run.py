@@ -34,7 +34,7 @@ from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_s
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
 from benchmarks.llm_inference.servers import COMPLETIONS, NAME, SERVERS, Address, Process, command_of, free_port
 from jpwr.process.words import number_of
-from results.record.served import Window, metrics_of
+from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
@@ -98,6 +98,7 @@ def describe(config: Config) -> RunRecord:
         "slo": load.slo,
         "slo_source": load.limits.source,
         "findings": [],
+        "requests_format": REQUESTS_FORMAT,
     }
     if serve.server_args:
         record.choices["server's arguments"] = serve.server_args
@@ -151,7 +152,6 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         "cpu_throttled_percent": 100 * max(shares, default=0.0),
         "server_tokens": server_tokens,
     }
-    _store_requests(record, measurement, config)
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     findings, late = list(remarks(window, load, record.metrics)), [late_client(record.metrics, load)]
     if server_tokens is not None:
@@ -162,6 +162,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
+    _store_requests(record, measurement, config)
 
 
 class Started:
@@ -272,11 +273,12 @@ def _next_to(config: Config, suffix: str) -> Path | None:
 
 
 def _store_requests(record: RunRecord, measurement: Measurement, config: Config) -> None:
-    """Write every request next to the record, for whoever computes its numbers again."""
+    """Write every request and the run's end next to the record, for whoever computes its numbers again."""
     path = _next_to(config, REQUESTS_SUFFIX)
     if path is None:
         return
-    lines = (json.dumps(as_json(one)) for one in measurement.requests)
+    end = end_line(len(measurement.requests), record.status, record.error)
+    lines = map(json.dumps, [*map(as_json, measurement.requests), end])
     try:
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
     except OSError as error:

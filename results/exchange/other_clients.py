@@ -2,7 +2,8 @@
 
 Read by meaning, as their files have it: vllm bench serve (flat JSON, of several runs one after the other), SGLang's
 bench_serving (JSON lines), aiperf (profile_export_aiperf.json) and guidellm (its JSON report). Throughput is all tokens
-over the whole duration, ramp and drain included. Figures that contradict each other are refused.
+over the whole duration, ramp and drain included. Figures that contradict each other are refused. A run fails by the
+rules of our own client that figures alone decide.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 from results.record.findings import finding
 from results.record.model import SCHEMA_VERSION, Json, is_number
 from results.record.records import RecordError
+from results.record.served_rules import faults_of_figures
 
 BENCHMARK = "llm_inference"
 PERCENTILES = ("p50", "p90", "p99")
@@ -142,7 +144,10 @@ def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Json:
     if tpot_s := metrics.get("tpot_p50_s"):
         metrics["tokens_per_s_per_user"] = 1 / tpot_s
     failed = f"{run.failed:.0f} requests failed" if run.failed else ""
-    error = "; ".join(filter(None, (run.error, failed)))
+    streams = max(1, round(run.most_in_flight or run.in_flight))
+    typical_s = run.latencies_s.get("e2e_p50_s") or run.e2e_mean_s or 0.0
+    bad = faults_of_figures(run.requests, streams, duration_s, typical_s, metrics.get("tpot_p50_s", math.inf))
+    error = "; ".join(filter(None, (run.error, failed, *bad)))
     findings = [finding("other_client", client=client), *([finding("failures_unknown")] if run.failed is None else [])]
     label = f"{stated.server}, by {client}"
     input_each = "?" if run.input_tokens is None else f"{run.input_tokens / run.requests:.0f}"
@@ -163,7 +168,7 @@ def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Json:
         "layout": {
             "num_devices": stated.devices,
             "num_nodes": 1,
-            "global_batch_size": max(1, round(run.most_in_flight or run.in_flight)),
+            "global_batch_size": streams,
             "work_per_sample": round(output_each),
         },
         "metrics": metrics,

@@ -16,7 +16,7 @@ from results.record.checks.run import differs
 from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
 from results.record.model import Json, is_number
-from results.record.served import Request, Window, metrics_of, read_request
+from results.record.served import LATER, Request, Window, metrics_of, read_request
 from results.record.served_rules import disturbances, faults, late_client, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
@@ -64,11 +64,13 @@ def request_problems(record: Json, folder: Path) -> Iterator[str]:
 
 
 def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
+    lines, end = (lines[:-1], lines[-1]) if "format" in lines[-1] else (lines, {})
+    yield from _other_end(record["serving"], lines, end)
     stored, load, serving = record["metrics"], record["config"].get("load") or {}, record["serving"]
     slo = SLOS.get(load.get("slo", "")) or Slo(
         stored["slo_ttft_s"], stored["slo_tpot_s"], serving.get("slo_source", "")
     )
-    asked = _asked(record, load, lines)
+    asked = _asked(record, load, lines, is_older=not end and any("retries" not in one for one in lines))
     yield from _not_as_asked(asked, load)
     if asked.lengths:
         each = round(statistics.fmean(output for _, output in asked.lengths))
@@ -90,7 +92,18 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield from (f"it is stored as ok, but {one}" for one in bad)
 
 
-def _asked(record: Json, load: dict[str, Any], lines: Sequence[dict[str, Any]]) -> Requests:
+def _other_end(serving: Json, lines: Sequence[dict[str, Any]], end: dict[str, Any]) -> Iterator[str]:
+    """Compare with the last line of the requests, which older files lack; older records state no format."""
+    yield from differs("serving.requests_format", serving.get("requests_format"), REQUESTS_NAME, end.get("format"))
+    if end and any(name not in one for name in LATER for one in lines):
+        yield f"{REQUESTS_NAME} has requests without all of {', '.join(LATER)}, which format {end['format']} has"
+    if end and end["requests"] != len(lines):
+        yield f"{REQUESTS_NAME} has {len(lines)} requests, and its end counts {end['requests']}"
+    if end and end["status"] != "ok":
+        yield f"it is stored as ok, but its requests end as {end['status']}: {end['error']}"
+
+
+def _asked(record: Json, load: dict[str, Any], lines: Sequence[dict[str, Any]], is_older: bool) -> Requests:
     names = ("input_tokens", "output_tokens", "length_sigma", "seed")
     is_known = all(name in load for name in names) and not load.get("lengths_file")
     return Requests(
@@ -100,7 +113,7 @@ def _asked(record: Json, load: dict[str, Any], lines: Sequence[dict[str, Any]]) 
         load.get("concurrency", record["layout"]["global_batch_size"]),
         load.get("rate_per_s", 0.0),
         lengths_of(*(load[name] for name in names)) if is_known else [],
-        not all("retries" in one for one in lines),
+        is_older,
     )
 
 

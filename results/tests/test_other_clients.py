@@ -199,6 +199,8 @@ def test_failures_that_a_file_does_not_state_are_a_remark(read):
     assert kinds(without(VLLM, "failed")) == ["other_client"]
 
 
+IN_ONE_PIECE = "answers came in one piece, so that no token has its own time"
+MANY = {"endpoint": {"model_names": ["model"]}, "loadgen": {"concurrency": 40}}
 ERRORS = [{"error_details": {"code": 500}, "count": 2}, {"error_details": {"code": 499}, "count": 1}]
 
 
@@ -223,9 +225,16 @@ ERRORS = [{"error_details": {"code": 500}, "count": 2}, {"error_details": {"code
             "the run was cancelled before its end; 3 requests failed",
         ),
         (as_guidellm("0.2", errored=3), "3 requests failed"),
+        (VLLM | {"max_concurrency": 40}, "64 requests in the window, at least 80 wanted: measure longer"),
+        (as_aiperf("0.9", input_config=MANY), "64 requests in the window, at least 80 wanted: measure longer"),
+        (as_sglang(median_tpot_ms=0.09), f"{IN_ONE_PIECE}: look for a proxy that holds them back"),
+        (
+            as_sglang(mean_e2e_latency_ms=2e3, median_e2e_latency_ms=2e3, p99_e2e_latency_ms=2e3),
+            "the window of 8.3 s is below 5 times that of a request, 2.0 s",
+        ),
     ],
 )
-def test_a_run_with_failed_requests_or_one_that_was_cancelled_has_failed(file, error, read):
+def test_a_run_that_would_not_count_if_it_were_our_own_has_failed(file, error, read):
     [record] = read(file)
     assert (record["status"], record["error"]) == ("failed", error)
 

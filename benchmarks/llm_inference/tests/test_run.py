@@ -58,7 +58,10 @@ def against_mock(monkeypatch, tmp_path):
 
 
 def requests_of(folder):
-    return [json.loads(line) for line in gzip.open(folder / "record.requests.jsonl.gz")]
+    *requests, end = (json.loads(line) for line in gzip.open(folder / "record.requests.jsonl.gz"))
+    record = json.loads((folder / "record.json").read_text())
+    assert (end["requests"], end["status"], end["error"]) == (len(requests), record["status"], record["error"])
+    return requests
 
 
 def test_a_record_has_the_servers_own_times(against_mock, tmp_path):

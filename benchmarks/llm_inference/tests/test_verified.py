@@ -15,7 +15,7 @@ from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_s
 from benchmarks.llm_inference.run import describe, parse
 from benchmarks.llm_inference.tests.simulated import closed_loop
 from results.join.serving import REQUESTS_NAME, request_problems
-from results.record.served import Window, metrics_of
+from results.record.served import LATER, Window, end_line, metrics_of
 from results.record.served_rules import late_client, remarks
 from results.tests.of_dicts import contradictions
 
@@ -36,6 +36,16 @@ def rehashed(record):
     return record
 
 
+def write(folder, lines):
+    (folder / REQUESTS_NAME).write_bytes(gzip.compress("".join(f"{json.dumps(one)}\n" for one in lines).encode()))
+
+
+def lines_of(folder):
+    """Return the requests of a file, and its last line."""
+    *requests, end = map(json.loads, gzip.decompress((folder / REQUESTS_NAME).read_bytes()).splitlines())
+    return requests, end
+
+
 def stored_run(folder, requests):
     """Return the record of a run, stored as ok; the folder gets its requests."""
     config = parse(FLAGS)
@@ -49,8 +59,7 @@ def stored_run(folder, requests):
     late = late_client(record.metrics, config.load)
     found = [*remarks(window, config.load, record.metrics), *filter(None, [late])]
     record.serving["findings"], record.status = [one.as_data() for one in found], "ok"
-    lines = "".join(f"{json.dumps(as_json(one))}\n" for one in measurement.requests)
-    (folder / REQUESTS_NAME).write_bytes(gzip.compress(lines.encode()))
+    write(folder, [*map(as_json, measurement.requests), end_line(len(measurement.requests), "ok", "")])
     stored = json.loads(json.dumps(asdict(record)))
     stored["provenance"]["command"] = []
     return rehashed({"schema_version": 3, "energy": None, "energy_effective": None, **stored})
@@ -133,20 +142,35 @@ def test_a_metric_that_was_deleted_is_found(run):
 )
 def test_the_rules_of_a_bad_run_are_applied_again(key, value, words, run, tmp_path):
     record, folder = run
-    lines = map(json.loads, gzip.decompress((folder / REQUESTS_NAME).read_bytes()).splitlines())
-    text = "".join(f"{json.dumps({**one, key: value(one)})}\n" for one in lines)
-    (tmp_path / REQUESTS_NAME).write_bytes(gzip.compress(text.encode()))
+    requests, end = lines_of(folder)
+    write(tmp_path, [*({**one, key: value(one)} for one in requests), end])
     found = list(request_problems(record, tmp_path))
     assert any(words in one for one in found) if words else found == [], found
 
 
 def test_a_file_of_an_older_version_is_checked_as_far_as_it_goes(run, tmp_path):
     record, folder = run
-    lines = map(json.loads, gzip.decompress((folder / REQUESTS_NAME).read_bytes()).splitlines())
-    later = ("retries", "unlisted", "is_unseen")
-    text = "".join(f"{json.dumps({key: one for key, one in line.items() if key not in later})}\n" for line in lines)
-    (tmp_path / REQUESTS_NAME).write_bytes(gzip.compress(text.encode()))
-    older = edited(record, "metrics", "e2e_mean_s", dict.pop)
+    write(tmp_path, [{key: one for key, one in line.items() if key not in LATER} for line in lines_of(folder)[0]])
+    older = edited(edited(record, "metrics", "e2e_mean_s", dict.pop), "serving", "requests_format", dict.pop)
     assert list(request_problems(older, tmp_path)) == []
     older["metrics"]["goodput_share"] *= 0.5
     assert any("metrics.goodput_share" in one for one in request_problems(older, tmp_path))
+
+
+def without(name, requests):
+    return [{key: value for key, value in one.items() if key != name} for one in requests]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda requests, end: [*requests, {**end, "status": "failed", "error": "slow"}], "end as failed: slow"),
+        (lambda requests, end: requests, "serving.requests_format is stored as 2"),
+        (lambda requests, end: [*requests[:-1], end], "and its end counts"),
+        *((lambda requests, end, name=name: [*without(name, requests), end], "without all of") for name in LATER),
+    ],
+)
+def test_a_file_of_requests_says_how_its_run_ended_and_what_it_has(run, tmp_path, change, words):
+    record, folder = run
+    write(tmp_path, change(*lines_of(folder)))
+    assert any(words in one for one in request_problems(record, tmp_path))
