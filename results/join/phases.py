@@ -8,7 +8,7 @@ determined by the tokens. Loads are not pooled either: the cost of a token grows
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from jpwr.energy.statistics import LEVEL, students_t
@@ -19,20 +19,24 @@ FEWEST_SLICES = 20
 WIDEST = 0.5  # half-width of an interval over its value: beyond it, those that happen to be narrow would be biased
 
 
-def energy_of_phases(window: Window, energy_j: Callable[[float, float], float]) -> dict[str, float]:
+def slices_of(start_s: float, end_s: float) -> list[tuple[float, float]]:
+    """Return start and end of each slice of a window in seconds; none of a window that is too short."""
+    number = int((end_s - start_s) / SLICE_S)
+    edges = [start_s + (end_s - start_s) * index / number for index in range(number + 1)] if number else []
+    return list(pairwise(edges)) if number >= FEWEST_SLICES else []
+
+
+def energy_of_phases(window: Window, energies_j: Sequence[float]) -> dict[str, float]:
     """Return joules per prompt token that is read and per token that is written, each with half of its 95 % interval.
 
-    `energy_j` returns the energy of a part of the window in joules, nan if unknown. Empty if the window is too short,
-    or the mix of both kinds of tokens varies too little. The standard errors allow for the energies of neighbouring
-    slices, which share an edge (Newey and West, Econometrica 55 (1987) 703, with a lag of 1).
+    `energies_j` are those of the window's slices, nan if unknown. Empty without slices, or if the mix of both kinds of
+    tokens varies too little. The standard errors allow for the energies of neighbouring slices, which share an edge
+    (Newey and West, Econometrica 55 (1987) 703, with a lag of 1).
     """
-    number = int(window.duration_s / SLICE_S)
-    if number < FEWEST_SLICES:
+    slices = slices_of(window.start_s, window.end_s)
+    if not slices or len(slices) != len(energies_j):
         return {}
-    edges = [window.start_s + window.duration_s * index / number for index in range(number + 1)]
-    energies = [energy_j(begin, end) for begin, end in pairwise(edges)]
-    read, written = tokens_of(window, edges)
-    fitted = _fit(read, written, energies)
+    fitted = _fit(*tokens_of(window, [*(begin for begin, _ in slices), slices[-1][1]]), energies_j)
     if fitted is None or not all(half < WIDEST * value for value, half in fitted):  # nan compares false
         return {}
     names = "j_per_token_read", "j_per_token_written"

@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 
-from results.join.phases import energy_of_phases, tokens_of
+from results.join.phases import energy_of_phases, slices_of, tokens_of
 from results.record.served import Request, Window
 
 READ_J, WRITTEN_J = 0.012, 0.11
@@ -30,21 +30,25 @@ class Load:
                 self.requests.append(one)
 
 
-def energies(window: Window, noise: float, seed: int = 0):
-    """Energy of any part of the window: its tokens by their costs, and noise of each edge, in joules."""
-    chance, edges = random.Random(seed), {}
-
-    def energy_j(begin_s: float, end_s: float) -> float:
-        [read], [written] = tokens_of(window, [begin_s, end_s])
-        moved = [edges.setdefault(round(edge_s, 6), chance.gauss(0, noise)) for edge_s in (begin_s, end_s)]
-        return READ_J * read + WRITTEN_J * written + moved[1] - moved[0]
-
-    return energy_j
+def found_in(load: Load, noise: float, seed: int = 0) -> dict[str, float]:
+    """What is found where slices use what their tokens cost, and each edge moves by some noise in joules."""
+    window, chance = Window(load), random.Random(seed)
+    slices = slices_of(window.start_s, window.end_s)
+    if not slices:
+        return energy_of_phases(window, [])
+    edges = [*(begin for begin, _ in slices), slices[-1][1]]
+    moved = [chance.gauss(0, noise) for _ in edges]
+    return energy_of_phases(
+        window,
+        [
+            READ_J * read + WRITTEN_J * written + moved[index + 1] - moved[index]
+            for index, (read, written) in enumerate(zip(*tokens_of(window, edges), strict=True))
+        ],
+    )
 
 
 def test_the_costs_of_reading_and_writing_are_found():
-    window = Window(Load(1))
-    found = energy_of_phases(window, energies(window, 0.0))
+    found = found_in(Load(1), 0.0)
     assert found["j_per_token_read"] == pytest.approx(READ_J, rel=1e-6)
     assert found["j_per_token_written"] == pytest.approx(WRITTEN_J, rel=1e-6)
 
@@ -52,8 +56,7 @@ def test_the_costs_of_reading_and_writing_are_found():
 def test_intervals_hold_in_about_95_of_100():
     held = []
     for seed in range(40):
-        window = Window(Load(seed))
-        found = energy_of_phases(window, energies(window, 3.0, seed))
+        found = found_in(Load(seed), 3.0, seed)
         for name, truth in (("read", READ_J), ("written", WRITTEN_J)) if found else ():
             held.append(abs(found[f"j_per_token_{name}"] - truth) <= found[f"j_per_token_{name}_half_width"])
     assert len(held) > 60
@@ -66,8 +69,7 @@ def test_intervals_hold_in_about_95_of_100():
     ids=["too short", "no prompts", "noise", "unknown energy"],
 )
 def test_what_the_slices_do_not_determine_is_left_out(load, noise):
-    window = Window(load)
-    assert energy_of_phases(window, energies(window, noise)) == {}
+    assert found_in(load, noise) == {}
 
 
 def test_a_prompt_is_read_from_its_sending_to_the_first_token():
