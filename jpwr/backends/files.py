@@ -9,6 +9,7 @@ from typing import Callable, Mapping, TextIO
 
 from jpwr.backends.parts import Part, attempt
 from jpwr.errors import BackendUnavailable, ReadError
+from jpwr.process.host import text_of as text_of
 
 
 def open_reading(
@@ -50,11 +51,3 @@ def seconds_of_file(path: Path) -> float:
     """Return the time in seconds that a file states in milliseconds; 0 if it states none."""
     text = text_of(path)
     return int(text) / 1000 if text.isdigit() else 0.0
-
-
-def text_of(path: Path) -> str:
-    """Return the file's text without white space at both ends; empty if it cannot be read."""
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
