@@ -37,6 +37,7 @@ from benchmarks.llm_inference.prompts import template_tokens
 from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of, free_port
 from jpwr.backends.nvml import devices_used_by
 from jpwr.process.words import number_of
+from results.record.demand import DATA
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
@@ -79,7 +80,7 @@ def describe(config: Config) -> RunRecord:
         asdict(config),
         provenance=collect_provenance([] if serve.url else [SERVERS[serve.server].package]),
         precision=precision,
-        data="random tokens",
+        data=DATA,
         sample=load.words,
     )
     record.config["compute"] |= {"device": config.device, "precision": precision}
