@@ -70,7 +70,7 @@ class CounterCurve:
             times_s, energy_j, half_s = (array("d", compress(one, finite)) for one in (times_s, energy_j, half_s))
         self.read_s, self._read_j, self._half_s = times_s, energy_j, half_s
         # Index of the first reading of each value.
-        self._firsts = array("L", [0][: len(times_s)])
+        self._firsts = array("I", [0][: len(times_s)])
         self._firsts.extend(compress(count(1), map(ne, islice(energy_j, 1, None), energy_j)))
         self.refresh_s = info.counter_refresh_s or _refresh_s(times_s, self._firsts[1:], max(half_s, default=0.0))
         self._faults = sorted(self._find_faults())

@@ -74,13 +74,10 @@ class PowerCurve:
     def _find_gaps(self) -> None:
         """Find the steps in which power is unseen: long ones, and those with a failed reading."""
         times_s, power_w = self.times_s, self.power_w
-        some = range(0, self._steps, 1 + self._steps // BLOCK**2)
-        usual_s = sorted(times_s[index + 1] - times_s[index] for index in some)
-        self.usual_step_s = usual_s[len(usual_s) // 2] if usual_s else 0.0
-        most_s = GAP_STEPS * self.usual_step_s
+        most_s = GAP_STEPS * usual_step_s(times_s)
         gaps = set(compress(count(), map(most_s.__lt__, map(sub, islice(times_s, 1, None), times_s))))
         gaps.update(bisect_right(times_s, time_s) - 1 for time_s in self.missing_s)  # high power may be the cause
-        self._gaps = array("L", sorted(index for index in gaps if 0 <= index < self._steps))
+        self._gaps = array("I", sorted(index for index in gaps if 0 <= index < self._steps))
         self._unseen_j = array("d")
         for index in self._gaps:
             beyond_w = self._beyond_w((power_w[index] + power_w[index + 1]) / 2)
@@ -258,3 +255,10 @@ class PowerCurve:
         gap = bisect_left(self._gaps, index)
         is_in = gap < len(self._gaps) and self._gaps[gap] == index
         return self._sum_unseen_j[gap] + (self._share(index, time_s) * self._unseen_j[gap] if is_in else 0.0)
+
+
+def usual_step_s(times_s: Sequence[float]) -> float:
+    """Return the median time between samples in seconds, of those that are evenly taken from a long trace."""
+    some = range(0, len(times_s) - 1, 1 + len(times_s) // BLOCK**2)
+    steps_s = sorted(times_s[index + 1] - times_s[index] for index in some)
+    return steps_s[len(steps_s) // 2] if steps_s else 0.0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from array import array
 from functools import reduce
+from itertools import islice
 from typing import Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.counter import CounterCurve
 from jpwr.energy.estimate import EnergyEstimate, add_estimates
+from jpwr.energy.frozen import frozen_runs
 from jpwr.energy.power import PowerCurve
 from jpwr.energy.statistics import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL
 from jpwr.errors import NotEnoughSamples
@@ -39,30 +42,55 @@ class ChannelEnergy:
         half_s: Sequence[float] = (),
         counter_half_s: Sequence[float] = (),
     ) -> None:
-        self.info = info
+        self.info, self._accuracy = info, info.accuracy or ASSUMED_ACCURACY
+        runs = sorted(frozen_runs(info, times_s, power_w, counter_times_s, counter_j))
+        self.frozen = [(times_s[run.first], times_s[run.last], power_w[run.first]) for run in runs]
+        if runs:
+            power_w = thawed_w = array("d", power_w)
+            for first, last in runs:
+                thawed_w[first + 1 : last + 1] = array("d", [math.nan]) * (last - first)
         self.power = PowerCurve(times_s, power_w, info, random_phase, half_s)
         self.counter = None
         if info.has_counter:
             self.counter = CounterCurve(counter_times_s, counter_j, info, self.power, counter_half_s)
-        self._is_inconsistent = self._is_inconsistent_overall()
+        self._inconsistent, self._is_doubted = self._compared()
 
-    def _is_inconsistent_overall(self) -> bool:
-        """Whether counter and integral differ over the longest sound part of the trace, which shows a scale best."""
-        if self.counter is None or not self.counter.read_s or len(self.power.times_s) < 2:
-            return False
+    def _compared(self) -> tuple[str, bool]:
+        """Compare counter and integral over the longest sound part of the trace, which shows a scale best.
+
+        Returns why they are inconsistent, and whether they differ although what the sensor does not see allows for it.
+        """
+        if self.counter is None or not self.counter.read_s or len(self.power.times_s) < SAMPLES_FOR_A_PEAK:
+            return "", False
         part = self.counter.longest_sound(self.power.times_s[0], self.power.times_s[-1])
         if part is None:
-            return False
+            return "", False
+        integral, counter = self.power.between(part.start_s, part.end_s), self.counter.between(part)
         window_s = part.start_s, part.end_s
-        return self._differ(self.power.between(*window_s), self.counter.between(part), window_s)
+        seen = integral._replace(uncertainty_j=0.0, systematic_j=0.0)
+        is_doubted = self.info.seen_share < 1 and self._differ(seen, counter, window_s)
+        return self._why_inconsistent(integral, counter, window_s), is_doubted
+
+    def _why_inconsistent(
+        self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]
+    ) -> str:
+        """Return why both are inconsistent, as a part of a sentence; empty if they are not."""
+        most_j = (1 + self._accuracy) * self.power.peak_w * (window_s[1] - window_s[0])
+        is_checked = not self.info.from_counter and integral.samples >= SAMPLES_FOR_A_PEAK
+        if is_checked and not counter.unknown and counter.counter_low_j > most_j:
+            mean_w = counter.energy_j / (window_s[1] - window_s[0])
+            highest = f"the highest reading of {self.power.peak_w:.4g} W"
+            return (
+                f"the counter's mean power of {mean_w:.4g} W is above {highest}, so it counts more than the sensor sees"
+            )
+        return "they are inconsistent" if self._differ(integral, counter, window_s) else ""
 
     def _differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]) -> bool:
         """Whether both are inconsistent, with the sensor's accuracy as a type B uncertainty (E_n test, ISO 13528)."""
         if integral.unknown or counter.unknown or self.info.from_counter:
             return False
-        accuracy_j = (self.info.accuracy or ASSUMED_ACCURACY) * integral.energy_j
         random_j = max(integral.random_j, self.power.sampled_j(*window_s, TEST_LEVEL))
-        allowed_j = math.hypot(random_j, accuracy_j) + integral.systematic_j
+        allowed_j = math.hypot(random_j, self._accuracy * integral.energy_j) + integral.systematic_j
         return not counter.counter_low_j - allowed_j <= integral.energy_j <= counter.counter_high_j + allowed_j
 
     def _why_not_integral(self, integral: EnergyEstimate) -> str:
@@ -78,35 +106,53 @@ class ChannelEnergy:
         if len(self.power.times_s) < SAMPLES_FOR_A_PEAK:
             return f"has {len(self.power.times_s)} readings and no power limit: {SAMPLES_FOR_A_PEAK} are needed"
         if integral.missing > MOST_MISSING * (integral.missing + integral.samples):
-            return f"has no power limit, and more than {MOST_MISSING:.0%} of its readings failed"
+            return f"has no power limit, and more than {MOST_MISSING:.0%} of its readings failed or were frozen"
         return ""
 
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """Estimate the energy of a window; unknown if neither counter nor samples determine it."""
+        found = self._between(start_s, end_s)
+        within = (one for one in self.frozen if one[0] < end_s and start_s < one[1])
+        for frozen_s, until_s, watts in islice(within, 1):
+            reason = f"readings of power were frozen at {watts:g} W for {until_s - frozen_s:.3g} s"
+            return found._replace(reason=_and(found.reason, reason))
+        return found
+
+    def _between(self, start_s: float, end_s: float) -> EnergyEstimate:
         integral = self.power.between(start_s, end_s)
         why_not = self._why_not_integral(integral)
         if self.counter is None or end_s <= start_s:
             return _without_counter(integral, why_not, "")
         counter = self._counted(self.counter, start_s, end_s)
-        if why_not and self._is_inconsistent:
+        if why_not and self._inconsistent:
             return _without_counter(integral, why_not, "the counter is inconsistent with power elsewhere in the trace")
         if counter.unknown:
             return _without_counter(integral, why_not, counter.unknown)
         is_compared = counter.energy_j and not self.info.from_counter
         difference = (integral.energy_j - counter.energy_j) / counter.energy_j if is_compared else math.nan
         both = integral._replace(difference=difference, **{name: getattr(counter, name) for name in BY_COUNTER})
-        if integral.samples and (self._is_inconsistent or self._differ(integral, counter, (start_s, end_s))):
+        why = self._inconsistent or self._why_inconsistent(integral, counter, (start_s, end_s))
+        if integral.samples and why:
             # Neither is corrected: the interval of the integral is widened until it contains both.
             furthest_j = max(abs(edge_j - both.energy_j) for edge_j in (both.counter_low_j, both.counter_high_j))
             systematic_j = max(both.systematic_j, furthest_j - both.random_j)
-            reason = (
-                f"the counter reports {both.counter_j:.4g} J and the integral {both.energy_j:.4g} J: "
-                "they are inconsistent, and the interval contains both"
+            sources = f"the counter reports {both.counter_j:.4g} J and the integral {both.energy_j:.4g} J"
+            return both._replace(
+                reason=f"{sources}: {why}, and the interval contains both",
+                uncertainty_j=both.random_j + systematic_j,
+                systematic_j=systematic_j,
             )
-            return both._replace(reason=reason, uncertainty_j=both.random_j + systematic_j, systematic_j=systematic_j)
         if why_not or self.counter.has_new_value(start_s, end_s) or end_s - start_s >= self.counter.refresh_s:
-            return both._replace(**{name: getattr(counter, name) for name in RESULT})
+            found = both._replace(**{name: getattr(counter, name) for name in RESULT})
+            return found._replace(reason=_and(found.reason, self._doubt(difference)))
         return both
+
+    def _doubt(self, difference: float) -> str:
+        """Return why the counter in use is in doubt; empty if it is not."""
+        if not self._is_doubted or math.isnan(difference):
+            return ""
+        sensor = f"the integral of a sensor that sees {self.info.seen_share:.0%} of the time"
+        return f"{sensor} differs from the counter by {difference:+.0%}, so one of them may not cover the whole device"
 
     def _counted(self, counter: CounterCurve, start_s: float, end_s: float) -> EnergyEstimate:
         """Return the energy by the counter, and for the time of its faults by power."""
@@ -130,6 +176,10 @@ class ChannelEnergy:
             return None
         low_j, high_j = found.energy_j - found.uncertainty_j, found.energy_j + found.uncertainty_j
         return found._replace(counter_j=found.energy_j, counter_low_j=low_j, counter_high_j=high_j)
+
+
+def _and(*reasons: str) -> str:
+    return ", and ".join(filter(None, reasons))
 
 
 def _without_counter(integral: EnergyEstimate, why_not: str, reason: str) -> EnergyEstimate:

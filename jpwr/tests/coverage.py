@@ -68,7 +68,7 @@ def tried(
     times_s = loads.moments(chance, 1.0, end_s, interval_s)
     if call_s:
         times_s = [begin_s + call_s / 2 for begin_s in loads.calls(chance, 1.0, end_s, interval_s, call_s)]
-    curve = loads.channel(times_s, power_w, counter_j, info, call_s, chance.choice(SHARES))
+    curve = loads.channel(times_s, power_w, counter_j, info, call_s, chance.choice(SHARES) if call_s else 0.5)
     start_s = 1.0 + AROUND_S + chance.random()
     estimate = curve.between(start_s, start_s + window_s)
     return None if estimate.unknown else Trial(estimate, load.between_j(start_s, start_s + window_s))
