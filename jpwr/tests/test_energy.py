@@ -442,6 +442,95 @@ def test_a_sound_counter_is_not_rejected(refresh_s):
         assert (estimate.method, estimate.reason) == ("counter", ""), seed
 
 
+NVML = BLIND._replace(has_counter=True, counter_resolution_j=0.001, counter_refresh_s=0.1)
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (1.0, ""),
+        (0.5, "a sensor that sees 25% of the time differs from the counter by +"),  # of two dies, it counts one
+        (1.5, "is above the highest reading of 300 W, so it counts more than the sensor sees"),  # a module's counter
+    ],
+)
+def test_a_counter_of_another_part_than_the_sensor_is_named(factor, words):
+    times_s = times(0.1, 20)
+    curve = channel(times_s, lambda _: 300.0, lambda t: factor * 300.0 * t, NVML)
+    estimate = curve.between(5.0, 15.0)
+    assert words in estimate.reason and bool(words) == bool(estimate.reason)
+    assert estimate.method == ("integral" if factor > 1 else "counter")
+    assert estimate.difference == pytest.approx(1 / factor - 1, rel=1e-3)
+    assert estimate.energy_j - estimate.uncertainty_j <= factor * 3000 <= estimate.energy_j + estimate.uncertainty_j
+
+
+# A sensor that serves old values.
+
+
+def frozen(chance, load_name, begin_s, end_s, info=NVML, step_w=0.001):
+    """A channel of 28 s whose driver serves the readings of `begin_s` until `end_s`, and the load."""
+    load = {**LOADS, "training": training}[load_name](chance, 30.0)
+    counter_j, shown = counter_of(load, 0.1, 0.1 * chance.random()), (0.0, 0.0)
+    read_s, rows = moments(chance, 1.0, 28.0, 0.1), []
+    for time_s in read_s:
+        if not (rows and begin_s < time_s < end_s):
+            watts = step_w * round((load.power_w(time_s) + chance.gauss(0, 0.5)) / step_w)
+            shown = (watts, counter_j(time_s))
+        rows.append(shown)
+    counters_j = [joules for _, joules in rows] if info.has_counter else []
+    watts = [watts for watts, _ in rows]
+    return ChannelEnergy(info, read_s, watts, read_s if info.has_counter else (), counters_j, True), load
+
+
+@pytest.mark.parametrize("load_name", ["noise", "squares", "bursts", "training"])
+@pytest.mark.parametrize(("begin_s", "end_s"), [(9.0, 21.0), (16.0, 30.0), (0.0, 15.0)])
+@pytest.mark.parametrize("info", [NVML, NVML._replace(seen_share=1.0, held_s=0.0)])
+def test_a_driver_that_serves_old_values_is_found_and_the_interval_holds(info, begin_s, end_s, load_name):
+    def trial(chance):
+        curve, load = frozen(chance, load_name, begin_s, end_s, info)
+        estimate = curve.between(4.0, 26.0)
+        assert "readings of power were frozen at " in estimate.reason
+        assert estimate.missing > 90
+        assert "frozen" not in frozen(chance, load_name, 99.0, 99.0, info)[0].between(4.0, 26.0).reason
+        return Trial(estimate, load.between_j(4.0, 26.0))
+
+    check(trial, 10, held=1.0)
+
+
+@pytest.mark.parametrize("load_name", ["squares", "drift"])
+def test_without_a_counter_readings_that_repeat_for_longer_than_the_trace_explains_are_a_gap(load_name):
+    def trial(chance):
+        curve, load = frozen(chance, load_name, 9.0, 21.0, POWER)
+        estimate = curve.between(4.0, 26.0)
+        assert "readings of power were frozen at " in estimate.reason
+        return Trial(estimate, load.between_j(4.0, 26.0))
+
+    check(trial, 10, held=1.0)
+    unlimited, _ = frozen(random.Random(1), load_name, 9.0, 21.0, INFO)
+    assert "more than 1% of its readings failed or were frozen" in unlimited.between(4.0, 26.0).unknown
+
+
+@pytest.mark.parametrize(("step_w", "noise_w"), [(0.001, 0.1), (0.08, 0.1), (1.0, 0.1), (1.0, 0.5), (5.0, 1.0)])
+@pytest.mark.parametrize("held_s", [0.0, 1.0])
+def test_a_steady_sensor_of_coarse_steps_is_not_frozen(held_s, step_w, noise_w):
+    """It is idle, busy, and idle again for longer, while its temperature changes."""
+    for seed in range(10):
+        chance = random.Random(seed)
+        level_w, read_s = 70 + chance.random(), moments(chance, 0.0, 100.0, 0.1)
+        shown_w = []
+        for time_s in read_s:
+            busy_w = chance.gauss(300, 80) if 2 < time_s < 30 else 0.0
+            watts = level_w - math.exp(-max(0.0, time_s - 30) / 20) + chance.gauss(0, noise_w) + max(0.0, busy_w)
+            is_new = not shown_w or int(time_s / (held_s or 1e-9)) > int(read_s[len(shown_w) - 1] / (held_s or 1e-9))
+            shown_w.append(step_w * round(watts / step_w) if is_new else shown_w[-1])
+        assert ChannelEnergy(POWER, read_s, shown_w, random_phase=True).frozen == [], seed
+
+
+def test_a_counter_that_stands_still_next_to_a_steady_power_makes_no_frozen_sensor():
+    curve = with_counter(lambda t: 100.0 * min(t, 8.0), COUNTED._replace(limit_w=LIMIT_W, counter_refresh_s=0.1))
+    assert curve.frozen == []
+    assert curve.between(5.0, 15.0).energy_j == pytest.approx(1000.0, rel=0.01)
+
+
 # Refusals.
 
 
