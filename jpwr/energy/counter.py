@@ -17,20 +17,17 @@ from typing import Iterator, NamedTuple, Sequence
 from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import EnergyEstimate
 from jpwr.energy.power import PowerCurve
-from jpwr.energy.statistics import ASSUMED_ACCURACY, Numbers
+from jpwr.intervals import ASSUMED_ACCURACY, Numbers
 
 NEIGHBOURS = 8  # values on each side of a moment that bound it; more would narrow no bound noticeably
 
 
 class Span(NamedTuple):
-    """Time in which the counter is sound, or cannot be right, with the numbers of values from `first` to below `last`.
-
-    The words of a fault complete "the counter ...", and the value after it is `first`.
-    """
+    """Fault, before the value `first`; or time of the sound values from number `first` to below `last`."""
 
     start_s: float
     end_s: float
-    words: str = ""
+    words: str = ""  # completes "the counter ..."
     first: int = 0
     last: int = 0
 
@@ -45,10 +42,7 @@ class Value(NamedTuple):
 
 
 class CounterCurve:
-    """Readings of a counter in joules at `times_s`, nan where one failed: a counter goes on counting meanwhile.
-
-    A reading is the value of a moment within `half_s` of its time; an empty sequence stands for zeros.
-    """
+    """Readings of a counter in joules at `times_s` ± `half_s`, nan where one failed: it goes on counting meanwhile."""
 
     def __init__(
         self, times_s: Numbers, energy_j: Numbers, info: ChannelInfo, power: PowerCurve, half_s: Numbers = ()
@@ -119,18 +113,13 @@ class CounterCurve:
         """Return the number of values that were first read until a moment."""
         return bisect_left(self._firsts, bisect_right(self.read_s, time_s))
 
-    @property
-    def fault(self) -> str:
-        """First fault in the trace, as words that complete "the counter ..."; empty without one."""
+    def fault(self, start_s: float = -math.inf, end_s: float = math.inf) -> str:
+        """Return the first fault in a window, as words that complete "the counter ..."; empty without one."""
         if len(self._firsts) < 2:
             return "stood still" if self.read_s else "could not be read"
-        return self._faults[0].words if self._faults else ""
-
-    def fault_within(self, start_s: float, end_s: float) -> str:
-        """Return the first fault in a window, or in the trace, as words that complete "the counter ..."."""
-        if self._parts and not self._is_read(start_s, end_s):
+        if not self._is_read(start_s, end_s):
             return "was not read in that time"
-        return next((one.words for one in self._faults if one.start_s < end_s and start_s < one.end_s), self.fault)
+        return next((one.words for one in self._faults if one.start_s < end_s and start_s < one.end_s), "")
 
     def _is_read(self, start_s: float, end_s: float) -> bool:
         return bool(self.read_s) and self.read_s[0] < end_s and start_s < self.read_s[-1]

@@ -10,7 +10,7 @@ from operator import and_, ne, sub
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.power import GAP_STEPS, ROUNDING, usual_step_s
-from jpwr.energy.statistics import ASSUMED_ACCURACY, TEST_LEVEL, Numbers
+from jpwr.intervals import ASSUMED_ACCURACY, TEST_LEVEL, Numbers
 
 CANDIDATES = 8  # longest runs that are examined; more would take time
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import EnergyEstimate
-from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, Numbers, missed_share, students_t
+from jpwr.intervals import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, Numbers, missed_share, students_t
 
 # One sample at a random moment of each interval is one from each stratum, and the variance follows from differences of
 # neighbours (collapsed strata: Cochran, Sampling Techniques, 3rd ed., 5A.12; Wolter, Introduction to Variance
@@ -40,10 +40,7 @@ class Sums(NamedTuple):
 
 
 class PowerCurve:
-    """Straight lines between finite samples; `times_s` in ascending order, `power_w` with nan for failed readings.
-
-    A sample is the power of a moment within `half_s` of its time; an empty sequence stands for zeros.
-    """
+    """Straight lines between samples of power at `times_s` ± `half_s`, in ascending order, nan where one failed."""
 
     def __init__(
         self, times_s: Numbers, power_w: Numbers, info: ChannelInfo, random_phase: bool, half_s: Numbers = ()
@@ -112,9 +109,9 @@ class PowerCurve:
         """
         times_s, info = self.times_s, self.info
         first, last = bisect_right(times_s, start_s), bisect_left(times_s, end_s + info.held_s)
-        is_unseen = len(times_s) < SAMPLES_FOR_A_RANGE or start_s < times_s[0] or end_s > times_s[-1]
-        is_unseen = is_unseen or bool(self._gaps_in(first - 1, last))
-        if is_unseen or info.seen_share < 1 or info.averaging_s or info.from_counter:
+        is_covered = len(times_s) >= SAMPLES_FOR_A_RANGE and times_s[0] <= start_s and end_s <= times_s[-1]
+        is_of_a_moment = info.seen_share == 1 and not info.averaging_s and not info.from_counter
+        if not is_covered or not is_of_a_moment or self._gaps_in(first - 1, last):
             return 0.0, self.most_w
         more = max(0, SAMPLES_FOR_A_RANGE - (last - first)) // 2 + 1
         near_w = self.power_w[max(0, first - more) : last + more]
@@ -151,7 +148,7 @@ class PowerCurve:
         begin, end = bisect_left(times_s, start_s), bisect_right(times_s, end_s)
         edges_s = (times_s[begin] - start_s, end_s - times_s[end - 1]) if begin < end else (duration_s,)
         gap_s = max(*edges_s, self._over(begin, max(begin, end - 1)).longest_s)
-        low, high = self._samples(start_s, end_s)
+        low, high = self._step(start_s), min(bisect_left(self.times_s, end_s), self._last)
         sums = self._over(low, high)
         average_w = (sums.twice_j / 2 - self._part_j(low, first_s) + self._part_j(high, last_s)) / covered_s
         beyond_w = self._beyond_w(average_w)
@@ -174,19 +171,14 @@ class PowerCurve:
             systematic_j = min(systematic_j, most_j)
             random_j = min(random_j, most_j - systematic_j)
         both_j = average_w * duration_s, random_j + systematic_j, systematic_j
-        counts = end - begin, missing, gap_s
-        return EnergyEstimate(*both_j, "integral", "", "", duration_s, covered_s, *counts, *both_j)
-
-    def _samples(self, start_s: float, end_s: float) -> tuple[int, int]:
-        """Return the indices of the samples around the covered part of a window."""
-        return self._step(start_s), min(bisect_left(self.times_s, end_s), self._last)
+        return EnergyEstimate(*both_j, "integral", "", "", duration_s, covered_s, end - begin, missing, gap_s, *both_j)
 
     def sampled_j(self, start_s: float, end_s: float, level: float) -> float:
         """Return the half-width of sampling at a confidence level in joules, by degrees of freedom (GUM, G.4.1).
 
         It is at least this window's share of the trace's: a short window may by chance have sampled little change.
         """
-        low, high = self._samples(start_s, end_s)
+        low, high = self._step(start_s), min(bisect_left(self.times_s, end_s), self._last)
         sums, share = self._over(low, high), (high - low) / self._last
         square, fourth = sums.squares, sums.fourths
         if square < self._all.squares * share:
@@ -211,8 +203,7 @@ class PowerCurve:
         """
         averaging_s, most_w = self.info.averaging_s, self.most_w
         start_w, end_w = self.at_w(start_s), self.at_w(end_s)
-        means_w = max(start_w, average_w), max(end_w, average_w)
-        hidden_w = sum(mean_w * (1 - mean_w / most_w) for mean_w in means_w)
+        hidden_w = sum(mean_w * (1 - mean_w / most_w) for mean_w in (max(start_w, average_w), max(end_w, average_w)))
         half_s = max(self._half_near_s(self._step(start_s)), self._half_near_s(self._step(end_s)))
         lag_s = (averaging_s + self.info.held_s) / 2 + half_s
         return lag_s * abs(end_w - start_w) + averaging_s / 2 * hidden_w

@@ -1,17 +1,18 @@
-"""Energy of one channel in a window: by its counter where that is sound, otherwise by the integral of its power."""
+"""Energy of one channel in windows: by its counter where that is sound, otherwise by the integral of its power."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from functools import reduce
+from functools import partial, reduce
+from typing import Iterable, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.counter import CounterCurve
 from jpwr.energy.estimate import EnergyEstimate, add_estimates
 from jpwr.energy.frozen import frozen_runs
 from jpwr.energy.power import PowerCurve
-from jpwr.energy.statistics import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL, Numbers
+from jpwr.intervals import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL, Numbers
 
 # Largest share of failed readings without a power limit: high power itself may be the cause of the failure.
 MOST_MISSING = 0.01
@@ -47,9 +48,8 @@ class ChannelEnergy:
         for first, last in runs:
             live_w[first + 1 : last + 1] = array("d", [math.nan]) * (last - first)
         self.power = PowerCurve(times_s, live_w or power_w, info, random_phase, half_s)
-        self.counter = None
-        if info.has_counter:
-            self.counter = CounterCurve(counter_times_s, counter_j, info, self.power, counter_half_s)
+        readings = counter_times_s, counter_j, info, self.power, counter_half_s
+        self.counter = CounterCurve(*readings) if info.has_counter else None
         self._inconsistent, self._is_doubted = self._compared()
 
     def _compared(self) -> tuple[str, bool]:
@@ -67,11 +67,9 @@ class ChannelEnergy:
         counted = counter.between(part._replace(start_s=window_s[0], end_s=window_s[1]))
         seen = integral._replace(uncertainty_j=0.0, systematic_j=0.0)
         is_checked = self.info.seen_share < 1 and integral.samples >= SAMPLES_FOR_A_PEAK
-        return self._why_inconsistent(integral, counted, window_s), is_checked and self._differ(seen, counted, window_s)
+        return self._why_differ(integral, counted, window_s), is_checked and self._differ(seen, counted, window_s)
 
-    def _why_inconsistent(
-        self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]
-    ) -> str:
+    def _why_differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]) -> str:
         """Return why both are inconsistent, as a part of a sentence; empty if they are not."""
         duration_s, highest_w = window_s[1] - window_s[0], self.power.peak_w
         is_more = counter.counter_low_j > (1 + self._accuracy) * highest_w * duration_s  # nan compares false
@@ -110,8 +108,7 @@ class ChannelEnergy:
         reasons = [found.reason]
         if found.method == "counter" and self._is_doubted:
             sensor = f"the integral of a sensor that sees {self.info.seen_share:.0%} of the time"
-            differs = f"differs from the counter by {found.difference:+.0%}"
-            reasons.append(f"{sensor} {differs}, so one of them may not cover the whole device")
+            reasons.append(f"{sensor} differs by {found.difference:+.0%}: one of both may not cover the whole device")
         for frozen_s, until_s, watts in self.frozen:
             if frozen_s < end_s and start_s < until_s:
                 reasons.append(f"readings of power were frozen at {watts:g} W for {until_s - frozen_s:.3g} s")
@@ -123,11 +120,13 @@ class ChannelEnergy:
         counter = self._counted(start_s, end_s)
         if counter.unknown or (why_not and self._inconsistent):
             reason = counter.unknown or "the counter is inconsistent with power elsewhere in the trace"
-            return _without_counter(integral, why_not, reason)
+            if why_not:
+                return EnergyEstimate(unknown=f"{why_not}, and {reason}: sample faster, or run longer")
+            return integral._replace(reason="" if reason == NO_COUNTER else reason)
         is_compared = counter.energy_j and not self.info.from_counter
         difference = (integral.energy_j - counter.energy_j) / counter.energy_j if is_compared else math.nan
         both = integral._replace(difference=difference, **{name: getattr(counter, name) for name in BY_COUNTER})
-        why = self._inconsistent or self._why_inconsistent(integral, counter, (start_s, end_s))
+        why = self._inconsistent or self._why_differ(integral, counter, (start_s, end_s))
         if integral.samples and why:
             # Neither is corrected: the interval of the integral is widened until it contains both.
             furthest_j = max(abs(edge_j - both.energy_j) for edge_j in (both.counter_low_j, both.counter_high_j))
@@ -143,7 +142,8 @@ class ChannelEnergy:
         """Return the energy by the counter, and for the time of its faults by power."""
         if self.counter is None or end_s <= start_s:
             return EnergyEstimate(unknown=NO_COUNTER)
-        parts, reason = self.counter.parts(start_s, end_s), f"the counter {self.counter.fault_within(start_s, end_s)}"
+        parts, fault = self.counter.parts(start_s, end_s), self.counter.fault(start_s, end_s)
+        reason = f"the counter {fault or 'was at fault before and after'}"
         edges_s = [start_s, *(edge_s for part in parts for edge_s in (part.start_s, part.end_s)), end_s]
         gaps_s = [gap_s for gap_s in zip(edges_s[::2], edges_s[1::2]) if gap_s[0] < gap_s[1]] if parts else []
         found = [*map(self.counter.between, parts), *(self._by_power(*gap_s) for gap_s in gaps_s)]
@@ -161,8 +161,59 @@ class ChannelEnergy:
         return found._replace(counter_j=found.energy_j, counter_low_j=low_j, counter_high_j=high_j)
 
 
-def _without_counter(integral: EnergyEstimate, why_not: str, reason: str) -> EnergyEstimate:
-    """Return the integral with the reason why the counter was not used, or why neither gives an energy."""
-    if why_not:
-        return EnergyEstimate(unknown=f"{why_not}, and {reason}: sample faster, or run longer")
-    return integral._replace(reason="" if reason == NO_COUNTER else reason)
+class Pass(NamedTuple):
+    """A window and its energy."""
+
+    start_s: float
+    end_s: float
+    estimate: EnergyEstimate
+
+
+def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, float]]) -> EnergyEstimate:
+    """Add up the energy of windows, given as starts and ends in seconds, in the order of their ends.
+
+    Energy that one pass gains at its last edge, the next one loses at its first. So passes are one window if the pause
+    between them can use less than the uncertainty of these two edges. Unknown if the energy of one window is.
+    """
+    passes = [Pass(start_s, end_s, curve.between(start_s, end_s)) for start_s, end_s in windows_s]
+    if not passes:
+        return EnergyEstimate(unknown="has no window longer than 0 s")
+    if lost := next((one.estimate for one in passes if one.estimate.unknown), None):
+        return lost
+    if any(after.start_s < before.end_s for before, after in zip(passes, passes[1:])):
+        return _total(passes, overlap=True)
+    most_w = curve.power.range_w(passes[0].start_s, passes[-1].end_s)[1]
+    rows = [passes[:1]]
+    for before, after in zip(passes, passes[1:]):
+        pause_s = after.start_s - before.end_s
+        open_j = (before.estimate.systematic_j + after.estimate.systematic_j) / 2
+        if pause_s == 0 or pause_s * most_w < open_j:
+            rows[-1].append(after)
+        else:
+            rows.append([after])
+    total = reduce(add_estimates, [_bounded(curve, row, _total(row), most_w) for row in rows])
+    return _bounded(curve, passes, total, most_w)
+
+
+def _total(passes: Sequence[Pass], overlap: bool = False) -> EnergyEstimate:
+    return reduce(partial(add_estimates, overlap=overlap), [one.estimate for one in passes])
+
+
+def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate, most_w: float) -> EnergyEstimate:
+    """Return the sum of passes with its interval, or with that of the window around them if that is narrower.
+
+    The power of the pauses in that window is between 0 and `most_w`.
+    """
+    if len(passes) == 1:
+        return total
+    whole = curve.between(passes[0].start_s, passes[-1].end_s)
+    if whole.unknown:
+        return total
+    pauses_s = math.fsum(after.start_s - before.end_s for before, after in zip(passes, passes[1:]))
+    if not pauses_s:
+        return whole if whole.uncertainty_j < total.uncertainty_j else total
+    low_j = max(0.0, whole.energy_j - whole.uncertainty_j - most_w * pauses_s)
+    uncertainty_j = max(total.energy_j - low_j, whole.energy_j + whole.uncertainty_j - total.energy_j)
+    if not uncertainty_j < total.uncertainty_j:
+        return total
+    return total._replace(uncertainty_j=uncertainty_j, systematic_j=max(0.0, uncertainty_j - whole.random_j))

@@ -42,8 +42,8 @@ def _doubted_sources(summary: Sums) -> Iterator[str]:
 
 def _faulty_counters_without_power(summary: Sums) -> Iterator[str]:
     for info, estimate, curve in zip(summary.infos, summary.command, summary.trace.curves()):
-        if estimate.unknown and curve.counter is not None and curve.counter.fault:
-            fault = curve.counter.fault
+        fault = curve.counter.fault() if curve.counter is not None else ""
+        if estimate.unknown and fault:
             yield f"{info.name}: no energy, because the counter {fault} and there is no power to integrate"
 
 

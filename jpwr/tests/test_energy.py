@@ -12,7 +12,7 @@ import pytest
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import ChannelEnergy
 from jpwr.energy.power import VARIANCE_OF_SQUARES, PowerCurve
-from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
+from jpwr.intervals import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
 from jpwr.tests import loads
 from jpwr.tests.coverage import COUNTERS, LIMITED, SENSORS, cell, tried
 from jpwr.tests.loads import (
@@ -449,7 +449,7 @@ NVML = BLIND._replace(has_counter=True, counter_resolution_j=0.001, counter_refr
     ("factor", "words"),
     [
         (1.0, ""),
-        (0.5, "a sensor that sees 25% of the time differs from the counter by +"),  # of two dies, it counts one
+        (0.5, "a sensor that sees 25% of the time differs by +"),  # of two dies, it counts one
         (1.5, "is above the highest reading of 300 W, so it counts more than the sensor sees"),  # a module's counter
     ],
 )
@@ -593,7 +593,7 @@ def test_a_counter_that_counts_more_than_sampled_power_for_long_is_bounded_by_th
     assert high_j == pytest.approx(115 * 10.2 + 0.001)  # the first value of a later refresh
     assert best_j == pytest.approx(115 * 10.1)
     for window in ((19.9, 20.0), (-1.0, 0.0)):
-        assert (curve.counter.parts(*window), curve.counter.fault_within(*window)) == ([], UNREAD)
+        assert (curve.counter.parts(*window), curve.counter.fault(*window)) == ([], UNREAD)
     assert curve.counter.bounds_j(19.9)[0] == pytest.approx(115 * 19.9)  # the last value counts, too
 
 

@@ -1,4 +1,4 @@
-"""Statistics for the energy of a window, each with its source."""
+"""Statistics of intervals, each with its source."""
 
 from __future__ import annotations
 
