@@ -138,7 +138,6 @@ class PowerMonitor:
     def __enter__(self) -> PowerMonitor:
         self._process_id = os.getpid()
         _active.append(self)
-        self.recorder.began_s = self.clock.now_s()
         lanes, end_s = list(self.lanes), time.monotonic() + MARK_S
         for lane in lanes:
             self._start_lane(lane)
