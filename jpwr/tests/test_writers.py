@@ -177,9 +177,44 @@ def test_an_event_may_have_details_of_any_name(tmp_path):
     assert read_trace(path).events == [Event("status", 1.0, details)]
 
 
+def test_the_time_that_a_reading_took_reads_back_and_format_1_has_none(tmp_path):
+    path = tmp_path / "trace.csv"
+    with CsvWriter(path, CHANNELS, {}) as writer:
+        writer.extend([Row(1.0, [1.0, 2.0], [3.0, None]), Row(2.0, [1.0, None], [3.0, None], 0.015)])
+        writer.extend([Row(3.0, [None, 2.0], [None, None], 0.7), Row(4.0, [1.0, 2.0], [3.0, None], 5e-5)])
+    rows = path.read_text().splitlines()[1:]
+    assert [row.split(",")[:2] for row in rows] == [
+        ["time_s", "half_s"],
+        ["1.000000", ""],
+        ["2.000000", "0.015000"],
+        ["3.000000", "0.700000"],
+        ["4.000000", ""],
+    ]
+    gpu, cpu = read_trace(path).series()
+    assert (list(gpu.times_s), list(gpu.half_s), list(gpu.counter_half_s)) == ([1, 2, 4], [0, 0.015, 0], [0, 0.015, 0])
+    assert (list(cpu.times_s), list(cpu.half_s), list(cpu.counter_half_s)) == ([1, 3, 4], [0, 0.7, 0], [])
+    without = [",".join([time_s, *others]) for time_s, _, *others in (row.split(",") for row in rows)]
+    head = path.read_text().splitlines()[0].replace('"format": 2', '"format": 1')
+    path.write_text("\n".join([head, *without]) + "\n")
+    gpu, cpu = read_trace(path).series()
+    assert (list(gpu.times_s), list(gpu.half_s), list(gpu.counter_half_s)) == ([1, 2, 4], [0] * 3, [0] * 3)
+    assert (list(cpu.times_s), list(cpu.half_s), list(cpu.power_w)) == ([1, 3, 4], [0] * 3, [2] * 3)
+
+
+@pytest.mark.parametrize(
+    ("half_s", "message"),
+    [("nan", "not a finite number"), ("-0.1", "is below 0"), ("1e999", "not a finite number"), ("x", "could not")],
+)
+def test_a_time_that_no_reading_can_have_taken_is_damage(tmp_path, half_s, message):
+    path = tmp_path / "trace.csv"
+    path.write_text(f"# jpwr-trace {header(format=2)}\ntime_s,half_s,a.power_w\n1.0,{half_s},2.0\n")
+    with pytest.raises(TraceError, match=f"is damaged in line 3: .*{message}"):
+        read_trace(path)
+
+
 def test_a_trace_of_a_newer_format_is_distinguished_from_a_damaged_one(tmp_path):
     path = tmp_path / "trace.csv"
-    path.write_text(f"# jpwr-trace {header(format=2)}\ntime_s\n")
+    path.write_text(f"# jpwr-trace {header(format=3)}\ntime_s\n")
     with pytest.raises(TraceError, match="an unknown trace format: read it with the version of jpwr that wrote it"):
         read_trace(path)
 

@@ -1,8 +1,9 @@
 """Traces on disk: streamed as CSV, and readable after a crash, too.
 
 The first line is a comment with the properties of the run as JSON, the second has the names of the columns, and then
-there is a row per moment. An empty field was not read at that moment; `nan` is a failed reading. An event is a comment
-line between the rows. Lines are written without a buffer.
+there is a row per moment. An empty field was not read at that moment; `nan` is a failed reading. Each value was read
+within `half_s` seconds of `time_s`; an empty `half_s` is below LEAST_HALF_S. An event is a comment line between the
+rows. Lines are written without a buffer. Format 1 has no column `half_s`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from jpwr.messages import log, printable
 from jpwr.trace.files import create_trace
 from jpwr.trace.trace import Event, Row, Trace
 
-FORMAT = 1
+FORMAT = 2
+WITHOUT_HALF = 1  # the format without the column half_s
+LEAST_HALF_S = 1e-4  # readings within twice this time share a row; at 1 kW, 0.1 J
 HEADER = "# jpwr-trace "
 EVENT = "# event "
 MOST_LINE = 2**24  # longest line of a trace, in characters
@@ -40,10 +43,10 @@ class CsvWriter:
     def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
         self.failed = False
         self._is_column = [is_one for info in channels for is_one in (True, info.has_counter)]
-        self._forms = ["%.6f"]
+        self._forms: list[str] = []
         for info in channels:
             self._forms += ["%.3f", "%.6f"] if info.has_counter else ["%.3f"]
-        self._whole_row = ",".join(self._forms) + "\n"
+        self._all_forms = ",".join(self._forms)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             described = [dict(info._asdict(), scope=info.scope.value) for info in channels]
@@ -64,11 +67,15 @@ class CsvWriter:
         """Append an event at a time in seconds."""
         self._write(EVENT + json.dumps({"event": name, "time_s": time_s, **details}) + "\n")
 
-    def _line(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> str:
-        values = [time_s, *compress(chain.from_iterable(zip(power_w, energy_j)), self._is_column)]
+    def _line(
+        self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None], half_s: float
+    ) -> str:
+        begin = f"{time_s:.6f},{half_s:.6f}," if half_s >= LEAST_HALF_S else f"{time_s:.6f},,"
+        values = list(compress(chain.from_iterable(zip(power_w, energy_j)), self._is_column))
         if None not in values:
-            return self._whole_row % tuple(values)
-        return ",".join(["" if value is None else form % value for form, value in zip(self._forms, values)]) + "\n"
+            return begin + self._all_forms % tuple(values) + "\n"
+        fields = ["" if value is None else form % value for form, value in zip(self._forms, values)]
+        return begin + ",".join(fields) + "\n"
 
     def _write(self, lines: str) -> None:
         if self.failed or not lines:
@@ -113,8 +120,8 @@ def _check_order(row: Row, last_s: list[float]) -> None:
         last_s[index] = row.time_s
 
 
-def _columns(channels: Sequence[ChannelInfo]) -> list[str]:
-    columns = ["time_s"]
+def _columns(channels: Sequence[ChannelInfo], with_half: bool = True) -> list[str]:
+    columns = ["time_s", "half_s"] if with_half else ["time_s"]
     for info in channels:
         columns.append(f"{info.name}.power_w")
         if info.has_counter:
@@ -165,10 +172,12 @@ class open_trace:  # noqa: N801 - used like a function
             raise TraceError(f"{self.path} is not a trace of jpwr: {reason}")
         try:
             meta = _object(header[len(HEADER) :])
-            if meta.pop("format", None) != FORMAT:
+            written = meta.pop("format", None)
+            if written not in (WITHOUT_HALF, FORMAT):
                 raise TraceError(
                     f"{self.path} has an unknown trace format: read it with the version of jpwr that wrote it"
                 )
+            self._with_half = written != WITHOUT_HALF
             channels = meta.pop("channels", None)
             if not isinstance(channels, list):
                 raise ValueError("its channels are not a list")
@@ -184,7 +193,7 @@ class open_trace:  # noqa: N801 - used like a function
         names = self._line()
         if names is None:
             raise TraceError(f"{self.path} has no rows, because its sampler was stopped at once: sample again")
-        if names.split(",") != _columns(self.channels):
+        if names.split(",") != _columns(self.channels, self._with_half):
             raise self._damaged(ValueError("its columns do not match its channels"))
 
     def _line(self) -> str | None:
@@ -215,7 +224,7 @@ class open_trace:  # noqa: N801 - used like a function
         self._file.close()
 
     def __iter__(self) -> Iterator[Row | Event]:
-        expected = len(_columns(self.channels))
+        expected = len(_columns(self.channels, self._with_half))
         last_s = [-math.inf] * 2 * len(self.channels)
         once = set(COMMAND)
         while True:
@@ -239,16 +248,20 @@ class open_trace:  # noqa: N801 - used like a function
             raise ValueError(f"{len(fields)} columns instead of {expected}")
         time_s = float(fields[0])
         check_number(time_s, "the time of a row")
+        half_s = float(fields[1] or 0.0) if self._with_half else 0.0
+        check_number(half_s, "the half_s of a row")
+        if half_s < 0:
+            raise ValueError("the half_s of a row is below 0")
         powers_w: list[float | None] = []
         energies_j: list[float | None] = []
-        at = 1
+        at = 2 if self._with_half else 1
         for info in self.channels:
             width = 2 if info.has_counter else 1
             power, energy = _numbers(fields[at : at + width])
             powers_w.append(power)
             energies_j.append(energy)
             at += width
-        return Row(time_s, powers_w, energies_j)
+        return Row(time_s, powers_w, energies_j, half_s)
 
 
 def _numbers(fields: Sequence[str]) -> tuple[float | None, float | None]:
