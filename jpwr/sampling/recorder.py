@@ -135,7 +135,30 @@ class Recorder:
                     watts[index] = slope_w
         return Row(time_s, watts, joules, half_s)
 
-  # Power and counter that fail together are one warning; one that fails later is another.
+    def _number(self, index: int, is_power: bool, value: Any, time_s: float) -> float:
+        """Return the number to record for a reading: its value if that is plausible, otherwise nan."""
+        if isinstance(value, ReadError):
+            return self._failed(index, is_power, value, time_s)
+        try:
+            number = float(value)
+        except (Exception, SystemExit):
+            return self._failed(index, is_power, ReadError(f"it returns {safe_repr(value)}, not a number"), time_s)
+        least, most = self._bounds_w[index] if is_power else (-MOST, MOST)
+        if least <= number <= most and not (is_power and number in NO_POWER_W):
+            return number
+        kind = "power" if is_power else "counter"
+        whose = f"a device with a limit of {most / TIMES_LIMIT:g} W" if most < number < MOST_W else "any machine"
+        error = ReadError(f"it returns {safe_repr(value)}, not a plausible {kind} of {whose}")
+        return self._failed(index, is_power, error, time_s)
+
+    def _failed(self, index: int, is_power: bool, error: ReadError, time_s: float) -> float:
+        """Count a missing reading, report it once, and return nan."""
+        info, kind = self._infos[index], "power" if is_power else "counter"
+        self.failed_reads[info.name] += 1
+        reported_s = self._reported_s.setdefault(index, {})
+        if isinstance(error, NoAnswer) or kind in reported_s or info.lacks.startswith("cannot be read"):
+            return math.nan
+        # Power and counter that fail together are one warning; one that fails later is another.
         is_reported = any(time_s - before_s <= self._periods_s[index] for before_s in reported_s.values())
         which = f"{kind}: " if reported_s else ""
         reported_s[kind] = time_s
