@@ -78,7 +78,7 @@ def test_idle_power_needs_three_samples_in_the_second_half_of_its_time():
     for samples in (3, 4, 5, 7):
         trace = step_ramp()
         trace.event("command_started", samples - 1.0)
-        idle_w, _ = trace.idle_power_w()
+        idle_w, _ = map(trace.idle_power_w, trace.curves())
         assert math.isnan(idle_w) == (samples < 5)
         assert samples < 5 or idle_w == pytest.approx(10 * 0.75 * (samples - 1))
 

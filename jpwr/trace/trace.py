@@ -133,7 +133,6 @@ class Trace:
         self._is_column = [is_one for info in self.channels for is_one in (True, info.has_counter)]
         self._values = [array("d") for _ in filter(None, self._is_column)]
         self._moments = [Moments()] * len(self._values)
-        self._curves: list[ChannelEnergy] = []
 
     def append(
         self,
@@ -160,11 +159,14 @@ class Trace:
                 return
             times_s, powers_w, energies_j, half_s = zip(*rows)
             readings = chain.from_iterable(zip(zip(*powers_w), zip(*energies_j)))
-            self.extend_columns(times_s, half_s, [*map(Column.of, compress(readings, self._is_column))])
+            self._add(times_s, half_s, [*map(Column.of, compress(readings, self._is_column))])
 
     def extend_columns(self, times_s: Sequence[float], half_s: Sequence[float], columns: Sequence[Column]) -> None:
-        """Add rows as columns: their times, half of the time that each took, and what was read in them."""
-        self._curves = []
+        """Add rows as columns: their times, half of the time that each took or nothing, and what was read in them."""
+        self._store()
+        self._add(times_s, half_s, columns)
+
+    def _add(self, times_s: Sequence[float], half_s: Sequence[float], columns: Sequence[Column]) -> None:
         moments: dict[tuple[int, bytes], Moments] = {}
         for number, (column, values) in enumerate(zip(columns, self._values)):
             before = self._moments[number]
@@ -214,15 +216,12 @@ class Trace:
     @property
     def start_s(self) -> float:
         """Time of the first sample of power in seconds; nan without any."""
-        return min((times_s[0] for times_s in self._times_of_power() if times_s), default=math.nan)
+        return min((times_s[0] for times_s, _ in self.power() if times_s), default=math.nan)
 
     @property
     def end_s(self) -> float:
         """Time of the last sample of power in seconds; nan without any."""
-        return max((times_s[-1] for times_s in self._times_of_power() if times_s), default=math.nan)
-
-    def _times_of_power(self) -> list[array[float]]:
-        return [power.times_s for _, _, power, _, _ in self._by_channel()]
+        return max((times_s[-1] for times_s, _ in self.power() if times_s), default=math.nan)
 
     def _by_channel(self) -> Iterator[tuple[ChannelInfo, array[float], Moments, array[float] | None, Moments]]:
         """Yield each channel with its power and the moments of it, and with its counter, None without one."""
@@ -271,48 +270,41 @@ class Trace:
         """
         in_order = sorted(windows_s, key=itemgetter(1))
         for window_s in () if also_beyond else in_order:
-            self._check_covered(*window_s)
+            self.check_covered(*window_s)
         return [energy_of_passes(curve, in_order) for curve in self.curves()]
 
-    def idle_power_w(self) -> list[float]:
-        """Return the average power of each channel in watts before the command; nan without samples of that time.
+    def idle_power_w(self, curve: ChannelEnergy) -> float:
+        """Return the average power of one of the curves in watts before the command; nan without samples of that time.
 
         Only the second half of that time counts: an H200 was at 129 W for up to 1.4 s after a job before it fell to
         80 W.
         """
         started_s = self.event_time_s("command_started")
-        until_s = math.nan if started_s is None else started_s
-        try:
-            idle = self.sums([((self.start_s + until_s) / 2, until_s)])
-        except NotEnoughSamples:
-            return [math.nan] * len(self.channels)
-        return [math.nan if one.unknown or one.samples < 3 else one.avg_power_w for one in idle]
+        if started_s is None or not self.covers(since_s := (self.start_s + started_s) / 2, started_s):
+            return math.nan
+        idle = energy_of_passes(curve, [(since_s, started_s)])
+        return math.nan if idle.unknown or idle.samples < 3 else idle.avg_power_w
 
-    def curves(self) -> list[ChannelEnergy]:
-        """Return the energy of each channel as a function of a window."""
-        self._store()
-        if not self._curves:
-            random_phase = bool(self.meta.get("random_phase"))
-            self._curves = [
-                ChannelEnergy(
-                    info,
-                    power.times_s,
-                    power_w,
-                    counter.times_s,
-                    energy_j or (),
-                    random_phase,
-                    power.half_s,
-                    counter.half_s,
-                )
-                for info, power_w, power, energy_j, counter in self._by_channel()
-            ]
-        return self._curves
+    def curves(self) -> Iterator[ChannelEnergy]:
+        """Yield the energy of each channel as a function of a window, each made when it is asked for."""
+        random_phase = bool(self.meta.get("random_phase"))
+        for info, power_w, power, energy_j, counter in self._by_channel():
+            readings = (power.times_s, power_w, counter.times_s, energy_j or ())
+            yield ChannelEnergy(info, *readings, random_phase, power.half_s, counter.half_s)
+
+    def power(self) -> list[tuple[Sequence[float], Sequence[float]]]:
+        """Return times and readings of power of each channel in seconds and watts: not copies, which later rows change.
+
+        A missing reading is nan.
+        """
+        return [(moments.times_s, power_w) for _, power_w, moments, _, _ in self._by_channel()]
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether the trace covers a window, given in seconds."""
         return self.start_s <= start_s <= end_s <= self.end_s  # nan compares false
 
-    def _check_covered(self, start_s: float, end_s: float) -> None:
+    def check_covered(self, start_s: float, end_s: float) -> None:
+        """Raise NotEnoughSamples unless the trace covers a window, given in seconds."""
         if not self.covers(start_s, end_s):
             covered = f"{self.start_s:.3f} s to {self.end_s:.3f} s" if self.start_s == self.start_s else "nothing"
             raise NotEnoughSamples(

@@ -51,7 +51,6 @@ Options = Annotated[
     },
 ]
 NodeDevices = Annotated[Any, {"type": ["array", "object", "null"], "items": {"type": "object"}}]
-NUMBERS = (int, float)
 SAME_LIMIT_W = 1.0  # drivers round power limits to less
 # A size that is known or left out, never null.
 Size = Annotated[int | None, {"type": "integer", "minimum": 0, "maximum": 10**9}]
@@ -156,7 +155,7 @@ def changed(part: Kind, **values: Any) -> Kind:
 
 def is_number(value: Any) -> TypeGuard[float]:
     """Check for a number; True and False are none."""
-    return isinstance(value, NUMBERS) and not isinstance(value, bool)
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 @dataclass(frozen=True, kw_only=True)

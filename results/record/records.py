@@ -18,6 +18,7 @@ from results.record.duplicates import content_of, copies, simultaneous
 from results.record.findings import Finding, finding
 from results.record.folders import RESULT_NAME as RESULT_NAME
 from results.record.folders import WORKPACKAGES, below, is_attempt, planned_runs
+from results.record.in_parallel import all_stays, for_each
 from results.record.migrate import migrate
 from results.record.model import SCHEMA_VERSION, Json
 from results.record.model import Record as Record
@@ -156,21 +157,17 @@ def find_records(folders: Iterable[Path]) -> Found:
     """
     folders, found = list(folders), Found([], [])
     units: dict[str, Record] = {}
-    for path in dict.fromkeys(path for folder in folders for path in _files_of(folder, found)):
-        try:
-            record = read_checked(path)
-        except RecordError as error:
-            found.skipped.append(Skipped(finding("unusable", reason=str(error)), path, _system_of(path)))
-            continue
-        wrong = contradictions(record)
-        if wrong:
-            why = finding("inconsistent", path=str(path), reasons="; ".join(wrong))
-            found.skipped.append(Skipped(why, path, (record.system,)))
+    paths = list(dict.fromkeys(path for folder in folders for path in _files_of(folder, found)))
+    with all_stays():
+        read = list(for_each(_consistent, paths, together=50))
+    for record in read:
+        if isinstance(record, Skipped):
+            found.skipped.append(record)
             continue
         other = units.setdefault(record.benchmark, record)
         if other.work_unit != record.work_unit:
             raise RecordError(
-                f"{other.file.path} counts {other.work_unit} and {path} counts {record.work_unit} for one "
+                f"{other.file.path} counts {other.work_unit} and {record.file.path} counts {record.work_unit} for one "
                 f"benchmark, {record.benchmark}: they cannot be in one table"
             )
         found.records.append(record)
@@ -193,6 +190,17 @@ def find_records(folders: Iterable[Path]) -> Found:
             folder = next(folder for folder in folders if one.path.is_relative_to(folder))
             found.skipped[index] = one._replace(systems=found.systems_below(folder))
     return found
+
+
+def _consistent(path: Path) -> Record | Skipped:
+    """Return a record, or why its file does not count."""
+    try:
+        record = read_checked(path)
+    except RecordError as error:
+        return Skipped(finding("unusable", reason=str(error)), path, _system_of(path))
+    if wrong := contradictions(record):
+        return Skipped(finding("inconsistent", path=str(path), reasons="; ".join(wrong)), path, (record.system,))
+    return record
 
 
 def _system_of(path: Path) -> tuple[str, ...]:

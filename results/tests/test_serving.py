@@ -243,6 +243,8 @@ def test_servers_are_drawn_and_training_is_not():
     charts = serving_charts(points, styles_of_systems(points))
     assert [chart.name for chart in charts] == ["serving_pareto", "serving_energy", "serving_limit"]
     assert "limit of made up" in charts[2].svg()
+    assert "beyond its limits" not in charts[0].svg()
+    assert "J per output token" in charts[0].title
     assert "1.000 s at 8" in charts[2].words
     assert serving_charts(by_point([result()]), {}) == []
     assert groups_of(points) == []
@@ -328,3 +330,30 @@ def test_an_slo_accepts_or_refuses_a_machine(limit_s, code, word, tmp_path, caps
         stored(record, tmp_path / "runs" / str(run))
     assert main(["accept", str(tmp_path / "runs"), "--requirements", str(file)]) == code
     assert word in capsys.readouterr().out
+
+
+def test_the_curve_has_intervals_joules_and_hollow_markers_beyond_the_limits():
+    slow = served(concurrency=8, ttft_s=2.5)
+    own = served(concurrency=4)
+    own["metrics"] |= {
+        "tpot_p50_low_s": 0.019,
+        "tpot_p50_high_s": 0.021,
+        "tokens_per_s_low": 90.0,
+        "tokens_per_s_high": 100.0,
+    }
+    points = by_point([own, slow])
+    chart = serving_charts(points, styles_of_systems(points))[0]
+    [axes] = chart.figure.axes
+    joules = own["energy"]["j_per_output_token"]
+    assert [text.get_text() for text in axes.texts] == [
+        f"4, {joules:.2g} J",
+        f"8, {slow['energy']['j_per_output_token']:.2g} J",
+    ]
+    assert [line.get_fillstyle() for line in axes.lines if line.get_marker() not in ("None", "")] == [
+        "full",
+        "none",
+        "none",
+    ]
+    ends = [list(line.get_xdata()) for line in axes.lines]
+    assert [1 / 0.021, 50.0, 1 / 0.019] in ends
+    assert [90.0, 100.0] in [list(line.get_ydata())[::2] for line in axes.lines if len(line.get_ydata()) == 3]

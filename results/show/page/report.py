@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from jpwr.process.whole_file import write_whole
 from results.points.repeats import by_point
+from results.record.in_parallel import for_each
 from results.record.records import Record, RecordError, Skipped
 from results.record.values import count
 from results.show.page.answer import Answer, Decision, decide, of_workload
@@ -16,6 +17,7 @@ from results.show.page.origin import commands_of, origin_table, quality_of
 from results.show.page.printed import browser_for, write_pdf
 from results.show.page.sections import Section, sections_of
 from results.show.page.shortcomings import limits, measure_next
+from results.show.plots.style import Chart
 from results.show.tables.accept import outcome_text
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cost import cost_table
@@ -79,7 +81,9 @@ def write_report(
         records = [record for record in records if record not in decision.tender.left_out]
     sections = sections_of(records, costs, with_published, with_details)
     page.parent.mkdir(parents=True, exist_ok=True)
-    text = _render(records, skipped, sections, costs, decision, with_details)
+    charts = [chart for section in sections for chart in (*section.dots, *section.charts)]
+    drawn = dict(zip(charts, for_each(lambda chart: (chart.svg(), chart.png()), charts), strict=True))
+    text = _render(records, skipped, sections, costs, decision, with_details, lambda chart: drawn[chart][0])
     if is_pdf(page):
         write_pdf(text, page)
     else:
@@ -87,11 +91,10 @@ def write_report(
     folder = page.with_name(f"{page.stem}_plots")
     folder.mkdir(exist_ok=True)
     written = [page]
-    for section in sections:
-        for chart in (*section.dots, *section.charts):
-            picture = folder / f"{chart.name}.png"
-            write_whole(picture, chart.png())
-            written.append(picture)
+    for chart, (_, png) in drawn.items():
+        picture = folder / f"{chart.name}.png"
+        write_whole(picture, png)
+        written.append(picture)
     return written
 
 
@@ -115,11 +118,13 @@ def _render(
     costs: Costs | None,
     decision: Decision | None,
     with_details: bool,
+    svg: Callable[[Chart], str],
 ) -> str:
     templates = environment()
     templates.globals |= {function.__name__: function for function in CALLED}
     text: str = templates.get_template(TEMPLATE).render(
         sections=sections,
+        svg=svg,
         decision=decision,
         with_details=with_details,
         nearest=NEAREST,

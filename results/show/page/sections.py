@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from results.files.workloads import title_of
-from results.join.energy import TRACES
+from results.join.nodes import TRACES
 from results.points.repeats import PointResults, by_point
 from results.predict.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
+from results.record.in_parallel import for_each
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped
 from results.reference.published import EFFECTIVE, Throughput, throughputs
@@ -81,6 +83,8 @@ def _section(
     published = throughputs(point.benchmark, point.model) if is_drawn else []
     effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
     groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
+    for group, errors in zip(groups, for_each(attrgetter("errors"), groups), strict=True):
+        group.errors = errors
     charts = _charts(results, groups, costs, published, effective, styles) if with_details else []
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)

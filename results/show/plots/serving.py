@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from results.points.repeats import PointResults
 from results.record.quantities import quantities
@@ -28,7 +28,12 @@ class Curve(NamedTuple):
     system: str
     x: list[float]
     y: list[float]
-    streams: list[int]
+    points: list[PointResults]
+
+    @property
+    def streams(self) -> list[int]:
+        """Requests in flight at each point."""
+        return [one.point.global_batch for one in self.points]
 
 
 @styled
@@ -50,8 +55,8 @@ def frontier(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 def _curves(results: Sequence[PointResults], across: str, upwards: str) -> list[Curve]:
     found = []
     for (system, *_), mine in grouped(results, lambda one: (one.system, one.point.devices, one.variant)).items():
-        both = [(one.value(across), one.value(upwards), one.point.global_batch) for one in mine]
-        known = [(x, y, streams) for x, y, streams in both if x is not None and y is not None]
+        both = [(one.value(across), one.value(upwards), one) for one in mine]
+        known = [(x, y, one) for x, y, one in both if x is not None and y is not None]
         if known:
             found.append(Curve(system, *map(list, zip(*known, strict=True))))
     return found
@@ -97,23 +102,62 @@ def _pareto(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
     curves = _curves(results, PER_USER, PER_DEVICE)
     if not curves:
         return
-    labels = "tokens/s per user (1 / median TPOT)", "output tokens/s per device"
-    figure, axes = _draw(curves, styles, "", labels)
+    kind = _usual_energy(results)
+    figure, [axes] = new_figure()
     for system, mine in grouped(curves, lambda one: one.system).items():
         best = frontier([place for one in mine for place in zip(one.x, one.y, strict=True)])
-        colour = styles[system]["color"]
-        axes.step(*zip(*best, strict=True), where="pre", color=colour, linewidth=1, gid=f"{OF_SYSTEM}{system}")
+        line = {"color": styles[system]["color"], "linewidth": 1}
+        axes.step(*zip(*best, strict=True), where="pre", gid=f"{OF_SYSTEM}{system}", **line)
+        for one in mine:
+            _draw_with_intervals(axes, one, styles[system], kind)
+    if any(point.keeps_limits is False for one in curves for point in one.points):
+        axes.plot([], [], "o", fillstyle="none", color=INK, label="beyond its limits of TTFT and TPOT")
+    axes.set_xlabel("tokens/s per user (1 / median TPOT)")
+    axes.set_ylabel("output tokens/s per device")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     legend_below(figure, [axes])
-    yield Chart("serving_pareto", "Throughput against speed per user", _words(curves), figure)
+    title = "Throughput against speed per user; labels: requests in flight"
+    yield Chart("serving_pareto", title + (f", J per output token ({kind})" if kind else ""), _words(curves), figure)
+
+
+def _draw_with_intervals(axes: Axes, curve: Curve, style: Mapping[str, Any], kind: str) -> None:
+    """Draw the points of a curve with intervals, and the joules of a token where they are of this kind of energy."""
+    gid = f"{OF_SYSTEM}{curve.system}"
+    _, labelled = axes.get_legend_handles_labels()
+    for number, (x, y, point) in enumerate(zip(curve.x, curve.y, curve.points, strict=True)):
+        own = {**style, "linestyle": "", "fillstyle": "none" if point.keeps_limits is False else "full", "gid": gid}
+        axes.plot(x, y, label="" if number or curve.system in labelled else curve.system, **own)
+        (left, right), (low, high) = _interval(point, PER_USER) or (x, x), _interval(point, PER_DEVICE) or (y, y)
+        axes.plot([left, x, right], [y, y, y], linewidth=0.7, color=style["color"], gid=gid)
+        axes.plot([x, x, x], [low, y, high], linewidth=0.7, color=style["color"], gid=gid)
+        joules = point.value(PER_TOKEN) if energy_kind(point.any) == kind else None
+        words = f"{point.point.global_batch}" + (f", {joules:.2g} J" if joules else "")
+        axes.annotate(words, (x, y), (5, 4), textcoords="offset points", fontsize=7, gid=gid)
+
+
+def _usual_energy(results: Sequence[PointResults]) -> str:
+    """Return the kind of energy that most points have; empty without any."""
+    kinds = grouped(results, lambda one: energy_kind(one.any))
+    return max(kinds, key=lambda one: len(kinds[one]), default="")
+
+
+def _interval(point: PointResults, path: str) -> Sequence[float]:
+    """Return the ends of a value's interval: of the mean of the runs, or a single run's own; empty without one."""
+    summary, metrics = point.summary(path), point.any.metrics
+    if summary and summary.interval:
+        return summary.interval
+    names = ("tpot_p50_high_s", "tpot_p50_low_s") if path == PER_USER else ("tokens_per_s_low", "tokens_per_s_high")
+    ends = [one for one in map(metrics.number, names) if one]
+    if len(ends) < len(names):
+        return ()
+    return [1 / one if path == PER_USER else one / point.point.devices for one in ends]
 
 
 def _energy(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
     """Draw joules per output token over TPOT, for the kind of energy that most points have."""
-    kinds = grouped(results, lambda one: energy_kind(one.any))
-    kind = max(kinds, key=lambda one: len(kinds[one]), default="")
-    curves = _curves(kinds.get(kind, []), TPOT, PER_TOKEN)
+    kind = _usual_energy(results)
+    curves = _curves([one for one in results if energy_kind(one.any) == kind], TPOT, PER_TOKEN)
     if not curves:
         return
     figure, axes = _draw(curves, styles, ":", ("TPOT, median [s]", f"J per output token ({kind})"))

@@ -1,0 +1,48 @@
+"""Work on many items, in one process for each core."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+_work: tuple[Callable[[Any], Any], Sequence[Any]] = (id, ())  # what processes have from the one that made them
+
+
+def for_each(function: Callable[[Item], Found], items: Sequence[Item], together: int = 1) -> Iterator[Found]:
+    """Yield what a function returns for each item, in their order; a process takes so many items at once."""
+    global _work
+    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, len(items) // together)
+    # A copy of a process with threads may wait for a lock for ever.
+    if cores < 2 or threading.active_count() > 1 or "fork" not in multiprocessing.get_all_start_methods():
+        yield from map(function, items)
+        return
+    _work = function, items
+    # At Ctrl-C, only the process that made them answers.
+    with multiprocessing.get_context("fork").Pool(cores, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        yield from pool.imap(_one, range(len(items)), together)
+
+
+def _one(number: int) -> Any:
+    function, items = _work
+    return function(items[number])
+
+
+@contextmanager
+def all_stays() -> Iterator[None]:
+    """Keep Python from searching objects for garbage while millions are made that stay, and these from then on."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()

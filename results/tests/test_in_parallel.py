@@ -1,0 +1,44 @@
+"""Work in several processes: the same results, in order, and errors that reach who asked."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import pytest
+
+from results.record.in_parallel import all_stays, for_each
+
+
+def test_results_are_in_order_and_of_other_processes(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
+    found = list(for_each(lambda one: (one**2, os.getpid()), range(100), together=10))
+    assert [square for square, _ in found] == [one**2 for one in range(100)]
+    assert os.getpid() not in {process for _, process in found}
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_an_error_reaches_who_asked(monkeypatch, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))
+    with pytest.raises(ZeroDivisionError):
+        list(for_each(lambda one: 1 // one, [1, 0, 1, 1]))
+
+
+def test_a_process_with_threads_is_not_copied(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)
+    other.start()
+    try:
+        assert list(for_each(lambda one: os.getpid(), range(4))) == [os.getpid()] * 4
+    finally:
+        ended.set()
+        other.join()
+
+
+def test_garbage_is_collected_again_after_an_error():
+    with pytest.raises(KeyError), all_stays():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
