@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
 from functools import partial, reduce
 from typing import Iterable, NamedTuple, Sequence
 
-from jpwr.energy.estimate import EnergyEstimate
+from jpwr.energy.estimate import EnergyEstimate, add_estimates
 from jpwr.energy.window import ChannelEnergy
-
-SUMMED = (
-    *("energy_j", "systematic_j", "integral_j", "integral_systematic_j", "counter_j", "counter_low_j"),
-    *("counter_high_j", "duration_s", "covered_s", "samples", "missing"),
-)
 
 
 class Pass(NamedTuple):
@@ -72,24 +66,3 @@ def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate
     if not uncertainty_j < total.uncertainty_j:
         return total
     return total._replace(uncertainty_j=uncertainty_j, systematic_j=max(0.0, uncertainty_j - whole.random_j))
-
-
-def add_estimates(a: EnergyEstimate, b: EnergyEstimate, overlap: bool = False) -> EnergyEstimate:
-    """Add two windows of one channel.
-
-    Systematic components are added linearly, random ones as squares, or linearly if the windows `overlap`.
-    """
-    added = operator.add if overlap else math.hypot
-    total = a._replace(**{name: getattr(a, name) + getattr(b, name) for name in SUMMED})
-    is_compared = total.counter_j and not math.isnan(a.difference + b.difference)
-    integral_random_j = added(
-        a.integral_uncertainty_j - a.integral_systematic_j, b.integral_uncertainty_j - b.integral_systematic_j
-    )
-    return total._replace(
-        uncertainty_j=total.systematic_j + added(a.random_j, b.random_j),
-        method=a.method if a.method == b.method else "counter+integral",
-        reason=a.reason or b.reason,
-        largest_gap_s=max(a.largest_gap_s, b.largest_gap_s),
-        integral_uncertainty_j=total.integral_systematic_j + integral_random_j,
-        difference=(total.integral_j - total.counter_j) / total.counter_j if is_compared else math.nan,
-    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.counter import CounterCurve
-from jpwr.energy.estimate import EnergyEstimate
+from jpwr.energy.estimate import EnergyEstimate, add_estimates
 from jpwr.energy.power import PowerCurve
 from jpwr.energy.statistics import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL
 from jpwr.errors import NotEnoughSamples
@@ -16,14 +17,15 @@ from jpwr.errors import NotEnoughSamples
 MOST_MISSING = 0.01
 # Fields of an estimate that a counter has of its own, and fields that are those of the source in use.
 BY_COUNTER = ("counter_j", "counter_low_j", "counter_high_j")
-RESULT = ("energy_j", "uncertainty_j", "systematic_j", "method", "unknown")
+RESULT = ("energy_j", "uncertainty_j", "systematic_j", "method", "reason", "unknown")
 
 
 class ChannelEnergy:
     """Energy of one channel between any two moments of its trace.
 
     `times_s` and `power_w` are samples of power, `counter_times_s` and `counter_j` readings of the counter; nan is a
-    reading that failed. With `random_phase`, samples were taken at random moments of their intervals.
+    reading that failed. A reading is of a moment within `half_s` or `counter_half_s` of its time; an empty sequence
+    stands for zeros. With `random_phase`, samples were taken at random moments of their intervals.
     """
 
     def __init__(
@@ -38,18 +40,21 @@ class ChannelEnergy:
         counter_half_s: Sequence[float] = (),
     ) -> None:
         self.info = info
-        self.power = PowerCurve(times_s, power_w, info, random_phase)
-        self.counter = CounterCurve(counter_times_s, counter_j, info, self.power) if info.has_counter else None
+        self.power = PowerCurve(times_s, power_w, info, random_phase, half_s)
+        self.counter = None
+        if info.has_counter:
+            self.counter = CounterCurve(counter_times_s, counter_j, info, self.power, counter_half_s)
         self._is_inconsistent = self._is_inconsistent_overall()
 
     def _is_inconsistent_overall(self) -> bool:
         """Whether counter and integral differ over the longest sound part of the trace, which shows a scale best."""
         if self.counter is None or not self.counter.read_s or len(self.power.times_s) < 2:
             return False
-        part_s = self.counter.longest_sound(self.power.times_s[0], self.power.times_s[-1])
-        if not part_s[0] < part_s[1]:
+        part = self.counter.longest_sound(self.power.times_s[0], self.power.times_s[-1])
+        if part is None:
             return False
-        return self._differ(self.power.between(*part_s), self.counter.between(*part_s), part_s)
+        window_s = part.start_s, part.end_s
+        return self._differ(self.power.between(*window_s), self.counter.between(part), window_s)
 
     def _differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]) -> bool:
         """Whether both are inconsistent, with the sensor's accuracy as a type B uncertainty (E_n test, ISO 13528)."""
@@ -82,7 +87,7 @@ class ChannelEnergy:
         why_not = self._why_not_integral(integral)
         if self.counter is None or end_s <= start_s:
             return _without_counter(integral, why_not, "")
-        counter = self.counter.between(start_s, end_s)
+        counter = self._counted(self.counter, start_s, end_s)
         if why_not and self._is_inconsistent:
             return _without_counter(integral, why_not, "the counter is inconsistent with power elsewhere in the trace")
         if counter.unknown:
@@ -102,6 +107,29 @@ class ChannelEnergy:
         if why_not or self.counter.has_new_value(start_s, end_s) or end_s - start_s >= self.counter.refresh_s:
             return both._replace(**{name: getattr(counter, name) for name in RESULT})
         return both
+
+    def _counted(self, counter: CounterCurve, start_s: float, end_s: float) -> EnergyEstimate:
+        """Return the energy by the counter, and for the time of its faults by power."""
+        parts, reason = counter.parts(start_s, end_s), f"the counter {counter.fault_within(start_s, end_s)}"
+        if not parts:
+            return EnergyEstimate(unknown=reason)
+        found = list(map(counter.between, parts))
+        edges_s = [start_s, *(edge_s for part in parts for edge_s in (part.start_s, part.end_s)), end_s]
+        gaps_s = [gap_s for gap_s in zip(edges_s[::2], edges_s[1::2]) if gap_s[0] < gap_s[1]]
+        found += [self._by_power(*gap_s) or EnergyEstimate(unknown=reason) for gap_s in gaps_s]
+        unknown = [one for one in found if one.unknown]
+        return unknown[0] if unknown else reduce(add_estimates, found)._replace(reason=reason if gaps_s else "")
+
+    def _by_power(self, start_s: float, end_s: float) -> EnergyEstimate | None:
+        """Return the energy in place of a counter's: the integral, or what the power limit allows."""
+        found = self.power.between(start_s, end_s)
+        if self._why_not_integral(found):
+            half_j = self.power.most_w * (end_s - start_s) / 2
+            found = EnergyEstimate(half_j, half_j, half_j, "integral")
+        if not math.isfinite(found.energy_j):
+            return None
+        low_j, high_j = found.energy_j - found.uncertainty_j, found.energy_j + found.uncertainty_j
+        return found._replace(counter_j=found.energy_j, counter_low_j=low_j, counter_high_j=high_j)
 
 
 def _without_counter(integral: EnergyEstimate, why_not: str, reason: str) -> EnergyEstimate:

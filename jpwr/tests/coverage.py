@@ -8,9 +8,11 @@ import statistics
 import sys
 
 from jpwr.tests import loads
-from jpwr.tests.loads import BLIND, INFO, LOADS, LOOKS_EVERY_S, Trial
+from jpwr.tests.loads import BLIND, INFO, LIMIT_W, LOADS, LOOKS_EVERY_S, Trial
 
 TRIALS, AROUND_S = 100, 5.0
+CALLS_S, SHARES = (0.003, 0.03, 0.3, 0.7), (0.0, 0.5, 1.0)  # shares of a call
+LIMITED = "instant, with a limit"  # long calls leave too few samples for a sensor without a power limit
 SENSORS = {"instant": INFO, "1 s average": INFO._replace(averaging_s=1.0), "25 of 100 ms": BLIND}
 COUNTERS = {"none": None, "exact": 0.0, "0.1 s": 0.1, "1 s": 1.0}  # refresh intervals, in seconds
 INTERVALS_S, WINDOWS_S = (0.01, 0.049, 0.1, 1.0), (1.0, 8.0, 60.0)
@@ -48,16 +50,25 @@ def percent(value: float) -> str:
     return f"{float(f'{value:.2g}'):.6f}".rstrip("0").rstrip(".")
 
 
-def tried(sensor: str, counter: str, interval_s: float, window_s: float, load_name: str, number: int) -> Trial | None:
-    """Return one made-up run; None where the energy was refused."""
+def tried(
+    sensor: str, counter: str, interval_s: float, window_s: float, load_name: str, number: int, call_s: float = 0.0
+) -> Trial | None:
+    """Return one made-up run; None where the energy was refused.
+
+    With calls of `call_s`, values are those at their begin, middle or end, the same in a whole run.
+    """
     chance = random.Random(f"{sensor} {counter} {interval_s} {window_s} {load_name} {number}")
     end_s = window_s + 2 * AROUND_S + 2
-    load, info, refresh_s = LOADS[load_name](chance, end_s), SENSORS[sensor], COUNTERS[counter]
+    load, refresh_s = LOADS[load_name](chance, end_s + 2 * call_s), COUNTERS[counter]
+    info = INFO._replace(limit_w=LIMIT_W) if sensor == LIMITED else SENSORS[sensor]
     power_w = loads.averaged(load, 1.0) if info.averaging_s else load.power_w
     if info.seen_share < 1:
         power_w = loads.looking_now_and_then(load, LOOKS_EVERY_S * chance.random())
     counter_j = None if refresh_s is None else loads.counter_of(load, refresh_s, refresh_s * chance.random())
-    curve = loads.channel(loads.moments(chance, 1.0, end_s, interval_s), power_w, counter_j, info)
+    times_s = loads.moments(chance, 1.0, end_s, interval_s)
+    if call_s:
+        times_s = [begin_s + call_s / 2 for begin_s in loads.calls(chance, 1.0, end_s, interval_s, call_s)]
+    curve = loads.channel(times_s, power_w, counter_j, info, call_s, chance.choice(SHARES))
     start_s = 1.0 + AROUND_S + chance.random()
     estimate = curve.between(start_s, start_s + window_s)
     return None if estimate.unknown else Trial(estimate, load.between_j(start_s, start_s + window_s))

@@ -16,7 +16,7 @@ from jpwr.energy.power import VARIANCE_OF_SQUARES
 from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
 from jpwr.errors import NotEnoughSamples
 from jpwr.tests import loads
-from jpwr.tests.coverage import COUNTERS, SENSORS, cell, tried
+from jpwr.tests.coverage import COUNTERS, LIMITED, SENSORS, cell, tried
 from jpwr.tests.loads import (
     BLIND,
     INFO,
@@ -36,7 +36,7 @@ from jpwr.tests.loads import (
 pytestmark = pytest.mark.arithmetic
 
 POWER = ChannelInfo("power", Scope.DEVICE, "", limit_w=LIMIT_W)
-UNREAD = "the counter was not read in that time"
+UNREAD = "was not read in that time"
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001)
 
 
@@ -314,24 +314,59 @@ def with_counter(counter_j: Callable[[float], float], info=COUNTED, end_s=20.0):
 
 
 @pytest.mark.parametrize(
-    ("counter_j", "fault"),
+    ("counter_j", "fault", "faulty_s"),
     [
-        (lambda t: math.nan, "could not be read"),
-        (lambda t: 5.0, "stood still"),
-        (lambda t: 100.0 * t if t < 8 else 100.0 * (t - 8), "fell"),
-        (lambda t: 100.0 * min(t, 8.0), "stood still"),
-        (lambda t: 100.0 * (t if t < 8 else max(8.0, t - 3)), "stood still for a while"),
-        (lambda t: 100.0 * t + (5000.0 if t > 8 else 0.0), "jumped"),
+        (lambda t: math.nan, "could not be read", (0.0, 20.0)),
+        (lambda t: 5.0, "stood still", (0.0, 20.0)),
+        (lambda t: 100.0 * t if t < 8 else 100.0 * (t - 8), "fell", (7.9, 8.0)),
+        (lambda t: 100.0 * min(t, 8.0), "stood still", (8.0, 20.0)),
+        (lambda t: 100.0 * (t if t < 8 else max(8.0, t - 3)), "stood still for a while", (8.0, 11.1)),
+        (lambda t: 100.0 * t + (5000.0 if t > 8 else 0.0), "jumped", (7.9, 8.1)),
     ],
 )
-def test_a_counter_at_fault_is_not_used_in_windows_that_the_fault_touches(counter_j, fault):
+def test_a_counter_at_fault_is_not_used_in_the_time_of_its_fault(counter_j, fault, faulty_s):
     curve = with_counter(counter_j, COUNTED._replace(limit_w=LIMIT_W))
+    begin_s, end_s = faulty_s
     estimate = curve.between(5.0, 15.0)
-    assert (estimate.method, estimate.reason) == ("integral", f"the counter {fault}")
-    assert estimate.energy_j == pytest.approx(1000.0)
-    assert math.isnan(estimate.counter_j) and math.isnan(estimate.difference)
-    if fault in ("fell", "jumped"):
-        assert curve.between(1.0, 7.0).method == curve.between(9.0, 15.0).method == "counter"
+    is_in_part = begin_s > 5.0
+    assert estimate.method == ("counter+integral" if is_in_part else "integral")
+    assert estimate.reason == f"the counter {fault}"
+    assert abs(estimate.energy_j - 1000.0) <= min(5.0, estimate.uncertainty_j)
+    assert math.isnan(estimate.counter_j) == math.isnan(estimate.difference) == (not is_in_part)
+    within = curve.between(begin_s, end_s)
+    assert (within.method, within.reason) == ("integral", f"the counter {fault}")
+    if is_in_part:
+        assert curve.between(1.0, 7.0).method == "counter"
+    if end_s < 15.0:
+        assert curve.between(end_s + 0.05, 15.0).method == "counter"
+
+
+@pytest.mark.parametrize("faults", [1, 5])
+def test_a_reset_of_the_counter_costs_its_own_gap(faults):
+    """A counter of 32 bits wraps around, next to a sensor that sees a quarter of the time."""
+
+    def trial(chance):
+        load = training(chance, 140.0)
+        read_j, wraps_j = counter_of(load, 0.1, 0.1 * chance.random()), load.energy_j(130.0) / (faults + 0.5)
+        info = BLIND._replace(counter_refresh_s=0.1)
+        power_w = loads.looking_now_and_then(load, 0.1 * chance.random())
+        curve = channel(moments(chance, 1.0, 130.0, 0.1), power_w, lambda t: read_j(t) % wraps_j, info)
+        start_s = 5 + chance.random()
+        estimate = curve.between(start_s, start_s + 120)
+        assert (estimate.method, estimate.reason) == ("counter+integral", "the counter fell")
+        assert estimate.integral_uncertainty_j > 0.5 * estimate.energy_j
+        return Trial(estimate, load.between_j(start_s, start_s + 120))
+
+    assert widths(check(trial, 20, held=1.0)) <= 0.003 * (faults + 1)
+
+
+@pytest.mark.parametrize(("limit_w", "method"), [(0.0, ""), (LIMIT_W, "counter+integral")])
+def test_without_power_a_fault_of_the_counter_is_bounded_by_the_limit(limit_w, method):
+    info = COUNTED._replace(from_counter=True, limit_w=limit_w)
+    estimate = with_counter(lambda t: 100.0 * t if t < 8 else 100.0 * (t - 8), info).between(5.0, 15.0)
+    assert estimate.method == method
+    assert ("has a counter alone, whose slope is its power, and the counter fell" in estimate.unknown) == (not method)
+    assert not method or LIMIT_W / 2 * 0.1 < estimate.uncertainty_j < LIMIT_W * 0.5
 
 
 @pytest.mark.parametrize("lost", [(10.0, 18.0), (4.0, 5.6)])
@@ -358,6 +393,15 @@ def test_where_power_can_no_longer_be_read_the_counter_is_used():
     stuck_j = [min(value_j, 900.0) for value_j in counter_j]
     unknown = ChannelEnergy(COUNTED, times_s, power_w, times_s, stuck_j, True).between(9.0, 11.0).unknown
     assert "fewer than two readings of power in the window, and the counter stood still" in unknown
+
+
+@pytest.mark.parametrize("load_name", ["noise", "squares", "drift"])
+@pytest.mark.parametrize("counter", ["none", "0.1 s"])
+@pytest.mark.parametrize("call_s", [0.003, 0.03, 0.3, 0.7])
+def test_the_interval_holds_for_a_value_of_any_moment_of_a_call(call_s, counter, load_name):
+    trials = [tried(LIMITED, counter, 0.1, 8.0, load_name, number, call_s) for number in range(20)]
+    assert sum(one.holds for one in trials) >= (18 if counter == "none" else 20)
+    assert widths(trials) > widths([tried(LIMITED, counter, 0.1, 8.0, load_name, number) for number in range(20)])
 
 
 # Inconsistent sources.
@@ -419,12 +463,6 @@ def test_a_sensor_that_is_blind_for_a_part_of_the_time_needs_a_counter_or_a_limi
     assert estimate.uncertainty_j >= 0.75 * 10 * 400  # up to the limit of 700 W in the rest of the time
 
 
-def test_the_slope_of_a_counter_at_fault_is_no_power():
-    info = COUNTED._replace(from_counter=True, limit_w=LIMIT_W)
-    refused = with_counter(lambda t: 100.0 * t if t < 8 else 100.0 * (t - 8), info).between(5.0, 15.0)
-    assert "has a counter alone, whose slope is its power, and the counter fell" in refused.unknown
-
-
 @pytest.mark.parametrize(("failing", "refused"), [(0.005, False), (0.05, True)])
 def test_readings_that_fail_often_need_a_counter_or_a_limit(failing, refused):
     """It may be high power that makes readings fail."""
@@ -462,7 +500,8 @@ def test_a_counter_that_counts_more_than_sampled_power_for_long_is_bounded_by_th
     assert low_j == pytest.approx(115 * 10.0)
     assert high_j == pytest.approx(115 * 10.2 + 0.001)  # the first value of a later refresh
     assert best_j == pytest.approx(115 * 10.1)
-    assert curve.counter.between(19.9, 20.0).unknown == curve.counter.between(-1.0, 0.0).unknown == UNREAD
+    for window in ((19.9, 20.0), (-1.0, 0.0)):
+        assert (curve.counter.parts(*window), curve.counter.fault_within(*window)) == ([], UNREAD)
     assert curve.counter.bounds_j(19.9)[0] == pytest.approx(115 * 19.9)  # the last value counts, too
 
 
