@@ -30,8 +30,7 @@ from jpwr.sampling.edges import EdgeReader
 from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor
 from jpwr.sampling.recorder import Sink
 from jpwr.trace.marks import MARKS_VARIABLE, Mark, MarkReader
-from jpwr.trace.trace import Trace
-from jpwr.trace.writers import CsvWriter
+from jpwr.trace.writers import CsvWriter, read_trace
 
 TRACE_NAME = "trace.csv"
 CLOSE_S = 2.0  # longest wait for a method to close
@@ -269,20 +268,17 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     clock = SystemClock()
     infos = [channel.sampled_info(interval_s) for channel in opened.channels]
     meta = {**_meta(options, clock.epoch_offset_s), **in_force}
-    trace = Trace(infos, meta)
-    sinks: list[Sink] = [trace]
-    file = None
     if options.df_out:
         from jpwr.report.frames import check_file_type
 
         check_file_type(options.df_filetype)
-        file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
-        if file.path.name != TRACE_NAME:
-            log(
-                f"{options.df_out / TRACE_NAME} is in use, a link, no trace, or another user's file: this run's trace "
-                f"is {file.path}"
-            )
-        sinks.append(file)
+    file = stack.enter_context(CsvWriter(options.df_out and options.df_out / TRACE_NAME, infos, meta))
+    if options.df_out and file.path.name != TRACE_NAME:
+        log(
+            f"{options.df_out / TRACE_NAME} is in use, a link, no trace, or another user's file: this run's trace "
+            f"is {file.path}"
+        )
+    sinks: list[Sink] = [file]
     if options.prometheus is not None:
         from jpwr.report.prometheus import Exporter
 
@@ -299,8 +295,8 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     with _errors_reported(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
     with _errors_reported(child, "in the summary"):
-        summary = Summary(trace)
-        if file is not None:
+        summary = Summary(read_trace(file.open_file, with_status=False))
+        if options.df_out:
             where = f"the trace is {file.path}, but its tables could not be written"
             if not file.is_in_place():
                 where = "tables could not be written"
