@@ -18,6 +18,7 @@ from jpwr.report import frames
 from jpwr.report.frames import ticks, write_frames
 from jpwr.report.summary import Summary
 from jpwr.tests.conftest import DEADLINE_S, environment, needed, wait_until
+from jpwr.trace import writers
 from jpwr.trace.files import own_name
 from jpwr.trace.trace import Event, Row, Trace
 from jpwr.trace.writers import CsvWriter, read_trace
@@ -150,6 +151,50 @@ def test_a_damaged_line_is_named_with_what_can_be_read(tmp_path, line, message):
         read_trace(path)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
     assert times_of(read_trace(path)) == [0.5]
+
+
+LONG = [f"{0.1 * row:.6f},,{100 + row % 7},{row % 3 or ''}" for row in range(500)]
+
+
+@pytest.mark.parametrize("block", [1 << 20, 700])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("25.05,,1.0", "3 columns instead of 4"),
+        ("25.05,,1.0,2.0,3.0", "5 columns instead of 4"),
+        ("25.05,,1.0\n,2.0", "3 columns instead of 4"),
+        ("25.05,,oops,2.0", "could not convert string to float: 'oops'"),
+        ("25.05,,1\0,2.0", "could not convert"),
+        (",,1.0,2.0", "could not convert string to float: ''"),
+        ("", "1 columns instead of 4"),
+        ("# a remark", "1 columns instead of 4"),
+        ("24.0,,1.0,2.0", "its time goes back from 24.900000 s to 24.000000 s"),
+        ("nan,,1.0,2.0", "the time of a row is not a finite number"),
+        ("inf,,1.0,2.0", "the time of a row is not a finite number"),
+        ("25.05,,inf,2.0", "a reading is not between"),
+        ("25.05,,1.0,-1e16", "a reading is not between"),
+        ("25.05,,-1.0,2.0", "a power of -1 W is implausible"),
+        ("25.05,-1.0,1.0,2.0", "the half_s of a row is below 0"),
+        ('# event {"event": "command_started", "time_s": 2}', "a command starts or ends twice"),
+        ("# event {", "its JSON cannot be read"),
+    ],
+    ids=start_of,
+)
+def test_a_damaged_line_among_many_is_named(tmp_path, monkeypatch, line, message, block):
+    monkeypatch.setattr(writers, "BLOCK", block)
+    path = tmp_path / "trace.csv"
+    counted = channel(has_counter=True).replace('"format": 1', '"format": 2')
+    head = [f"# jpwr-trace {counted}", "time_s,half_s,a.power_w,a.energy_j"]
+    started = '# event {"event": "command_started", "time_s": 1}'
+    lines = [*head, started, *LONG[:250], line, *LONG[250:], ""]
+    path.write_text("\n".join(lines))
+    with pytest.raises(TraceError, match=f"is damaged in line 254: {re.escape(message)}.*'head -n 253'"):
+        read_trace(path)
+    path.write_text("\r\n".join([*lines[:253], "25.05,, 1_0.5 ,nan", *LONG[251:], "50.0,,7"]))
+    [series] = read_trace(path).series()
+    assert len(series.times_s) == len(LONG)
+    assert (series.power_w[250], sum(map(math.isnan, series.energy_j))) == (10.5, 1)
+    assert list(series.counter_times_s)[:3] == [0.1, 0.2, 0.4]
 
 
 def test_rows_of_two_channels_may_cross_as_each_is_read_by_itself(tmp_path):

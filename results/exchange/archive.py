@@ -71,7 +71,7 @@ SKIPPED_FRAME = 0x184D2A50
 SEAL_BYTES = 8 + 32
 LONGEST_FRAME_HEADER, REPEATED_BYTE = 18, 1  # bytes; the type of a block that stores one byte (RFC 8878)
 # Limits of unpacking: the trace of eight GPUs over an hour, ten times a second, has 0.006 GB. Millions of rows take
-# minutes to read.
+# many seconds to read.
 MOST_GB, SHARE_OF_A_FILE, MOST_FILES = 1.0, 0.05, 100_000
 HEADERS_BYTES = 1 << 20  # largest header of one file in tar's format, with buffers
 GB = 1e9

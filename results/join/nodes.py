@@ -56,7 +56,7 @@ class FigureSums(NamedTuple):
 
 
 class TraceSums(NamedTuple):
-    """What a result has of one trace."""
+    """Sums and facts of one trace that a result needs."""
 
     meta: dict[str, Any]
     marks: list[Region]  # of windows

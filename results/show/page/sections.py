@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
@@ -155,16 +155,15 @@ def _power_chart(results: Sequence[PointResults], system: str, name: str) -> Cha
     return power_over_time(record, _traces(record), title, name)
 
 
-def _traces(record: Record) -> list[Trace]:
+def _traces(record: Record) -> Iterator[Trace]:
+    """Yield the traces of a run, one at a time."""
     from jpwr.trace.writers import read_trace
 
-    found = []
     for path in sorted(Path(record.file.path).parent.glob(TRACES)) if record.file else []:
         try:
-            found.append(read_trace(path))
+            yield read_trace(path)
         except (JpwrError, OSError):
             continue
-    return found
 
 
 def _ratios(results: Sequence[PointResults], styles: Styles) -> list[Chart | None]:
