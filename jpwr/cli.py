@@ -295,12 +295,12 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     with _errors_reported(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
     with _errors_reported(child, "in the summary"):
+        where = f"the trace is {file.path}, but its tables could not be written"
+        if options.df_out and not file.is_in_place():
+            where = "tables could not be written"
+            log(f"the trace {file.path} was removed or replaced during the run: its samples are lost")
         summary = Summary(read_trace(file.open_file, with_status=False))
         if options.df_out:
-            where = f"the trace is {file.path}, but its tables could not be written"
-            if not file.is_in_place():
-                where = "tables could not be written"
-                log(f"the trace {file.path} was removed or replaced during the run: its samples are lost")
             with _errors_reported(child, where):
                 from jpwr.report.frames import write_frames
 

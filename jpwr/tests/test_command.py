@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -12,10 +13,12 @@ import sys
 import pytest
 
 from jpwr import cli
+from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.tests.conftest import (
     DEADLINE_S,
     REPOSITORY,
+    environment,
     install_method,
     interpreter,
     interpreter_or_none,
@@ -23,7 +26,8 @@ from jpwr.tests.conftest import (
     wait_until,
 )
 from jpwr.tests.loads import square
-from jpwr.trace.writers import read_trace
+from jpwr.trace.trace import Row
+from jpwr.trace.writers import CsvWriter, read_trace
 
 ESTIMATE = ["--methods", "estimate"]
 
@@ -388,12 +392,39 @@ def test_another_users_file_where_all_may_write_cannot_be_replaced(tmp_path, mon
         cli._check_json_out(path)
 
 
-@pytest.mark.parametrize("script", ["rm out/trace.csv", ": >out/trace.csv", "cp out/trace.csv x; mv x out/trace.csv"])
-def test_a_trace_that_the_command_takes_away_is_reported(jpwr, tmp_path, script):
+@pytest.mark.parametrize(
+    ("script", "is_readable"),
+    [("rm out/trace.csv", True), (": >out/trace.csv", False), ("cp out/trace.csv x; mv x out/trace.csv", True)],
+)
+def test_a_trace_that_the_command_takes_away_is_reported(jpwr, tmp_path, script, is_readable):
     done = jpwr(*ESTIMATE, "--df-out", "out", "--", "bash", "-c", f"{script}; exit 5")
     assert done.returncode == 5
     assert done.stderr.count("the trace out/trace.csv was removed or replaced during the run") == 1
-    assert list((tmp_path / "out").glob("energy.*.csv"))
+    # A file without a name is still there until the end.
+    assert bool(list((tmp_path / "out").glob("energy.*.csv"))) == ("channel " in done.stderr) == is_readable
+    assert ("in the summary: " in done.stderr) != is_readable
+
+
+def test_without_a_trace_samples_are_in_a_file_that_a_killed_sampler_leaves_nowhere(tmp_path):
+    script = "ls -l /proc/$PPID/fd; kill -9 $PPID"
+    command = [sys.executable, "-m", "jpwr", *ESTIMATE, "--", "bash", "-c", script]
+    done = subprocess.run(command, env=environment(TMPDIR=str(tmp_path)), capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL
+    kept = [line for line in done.stdout.splitlines() if str(tmp_path) in line and line.endswith(" (deleted)")]
+    assert len(kept) == 1
+    assert {path.name for folder in tmp_path.iterdir() for path in folder.iterdir()} == {"marks"}
+
+
+def test_where_no_temporary_file_can_be_made_samples_stay_in_memory(monkeypatch):
+    def no_folder(*_, **__):
+        raise JpwrError("no folder for temporary files is writable")
+
+    monkeypatch.setattr("jpwr.process.private_folder.PrivateFolder", no_folder)
+    info = ChannelInfo("a", Scope.DEVICE, "")
+    with CsvWriter(None, [info], {}) as writer:
+        writer.extend([Row(1.0, [5.0], [None])])
+        [series] = read_trace(writer.open_file).series()
+    assert list(series.power_w) == [5.0]
 
 
 def test_options_of_tables_that_are_not_written_are_reported_to_change_nothing(jpwr):
