@@ -45,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
         if arguments and arguments[0] in TOOLS:
+            gc.enable()
             from jpwr.report.tools import run_tool
 
             return run_tool(arguments)
@@ -291,6 +292,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
 
     monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, log)
     gc.freeze()  # a collection of all that is loaded takes as long as the samples of a second
+    gc.enable()
     # The view erases the lines that it has drawn, so it has to end before other messages.
     with _errors_reported(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
