@@ -163,6 +163,8 @@ class Lane:
 
     def record_missing(self, is_over: bool = False) -> None:
         """Record a missing reading for each interval in which a hung channel has not answered."""
+        if self._unanswered_s == math.inf:
+            return
         with self._changing:  # the monitor and this lane's thread may both call this
             missing, now_s = NoAnswer("it does not answer"), self._clock.now_s()
             while self._unanswered_s < now_s:

@@ -48,7 +48,7 @@ def any_moment() -> float:
 
 
 class PowerMonitor:
-    """Sampler of power while its `with` block lasts; `trace` holds the readings so far.
+    """Sampler of power while its `with` block lasts; `trace` holds the readings so far, all of them in memory.
 
     `interval_s` is in seconds. Channels with a longer period, slow counters and channels that do not answer are read in
     threads of their own, so that they delay no other. The block begins when all channels have been read once, or MARK_S

@@ -19,6 +19,7 @@ import tempfile
 import time
 from contextlib import suppress
 from itertools import pairwise
+from operator import truediv
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -186,6 +187,8 @@ class Bench:
                 f"  {name:<12} {cost.wall_s - base.wall_s:6.3f} s   ratio {cost.wall_s / base.wall_s:5.1f}   "
                 f"peak memory {cost.peak_mb:6.1f} MB   ratio {cost.peak_mb / base.peak_mb:4.1f}"
             )
+        own, published = (median(costs[name]).wall_s - base.wall_s for name in ("ours", "jpwr 0.0.10"))
+        print(f"  ours over jpwr 0.0.10: {own / published:.2f}")
 
     def sampling_cost(self) -> None:
         """CPU time of the sampler and all of its processes, and for each reading of power or of a counter."""
@@ -211,6 +214,8 @@ class Bench:
                     f"  {name:<12} at {interval_ms:3d} ms  {cost_s:6.3f} s   ratio {cost_s / own_s:5.2f}   "
                     f"{1e6 * cost_s / self._readings(name, interval_ms):5.1f} us a reading"
                 )
+            ratio = statistics.median(map(truediv, costs["ours"], costs["jpwr 0.0.10"]))
+            print(f"  ours over jpwr 0.0.10 at {interval_ms:3d} ms, round by round: {ratio:.2f}")
 
     def _readings(self, name: str, interval_ms: int) -> float:
         """In that time. Ours reads power and a counter, and each second clocks, limit, temperature and what throttles;

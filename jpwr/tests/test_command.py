@@ -481,3 +481,12 @@ def test_a_back_end_that_fails_or_hangs_at_its_end_changes_no_exit_code(tmp_path
     assert done.returncode == 5
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_memory_is_collected_while_a_command_runs_though_not_while_the_program_starts(tmp_path):
+    body = "import gc\nopened = gc.isenabled()\n"
+    body += "return [Channel(ChannelInfo('odd:0', Scope.NODE, ''), lambda: 100.0 * gc.isenabled() + opened + 1)]"
+    install_method(tmp_path, "odd", body)
+    command = [sys.executable, "-m", "jpwr", "--methods", "odd", "--json", "--", "true"]
+    done = run(*command, cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
+    assert json.loads(done.stderr.splitlines()[-1])["channels"][0]["peak_power_w"] == 101.0
