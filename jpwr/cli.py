@@ -15,6 +15,7 @@ from typing import Any, Iterator, Sequence
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
+from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
 from jpwr.limits.options import add_options, limited
 from jpwr.messages import log, open_standard_streams, settle_streams, write
@@ -30,6 +31,7 @@ from jpwr.sampling.edges import EdgeReader
 from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor
 from jpwr.sampling.recorder import Sink
 from jpwr.trace.marks import MARKS_VARIABLE, Mark, MarkReader
+from jpwr.trace.trace import Trace
 from jpwr.trace.writers import CsvWriter, read_trace
 
 TRACE_NAME = "trace.csv"
@@ -269,17 +271,8 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     clock = SystemClock()
     infos = [channel.sampled_info(interval_s) for channel in opened.channels]
     meta = {**_meta(options, clock.epoch_offset_s), **in_force}
-    if options.df_out:
-        from jpwr.report.frames import check_file_type
-
-        check_file_type(options.df_filetype)
-    file = stack.enter_context(CsvWriter(options.df_out and options.df_out / TRACE_NAME, infos, meta))
-    if options.df_out and file.path.name != TRACE_NAME:
-        log(
-            f"{options.df_out / TRACE_NAME} is in use, a link, no trace, or another user's file: this run's trace "
-            f"is {file.path}"
-        )
-    sinks: list[Sink] = [file]
+    kept = _opened_trace(options, infos, meta, stack)
+    sinks: list[Sink] = [kept]
     if options.prometheus is not None:
         from jpwr.report.prometheus import Exporter
 
@@ -297,17 +290,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     with _errors_reported(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
     with _errors_reported(child, "in the summary"):
-        where = f"the trace is {file.path}, but its tables could not be written"
-        if options.df_out and not file.is_in_place():
-            where = "tables could not be written"
-            log(f"the trace {file.path} was removed or replaced during the run: its samples are lost")
-        summary = Summary(read_trace(file.open_file, with_status=False))
-        if options.df_out:
-            with _errors_reported(child, where):
-                from jpwr.report.frames import write_frames
-
-                write_frames(file.path.parent, options.suffix, options.df_filetype, summary)
-        _report(options, child, summary, monitor)
+        _report(options, child, _summary(options, child, kept), monitor)
     return not monitor.hung
 
 
@@ -353,6 +336,44 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         if marks is not None:
             marks.stop(patience=lambda: not monitor.hung)
             edges.stop(JOIN_S if monitor.hung else ANSWER_S)
+
+
+def _opened_trace(
+    options: argparse.Namespace, infos: Sequence[ChannelInfo], meta: dict[str, Any], stack: ExitStack
+) -> CsvWriter | Trace:
+    """Return the file of the samples, which has no name without --df-out; in memory if no temporary file can be made."""
+    if not options.df_out:
+        try:
+            return stack.enter_context(CsvWriter(None, infos, meta))
+        except JpwrError:
+            return Trace(infos, meta)
+    from jpwr.report.frames import check_file_type
+
+    check_file_type(options.df_filetype)
+    file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
+    if file.path.name != TRACE_NAME:
+        log(
+            f"{options.df_out / TRACE_NAME} is in use, a link, no trace, or another user's file: this run's trace "
+            f"is {file.path}"
+        )
+    return file
+
+
+def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter | Trace) -> Summary:
+    """Return the summary of the samples; with --df-out, also write their tables."""
+    if isinstance(kept, Trace):
+        return Summary(kept)
+    where = f"the trace is {kept.path}, but its tables could not be written"
+    if options.df_out and not kept.is_in_place():
+        where = "tables could not be written"
+        log(f"the trace {kept.path} was removed or replaced during the run: its samples are lost")
+    summary = Summary(read_trace(kept.open_file, with_status=False))
+    if options.df_out:
+        with _errors_reported(child, where):
+            from jpwr.report.frames import write_frames
+
+            write_frames(kept.path.parent, options.suffix, options.df_filetype, summary)
+    return summary
 
 
 def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor: PowerMonitor) -> None:

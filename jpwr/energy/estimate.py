@@ -6,7 +6,7 @@ import operator
 from math import hypot, isnan, nan
 from typing import Any, NamedTuple
 
-from jpwr.energy.statistics import with_accuracy
+from jpwr.intervals import with_accuracy
 
 JOULES_PER_WH = 3600.0
 SUMMED = (
@@ -76,9 +76,7 @@ def add_estimates(a: EnergyEstimate, b: EnergyEstimate, overlap: bool = False) -
     added = operator.add if overlap else hypot
     total = a._replace(**{name: getattr(a, name) + getattr(b, name) for name in SUMMED})
     is_compared = total.counter_j and not isnan(a.difference + b.difference)
-    integral_random_j = added(
-        a.integral_uncertainty_j - a.integral_systematic_j, b.integral_uncertainty_j - b.integral_systematic_j
-    )
+    integral_random_j = added(*(one.integral_uncertainty_j - one.integral_systematic_j for one in (a, b)))
     return total._replace(
         uncertainty_j=total.systematic_j + added(a.random_j, b.random_j),
         method=a.method if a.method == b.method else "counter+integral",

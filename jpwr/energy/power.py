@@ -11,11 +11,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import accumulate, compress, count, islice, repeat
 from operator import add, itemgetter, mul, sub
-from typing import NamedTuple, Sequence
+from typing import NamedTuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import EnergyEstimate
-from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
+from jpwr.intervals import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, Numbers, missed_share, students_t
 
 # One sample at a random moment of each interval is one from each stratum, and the variance follows from differences of
 # neighbours (collapsed strata: Cochran, Sampling Techniques, 3rd ed., 5A.12; Wolter, Introduction to Variance
@@ -30,89 +30,73 @@ BLOCK = 128  # steps between two running sums: the fewer are kept, the longer ta
 
 
 class Sums(NamedTuple):
-    """Sums over the steps between samples."""
+    """Sums over the steps between samples; the last three are of power's change x step."""
 
-    twice_j: float = 0.0  # twice the energy
-    squares: float = 0.0  # squares of power's change x step
-    fourths: float = 0.0  # fourth powers of the same
-    swings_j: float = 0.0  # absolute values of the same
     longest_s: float = 0.0  # longest step
+    twice_j: float = 0.0  # twice the energy
+    squares: float = 0.0
+    fourths: float = 0.0
+    swings_j: float = 0.0  # absolute values
 
 
 class PowerCurve:
-    """Straight lines between finite samples; `times_s` in ascending order, `power_w` with nan for failed readings.
-
-    A sample is the power of a moment within `half_s` of its time; an empty sequence stands for zeros.
-    """
+    """Straight lines between samples of power at `times_s` ± `half_s`, in ascending order, nan where one failed."""
 
     def __init__(
-        self,
-        times_s: Sequence[float],
-        power_w: Sequence[float],
-        info: ChannelInfo,
-        random_phase: bool,
-        half_s: Sequence[float] = (),
+        self, times_s: Numbers, power_w: Numbers, info: ChannelInfo, random_phase: bool, half_s: Numbers = ()
     ) -> None:
         self.info, self.random_phase = info, random_phase
-        self.missing_s: Sequence[float] = ()
-        if not math.isfinite(sum(power_w)):
-            finite = bytes(map(math.isfinite, power_w))
-            self.missing_s = [time_s for time_s, is_finite in zip(times_s, finite) if not is_finite]
+        finite = b"" if math.isfinite(sum(power_w)) else bytes(map(math.isfinite, power_w))
+        self.missing_s = [time_s for time_s, is_finite in zip(times_s, finite) if not is_finite]
+        if finite:
             times_s, power_w, half_s = (array("d", compress(one, finite)) for one in (times_s, power_w, half_s))
-        self.times_s, self.power_w, self._half_s = times_s, power_w, half_s
+        self.times_s, self.power_w, self._half_s, self._last = times_s, power_w, half_s, max(0, len(times_s) - 1)
         self.lowest_w, self.peak_w = min(power_w, default=math.nan), max(power_w, default=math.nan)
         # Readings of an H200 reach 829 W at a limit of 700 W: the limit alone does not bound the power of a moment.
         self.highest_w = max(info.limit_w, self.peak_w)  # highest known power, in watts
         self.most_w = self.highest_w if info.limit_w else math.inf  # upper bound on power, in watts
-        self._steps = max(0, len(times_s) - 1)
-        self._find_gaps()
-        blocks = [self._sums_of(low, min(low + BLOCK, self._steps)) for low in range(0, self._steps, BLOCK)]
-        self._sums = [array("d", accumulate(map(itemgetter(one), blocks), initial=0.0)) for one in range(4)]
-        self._longest_s = array("d", [one.longest_s for one in blocks])
-        self._all = self._over(0, self._steps)
-
-    def _find_gaps(self) -> None:
-        """Find the steps in which power is unseen: long ones, and those with a failed reading."""
-        times_s, power_w = self.times_s, self.power_w
-        some = range(0, self._steps, 1 + self._steps // BLOCK**2)
-        usual_s = sorted(times_s[index + 1] - times_s[index] for index in some)
-        self.usual_step_s = usual_s[len(usual_s) // 2] if usual_s else 0.0
-        most_s = GAP_STEPS * self.usual_step_s
+        # In long steps, and in those with a failed reading, power is unseen: high power itself may be the cause.
+        most_s = GAP_STEPS * usual_step_s(times_s)
         gaps = set(compress(count(), map(most_s.__lt__, map(sub, islice(times_s, 1, None), times_s))))
-        gaps.update(bisect_right(times_s, time_s) - 1 for time_s in self.missing_s)  # high power may be the cause
-        self._gaps = array("L", sorted(index for index in gaps if 0 <= index < self._steps))
-        self._unseen_j = array("d")
-        for index in self._gaps:
-            beyond_w = self._beyond_w((power_w[index] + power_w[index + 1]) / 2)
-            self._unseen_j.append(beyond_w * (times_s[index + 1] - times_s[index]))
-        self._sum_unseen_j = array("d", accumulate(self._unseen_j, initial=0.0))
+        gaps.update(bisect_right(times_s, time_s) - 1 for time_s in self.missing_s)
+        self._gaps = array("I", sorted(index for index in gaps if 0 <= index < self._last))
+        blocks = [self._sums_of(low, min(low + BLOCK, self._last)) for low in range(0, self._last, BLOCK)]
+        self._longest_s = array("d", [one.longest_s for one in blocks])
+        self._sums = [array("d", accumulate(map(itemgetter(one), blocks), initial=0.0)) for one in range(1, 5)]
+        self._recent = (0, 0), Sums()
+        self._all = self._over(0, self._last)
+
+    def _gaps_in(self, low: int, high: int) -> array[int]:
+        """Return the indices of the steps from `low` to below `high` in which power is unseen."""
+        return self._gaps[bisect_left(self._gaps, low) : bisect_left(self._gaps, high)]
 
     def _sums_of(self, low: int, high: int) -> Sums:
-        """Return the sums over the steps from index `low` to below `high`."""
         if low >= high:
             return Sums()
         times_s, power_w = self.times_s[low : high + 1], self.power_w[low : high + 1]
-        later_w = power_w[1:]
-        steps_s = list(map(sub, times_s[1:], times_s))
+        later_w, steps_s = power_w[1:], list(map(sub, times_s[1:], times_s))
         longest_s, twice_j = max(steps_s), math.fsum(map(mul, steps_s, map(add, later_w, power_w)))
         if self.info.held_s:  # repeats of a held value are one sample
             steps_s = list(map(max, steps_s, repeat(self.info.held_s)))
-        for index in self._gaps[bisect_left(self._gaps, low) : bisect_left(self._gaps, high)]:
+        for index in self._gaps_in(low, high):
             steps_s[index - low] = 0.0
         swings_j = list(map(mul, steps_s, map(sub, later_w, power_w)))
         squares = list(map(mul, swings_j, swings_j))
         total_j = 0.0 if self.random_phase else sum(map(abs, swings_j))
-        return Sums(twice_j, sum(squares), sum(map(mul, squares, squares)), total_j, longest_s)
+        return Sums(longest_s, twice_j, sum(squares), sum(map(mul, squares, squares)), total_j)
 
     def _over(self, low: int, high: int) -> Sums:
-        """Return the sums over the steps from index `low` to below `high`, with the help of the running sums."""
+        """Return the sums over the steps from index `low` to below `high`, by running sums from block to block."""
         first, last = -(-low // BLOCK), high // BLOCK
-        if first >= last:
-            return self._sums_of(low, high)
-        head, tail = self._sums_of(low, first * BLOCK), self._sums_of(last * BLOCK, high)
-        longest_s = max(head.longest_s, tail.longest_s, max(self._longest_s[first:last]))
-        sums = (before + after + one[last] - one[first] for before, after, one in zip(head, tail, self._sums))
-        return Sums._make([*sums, longest_s])
+        if self._recent[0] != (low, high):
+            sums = self._sums_of(low, high if first >= last else first * BLOCK)
+            if first < last:
+                tail = self._sums_of(last * BLOCK, high)
+                longest_s = max(sums.longest_s, tail.longest_s, *self._longest_s[first:last])
+                parts = zip(sums[1:], tail[1:], self._sums)
+                sums = Sums(longest_s, *(head + end + one[last] - one[first] for head, end, one in parts))
+            self._recent = (low, high), sums
+        return self._recent[1]
 
     def _beyond_w(self, middle_w: float) -> float:
         """Return the largest difference in watts between a power and that of time without readings."""
@@ -125,9 +109,9 @@ class PowerCurve:
         """
         times_s, info = self.times_s, self.info
         first, last = bisect_right(times_s, start_s), bisect_left(times_s, end_s + info.held_s)
-        is_unseen = len(times_s) < SAMPLES_FOR_A_RANGE or start_s < times_s[0] or end_s > times_s[-1]
-        has_gap = bisect_left(self._gaps, last) > bisect_left(self._gaps, first - 1) if first else False
-        if is_unseen or has_gap or info.seen_share < 1 or info.averaging_s or info.from_counter:
+        is_covered = len(times_s) >= SAMPLES_FOR_A_RANGE and times_s[0] <= start_s and end_s <= times_s[-1]
+        is_of_a_moment = info.seen_share == 1 and not info.averaging_s and not info.from_counter
+        if not is_covered or not is_of_a_moment or self._gaps_in(first - 1, last):
             return 0.0, self.most_w
         more = max(0, SAMPLES_FOR_A_RANGE - (last - first)) // 2 + 1
         near_w = self.power_w[max(0, first - more) : last + more]
@@ -145,14 +129,12 @@ class PowerCurve:
     def at_w(self, time_s: float) -> float:
         """Return the power at a moment by linear interpolation, in watts."""
         index = self._step(time_s)
-        return self.power_w[index] + self._share(index, time_s) * (self.power_w[index + 1] - self.power_w[index])
+        (from_s, to_s), (from_w, to_w) = self.times_s[index : index + 2], self.power_w[index : index + 2]
+        share = (time_s - from_s) / (to_s - from_s) if to_s > from_s else 0.0
+        return from_w + min(1.0, max(0.0, share)) * (to_w - from_w)
 
     def _step(self, time_s: float) -> int:
-        return max(0, min(bisect_right(self.times_s, time_s), len(self.times_s) - 1) - 1)
-
-    def _share(self, index: int, time_s: float) -> float:
-        step_s = self.times_s[index + 1] - self.times_s[index]
-        return min(1.0, max(0.0, (time_s - self.times_s[index]) / step_s)) if step_s else 0.0
+        return max(0, min(bisect_right(self.times_s, time_s), self._last) - 1)
 
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """Integrate over a window; the energy is unknown unless two samples cover a part of it."""
@@ -164,21 +146,22 @@ class PowerCurve:
             why = "has fewer than two readings of power in the window"
             return EnergyEstimate(unknown=why, duration_s=duration_s, missing=missing, largest_gap_s=duration_s)
         begin, end = bisect_left(times_s, start_s), bisect_right(times_s, end_s)
-        low, high = self._samples(start_s, end_s)
+        edges_s = (times_s[begin] - start_s, end_s - times_s[end - 1]) if begin < end else (duration_s,)
+        gap_s = max(*edges_s, self._over(begin, max(begin, end - 1)).longest_s)
+        low, high = self._step(start_s), min(bisect_left(self.times_s, end_s), self._last)
         sums = self._over(low, high)
         average_w = (sums.twice_j / 2 - self._part_j(low, first_s) + self._part_j(high, last_s)) / covered_s
         beyond_w = self._beyond_w(average_w)
         independent = covered_s / max(info.held_s, covered_s / max(1, end - begin))
         spread_w = self.peak_w - self.lowest_w if len(times_s) >= SAMPLES_FOR_A_PEAK else beyond_w
         missed_j = missed_share(independent) * covered_s * spread_w
-        random_j = max(self._sampled_j(sums, high - low, LEVEL), missed_j)
+        random_j = max(self.sampled_j(start_s, end_s, LEVEL), missed_j)
         systematic_j = (
             ROUNDING * self.highest_w * duration_s
             + self._edge_j(low)
             + self._edge_j(high - 1)  # both edges may be in one step
             + self._lag_j(first_s, last_s, average_w)
-            + self._unseen_until_j(last_s)
-            - self._unseen_until_j(first_s)
+            + self._unseen_j(first_s, last_s)
             + beyond_w * (duration_s - covered_s + (1 - info.seen_share) * covered_s)
         )
         if not self.random_phase:  # samples in step with the load err in one direction
@@ -187,44 +170,17 @@ class PowerCurve:
             most_j = beyond_w * duration_s
             systematic_j = min(systematic_j, most_j)
             random_j = min(random_j, most_j - systematic_j)
-        energy_j, uncertainty_j = average_w * duration_s, random_j + systematic_j
-        return EnergyEstimate(
-            energy_j,
-            uncertainty_j,
-            systematic_j,
-            "integral",
-            duration_s=duration_s,
-            covered_s=covered_s,
-            samples=end - begin,
-            missing=missing,
-            largest_gap_s=self._largest_gap_s(start_s, end_s, begin, end),
-            integral_j=energy_j,
-            integral_uncertainty_j=uncertainty_j,
-            integral_systematic_j=systematic_j,
-        )
-
-    def _largest_gap_s(self, start_s: float, end_s: float, begin: int, end: int) -> float:
-        """Return the longest time in a window without a sample; `begin` to below `end` are the samples in it."""
-        if begin == end:
-            return end_s - start_s
-        longest_s = self._over(begin, end - 1).longest_s
-        return max(self.times_s[begin] - start_s, longest_s, end_s - self.times_s[end - 1])
-
-    def _samples(self, start_s: float, end_s: float) -> tuple[int, int]:
-        """Return the indices of the samples around the covered part of a window."""
-        return self._step(start_s), min(bisect_left(self.times_s, end_s), self._steps)
+        both_j = average_w * duration_s, random_j + systematic_j, systematic_j
+        return EnergyEstimate(*both_j, "integral", "", "", duration_s, covered_s, end - begin, missing, gap_s, *both_j)
 
     def sampled_j(self, start_s: float, end_s: float, level: float) -> float:
-        """Return the half-width of sampling in a window at a confidence level, in joules."""
-        low, high = self._samples(start_s, end_s)
-        return self._sampled_j(self._over(low, high), high - low, level)
+        """Return the half-width of sampling at a confidence level in joules, by degrees of freedom (GUM, G.4.1).
 
-    def _sampled_j(self, sums: Sums, steps: int, level: float) -> float:
-        """Return the half-width of sampling over steps in joules, by degrees of freedom (GUM, G.4.1).
-
-        It is at least their share of the trace's: a short window may by chance have sampled little change.
+        It is at least this window's share of the trace's: a short window may by chance have sampled little change.
         """
-        square, fourth, share = sums.squares, sums.fourths, steps / self._steps
+        low, high = self._step(start_s), min(bisect_left(self.times_s, end_s), self._last)
+        sums, share = self._over(low, high), (high - low) / self._last
+        square, fourth = sums.squares, sums.fourths
         if square < self._all.squares * share:
             square, fourth = self._all.squares * share, self._all.fourths * share**2
         freedom = square**2 / fourth if fourth else math.inf
@@ -247,14 +203,22 @@ class PowerCurve:
         """
         averaging_s, most_w = self.info.averaging_s, self.most_w
         start_w, end_w = self.at_w(start_s), self.at_w(end_s)
-        means_w = max(start_w, average_w), max(end_w, average_w)
-        hidden_w = sum(mean_w * (1 - mean_w / most_w) for mean_w in means_w)
+        hidden_w = sum(mean_w * (1 - mean_w / most_w) for mean_w in (max(start_w, average_w), max(end_w, average_w)))
         half_s = max(self._half_near_s(self._step(start_s)), self._half_near_s(self._step(end_s)))
         lag_s = (averaging_s + self.info.held_s) / 2 + half_s
         return lag_s * abs(end_w - start_w) + averaging_s / 2 * hidden_w
 
-    def _unseen_until_j(self, time_s: float) -> float:
-        index = self._step(time_s)
-        gap = bisect_left(self._gaps, index)
-        is_in = gap < len(self._gaps) and self._gaps[gap] == index
-        return self._sum_unseen_j[gap] + (self._share(index, time_s) * self._unseen_j[gap] if is_in else 0.0)
+    def _unseen_j(self, start_s: float, end_s: float) -> float:
+        """Return a bound on the error in joules from the gaps between two moments."""
+        unseen_j = 0.0
+        for index in self._gaps_in(self._step(start_s), self._step(end_s) + 1):
+            from_s, to_s = max(start_s, self.times_s[index]), min(end_s, self.times_s[index + 1])
+            unseen_j += (to_s - from_s) * self._beyond_w((self.power_w[index] + self.power_w[index + 1]) / 2)
+        return unseen_j
+
+
+def usual_step_s(times_s: Numbers) -> float:
+    """Return the median time between samples in seconds, of those that are evenly taken from a long trace."""
+    some = range(0, len(times_s) - 1, 1 + len(times_s) // BLOCK**2)
+    steps_s = sorted(times_s[index + 1] - times_s[index] for index in some)
+    return steps_s[len(steps_s) // 2] if steps_s else 0.0

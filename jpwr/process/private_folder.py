@@ -13,12 +13,9 @@ UNNAMED = "unnamed"  # the file's name until it has none
 def unnamed_file() -> int:
     """Return a new file, open to read and write, that disappears when it is closed, also if this process is killed.
 
-    It is in memory if there is no folder for temporary files.
+    Raises JpwrError if there is no folder for temporary files.
     """
-    try:
-        folder = PrivateFolder(without="", file=UNNAMED)
-    except JpwrError:
-        return os.memfd_create("jpwr")
+    folder = PrivateFolder(without="samples cannot be kept there", file=UNNAMED)
     os.unlink(f"{folder.path}/{UNNAMED}")  # noqa: PTH108 - pathlib is slower to start
     os.rmdir(folder.path)  # noqa: PTH106
     return folder.file

@@ -13,7 +13,6 @@ import sys
 import pytest
 
 from jpwr import cli
-from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.tests.conftest import (
     DEADLINE_S,
@@ -26,8 +25,7 @@ from jpwr.tests.conftest import (
     wait_until,
 )
 from jpwr.tests.loads import square
-from jpwr.trace.trace import Row
-from jpwr.trace.writers import CsvWriter, read_trace
+from jpwr.trace.writers import read_trace
 
 ESTIMATE = ["--methods", "estimate"]
 
@@ -415,16 +413,11 @@ def test_without_a_trace_samples_are_in_a_file_that_a_killed_sampler_leaves_nowh
     assert {path.name for folder in tmp_path.iterdir() for path in folder.iterdir()} == {"marks"}
 
 
-def test_where_no_temporary_file_can_be_made_samples_stay_in_memory(monkeypatch):
-    def no_folder(*_, **__):
-        raise JpwrError("no folder for temporary files is writable")
-
-    monkeypatch.setattr("jpwr.process.private_folder.PrivateFolder", no_folder)
-    info = ChannelInfo("a", Scope.DEVICE, "")
-    with CsvWriter(None, [info], {}) as writer:
-        writer.extend([Row(1.0, [5.0], [None])])
-        [series] = read_trace(writer.open_file).series()
-    assert list(series.power_w) == [5.0]
+def test_where_no_temporary_file_can_be_made_samples_stay_in_memory(tmp_path):
+    script = f"ulimit -f 0; {sys.executable} -m jpwr {' '.join(ESTIMATE)} -- bash -c 'exit 5'"
+    done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(tmp_path))
+    assert (done.returncode, list(tmp_path.iterdir())) == (5, [])
+    assert "channel " in done.stderr
 
 
 def test_options_of_tables_that_are_not_written_are_reported_to_change_nothing(jpwr):

@@ -129,7 +129,7 @@ def test_passes_are_known_where_what_is_between_them_is_not():
     curve = ChannelEnergy(info, times_s, power_w, times_s, counter_j, True)
     windows = [*passes(20, 0.002, 0.498, 5.0), *passes(20, 0.002, 0.498, 25.0)]
     found = energy_of_passes(curve, windows)
-    assert (found.method, found.energy_j) == ("counter", pytest.approx(300 * 0.002 * 40, rel=0.01))
+    assert (found.method, found.energy_j) == ("counter", pytest.approx(300 * 0.002 * 40, rel=0.05))
 
 
 @pytest.mark.parametrize("stall_s", [0.0, 0.3])

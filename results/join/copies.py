@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jpwr.energy.statistics import with_accuracy
+from jpwr.intervals import with_accuracy
 from jpwr.process.device_ids import same_ids
 from results.join.channels import IDENTIFIED, EnergyError
 from results.record.derived import spread_percent

@@ -1,9 +1,11 @@
-"""Statistics for the energy of a window, each with its source."""
+"""Statistics of intervals, each with its source."""
 
 from __future__ import annotations
 
 from math import hypot, inf, sqrt
+from typing import Sequence
 
+Numbers = Sequence[float]
 LEVEL = 0.95  # of every stated interval
 NORMAL_95 = 1.959964  # standard uncertainties in a half-width at 95 %
 BOUND = sqrt(3)  # standard uncertainties in a bound (JCGM 100:2008, 4.3.7)
