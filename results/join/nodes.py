@@ -7,7 +7,7 @@ sums leave it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,6 @@ from results.record.parts import of_node, total_s, windows_of
 from results.record.values import is_accelerated
 
 TRACES = "power/*/trace.csv"
-KINDS = ("measured", "effective")  # of windows that energies are of
 WINDOW = " window"  # in the name of the region that marks a window
 NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
 PLACES = 8  # starts, per length of the windows, of the other times of that length
@@ -77,14 +76,14 @@ def read_sums(folder: Path, record: Record) -> list[TraceSums]:
     Each core reads one trace at a time. Raises TraceError.
     """
     paths = sorted(folder.glob(TRACES))
-    nodes = _nodes(record, KINDS, [_meta(path) for path in paths])
+    nodes = _nodes(record, {window.kind for window in record.windows}, [_meta(path) for path in paths])
     every = list(zip(paths, nodes, strict=True))
     return list(for_each(lambda one: _sums(record, read_trace(one[0]), one[1]), every))
 
 
 def sums_of(record: Record, traces: Sequence[Trace], kind: str) -> list[TraceSums]:
     """Return the sums of traces over a record's windows of one kind."""
-    nodes = _nodes(record, [kind], [trace.meta for trace in traces])
+    nodes = _nodes(record, {kind}, [trace.meta for trace in traces])
     return [_sums(record, trace, mine) for trace, mine in zip(traces, nodes, strict=True)]
 
 
@@ -93,7 +92,7 @@ def _meta(path: Path) -> dict[str, Any]:
         return reader.meta
 
 
-def _nodes(record: Record, kinds: Sequence[str], metas: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
+def _nodes(record: Record, kinds: Iterable[str], metas: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
     """Return the host names and kinds of windows that belong to each trace."""
     found: list[list[tuple[str, str]]] = [[] for _ in metas]
     numbered = list(enumerate(metas))
