@@ -341,7 +341,7 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
 def _opened_trace(
     options: argparse.Namespace, infos: Sequence[ChannelInfo], meta: dict[str, Any], stack: ExitStack
 ) -> CsvWriter | Trace:
-    """Return the file of the samples, which has no name without --df-out; in memory if no temporary file can be made."""
+    """Return the file of the samples, without a name if none was asked for; in memory if that cannot be made."""
     if not options.df_out:
         try:
             return stack.enter_context(CsvWriter(None, infos, meta))
