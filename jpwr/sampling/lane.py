@@ -43,7 +43,8 @@ class Lane:
         self.lock = threading.Lock()  # held during a round
         self._changing = threading.Lock()  # held to decide whether a call hangs, and to record that it does
         self._under_way: Round | None = None
-        self.thread: threading.Thread | None = None  # that runs loop()
+        self.thread: threading.Thread | None = None  # that runs loop() or, after it, end()
+        self._has_ended = threading.Lock()  # locked before the last round
         self._unanswered_s = math.inf  # first time without an answer that is not recorded yet
         self.begun = threading.Event()  # set after the first round, or when there will be none
         self.hung = False
@@ -76,8 +77,12 @@ class Lane:
                 flushed_s = end_s
                 if has_deadlines and min(busy_s, before_s) > BUSY_SHARE * interval_s:
                     has_deadlines, pace = False, random_pauses(interval_s, chance, recorder.skip)
-        if not self.hung:
-            self.read(end_s)
+        self.end()
+
+    def end(self) -> None:
+        """Read the last round, unless another thread does: that of loop() may be asleep."""
+        if not self.hung and self._has_ended.acquire(blocking=False):
+            self.read(self._clock.now_s())
 
     @property
     def names(self) -> list[str]:

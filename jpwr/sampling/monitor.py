@@ -156,6 +156,10 @@ class PowerMonitor:
             return
         self._stop.acquire(blocking=False)
         self.clock.wake()
+        for lane in list(self.lanes):
+            if lane.thread and not lane.hung:
+                self._threads.remove(lane.thread)  # it may be asleep, and then ends later
+                lane.thread = self._start(lane.end)
         for lane in self.lanes:  # the check for hung channels may add lanes to the list
             while lane.thread and lane.thread.is_alive() and not lane.hung:
                 lane.thread.join(HUNG_S)
