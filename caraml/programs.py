@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 
@@ -9,8 +10,8 @@ class ProgramError(Exception):
     """A program did not start or did not end in time; the message is one sentence."""
 
 
-def ask(*command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
-    """Return a completed program with its output, whatever its exit code.
+def ask(*command: str, limit_s: float, without: str = "") -> subprocess.CompletedProcess[str]:
+    """Return a completed program with its output, whatever its exit code; it does not see the variable `without`.
 
     Raises ProgramError if it does not start, or does not end in time.
     """
@@ -22,6 +23,7 @@ def ask(*command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
             encoding="utf-8",
             errors="replace",
             timeout=limit_s,
+            env={name: value for name, value in os.environ.items() if name != without},
         )
     except subprocess.TimeoutExpired as error:
         raise ProgramError(f"{command[0]} did not answer within {limit_s:g} s") from error

@@ -64,7 +64,8 @@ def not_started(run: Path) -> int:
     """Return the number of points that JUBE has planned and not started."""
     # JUBE may be rewriting the file: an incomplete one still has planned points.
     planned = re.findall(r'<workpackage id="([0-9]+)"', (run / WORKPACKAGES).read_text(errors="replace"))
-    return sum(not any(run.glob(f"{int(number):06}_*")) for number in planned)
+    started = {folder.name.partition("_")[0] for folder in run.glob("[0-9]*_*")}
+    return sum(f"{int(number):06}" not in started for number in planned)
 
 
 def how_to_continue(run: Path) -> str:

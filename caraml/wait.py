@@ -5,13 +5,14 @@ A job that the scheduler kills, or that never starts, writes no result: only the
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from caraml.schedulers.schedulers import SCHEDULERS, Scheduler
 from caraml.sweep import check_run, no_results, not_started
 from results.collect import failed_result
 from results.record.folders import ATTEMPTS, points, runs_of
+from results.record.model import Json
 from results.record.records import RESULT_NAME, read_record, write_record
 from results.record.values import count
 
@@ -65,9 +67,10 @@ def wait(run: Path, interval_s: float, limit_s: float | None, keep: bool = False
     answers = True
     while True:
         try:
-            standings = settle(run) + [Standing(NOT_STARTED)] * not_started(run)
-            answers, text = True, describe(standings)
-            states = {standing.state for standing in standings}
+            standings = settle(run)
+            every = [*standings.values(), *[Standing(NOT_STARTED)] * not_started(run)]
+            answers, text = True, describe(every)
+            states = {standing.state for standing in every}
             # If JUBE itself runs the jobs, none runs for a moment between two of them: look twice.
             idle_looks = 0 if states & {"queued", "running"} else idle_looks + 1
             has_ended = idle_looks > bool(states & OPEN)
@@ -84,42 +87,82 @@ def wait(run: Path, interval_s: float, limit_s: float | None, keep: bool = False
         if limit_s is not None and time.monotonic() - started_s > limit_s:
             return False
         time.sleep(interval_s)
-    if not states & OPEN:  # JUBE would start open points, which is the user's decision
-        update_jube(run)
+    for point, standing in standings.items():
+        _mark_for_jube(point.parent, standing)
     return True
+
+
+def _mark_for_jube(folder: Path, standing: Standing) -> None:
+    """Let JUBE know that a point has ended; `jube continue` does the same, in a time that grows as points squared."""
+    name = {"ok": "done", "failed": "error"}.get(standing.state)
+    if name and not any((folder / one).exists() for one in ("done", "error")):
+        (folder / name).touch()
 
 
 def check_schedulers(run: Path) -> None:
     """Raise SchedulerError, within seconds, unless the schedulers of all jobs without a known end answer."""
-    for how, job_id in {_how(point): job_id for point in points(run) if (job_id := _job_id(point))}.items():
+    for how, job_id in {point.how: point.job_id for point in map(Point.read, points(run)) if point.job_id}.items():
         SCHEDULERS[how]().ping(job_id)
 
 
-def settle(run: Path) -> list[Standing]:
-    """Return the state of each point, after writing the results of ended jobs.
+def settle(run: Path) -> dict[Path, Standing]:
+    """Return the state of each point by its folder, after writing the results of ended jobs.
 
     Raises SchedulerError, with all results unchanged, if a scheduler does not answer.
     """
-    found = points(run)
-    asked: dict[str, Scheduler] = {}
-    jobs: dict[Path, Job] = {}
+    found = [Point.read(folder) for folder in points(run)]
+    submitted: dict[str, dict[Path, str]] = {}
     for point in found:
-        if job_id := _job_id(point):
-            how = _how(point)
-            if how not in asked:
-                asked[how] = SCHEDULERS[how]()
-            jobs[point] = asked[how].job(job_id, point)
-    ended = [point for point, job in jobs.items() if job.has_ended and not _has_results(point)]
+        if point.job_id:
+            submitted.setdefault(point.how, {})[point.folder] = point.job_id
+    asked: dict[str, Scheduler] = {how: SCHEDULERS[how]() for how in submitted}
+    jobs: dict[Path, Job] = {}
+    for how, ids in submitted.items():
+        jobs |= asked[how].jobs(ids)
+    ended = [one for one in found if one.folder in jobs and jobs[one.folder].has_ended and not one.has_results]
     if ended:
         time.sleep(SETTLE_S)
     for point in ended:
-        asked[_how(point)].bring_results(jobs[point], point)
-    return [_settle_point(point, jobs.get(point), asked.get(_how(point))) for point in found]
+        asked[point.how].bring_results(jobs[point.folder], point.folder)
+    now = {point.folder: Point.read(point.folder) for point in ended}
+    has_none = any(point.folder not in jobs and not point.has_results for point in found)
+    in_use = _folders_in_use() if has_none else set()
+    return {
+        one.folder: _settle_point(now.get(one.folder, one), jobs.get(one.folder), asked.get(one.how), in_use)
+        for one in found
+    }
 
 
-def _how(point: Path) -> str:
-    """Return how a point was submitted, as in a system's `submit`."""
-    file = point / SUBMITTED
+@dataclass(frozen=True)
+class Point:
+    """A point of a sweep at one moment."""
+
+    folder: Path
+    how: str  # it was submitted, as in a system's `submit`
+    records: Mapping[Path, Json]  # of its runs, by their folders
+    job_id: str  # content of `job.id`; empty without a job, and if its end is known
+    has_results: bool  # its job has ended, with a result of each run
+
+    @classmethod
+    def read(cls, folder: Path) -> Point:
+        """Read a point's files."""
+        how = _how(folder)
+        records = {run: read_record(run / RESULT_NAME) for run in runs_of(folder)}
+        has_ended = (folder / "ready").exists() or (folder / "error").exists()
+        has_results = has_ended and not any(record["status"] == "unfinished" for record in records.values())
+        file = folder / JOB_ID
+        if not file.exists() or (has_results and SCHEDULERS[how].key in records[folder]):
+            return cls(folder, how, records, "", has_results)
+        return cls(folder, how, records, file.read_text(errors="replace").strip(), has_results)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any of its runs has failed."""
+        return any(record["status"] not in ("ok", "unfinished") for record in self.records.values())
+
+
+def _how(folder: Path) -> str:
+    file = folder / SUBMITTED
     return file.read_text().split()[0] if file.exists() else "sbatch"
 
 
@@ -128,15 +171,6 @@ def remove(found: Sequence[Path]) -> None:
     for point in found:
         if _how(point) in SCHEDULERS:
             SCHEDULERS[_how(point)]().remove(point)
-
-
-def _job_id(point: Path) -> str:
-    """Return the content of `job.id`; empty without a job, and if its end is known."""
-    file = point / JOB_ID
-    if not file.exists():
-        return ""
-    is_known = SCHEDULERS[_how(point)].key in read_record(point / RESULT_NAME) and _has_results(point)
-    return "" if is_known else file.read_text(errors="replace").strip()
 
 
 def describe(standings: Sequence[Standing]) -> str:
@@ -153,46 +187,39 @@ def describe(standings: Sequence[Standing]) -> str:
     return f"{count(len(standings), 'point')}: {', '.join(parts)}" + (f"; ends by {latest}" if latest else "")
 
 
-def _settle_point(point: Path, job: Job | None, scheduler: Scheduler | None) -> Standing:
+def _settle_point(point: Point, job: Job | None, scheduler: Scheduler | None, in_use: Set[Path]) -> Standing:
     if job is not None and not job.has_ended:
         return Standing("queued" if job.is_queued else "running", job.reason if job.is_queued else "", job.latest_end)
-    is_settled = _has_results(point)
-    if not is_settled and job is None:
-        return Standing("running" if _has_process(point) else "open")
-    good = {_settle_run(folder, job, scheduler, is_settled) for folder in runs_of(point)} == {"ok"}
-    if not is_settled:
-        (point / ("ready" if good else "error")).touch()
+    if not point.has_results and job is None:
+        return Standing("running" if point.folder.resolve() in in_use else "open")
+    statuses = {record["status"] for record in point.records.values()}
+    if job is not None and scheduler is not None:
+        statuses = {_settle_run(point, folder, job, scheduler) for folder in point.records}
+    good = statuses == {"ok"}
+    if not point.has_results:
+        (point.folder / ("ready" if good else "error")).touch()
     return Standing("ok" if good else "failed")
 
 
-def _settle_run(folder: Path, job: Job | None, scheduler: Scheduler | None, is_settled: bool) -> str:
+def _settle_run(point: Point, folder: Path, job: Job, scheduler: Scheduler) -> str:
     """Write what the scheduler knows of an ended job into a run's result, and return the run's status."""
-    result = read_record(folder / RESULT_NAME)
-    if job is not None and scheduler is not None:
-        ended = f"{scheduler.title} ended the {job}"
-        if not is_settled and result["status"] == "unfinished":
-            result = failed_result(folder, 1, ended)
-        result[scheduler.key] = job.to_record()
-        if result["status"] != "ok" and not job.ended_by_itself and scheduler.title not in result["error"]:
-            result["error"] = f"{ended}; {result['error']}"
-        write_record(result, folder / RESULT_NAME)
+    result, ended = point.records[folder], f"{scheduler.title} ended the {job}"
+    if not point.has_results and result["status"] == "unfinished":
+        result = failed_result(folder, 1, ended)
+    result[scheduler.key] = job.to_record()
+    if result["status"] != "ok" and not job.ended_by_itself and scheduler.title not in result["error"]:
+        result["error"] = f"{ended}; {result['error']}"
+    write_record(result, folder / RESULT_NAME)
     return str(result["status"])
 
 
-def _has_results(point: Path) -> bool:
-    """Return whether a point's job has ended with a result of each run."""
-    return ((point / "ready").exists() or (point / "error").exists()) and "unfinished" not in _statuses(point)
-
-
-def _has_process(point: Path) -> bool:
-    """Return whether a process of this machine works in a folder."""
+def _folders_in_use() -> set[Path]:
+    """Return the folders in which processes of this machine work."""
+    found = set()
     for process in Path("/proc").glob("[0-9]*/cwd"):
-        try:
-            if process.resolve() == point.resolve():
-                return True
-        except OSError:
-            continue
-    return False
+        with suppress(OSError):
+            found.add(process.resolve())
+    return found
 
 
 def retry_failed(run: Path) -> list[Path]:
@@ -202,8 +229,8 @@ def retry_failed(run: Path) -> list[Path]:
     SchedulerError, with everything unchanged, if a scheduler does not answer.
     """
     submit = checkout() / "jube" / "include" / "submit.sh"
-    standings = dict(zip(points(run), settle(run), strict=True))
-    failed = [point for point in standings if _statuses(point) - {"ok", "unfinished"}]
+    standings = settle(run)
+    failed = [point for point in standings if Point.read(point).has_failed]
     for point in [point for point in failed if standings[point].state in ("queued", "running")]:
         failed.remove(point)
         state, reason = standings[point].state, standings[point].reason
@@ -233,30 +260,12 @@ def retry_failed(run: Path) -> list[Path]:
     return failed
 
 
-def _statuses(point: Path) -> set[str]:
-    return {read_record(folder / RESULT_NAME)["status"] for folder in runs_of(point)}
-
-
 def _submitted(point: Path) -> list[str]:
     """Return the arguments of submit.sh with which a point was submitted."""
     file = point / SUBMITTED
     if not file.exists():
         raise SweepError(f"{point} has no file '{SUBMITTED}' on how it was submitted: run the sweep again")
     return file.read_text().split()
-
-
-def update_jube(run: Path) -> None:
-    """Let JUBE notice the ended jobs of a sweep, so that `jube result` shows them."""
-    jube = os.environ.get("JUBE", "jube")
-    if not run.name.isdigit():  # a copy, which JUBE does not know
-        return
-    if shutil.which(jube) is None:
-        print(
-            f"caraml: there is no {jube} on this machine: 'jube result' will show the sweep as it was before",
-            file=sys.stderr,
-        )
-        return
-    subprocess.run([jube, "continue", str(run.parent), "--id", str(int(run.name))], capture_output=True)
 
 
 def check_open(run: Path) -> None:

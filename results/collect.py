@@ -18,7 +18,7 @@ from results.join.energy import energy_of
 from results.join.figures import add_power
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
-from results.join.serving import energy_per_token
+from results.join.serving import energy_of_reading_and_writing, energy_per_token
 from results.record.causes import cause
 from results.record.model import Json, Record, as_json
 from results.record.records import RESULT_NAME, RecordError, read_record, write_record
@@ -83,10 +83,12 @@ def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read
             result["energy_effective"] = as_json(energy_of(record, traces, "effective"))
         if result.get("serving"):
             result["energy"] |= energy_per_token(result)
+            slices_j = [one for trace in traces for node in trace.of_kind("measured") for one in node.slices_j]
+            result["energy"] |= energy_of_reading_and_writing(result, folder, slices_j)
         if result.get("node_check"):
             add_power(result, traces)
         if copies:
-            add_energy(result, copies)
+            add_energy(result, copies, traces)
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]

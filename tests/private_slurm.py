@@ -1,4 +1,4 @@
-"""A real Slurm of one's own on this machine, in a folder, without root or systemd: up in a second, down in another.
+"""A real Slurm of two clusters on this machine, in a folder, without root or systemd: up in seconds, down in another.
 
 Nodes are named 127.0.0.1, 127.0.0.2, ...: names that every machine resolves to itself.
 """
@@ -20,15 +20,16 @@ from benchmarks.common.spawn import free_ports
 from tests.needs import PATH
 from tests.waiting import until
 
+CLUSTERS, NODES = ("private", "gpu"), 2  # commands speak to the first one unless they name the other
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd")
 
 CONFIGURATION = """
-ClusterName=private
+ClusterName={name}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge.sock
+AuthInfo=socket={shared}/munge.sock
 SlurmUser={user}
 SlurmdUser={user}
 StateSaveLocation={folder}/state
@@ -55,7 +56,7 @@ SlurmctldTimeout=30
 SlurmdTimeout=10
 {accounting}
 NodeName=127.0.0.[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_node}-{last_node}] \
-CPUs={cpus} RealMemory=1000 Gres=gpu:made:{gpus} State=UNKNOWN
+CPUs=4 RealMemory=1000 Gres=gpu:made:1 State=UNKNOWN
 PartitionName=batch Nodes=127.0.0.[1-{nodes}] Default=YES MaxTime=24:00:00 State=UP OverSubscribe=NO
 """
 
@@ -65,7 +66,7 @@ ACCOUNTING = """
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={port}
-AccountingStoragePass={folder}/munge.sock
+AccountingStoragePass={shared}/munge.sock
 """
 ENERGY = """
 AcctGatherEnergyType=acct_gather_energy/pm_counters
@@ -93,68 +94,74 @@ UNDER_COUNTERS = 'mount -t tmpfs none /sys && mkdir -p /sys/cray && ln -s {count
 
 
 @contextmanager
-def private_slurm(
-    folder: Path, counters: Path, nodes: int = 2, gpus: int = 1, cpus: int = 4
-) -> Iterator[dict[str, str]]:
-    """The environment in which Slurm's commands speak to this one; terminals stand in for the GPUs of each node.
+def private_slurm(folder: Path, counters: Path) -> Iterator[dict[str, str]]:
+    """The environment in which Slurm's commands speak to the first of CLUSTERS, with NODES nodes of one GPU each.
 
-    Its accounts are in a database. For root the energy in them is that of `counters`, a folder like
-    /sys/cray/pm_counters; without root it is not measured.
+    Terminals stand in for the GPUs. The clusters share their accounts, in a database. For root the energy in them is
+    that of `counters`, a folder like /sys/cray/pm_counters; without root it is not measured.
     """
-    is_root = os.getuid() == 0
-    for name in ("state", "spool"):
-        (folder / name).mkdir(parents=True)
+    folder.mkdir(parents=True)
     folder.chmod(0o755)
-    user = _say("id", "-un")
-    port = free_ports(3 + nodes)
-    ports = range(port, port + 3 + nodes)
+    user, port = _say("id", "-un"), free_ports(2)
+    environ = {**os.environ, "SLURM_CONF": str(folder / CLUSTERS[0] / "slurm.conf"), "PATH": PATH}
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
-    (folder / "slurm.conf").write_text(
-        CONFIGURATION.format(
-            host=socket.gethostname().split(".")[0],
-            user=user,
-            port=ports[0],
-            first_node=ports[3],
-            last_node=ports[-1],
-            folder=folder,
-            nodes=nodes,
-            gpus=gpus,
-            cpus=cpus,
-            accounting=ACCOUNTING.format(port=ports[1], folder=folder) + (ENERGY if is_root else ""),
-        )
-    )
-    # A file of a gres must be a device node.
-    (folder / "gres.conf").write_text(
-        f"NodeName=127.0.0.[1-{nodes}] Name=gpu Type=made File=/dev/tty[0-{gpus}] Flags=nvidia_gpu_env\n".replace(
-            f"[0-{gpus}]", "0" if gpus == 1 else f"[0-{gpus - 1}]"
-        )
-    )
-    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nIgnoreSystemd=yes\n")
-    environ = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": PATH}
     munged = ["munged", "--force", "--num-threads=2"]
     munged += [f"--{name}={folder}/munge.{end}" for name, end in (("key-file", "key"), ("socket", "sock"))]
     munged += [f"--{name}={folder}/munge{end}" for name, end in (("pid-file", "d.pid"), ("log-file", "d.log"))]
     munged += [f"--seed-file={folder}/munge.seed"]
-    in_namespace = ["unshare", "-m", "sh", "-c", UNDER_COUNTERS.format(counters=counters), "-"] if is_root else []
+    for name in CLUSTERS:
+        _configure(folder, name, user, port)
     try:
         subprocess.run(munged, env=environ, check=True, capture_output=True)
-        _start_accounting(folder, user, ports[1], ports[2], environ)
-        for command in (["slurmctld"], *([*in_namespace, "slurmd", "-N", f"127.0.0.{i + 1}"] for i in range(nodes))):
-            subprocess.run(command, env=environ, check=True, capture_output=True)
-        _until(lambda: _idle_nodes(environ) == nodes, folder)
+        _start_accounting(folder, user, port, port + 1, environ)
+        for name in CLUSTERS:
+            _start_cluster(folder / name, counters)
         yield environ
     finally:
         _stop(folder)
 
 
-def _start_accounting(folder: Path, user: str, port: int, database_port: int, environ: dict[str, str]) -> None:
-    """A database, the daemon in front of it, and this cluster in it."""
-    (folder / "db").mkdir()
-    (folder / "slurmdbd.conf").write_text(
-        DATABASE_DAEMON.format(folder=folder, user=user, port=port, database_port=database_port)
+def _configure(folder: Path, name: str, user: str, accounting_port: int) -> None:
+    """Write the files of a cluster below the folder of all."""
+    for part in ("state", "spool"):
+        (folder / name / part).mkdir(parents=True)
+    port = free_ports(1 + NODES)
+    (folder / name / "slurm.conf").write_text(
+        CONFIGURATION.format(
+            name=name,
+            host=socket.gethostname().split(".")[0],
+            user=user,
+            port=port,
+            first_node=port + 1,
+            last_node=port + NODES,
+            folder=folder / name,
+            shared=folder,
+            nodes=NODES,
+            accounting=ACCOUNTING.format(port=accounting_port, shared=folder) + ("" if os.getuid() else ENERGY),
+        )
     )
-    (folder / "slurmdbd.conf").chmod(0o600)
+    # A file of a gres must be a device node.
+    gpus = f"NodeName=127.0.0.[1-{NODES}] Name=gpu Type=made File=/dev/tty0 Flags=nvidia_gpu_env\n"
+    (folder / name / "gres.conf").write_text(gpus)
+    (folder / name / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nIgnoreSystemd=yes\n")
+
+
+def _start_cluster(folder: Path, counters: Path) -> None:
+    environ = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": PATH}
+    below = [] if os.getuid() else ["unshare", "-m", "sh", "-c", UNDER_COUNTERS.format(counters=counters), "-"]
+    nodes = [[*below, "slurmd", "-N", f"127.0.0.{index + 1}"] for index in range(NODES)]
+    for command in (["slurmctld"], *nodes):
+        subprocess.run(command, env=environ, check=True, capture_output=True)
+    _until(lambda: _idle_nodes(environ) == NODES, folder)
+
+
+def _start_accounting(folder: Path, user: str, port: int, database_port: int, environ: dict[str, str]) -> None:
+    """A database, the daemon in front of it, and the clusters in it."""
+    (folder / "db").mkdir()
+    daemon = folder / CLUSTERS[0] / "slurmdbd.conf"  # it looks next to its slurm.conf
+    daemon.write_text(DATABASE_DAEMON.format(folder=folder, user=user, port=port, database_port=database_port))
+    daemon.chmod(0o600)
     data = ["--no-defaults", f"--user={user}", f"--datadir={folder}/db"]
     call = partial(subprocess.run, env=environ, check=True, capture_output=True)
     call(["mariadb-install-db", *data, "--auth-root-authentication-method=normal", "--skip-test-db"])
@@ -170,8 +177,8 @@ def _start_accounting(folder: Path, user: str, port: int, database_port: int, en
     call([*client, grant])
     call(["slurmdbd"])
     manage = ["sacctmgr", "-n", "-i", "add"]
-    cluster = [*manage, "cluster", "private"]
-    _until(lambda: not subprocess.run(cluster, env=environ, capture_output=True).returncode, folder)
+    clusters = [*manage, "cluster", *CLUSTERS]
+    _until(lambda: not subprocess.run(clusters, env=environ, capture_output=True).returncode, folder)
     call([*manage, "account", ACCOUNT])
     call([*manage, "user", user, f"account={ACCOUNT}"])
 
@@ -190,7 +197,8 @@ def _idle_nodes(environ: dict[str, str]) -> int:
 
 
 def _stop(folder: Path) -> None:
-    pids = [int(path.read_text()) for path in folder.glob("*.pid") if path.read_text().strip()]
+    files = [*folder.glob("*.pid"), *folder.glob("*/*.pid")]
+    pids = [int(text) for path in files if (text := path.read_text().strip())]
     for number, grace_s in ((signal.SIGTERM, 5), (signal.SIGKILL, 0)):
         for pid in pids:
             try:

@@ -113,6 +113,22 @@ def test_a_model_is_trained(cluster, checkout, jube_command):
     assert not sweep.left_behind()
 
 
+def test_a_sidecar_that_outlives_training_costs_no_result_and_does_not_hold_the_node(cluster, checkout, jube_command):
+    further = {"name": "proxy", "image": f"{IMAGE}:1", "command": ["sleep", str(NEVER_S)]}
+    spec = {
+        **FIELDS["spec"],
+        "containers": [*FIELDS["spec"]["containers"], further],
+        "terminationGracePeriodSeconds": 2,
+    }
+    (checkout / "pod.yaml").write_text(yaml.safe_dump({"spec": spec}))
+    sweep = Sweep(jube_command, checkout, cluster)
+    done = sweep.wait()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (sweep.result(0)["status"], sweep.result(0)["kubernetes"]["state"]) == ("ok", "SidecarRunning")
+    assert "container proxy of pod" in done.stderr
+    assert not sweep.left_behind()
+
+
 def delete_the_job(sweep):
     sweep.until_it_runs()
     sweep.call("kubectl", "delete", "job", sweep.job(0))
@@ -128,6 +144,12 @@ FEW = {"CARAML_KUBERNETES_PATIENCE_MIN": "0.1"}
 ENDS = {
     "too much memory": (EATS, nothing, {"CARAML_KUBERNETES_MEMORY": "300Mi"}, "OOMKilled"),
     "time is over": (SLEEP, nothing, {"CARAML_KUBERNETES_POD": "short.yaml"}, "DeadlineExceeded"),
+    "an init container fails": (
+        SLEEP,
+        nothing,
+        {"CARAML_KUBERNETES_POD": "init.yaml"},
+        "container fetch exited with 3",
+    ),
     "deleted by hand": (SLEEP, delete_the_job, {}, "Deleted"),
     "no such image": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_IMAGE": "localhost/none:1"}, "Image"),
     "no such node": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_NODE_SELECTOR": "kind=none"}, "didn't match"),
@@ -147,6 +169,8 @@ def test_what_kubernetes_ends_is_a_failed_row(name, cluster, checkout, jube_comm
     run_in_place_of_training(checkout, program)
     short = {"spec": {**FIELDS["spec"], "activeDeadlineSeconds": 5, "terminationGracePeriodSeconds": 2}}
     (checkout / "short.yaml").write_text(yaml.safe_dump(short))
+    init = {"name": "fetch", "image": f"{IMAGE}:1", "command": ["sh", "-c", "exit 3"]}
+    (checkout / "init.yaml").write_text(yaml.safe_dump({"spec": {**FIELDS["spec"], "initContainers": [init]}}))
     sweep = Sweep(jube_command, checkout, cluster, **environ)
     end(sweep)
     done = sweep.wait()

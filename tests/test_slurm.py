@@ -9,19 +9,20 @@ import subprocess
 import sys
 import threading
 import time
+from copy import copy
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
 from tests.needs import need
-from tests.private_slurm import PROGRAMS, private_slurm
+from tests.private_slurm import CLUSTERS, PROGRAMS, private_slurm
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-NODE_W = 200
+NODE_W, OTHER = 200, CLUSTERS[1]
 VALUES = {
     "submit": "sbatch",
     "launcher": "srun",
@@ -45,6 +46,7 @@ systems: {TESTBED: {partition: batch}, CPU: {partition: none}}
 """
 
 OF_OTHER_JOBS = {
+    "SLURM_CLUSTERS": OTHER,
     "SLURM_EXPORT_ENV": "NONE",
     "SLURM_JOB_ID": "1",
     "SLURM_MEM_PER_CPU": "10",
@@ -78,7 +80,7 @@ def slurm(tmp_path_factory):
     counting = threading.Thread(target=count)
     counting.start()
     try:
-        with private_slurm(folder / "private", nodes=2, gpus=1, cpus=4, counters=counters) as environ:
+        with private_slurm(folder / "slurm", counters) as environ:
             yield environ
     finally:
         stopped.set()
@@ -204,7 +206,8 @@ def slow_checkout(tmp_path_factory):
 
 
 def cancel(sweep, index):
-    sweep.call("scancel", sweep.job_id(index))
+    number, *cluster = sweep.job_id(index).split(";")
+    sweep.call("scancel", *(f"--clusters={name}" for name in cluster), number)
 
 
 def kill_batch_script(sweep, index):
@@ -248,7 +251,19 @@ def in_time(endless):
 
 
 @pytest.fixture(scope="module")
-def ended(endless, in_time):
+def from_elsewhere(endless):
+    """The same, on a machine of another cluster."""
+    other = copy(endless)
+    other.environ = {
+        **endless.environ,
+        "SLURM_CONF": endless.environ["SLURM_CONF"].replace(f"{CLUSTERS[0]}/slurm", f"{OTHER}/slurm"),
+    }
+    done = other.wait("--retry-failed", "--limit", "1")
+    return done, {endless.result(index)["status"] for index in range(len(ENDS))}
+
+
+@pytest.fixture(scope="module")
+def ended(endless, in_time, from_elsewhere):
     """The same sweep, each job ended in its way, and its table."""
     *running, (end, _) = ENDS.values()
     end(endless, len(running))
@@ -268,6 +283,13 @@ def test_the_sites_facts_reach_the_scheduler_and_the_job(endless):
     assert "NCCL_SOCKET_IFNAME=lo0" in (endless.points()[0] / "site.sh").read_text()
 
 
+def test_a_machine_of_another_cluster_asks_the_one_that_has_the_jobs(from_elsewhere):
+    done, statuses = from_elsewhere
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "submitted again: 0 points" in done.stdout
+    assert statuses == {"unfinished"}
+
+
 def test_a_sweep_that_does_not_end_in_time_is_said_to_be_open(in_time):
     assert in_time.returncode == 3
     assert "has not ended within 1 s" in in_time.stderr
@@ -285,22 +307,30 @@ def test_a_job_that_slurm_ends_is_a_failed_row(name, ended):
     assert table[index][-1] == "failed"
 
 
-def test_what_failed_is_submitted_again_and_only_that(jube_command, tmp_path, slurm):
+def test_what_failed_on_another_cluster_is_submitted_there_again_and_only_that(jube_command, tmp_path, slurm):
     checkout, told = make_checkout(tmp_path / "caraml", BLOCK), tmp_path / "told"
     program = tmp_path / "program.sh"
     program.write_text(f"until [ -e {told} ]; do sleep 0.1; done; exec python3 {checkout}/tests/quick_run.py")
     run_in_place_of_training(checkout, f"bash {program}")
-    sweep = Sweep(jube_command, checkout, slurm, "llm", "synthetic")
-    sweep.call("scancel", sweep.job_id(1))
+    sweep = Sweep(jube_command, checkout, {**slurm, "CARAML_SBATCH": f"--clusters={OTHER}"}, "llm", "synthetic")
+    submitted = [sweep.job_id(0), sweep.job_id(1)]
+    assert all(job_id.endswith(f";{OTHER}") for job_id in submitted)
+    assert sweep.wait("--retry-failed", "--limit", "0.01").returncode == 3
+    assert [sweep.job_id(0), sweep.job_id(1)] == submitted
+    cancel(sweep, 1)
     told.touch()
     assert sweep.wait().returncode == 1
-    good, cancelled = sweep.result(0), sweep.job_id(1)
-    assert (good["status"], sweep.result(1)["status"]) == ("ok", "failed")
+    good = sweep.result(0)
+    assert (good["status"], good["slurm"]["job_id"], good["slurm"]["state"]) == ("ok", submitted[0], "COMPLETED")
+    assert f"Slurm ended the job {submitted[1]}: CANCELLED" in sweep.result(1)["error"]
     done = sweep.wait("--retry-failed")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "submitted again: 1 point" in done.stdout
     assert sweep.result(0) == good
-    assert sweep.job_id(1) != cancelled
+    assert sweep.job_id(1) not in submitted
+    jobs = sweep.call("squeue", f"--clusters={OTHER}", "--states=all", "--format=%A").stdout.split()
+    numbers = [job_id.partition(";")[0] for job_id in (*submitted, sweep.job_id(1))]
+    assert sorted(filter(str.isdigit, jobs), key=int) == numbers
     assert [row[-1] for row in sweep.table()] == ["ok", "ok"]
     [kept] = sweep.points()[1].glob("attempts/1/result.json")
     assert "CANCELLED" in json.loads(kept.read_text())["error"]

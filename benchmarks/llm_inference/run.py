@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import get_type_hints
-from urllib.parse import urlsplit
 
 from benchmarks.common.cgroup import quota_periods
 from benchmarks.common.launch import Launch, mark_window, node_name, node_window, read_launch, usable_cores, usable_cpus
@@ -27,14 +26,19 @@ from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unencodable, parse_config
 from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
-from benchmarks.llm_inference.client import LoadError
+from benchmarks.llm_inference.address import Address, LoadError
+from benchmarks.llm_inference.client import Server
 from benchmarks.llm_inference.config import Config
-from benchmarks.llm_inference.load import Measurement, Server, first_requests, measure
+from benchmarks.llm_inference.listeners import processes_of
+from benchmarks.llm_inference.load import Measurement, first_requests, measure
 from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
-from benchmarks.llm_inference.servers import COMPLETIONS, NAME, SERVERS, Address, Process, command_of, free_port
+from benchmarks.llm_inference.prompts import template_tokens
+from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of, free_port
+from jpwr.backends.nvml import devices_used_by
 from jpwr.process.words import number_of
-from results.record.served import Window, metrics_of
+from results.record.demand import DATA
+from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
@@ -76,7 +80,7 @@ def describe(config: Config) -> RunRecord:
         asdict(config),
         provenance=collect_provenance([] if serve.url else [SERVERS[serve.server].package]),
         precision=precision,
-        data="random tokens",
+        data=DATA,
         sample=load.words,
     )
     record.config["compute"] |= {"device": config.device, "precision": precision}
@@ -90,7 +94,8 @@ def describe(config: Config) -> RunRecord:
     name = f"server at {serve.url}" if serve.url else serve.server
     arrivals = f"{load.rate_per_s:g} requests/s at random" if load.rate_per_s else "closed loop"
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
-    record.variant = [name, *([arrivals] if load.rate_per_s else [])]
+    record.choices["endpoint"] = load.endpoint
+    record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
     record.serving = {
         "elsewhere": "",
         "server": name,
@@ -98,6 +103,7 @@ def describe(config: Config) -> RunRecord:
         "slo": load.slo,
         "slo_source": load.limits.source,
         "findings": [],
+        "requests_format": REQUESTS_FORMAT,
     }
     if serve.server_args:
         record.choices["server's arguments"] = serve.server_args
@@ -122,8 +128,10 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     if serve.url:
         record.model = server.model
     alone = first_requests(server, load, config.window.limit_s, started.watch)
-    if alone.model not in ("", server.model):
+    if alone.model not in ("", server.model) and not serve.url:
         raise LoadError(f"the model {server.model} was asked for, and the server answers for {alone.model}")
+    if serve.url and not started.elsewhere:  # some servers load their model at the first request
+        started.devices = _devices_of_running(config, started.address.port)
     counted, late_s, periods = [], 0.0, []
 
     def mark(edge: str, time_s: float) -> None:
@@ -135,6 +143,9 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
 
     measured = measure(server, load, config.window, alone.ended_s - alone.sent_s, started.watch, mark)
     measurement = from_the_start(measured)
+    # A gateway may answer for an alias by the model's own name.
+    if others := sorted({one.model for one in measured.requests} - {"", server.model}):
+        record.choices["answers as"] = ", ".join(others)
     window = Window(measurement)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
@@ -151,7 +162,6 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         "cpu_throttled_percent": 100 * max(shares, default=0.0),
         "server_tokens": server_tokens,
     }
-    _store_requests(record, measurement, config)
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     findings, late = list(remarks(window, load, record.metrics)), [late_client(record.metrics, load)]
     if server_tokens is not None:
@@ -162,6 +172,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
+    _store_requests(record, measurement, config)
 
 
 class Started:
@@ -173,11 +184,10 @@ class Started:
         self.parameters: int | None = None
         self.ready_s, vocab = 0.0, serve.vocab_size
         names = [serve.served_model] if serve.served_model else []
-        parts = urlsplit(serve.url or f"http://127.0.0.1:{free_port()}")
-        self.address = Address(parts.hostname or "", parts.port or 80)
+        self.address = serve.address or Address("127.0.0.1", free_port())
         # The sensors of this node show no other one's power.
-        self.elsewhere = "" if serve.nodes == 1 and self.address.is_here() else self.address.host
-        self.devices = [] if self.elsewhere else _devices(config)
+        self.elsewhere = "" if not serve.url or (serve.nodes == 1 and self.address.is_here()) else self.address.host
+        self.devices = [] if serve.url else _devices(config)
         if not serve.url:
             path, vocab = self._start(config, stack)
             names = [NAME, path.name]
@@ -187,7 +197,10 @@ class Started:
         if not name:
             asked, found = " or ".join(names), ", ".join(served) or "none"
             raise LoadError(f"the model {asked} was asked for, and the server has {found}")
-        self.server = Server(*self.address, COMPLETIONS, name, vocab, dict(adapter.extra), adapter.keep_alive)
+        peer, extra, template = self.address.reached(), dict(adapter.extra), None
+        if config.load.endpoint == "chat":
+            template = template_tokens(self.address, name, min(config.load.lengths)[0], config.window.limit_s)
+        self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template)
 
     def _start(self, config: Config, stack: ExitStack) -> tuple[Path, int]:
         """Start it and wait until it is ready; return where the model is, and the size of its vocabulary."""
@@ -261,9 +274,36 @@ def _devices(config: Config) -> list[Device]:
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if len(ids) > count else ():
         every = os.environ.get(name) or ",".join(map(str, range(len(ids))))
         os.environ[name] = ",".join(every.split(",")[:count])
+    return _gpus(ids[:count])
+
+
+def _devices_of_running(config: Config, port: int) -> list[Device]:
+    """Return the devices on which the processes of a server compute that was not started here.
+
+    Raises ConfigError if they are unknown and the node has more than asked for, or if their number is another one.
+    """
+    count = config.serve.devices
+    if config.device == "cpu":
+        return _devices(config)
+    used = devices_used_by(processes_of(port))
+    if not used and (there := len(gpu_ids())) > count:
+        raise ConfigError(
+            f"--devices {count} was asked for, but NVML lists no process of the server on any of the {there} GPUs: "
+            "set CUDA_VISIBLE_DEVICES to the UUIDs of its GPUs, or on AMD HIP_VISIBLE_DEVICES to their numbers, or "
+            "give --device cpu if it uses none"
+        )
+    if used and len(used) != count:
+        raise ConfigError(
+            f"--devices {count} was asked for, but the server uses {number_of(len(used), 'GPU')} ({', '.join(used)}): "
+            f"give --devices {len(used)}"
+        )
+    return _gpus(used) if used else _devices(config)
+
+
+def _gpus(ids: Sequence[str]) -> list[Device]:
     return [
-        Device(hostname=node_name(), rank=rank, name="GPU", device_id=ids[rank], cpus=usable_cpus())
-        for rank in range(count)
+        Device(hostname=node_name(), rank=rank, name="GPU", device_id=one, cpus=usable_cpus())
+        for rank, one in enumerate(ids)
     ]
 
 
@@ -272,11 +312,12 @@ def _next_to(config: Config, suffix: str) -> Path | None:
 
 
 def _store_requests(record: RunRecord, measurement: Measurement, config: Config) -> None:
-    """Write every request next to the record, for whoever computes its numbers again."""
+    """Write every request and the run's end next to the record, for whoever computes its numbers again."""
     path = _next_to(config, REQUESTS_SUFFIX)
     if path is None:
         return
-    lines = (json.dumps(as_json(one)) for one in measurement.requests)
+    end = end_line(len(measurement.requests), record.status, record.error)
+    lines = map(json.dumps, [*map(as_json, measurement.requests), end])
     try:
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from caraml.schedulers.slurm import Slurm
 
 
 class Scheduler(Protocol):
-    """Scheduler during one look at many jobs; every method raises SchedulerError if it does not answer.
+    """A scheduler; every method raises SchedulerError if it does not answer.
 
     A job_id is the content of `job.id`, written when the job was submitted.
     """
@@ -23,8 +24,8 @@ class Scheduler(Protocol):
     def ping(self, job_id: str) -> None:
         """Raise SchedulerError, within seconds, unless the scheduler of a job answers; empty: the current one."""
 
-    def job(self, job_id: str, folder: Path) -> Job:
-        """Return the job that was submitted in a folder; an unknown job counts as ended."""
+    def jobs(self, submitted: Mapping[Path, str]) -> dict[Path, Job]:
+        """Return the jobs with these IDs, by the folder in which each was submitted; an unknown job counts as ended."""
 
     def bring_results(self, job: Any, folder: Path) -> None:
         """Write the results of an ended job, unless the job itself writes them."""

@@ -20,18 +20,24 @@ HERE = Path("/somewhere")
 RECORD = {"schema_version": 3, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
 SHOWN = "JobId=7 JobName=x JobState={state} Reason={reason} ExitCode=0:0 StartTime=2026-01-01T10:00:00 EndTime=Unknown"
 UP, DOWN = "Slurmctld(primary) at here is UP", "Slurmctld(primary) at here is DOWN"
-# Takes note of each call, and answers after what is in the files beside it.
+# Takes note of each call, and answers after what is in the files beside it: what it says of job 7, it says of each one.
 SCONTROL = """#!/bin/sh
 here=${0%/*}
 echo "$*" >>"$here/asked"
-case "$1" in
-ping) while read -r line; do echo "$line"; done <"$here/ping" ;;
-*)
-    while read -r line; do echo "$line" >&2; exit 1; done <"$here/refused"
-    while read -r line; do echo "$line"; done <"$here/shown"
-    ;;
+for last; do :; done
+case "$last" in
+ping) while read -r line; do echo "$line"; done <"$here/ping"; exit ;;
+-o) jobs="ALL" ;;
+*) jobs=$last ;;
 esac
-"""
+while read -r line; do echo "$line" >&2; exit 1; done <"$here/refused"
+while read -r line; do
+    case "$line" in
+    "JobId=7 "*) for job in $jobs; do echo "JobId=$job ${line#JobId=7 }"; done ;;
+    *) echo "$line" ;;
+    esac
+done <"$here/shown"
+""".replace("ALL", " ".join(map(str, range(40))))
 
 
 class Answers:
@@ -60,7 +66,6 @@ def answers(tmp_path, monkeypatch):
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setenv("JUBE", "no-such-jube")
     monkeypatch.setattr(slurm, "BEHIND_S", 0.0)
     monkeypatch.setattr(slurm, "ASK_AGAIN_S", 0.0)
     return Answers(folder)
@@ -77,33 +82,37 @@ def add_points(run, *numbers):
     return run
 
 
+def look(job_id, folder=HERE):
+    return Slurm().jobs({folder: job_id})[folder]
+
+
 def test_a_job_that_slurm_remembers_is_as_the_scheduler_says(answers):
     answers(SHOWN.format(state="PENDING", reason="Priority"))
-    job = Slurm().job("7", HERE)
+    job = look("7")
     assert (job.state, job.reason, job.has_ended) == ("PENDING", "Priority", False)
     assert str(job) == "job 7: PENDING (Priority)"
 
 
 def test_a_job_that_the_scheduler_has_forgotten_is_as_its_accounting_says(answers):
     answers(
-        sacct="CANCELLED by 1000|None|0:15|2026-01-01T10:00:00|2026-01-01T10:05:00|4000",
+        sacct="7|CANCELLED by 1000|None|0:15|2026-01-01T10:00:00|2026-01-01T10:05:00|4000",
         refused="Invalid job id specified",
     )
-    job = Slurm().job("7", HERE)
+    job = look("7")
     assert (job.state, job.has_ended, job.consumed_energy_j) == ("CANCELLED", True, 4000.0)
 
 
 @pytest.mark.parametrize("energy", ["", "0"])
 def test_an_energy_of_nothing_was_not_measured(answers, energy):
-    answers(SHOWN.format(state="COMPLETED", reason="None"), f"COMPLETED|None|0:0|a|b|{energy}")
-    assert Slurm().job("7", HERE).consumed_energy_j is None
+    answers(SHOWN.format(state="COMPLETED", reason="None"), f"7|COMPLETED|None|0:0|a|b|{energy}")
+    assert look("7").consumed_energy_j is None
 
 
 def test_an_energy_is_whole_when_the_accounting_knows_of_the_end(answers, monkeypatch):
     monkeypatch.setattr(slurm, "BEHIND_S", 1000.0)
     answers(SHOWN.format(state="COMPLETED", reason="None"))
     # It has no line at first, then one of a running job, and then the last word.
-    lines = ("", "RUNNING|None|0:0|a|Unknown|50", "COMPLETED|None|0:0|a|b|7200")
+    lines = ("", "7|RUNNING|None|0:0|a|Unknown|50", "7|COMPLETED|None|0:0|a|b|7200")
     for number, line in enumerate(lines):
         (answers.folder / f"answer_{number}").write_text(line + "\n")
     answers.program(
@@ -111,33 +120,76 @@ def test_an_energy_is_whole_when_the_accounting_knows_of_the_end(answers, monkey
         '#!/bin/sh\nhere=${0%/*}\nfor n in 0 1 2; do\n[ -e "$here/answer_$n" ] || continue\n'
         'read -r line <"$here/answer_$n"\necho "$line"\n[ $n = 2 ] || /bin/rm "$here/answer_$n"\nexit\ndone\n',
     )
-    assert Slurm().job("7", HERE).consumed_energy_j == 7200.0
+    assert look("7").consumed_energy_j == 7200.0
 
 
 def test_an_accounting_that_stays_behind_is_not_asked_for_ever_and_no_part_of_an_energy_is_taken(answers):
-    answers(SHOWN.format(state="COMPLETED", reason="None"), "RUNNING|None|0:0|a|Unknown|50")
-    asked = Slurm()
-    assert asked.job("7", HERE).consumed_energy_j is None
-    answers(SHOWN.format(state="COMPLETED", reason="None"), "COMPLETED|None|0:0|a|b|7200")
-    assert asked.job("8", HERE).consumed_energy_j is None  # one look at many jobs does not wait for each
-    assert Slurm().job("8", HERE).consumed_energy_j == 7200.0
+    answers(SHOWN.format(state="COMPLETED", reason="None"), "7|RUNNING|None|0:0|a|Unknown|50")
+    assert look("7").consumed_energy_j is None
+    shown = SHOWN.format(state="COMPLETED", reason="None")
+    rows = "7|RUNNING|None|0:0|a|Unknown|50\n8|COMPLETED|None|0:0|a|b|7200"
+    answers(f"{shown}\n{shown.replace('JobId=7', 'JobId=8')}", rows)
+    both = Slurm().jobs({HERE / "a": "7", HERE / "b": "8"})
+    assert [job.consumed_energy_j for job in both.values()] == [None, 7200.0]
 
 
 def test_a_job_that_nobody_knows_has_ended(answers):
     answers(refused="Invalid job id specified")
-    job = Slurm().job("7", HERE)
+    job = look("7")
     assert job.has_ended
     assert "no longer knows" in str(job)
+
+
+@pytest.mark.parametrize(("state", "asked_of_accounting"), [("RUNNING", 0), ("COMPLETED", 1)])
+def test_all_jobs_of_a_sweep_are_asked_for_at_once(answers, tmp_path, monkeypatch, state, asked_of_accounting):
+    monkeypatch.setattr(waiting, "SETTLE_S", 0.0)
+    answers(SHOWN.format(state=state, reason="None"))
+    rows = "\n".join(f"{number}|COMPLETED|None|0:0|a|b|{number}" for number in range(1, 36))
+    answers.program("sacct", f"#!/bin/sh\necho sacct >>${{0%/*}}/asked\necho '{rows}'\n")
+    run = add_points(tmp_path / "000000", *range(1, 36))
+    settle(run)
+    assert answers.asked() == ["ping", "--all show job -o", *["sacct"] * asked_of_accounting]
+    found = [json.loads(text).get("slurm", {}) for text in records(run)]
+    if state == "COMPLETED":
+        assert [(one["job_id"], one["consumed_energy_j"]) for one in found] == [
+            (str(number), float(number)) for number in range(1, 36)
+        ]
+
+
+def test_a_cluster_of_the_users_shell_is_not_that_of_a_job_without_one(answers, monkeypatch):
+    monkeypatch.setenv("SLURM_CLUSTERS", "gpu")
+    answers.program("scontrol", f'#!/bin/sh\necho "{UP}\nJobId=7 JobState=${{SLURM_CLUSTERS:-RUNNING}} "\n')
+    assert look("7").state == "RUNNING"
+
+
+@pytest.mark.parametrize(("home", "cluster"), [("private", ""), ("gpu", "--clusters=gpu "), ("", "")])
+def test_a_job_is_asked_of_the_cluster_on_which_it_was_submitted(answers, tmp_path, home, cluster):
+    (tmp_path / "job.cluster").write_text(home)
+    answers(f"ClusterName             = private\n{SHOWN.format(state='RUNNING', reason='None')}")
+    assert look("7", tmp_path).state == "RUNNING"
+    assert answers.asked()[-2:] == [f"{cluster}ping", f"{cluster}--all show job -o 7"]
+
+
+def test_jube_knows_of_ended_points(answers, tmp_path):
+    run = add_points(tmp_path / "000000", 1, 2)
+    good = run / "000001_benchmark" / "work"
+    (good / "result.json").write_text(json.dumps({**RECORD, "status": "ok", "error": ""}))
+    (good / "ready").touch()
+    answers(SHOWN.format(state="CANCELLED", reason="None"))
+    assert wait(run, 0.01, None)
+    assert [sorted(path.name for path in point.iterdir()) for point in sorted(run.glob("*_*"))] == [
+        ["done", "work"],
+        ["error", "work"],
+    ]
 
 
 def test_a_scheduler_that_does_not_answer_is_no_failed_job(answers):
     answers(refused="Unable to contact slurm controller")
     with pytest.raises(SchedulerError, match="Slurm does not answer: Unable to contact"):
-        Slurm().job("7", HERE)
+        look("7")
 
 
-def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("JUBE", "no-such-jube")
+def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys):
     point = tmp_path / "run" / "000001_benchmark" / "work"
     point.mkdir(parents=True)
     (point / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
@@ -146,20 +198,20 @@ def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys, mo
     command = ["sh", "-c", "echo here; exec sleep 600"]
     with subprocess.Popen(command, cwd=point, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        assert settle(tmp_path / "run")[0].state == "running"
+        assert [standing.state for standing in settle(tmp_path / "run").values()] == ["running"]
         process.kill()
     assert wait(tmp_path / "run", 0.01, None)
     assert "1 point: 1 open" in capsys.readouterr().out
 
 
 def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
-    answers(SHOWN.format(state="COMPLETED", reason="None"), "COMPLETED|None|0:0|a|b|7200")
+    answers(SHOWN.format(state="COMPLETED", reason="None"), "7|COMPLETED|None|0:0|a|b|7200")
     point = tmp_path / "run" / "000001_benchmark" / "work"
     point.mkdir(parents=True)
     (point / "job.id").write_text("7\n")
     (point / "ready").touch()
     (point / "result.json").write_text(json.dumps({**RECORD, "status": "ok", "error": ""}))
-    [standing] = settle(tmp_path / "run")
+    [standing] = settle(tmp_path / "run").values()
     assert standing.state == "ok"
     found = json.loads((point / "result.json").read_text())["slurm"]
     assert (found["state"], found["consumed_energy_wh"]) == ("COMPLETED", 2.0)
@@ -167,9 +219,9 @@ def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
 
 def test_the_number_of_somebody_elses_job_is_not_taken_for_ours(answers):
     answers(SHOWN.format(state="RUNNING", reason="None") + " WorkDir=/elsewhere")
-    assert "another job, in /elsewhere" in str(Slurm().job("7", HERE))
+    assert "another job, in /elsewhere" in str(look("7"))
     answers(SHOWN.format(state="RUNNING", reason="None") + " WorkDir=/somewhere")
-    assert Slurm().job("7", HERE).state == "RUNNING"
+    assert look("7").state == "RUNNING"
 
 
 def records(run):
@@ -192,9 +244,9 @@ def hanging(monkeypatch, hangs):
     asked = []
     real = slurm.ask
 
-    def ask(program, *arguments, limit_s):
+    def ask(program, *arguments, limit_s, without=""):
         if program != hangs:
-            return real(program, *arguments, limit_s=limit_s)
+            return real(program, *arguments, limit_s=limit_s, without=without)
         asked.append(arguments)
         return real("/bin/sleep", "600", limit_s=0.01)
 
@@ -223,7 +275,7 @@ def test_an_accounting_that_hangs_is_waited_for_once(answers, tmp_path, monkeypa
     asked = hanging(monkeypatch, "sacct")
     monkeypatch.setattr(waiting, "SETTLE_S", 0.0)
     standings = settle(add_points(tmp_path / "000000", *range(5)))
-    assert [standing.state for standing in standings] == ["failed"] * 5
+    assert [standing.state for standing in standings.values()] == ["failed"] * 5
     assert len(asked) == 1
 
 
@@ -326,8 +378,8 @@ def test_copies_of_a_point_are_submitted_again_as_copies(tmp_path, monkeypatch):
 # Knows job 7 of cluster gpu alone: it waits there.
 OF_A_CLUSTER = """#!/bin/sh
 case "$*" in
-ping) echo "Slurmctld(primary) at here is UP" ;;
-"--clusters=gpu show job -o 7") echo "JobId=7 JobState=PENDING Reason=Priority " ;;
+"--clusters=gpu ping") echo "Slurmctld(primary) at here is UP" ;;
+"--clusters=gpu --all show job -o 7") echo "JobId=7 JobState=PENDING Reason=Priority " ;;
 *) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
 esac
 """
@@ -352,9 +404,9 @@ def test_a_job_of_another_cluster_is_not_submitted_twice(answers, tmp_path, caps
 
 def test_an_ended_job_of_another_cluster_is_asked_of_its_accounting(answers):
     answers(refused="Invalid job id specified")
-    answers.program("sacct", '#!/bin/sh\ncase "$*" in *--clusters=gpu*) echo "TIMEOUT|None|0:0|a|b|" ;; esac\n')
-    assert Slurm().job("7;gpu", HERE).state == "TIMEOUT"
-    assert Slurm().job("7;cpu", HERE).state == "UNKNOWN"
+    answers.program("sacct", '#!/bin/sh\ncase "$*" in *--clusters=gpu*) echo "7|TIMEOUT|None|0:0|a|b|" ;; esac\n')
+    assert look("7;gpu").state == "TIMEOUT"
+    assert look("7;cpu").state == "UNKNOWN"
 
 
 @pytest.mark.parametrize(
@@ -366,7 +418,7 @@ def test_a_state_that_is_not_known_is_of_a_job_that_may_run_and_is_not_started_a
     run = add_points(tmp_path / "000000", 1)
     before = records(run)
     answers(SHOWN.format(state=state, reason="None"))
-    assert settle(run)[0].state == "queued"
+    assert [standing.state for standing in settle(run).values()] == ["queued"]
     assert main(["wait", str(run), "--retry-failed", "--limit", "0.01", "--interval", "0.01"]) == 3
     assert records(run) == before
     assert len(list(run.glob("*/work/*"))) == 2
@@ -375,7 +427,7 @@ def test_a_state_that_is_not_known_is_of_a_job_that_may_run_and_is_not_started_a
 @pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "LAUNCH_FAILED", "OUT_OF_MEMORY", "PREEMPTED"])
 def test_a_state_of_an_end_is_an_end(answers, state):
     answers(SHOWN.format(state=state, reason="None"))
-    assert Slurm().job("7", HERE).has_ended
+    assert look("7").has_ended
 
 
 @pytest.mark.parametrize(
@@ -390,23 +442,23 @@ def test_a_state_of_an_end_is_an_end(answers, state):
 )
 def test_the_number_and_cluster_of_a_job_are_found_among_a_sites_words(answers, printed, cluster):
     answers(f"Welcome: state=UP\n{SHOWN.format(state='RUNNING', reason='None')} WorkDir={HERE}")
-    assert Slurm().job(printed.strip(), HERE).state == "RUNNING"
-    assert answers.asked()[-1] == f"{cluster}show job -o 7"
+    assert look(printed.strip()).state == "RUNNING"
+    assert answers.asked()[-1] == f"{cluster}--all show job -o 7"
 
 
 def test_a_job_of_which_no_number_is_known_is_open(answers):
-    assert not Slurm().job("Welcome!", HERE).has_ended
+    assert not look("Welcome!").has_ended
 
 
 @pytest.mark.parametrize("folder", ["/some where/a", "/a b c", "/x=1 Y=2"])
 def test_a_folder_may_have_spaces_in_its_name(answers, folder):
     shown = SHOWN.format(state="RUNNING", reason="Nodes required are DOWN")
     answers(f"{shown} Command={folder}/job.sh WorkDir={folder} StdErr={folder}/job.err Power=")
-    job = Slurm().job("7", Path(folder))
+    job = look("7", Path(folder))
     assert (job.state, job.reason) == ("RUNNING", "Nodes required are DOWN")
 
 
 @pytest.mark.parametrize("energy", ["18446744073709551614", "18446744073709551615", "1.84e19", "1844674407.55K", "-1"])
 def test_a_counters_mark_for_no_energy_is_no_energy(answers, energy):
     answers(SHOWN.format(state="COMPLETED", reason="None"), f"Welcome\nCOMPLETED|None|0:0|a|b|{energy}")
-    assert Slurm().job("7", HERE).consumed_energy_j is None
+    assert look("7").consumed_energy_j is None

@@ -1,7 +1,8 @@
 """Power of an HPE Cray EX or XC node, from the kernel's pm_counters.
 
 Each file holds "VALUE UNIT TIMESTAMP us" and is refreshed ten times a second: watts in `power`, joules in `energy`, and
-the same for accelerators, CPU and memory as accelN_power, cpu_power, memory_power and so on.
+the same for accelerators, CPU and memory as accelN_power, cpu_power, memory_power and so on. An accelerator that is a
+processor with its GPU, such as MI300A, is a module.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from jpwr.backends.files import reading_of
+from jpwr.backends.files import pci_id_of, reading_of
 from jpwr.backends.parts import channel_of, one_at_least, unless_all_are_lost
+from jpwr.backends.rocm import has_cpu
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
 
 PM_COUNTERS = Path("/sys/cray/pm_counters")
+PCI_DEVICES = Path("/sys/bus/pci/devices")
 # 10 Hz (Martin and Kappel, Cray XC30 power monitoring and management, CUG 2014). HPE's "User access to compute node
 # power data" describes power as an instantaneous value, and states no accuracy.
 PERIOD_S = 0.1
@@ -25,7 +28,7 @@ JOULES = {"J": 1.0, "mJ": 1e-3, "kJ": 1e3}
 PARTS = re.compile(r"(?:(accel\d+|cpu\d*|memory\d*)_)?power")
 
 
-def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Channel]:
+def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS, pci: Path = PCI_DEVICES) -> list[Channel]:
     """Open a channel for the node and each part of it; raise BackendUnavailable if none can be read."""
     channels = []
     paths = {found[1] or "node": path for path in pm_counters.glob("*power") if (found := PARTS.fullmatch(path.name))}
@@ -34,10 +37,11 @@ def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Cha
             continue  # another file has the sum of all parts of this kind
         energy_path = path.with_name(path.name[: -len("power")] + "energy")
         readings = one_at_least(reading_of(stack, path, 1.0, WATTS), reading_of(stack, energy_path, 1.0, JOULES))
+        scope = _scope(part, pci)
         info = ChannelInfo(
             f"cray:{part}",
-            _scope(part),
-            "HPE Cray pm_counters",
+            scope,
+            f"HPE Cray pm_counters{', power of the socket, CPU and GPU' if scope is Scope.MODULE else ''}",
             period_s=PERIOD_S,
             counter_resolution_j=COUNTER_STEP_J,
             counter_refresh_s=PERIOD_S,
@@ -49,9 +53,9 @@ def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Cha
     return unless_all_are_lost(channels)
 
 
-def _scope(part: str) -> Scope:
+def _scope(part: str, pci: Path) -> Scope:
     if part.startswith("accel"):
-        return Scope.DEVICE
+        return Scope.MODULE if any(has_cpu("", pci_id_of(device)) for device in pci.glob("*")) else Scope.DEVICE
     if part.startswith("cpu"):
         return Scope.CPU
     return Scope.DRAM if part.startswith("memory") else Scope.NODE

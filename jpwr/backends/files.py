@@ -9,6 +9,7 @@ from typing import Callable, Mapping, TextIO
 
 from jpwr.backends.parts import Part, attempt
 from jpwr.errors import BackendUnavailable, ReadError
+from jpwr.process.host import text_of as text_of
 
 
 def open_reading(
@@ -52,9 +53,9 @@ def seconds_of_file(path: Path) -> float:
     return int(text) / 1000 if text.isdigit() else 0.0
 
 
-def text_of(path: Path) -> str:
-    """Return the file's text without white space at both ends; empty if it cannot be read."""
+def pci_id_of(device: Path) -> int:
+    """Return the PCI id of a device of the kernel's tree; 0 if it states none."""
     try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
+        return int(text_of(device / "device"), 16)
+    except ValueError:
+        return 0

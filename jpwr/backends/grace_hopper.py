@@ -18,7 +18,10 @@ from jpwr.errors import BackendUnavailable
 HWMON = Path("/sys/class/hwmon")
 # "Grace Power" contains the rails "CPU Power" and "SysIO Power", which are left out so that nothing is counted twice in
 # the scope CPU. The scope DEVICE is NVML's.
-SCOPES = {"Module": Scope.MODULE, "Grace": Scope.CPU}
+METERS = {
+    "Module": (Scope.MODULE, "the module: CPU, GPU and memory"),
+    "Grace": (Scope.CPU, "the processor and its memory"),
+}
 MICROWATT = 1e-6
 # power1_accuracy is the firmware's value in ACPI's _PMC (section 10.4), such as "97.5%", where 100 % is exact. A lower
 # value is implausible and counts as not stated.
@@ -30,7 +33,7 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
     channels: dict[str, Channel] = {}
     for meter in sorted(hwmon.glob("hwmon*/device/power1_oem_info")):
         label = text_of(meter)
-        scope = SCOPES.get(label.split(" ")[0])
+        scope, part = METERS.get(label.split(" ")[0], (None, ""))
         if scope is None:
             continue
         interval_s = seconds_of_file(meter.with_name("power1_average_interval"))
@@ -38,7 +41,7 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
         info = ChannelInfo(
             unique(f"gh:{label}", channels),
             scope,
-            "ACPI power meter by hwmon",
+            f"ACPI power meter by hwmon, of {part}",
             averaging_s=interval_s,
             # The kernel reads the meter again after its sampling time, which is not exported
             # (drivers/hwmon/acpi_power_meter.c) and is at most the averaging time.

@@ -12,7 +12,7 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from jpwr.backends.files import reading_of, seconds_of_file, text_of
+from jpwr.backends.files import pci_id_of, reading_of, seconds_of_file, text_of
 from jpwr.backends.parts import channel_of, one_at_least, unique, unless_all_are_lost
 from jpwr.backends.rocm import has_cpu
 from jpwr.channel import Channel, ChannelInfo, Scope
@@ -47,7 +47,7 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
             if scope is None or is_duplicate or not re.fullmatch(labels, label):
                 others.append(f"{chip_name} {label or sensor}".strip())
                 continue
-            if scope is Scope.DEVICE and has_cpu("", _pci_id(chip)):
+            if scope is Scope.DEVICE and has_cpu("", pci_id_of(chip / "device")):
                 scope = Scope.MODULE
             name = unique(":".join(["hwmon", chip_name, label or sensor]), channels)
             channels[name] = _channel(stack, chip, chip_name, sensor, name, scope)
@@ -60,13 +60,6 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
 def _number(chip: Path) -> int:
     digits = re.sub(r"\D", "", chip.name)
     return int(digits) if digits else 0
-
-
-def _pci_id(chip: Path) -> int:
-    try:
-        return int(text_of(chip / "device" / "device"), 16)
-    except ValueError:
-        return 0
 
 
 def _sensors(chip: Path) -> list[tuple[str, str]]:

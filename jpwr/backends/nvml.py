@@ -6,7 +6,7 @@ import ctypes
 import os
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Any, Callable, Mapping, Union
+from typing import Any, Callable, Container, Mapping, Union
 
 from jpwr.backends.parts import Lost, attempt, channel_of, in_time, seconds_of, unless_all_are_lost
 from jpwr.backends.visible import visible
@@ -16,6 +16,13 @@ from jpwr.errors import BackendUnavailable, ReadError
 VISIBLE = (("CUDA_VISIBLE_DEVICES",),)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
+# nvml.h, NVML_POWER_SCOPE_GPU and _MODULE: instant power of the GPU alone, or with the NVIDIA CPU on its module.
+OF_GPU, OF_MODULE = 0, 1
+INSTANT = ("c_nvmlFieldValue_t", "NVML_FI_DEV_POWER_INSTANT")  # old packages lack one of them
+LIBRARY = "libnvidia-ml.so.1"  # the file that all packages open
+UPGRADE = "'pip uninstall pynvml' and 'pip install --upgrade nvidia-ml-py' replace it"
+# Drivers before R510 lack the third version of the function, and old packages have one without a version alone.
+PROCESSES, VERSIONS = "nvmlDeviceGetComputeRunningProcesses", ("_v3", "_v2")
 COUNTER_STEP_J = 0.001  # the counter is in millijoules
 _Number = Union[ctypes.c_uint, ctypes.c_ulonglong]
 # Yang et al. 2023 (arXiv:2312.02741): the longest refresh interval that they observed. On the chips GA100 and GH100,
@@ -30,24 +37,75 @@ ACCURACY, DOCUMENTED_UNTIL = 0.05, 3
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
     """Open a channel for each GPU; raise BackendUnavailable without a driver, a GPU or a readable sensor."""
-    try:
-        import pynvml
-    except ImportError as error:
-        raise BackendUnavailable("Python has no module pynvml: pip install nvidia-ml-py") from error
-    try:
-        pynvml.nvmlInit()
-        stack.callback(pynvml.nvmlShutdown)
-        count = pynvml.nvmlDeviceGetCount()
-    except pynvml.NVMLError as error:
-        raise BackendUnavailable(f"NVML cannot be used ({error}): is this a node with an NVIDIA driver?") from error
-    if not count:
-        raise BackendUnavailable("the NVIDIA driver lists no GPU: check 'nvidia-smi' and the job's allocation")
-    opened = [in_time(partial(_channel, pynvml, index), partial(_lost, index)) for index in range(count)]
-    channels, ids = zip(*opened)
+    nvml, count = opened(stack)
+    found = [in_time(partial(_channel, nvml, index), partial(_lost, index)) for index in range(count)]
+    channels, ids = zip(*found)
     mine = visible(environ, VISIBLE, ids)
     return unless_all_are_lost(
         [channel._replace(info=channel.info._replace(mine=index in mine)) for index, channel in enumerate(channels)]
     )
+
+
+def opened(stack: ExitStack) -> tuple[Any, int]:
+    """Return the module with nvidia-ml-py's functions, initialised until the stack is closed, and the number of GPUs.
+
+    Raises BackendUnavailable without that package, a driver or a GPU.
+    """
+    nvml = _package()
+    try:
+        nvml.nvmlInit()
+        stack.callback(nvml.nvmlShutdown)
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        raise BackendUnavailable(f"NVML cannot be used ({error}): is this a node with an NVIDIA driver?") from error
+    if not count:
+        raise BackendUnavailable("the NVIDIA driver lists no GPU: check 'nvidia-smi' and the job's allocation")
+    return nvml, count
+
+
+def _package() -> Any:
+    """Return the module with nvidia-ml-py's functions.
+
+    The package pynvml is a folder up to version 11.5: its functions, and the variables that they change, are in a
+    module `nvml` there.
+    """
+    try:
+        import pynvml
+
+        nvml = getattr(pynvml, "nvml", pynvml)
+        nvml.nvmlInit, nvml.NVMLError  # noqa: B018 - raises AttributeError if this is another module
+    except Exception as error:  # a package for Python 2, or another project's module, may raise anything
+        from importlib.util import find_spec
+
+        spec = find_spec("pynvml")
+        if not spec:
+            raise BackendUnavailable("Python has no module pynvml: pip install nvidia-ml-py") from error
+        place = spec.origin or next(iter(spec.submodule_search_locations or ()), "")
+        raise BackendUnavailable(f"Python's module pynvml, {place}, cannot be used ({error}): {UPGRADE}") from error
+    return nvml
+
+
+def missing_name(nvml: Any, *names: str) -> str:
+    """Return what to do if the package lacks one of the names; empty if it has all."""
+    missing = [name for name in names if not hasattr(nvml, name)]
+    return f"{nvml.__file__} has no {missing[0]}: {UPGRADE}" if missing else ""
+
+
+def devices_used_by(processes: Container[int]) -> list[str]:
+    """Return the UUIDs of the GPUs on which one of the processes computes; empty if that is unknown.
+
+    Inside a container, a driver may list the host's process numbers. A number that no process has here shows it.
+    """
+    found: dict[str, list[int]] = {}
+    with ExitStack() as stack, suppress(BackendUnavailable):
+        nvml, count = opened(stack)
+        for index in range(count):
+            with suppress(ReadError, nvml.NVMLError):
+                device = _Device(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+                found[device.text("nvmlDeviceGetUUID")] = device.processes()
+    if not all(os.path.exists(f"/proc/{pid}") for listed in found.values() for pid in listed):  # noqa: PTH110
+        return []
+    return [uuid for uuid, listed in found.items() if any(pid in processes for pid in listed)]
 
 
 def _info(index: int) -> ChannelInfo:
@@ -67,7 +125,7 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
         device = _Device(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
     except nvml.NVMLError as error:
         return _lost(index, Lost(f"NVML: {error}"))
-    instant, averaged = attempt(device.instant_power), attempt(device.averaged_power)
+    instant, averaged = attempt(partial(device.instant_power, OF_GPU)), attempt(device.averaged_power)
     power, kind, averaging_s = instant, "instant power", 0.0
     if isinstance(instant, Lost):
         power, kind, averaging_s = averaged, "averaged power", AVERAGED_S
@@ -80,7 +138,7 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
     # Before driver 470, an instance was named by its GPU's UUID.
     ids = [uuid, f"MIG-{uuid}", *device.instances()] if divided else [uuid]
     info = _info(index)._replace(
-        source=f"{name}, {kind} of the board by NVML{divided}",
+        source=f"{name}, {kind} of {device.part(power)} by NVML{divided}",
         device_id=uuid,
         averaging_s=averaging_s,
         counter_resolution_j=COUNTER_STEP_J,
@@ -91,7 +149,10 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
         seen_share=SEEN_SHARE if capability in SEEN_IN_PART else 1.0,
         limit_w=device.limit_w(),
     )
-    return channel_of(info, power, energy, device.status())._replace(counter_takes_s=seconds_of(energy)), ids
+    channel = channel_of(info, power, energy, device.status())._replace(counter_takes_s=seconds_of(energy))
+    outdated = missing_name(nvml, *INSTANT)
+    lacks = filter(None, [channel.info.lacks, outdated and f"no instant power ({outdated})"])
+    return channel._replace(info=channel.info._replace(lacks="; ".join(lacks))), ids
 
 
 class _Device:
@@ -104,6 +165,8 @@ class _Device:
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
         self._handle = handle
+        # By the name: the package's own variable for it has another name in old packages.
+        self._library = ctypes.CDLL(LIBRARY)
 
     def averaged_power(self) -> Callable[[], float]:
         """Return a function that reads watts; this and the next two raise ReadError if the reading is unavailable."""
@@ -113,12 +176,12 @@ class _Device:
         """Return a function that reads the energy counter, in joules."""
         return self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong, per_unit=1000)
 
-    def instant_power(self) -> Callable[[], float]:
+    def instant_power(self, scope: int) -> Callable[[], float]:
         """Return a function that reads instantaneous watts, which newer drivers have as a field."""
-        try:
-            field = self._nvml.c_nvmlFieldValue_t(fieldId=self._nvml.NVML_FI_DEV_POWER_INSTANT)
-        except AttributeError as error:
-            raise ReadError("this nvidia-ml-py has no field for instant power") from error
+        if outdated := missing_name(self._nvml, *INSTANT):
+            raise ReadError(outdated)
+        structure, power = (getattr(self._nvml, name) for name in INSTANT)
+        field = structure(fieldId=power, scopeId=scope)
         take, handle, into = self._function("nvmlDeviceGetFieldValues"), self._handle, ctypes.byref(field)
         milliwatts = ctypes.c_uint.from_buffer(field, type(field).value.offset)
 
@@ -130,6 +193,17 @@ class _Device:
 
         read()
         return read
+
+    def part(self, power: Callable[[], float] | Lost) -> str:
+        """Return the part of the hardware that power and counter cover, as far as NVML states it.
+
+        nvml.h states no scope of the counter. On a GH200, it counts the module (ml-energy/zeus, pull request 172).
+        """
+        with suppress(ReadError):
+            # A driver that knows no scopes returns the GPU's power for both.
+            if not isinstance(power, Lost) and self.instant_power(OF_MODULE)() > power():
+                return "the GPU without its module's CPU, which the counter may include,"
+        return "the board"
 
     def compute_capability(self) -> tuple[int, int] | None:
         """Return the major and the minor number of the compute capability, or None if unknown."""
@@ -178,6 +252,14 @@ class _Device:
                     found.append(_Device(nvml, instance).text("nvmlDeviceGetUUID"))
         return found
 
+    def processes(self) -> list[int]:
+        """Return the numbers of the processes that compute on the GPU; raise ReadError if they are unavailable."""
+        names = [name for version in VERSIONS if hasattr(self._nvml, name := f"{PROCESSES}{version}")]
+        for name in names or [PROCESSES]:
+            with suppress(self._nvml.NVMLError_FunctionNotFound):
+                return [one.pid for one in getattr(self._nvml, name)(self._handle)]
+        raise ReadError("this driver's NVML lists no processes")
+
     def text(self, name: str) -> str:
         """Return the text from nvidia-ml-py's function of that name; empty if the function fails."""
         try:
@@ -211,7 +293,7 @@ class _Device:
     def _function(self, name: str) -> Callable[..., int]:
         """Return a function of the library, which returns an error code; raise ReadError if the library lacks it."""
         try:
-            found: Callable[..., int] = self._nvml.nvmlLib[name]
+            found: Callable[..., int] = self._library[name]
             return found
         except AttributeError as error:
             raise ReadError(f"this driver's NVML has no {name}") from error

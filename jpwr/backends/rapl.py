@@ -1,7 +1,9 @@
 """Energy of CPU packages and memory, from the kernel's RAPL counters.
 
 https://docs.kernel.org/power/powercap/powercap.html: `energy_uj` counts microjoules and starts again at 0 after
-`max_energy_range_uj`. AMD processors show their packages under the same name.
+`max_energy_range_uj`. AMD processors show their packages under the same name. Where the kernel has no RAPL registers of
+the processor, it may still have those of its thermal device, as `intel-rapl-mmio`, which count the same package
+(drivers/thermal/intel/int340x_thermal/processor_thermal_rapl.c).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from jpwr.errors import BackendUnavailable
 from jpwr.process.clock import Clock, SystemClock
 
 POWERCAP = Path("/sys/class/powercap")
+ZONES = ("intel-rapl:*", "intel-rapl-mmio:*")  # the first kind that a machine has
 MICROJOULE = 1e-6
 # Upper bound on a zone's power: this, or so many times the highest power seen.
 LEAST_MOST_W = 1000.0
@@ -30,7 +33,7 @@ REFRESH_S = 0.001
 def open_channels(stack: ExitStack, powercap: Path = POWERCAP, clock: Clock | None = None) -> list[Channel]:
     """Open a channel for each package, its memory and the platform; raise BackendUnavailable if none can be read."""
     channels: dict[str, Channel] = {}
-    for zone in sorted(powercap.glob("intel-rapl:*")):
+    for zone in next(filter(None, (sorted(powercap.glob(pattern)) for pattern in ZONES)), []):
         scope = _scope(text_of(zone / "name"))
         if scope is None:
             continue
@@ -43,7 +46,9 @@ def open_channels(stack: ExitStack, powercap: Path = POWERCAP, clock: Clock | No
         )
         channels[info.name] = channel_of(info, None, attempt(partial(_open, stack, zone, clock or SystemClock())))
     if not channels:
-        raise BackendUnavailable(f"{powercap} has no RAPL counter: virtual machines usually have none")
+        others = [path.name for path in sorted(powercap.glob("*:*"))]
+        why = f"its zones {', '.join(others)} are others" if others else "virtual machines usually have none"
+        raise BackendUnavailable(f"{powercap} has no RAPL counter of a package, memory or platform: {why}")
     return unless_all_are_lost(list(channels.values()))
 
 

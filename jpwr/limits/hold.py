@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack, suppress
-from typing import Any, Callable, Mapping, NamedTuple
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.limits import amd, nvml
 from jpwr.limits.kept import Kept, create, left_behind
-from jpwr.limits.setting import CLOCK, REMEDIES, TOLERANCES, UNITS, NoRight, Setting, value_of
+from jpwr.limits.setting import CLOCK, OPTIONS, REMEDIES, TOLERANCES, UNITS, NoRight, Setting, value_of
 from jpwr.messages import log
 
 IN_FORCE_S = 10.0  # longest wait until a device is limited as set; drivers take well below a second
 LOOK_S = 0.02  # between two looks at it
+SCHEDULER = "scheduler"
+
+
+class Undone(NamedTuple):
+    """Whether a setting stays as it was set, and a sentence unless it is as before."""
+
+    stays: bool
+    words: str
 
 
 class Change(NamedTuple):
@@ -25,23 +33,31 @@ class Change(NamedTuple):
     before: float | None
     after: float | None = None
 
-    def undo(self) -> str:
-        """Restore the setting unless somebody else has changed it since; return a sentence if it stays changed."""
+    def undo(self) -> Undone:
+        """Restore the setting unless somebody else has changed it since."""
         setting, unit = self.setting, UNITS[self.setting.kind]
         before = "not limited" if self.before is None else f"{self.before:g} {unit}"
+        what = f"the {setting.kind} of {setting.channel} stays at"
         try:
             now = setting.kept()
             ours = [value for value in (self.value, self.after) if value is not None]  # drivers may round a value
             if now is None or min(abs(now - value) for value in ours) <= TOLERANCES[setting.kind]:
                 setting.undo(self.before)
             elif now != self.before:
-                log(
-                    f"the {setting.kind} of {setting.channel} stays at {now:g} {unit}, as another program has changed "
-                    f"it, and was {before}"
-                )
+                words = f"{what} {now:g} {unit}, as another program has changed it, and was {before}"
+                return Undone(False, words)
         except JpwrError as error:
-            return f"the {setting.kind} of {setting.channel} stays at {self.value:g} {unit}, and was {before} ({error})"
-        return ""
+            return Undone(True, f"{what} {self.value:g} {unit}, and was {before} ({error})")
+        return Undone(False, "")
+
+    def why_not(self, by: str) -> str:
+        """Return what may keep the limit from being in force as set, and what to do."""
+        setting = self.setting
+        if by == SCHEDULER:
+            return "the scheduler has set another value, the driver has rounded it, or a lower limit is in force"
+        if self.after is not None and abs(self.after - self.value) > TOLERANCES[setting.kind]:
+            return f"the driver has rounded it to {self.after:g} {UNITS[setting.kind]}: ask for a value that it keeps"
+        return "another limit of the device or the machine decides: ask the site"
 
 
 def open_settings(stack: ExitStack) -> list[Setting]:
@@ -76,23 +92,38 @@ def _described(text: str, change: Change, by: str, now_s: Callable[[], float] = 
     """Wait until a limit is in force, and return it for the trace; raise JpwrError after IN_FORCE_S."""
     setting, value, before, _ = change
     unit, end_s = UNITS[setting.kind], now_s() + IN_FORCE_S
-    while not setting.reached(value):
-        if now_s() > end_s:
-            raise JpwrError(
-                f"the {setting.kind} of {setting.channel} must be {value:g} {unit}, but after {IN_FORCE_S:g} s "
-                f"{setting.in_force():g} {unit} is in force, and nothing stays changed: the scheduler or another limit "
-                "of the machine decides"
-            )
-        time.sleep(LOOK_S)
+    with _named(setting, "read"):
+        while not (is_reached := setting.reached(value)) and now_s() <= end_s:
+            time.sleep(LOOK_S)
+        found = setting.in_force()
+    if not is_reached:
+        raise JpwrError(
+            f"the {setting.kind} of {setting.channel} must be {value:g} {unit}, but after {IN_FORCE_S:g} s "
+            f"{found:g} {unit} is in force, and nothing stays changed: {change.why_not(by)}"
+        )
     about = {"channel": setting.channel, "device_id": setting.device_id, "kind": setting.kind, "unit": unit}
-    return {**about, "requested": text, "set": value, "found": setting.in_force(), "before": before, "by": by}
+    return {**about, "requested": text, "set": value, "found": found, "before": before, "by": by}
+
+
+@contextmanager
+def _named(setting: Setting, done: str) -> Iterator[None]:
+    """Name setting and device in the error of a library; `done` is "read" or "set"."""
+    try:
+        yield
+    except NoRight:
+        raise
+    except JpwrError as error:
+        raise JpwrError(
+            f"the {setting.kind} of {setting.channel} cannot be {done} ({error}), and nothing stays changed: leave "
+            f"{OPTIONS[setting.kind]} out"
+        ) from error
 
 
 def compared(asked: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return limits that a scheduler has set, for the trace; raise JpwrError unless they are in force."""
     with ExitStack() as stack:
         wanted = _wanted(asked, open_settings(stack), is_slurms=True)
-        return [_described(text, Change(those[0], value, None), "scheduler") for text, value, those in wanted]
+        return [_described(text, Change(those[0], value, None), SCHEDULER) for text, value, those in wanted]
 
 
 class Hold:
@@ -127,21 +158,25 @@ class Hold:
         for setting in those:
             if setting.why_not:
                 raise JpwrError(f"the {setting.kind} of {setting.channel} is left alone: {setting.why_not}")
-            change, kept = Change(setting, value, setting.kept()), self._kept[setting.device_id]
+            kept = self._kept[setting.device_id]
+            with _named(setting, "read"):
+                change = Change(setting, value, setting.kept())
             entry: dict[str, Any] = {"device_id": setting.device_id, "kind": setting.kind, "means": setting.means}
             entry["before"] = change.before
             kept.add({**entry, "set": value})
             try:
-                setting.write(value)
+                with _named(setting, "set"):
+                    setting.write(value)
             except NoRight as error:
                 refused = refused or str(error)
             else:
                 self._changes.append(change)
-                after = setting.kept()
+                with _named(setting, "read"):
+                    after = setting.kept()
                 self._changes[-1] = change._replace(after=after)
                 if after not in (None, value):  # the driver has rounded it
                     kept.add({**entry, "set": after})
-                return change
+                return self._changes[-1]
         kind = those[0].kind
         raise NoRight(
             f"the {kind} of {those[0].channel} cannot be set by this user ({refused}), and nothing was changed: "
@@ -168,7 +203,13 @@ class Hold:
 
     def restore(self) -> list[str]:
         """Restore what was there before; return a sentence for each setting that stays changed, as does its file."""
-        left = {change.setting.device_id: words for change in reversed(self._changes) if (words := change.undo())}
+        left = {}
+        for change in reversed(self._changes):
+            stays, words = change.undo()
+            if stays:
+                left[change.setting.device_id] = words
+            elif words:
+                log(words)
         for device, kept in self._kept.items():
             kept.close(is_done=device not in left)
         self._changes, self._kept = [], {}
@@ -176,7 +217,7 @@ class Hold:
 
 
 def recover() -> None:
-    """Restore the limits that processes left behind which were killed, as far as the devices are of this job."""
+    """Restore the limits that earlier processes have left, as far as the devices are of this job."""
     for kept in left_behind():
         with ExitStack() as stack:
             settings: list[Setting] = []
@@ -188,11 +229,12 @@ def recover() -> None:
 
 
 def _recovered(entry: Mapping[str, Any], settings: list[Setting]) -> bool:
-    """Restore one setting from its entry in a file; return whether it no longer is as the killed process set it."""
+    """Restore one setting from its entry in a file; return whether it no longer is as the earlier process set it."""
     those = [one for one in settings if (one.device_id, one.means) == (entry.get("device_id"), entry.get("means"))]
     if not those:  # a device of another job
         return False
     setting = those[0]
-    words = Change(setting, entry["set"], entry["before"]).undo()
-    log(words or f"an earlier jpwr was killed: its {setting.kind} of {setting.channel} is undone")
-    return not words
+    stays, words = Change(setting, entry["set"], entry["before"]).undo()
+    what = f"the {setting.kind} of {setting.channel} at {entry['set']:g} {UNITS[setting.kind]}"
+    log(words or f"an earlier jpwr has left {what}: it is undone")
+    return not stays

@@ -1,8 +1,8 @@
 """Files that name what a device had before its limits were changed, one per device.
 
-A process that has changed limits holds a lock on the file. A file without a lock belongs to one that was killed, and
-its limits are restored from the file. Lines are appended, each before what it describes is changed; the last one of a
-kind counts.
+A process that has changed limits holds a lock on the file. A file without a lock belongs to one that was killed, or
+could not restore them, and its limits are restored from the file. Lines are appended, each before what it describes is
+changed; the last one of a kind counts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import re
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping, Sequence
 
 from jpwr.errors import JpwrError
+from jpwr.limits.setting import UNITS
 from jpwr.process.host import boot_id
 
 FOLDER_VARIABLE = "JPWR_LIMITS_DIR"
@@ -27,7 +28,11 @@ FOR_ALL = "NVML application clocks"  # the one interface that an administrator c
 
 
 class InUse(JpwrError):
-    """Another process has changed the limits of the device, or the file is none of ours."""
+    """Another process has changed the limits of the device, or the file is none of ours; `entries` are the former's."""
+
+    def __init__(self, words: str, entries: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(words)
+        self.entries = entries
 
 
 class Kept:
@@ -43,13 +48,16 @@ class Kept:
             is_trusted = os.getuid() in (0, status.st_uid) or not status.st_uid
             if not (stat.S_ISREG(status.st_mode) and is_trusted and os.path.samestat(status, path.stat())):
                 raise InUse(f"{path} is another user's, or no file of jpwr")
-        except BaseException as error:
+        except BlockingIOError as error:
+            entries = [{**entry, "user": os.fstat(self._file).st_uid} for entry in self._all_entries()]
             self.close()
-            if isinstance(error, BlockingIOError):
-                raise InUse(
-                    f"another jpwr has changed the limits of {path.name[len(PREFIX) :]}: wait for its end, or name "
-                    "other devices by CUDA_VISIBLE_DEVICES"
-                ) from error
+            raise InUse(
+                f"another jpwr has changed the limits of {path.name[len(PREFIX) :]}: wait for its end, or name other "
+                "devices by CUDA_VISIBLE_DEVICES",
+                entries,
+            ) from error
+        except BaseException:
+            self.close()
             raise
 
     def add(self, entry: dict[str, Any]) -> None:
@@ -66,13 +74,17 @@ class Kept:
 
         Of another user, root restores only a clock that any user may set: no user can change a device by root's hand.
         """
-        found, is_ours = {}, os.fstat(self._file).st_uid in (0, os.getuid())
+        is_ours = os.fstat(self._file).st_uid in (0, os.getuid())
+        return [entry for entry in self._all_entries() if is_ours or entry["means"] == FOR_ALL]
+
+    def _all_entries(self) -> list[dict[str, Any]]:
+        found = {}
         for line in os.pread(self._file, MOST_BYTES, 0).decode(errors="replace").splitlines(keepends=True):
             with suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)
                 before = entry["before"] if entry["before"] is None else float(entry["before"])
-                if line.endswith("\n") and entry["boot_id"] == boot_id() and (is_ours or entry["means"] == FOR_ALL):
-                    found[str(entry["kind"])] = {**entry, "set": float(entry["set"]), "before": before}
+                if line.endswith("\n") and entry["boot_id"] == boot_id() and entry["kind"] in UNITS:
+                    found[entry["kind"]] = {**entry, "set": float(entry["set"]), "before": before}
         return list(found.values())
 
     def close(self, is_done: bool = False) -> None:
@@ -117,7 +129,18 @@ def names() -> list[str]:
 
 
 def left_behind() -> Iterator[Kept]:
-    """Yield the files of processes that were killed, locked and open."""
+    """Yield the files of processes that have ended, locked and open."""
     for name in names():
         with suppress(OSError, InUse):
             yield Kept(folder() / name, os.O_RDONLY)
+
+
+def held_by_others() -> Iterator[Mapping[str, Any]]:
+    """Yield the entries of processes that keep limits in force, each with the number of its user."""
+    for name in names():
+        try:
+            Kept(folder() / name, os.O_RDONLY).close()
+        except InUse as error:
+            yield from error.entries
+        except OSError:
+            continue

@@ -24,6 +24,7 @@ UNORDERED = (
     "this node's GPUs are unlike, and CUDA numbers them by speed: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the job's "
     "GPUs by their UUIDs in CUDA_VISIBLE_DEVICES"
 )
+DIVIDED = ("nvmlDeviceGetMigMode", "nvmlDeviceGetVirtualizationMode", "NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU")
 POWER_READINGS = (
     "nvmlDeviceGetPowerManagementDefaultLimit",
     "nvmlDeviceGetPowerManagementLimit",
@@ -40,13 +41,12 @@ def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
     is_in_order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({info.source for info in infos}) == 1
     if by_number and not is_in_order and not all(info.mine for info in infos):
         raise JpwrError(UNORDERED)
-    import pynvml
-
+    package, _ = backend.opened(stack)
     found: list[Setting] = []
     for info in (info for info in infos if info.mine):
         if not info.device_id:
             raise BackendUnavailable(f"{info.name} {info.lacks}")
-        found += _settings(pynvml, info.name, info.device_id)
+        found += _settings(package, info.name, info.device_id)
     return found
 
 
@@ -58,7 +58,7 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
             kind = NoRight if error.value == nvml.NVML_ERROR_NO_PERMISSION else JpwrError
             raise kind(f"NVML: {error}") from error
         except AttributeError as error:
-            raise JpwrError(f"this nvidia-ml-py has no {name}") from error
+            raise JpwrError(backend.missing_name(nvml, name)) from error
 
     def watts(name: str) -> Callable[[], float]:
         return lambda: float(call(name)) / 1000  # NVML returns milliwatts
@@ -83,7 +83,8 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         call("nvmlDeviceSetApplicationsClocks", memory_mhz, int(mhz or 0))
 
     handle, device = nvml.nvmlDeviceGetHandleByIndex(int(channel.rpartition(":")[2])), partial(Setting, uuid, channel)
-    shared, found = "", []
+    # With a package that cannot tell how the GPU is divided, the limit could also hold for others.
+    shared, found = backend.missing_name(nvml, *DIVIDED), []
     with suppress(JpwrError):
         if call("nvmlDeviceGetMigMode")[0]:
             shared = "it is divided by MIG, and the limit would also hold for others"

@@ -1,6 +1,7 @@
 /* A stand-in for NVIDIA's management library; shapes.h tells what it draws. Device i draws (i + 1) times that.
  *   STAND_IN_DEVICES   number of devices (default 2)
  *   STAND_IN_INSTANT   1: instant power is there as a field value
+ *   STAND_IN_MODULE_W  what a module draws next to its GPU, with STAND_IN_INSTANT (default: there is no module)
  *   STAND_IN_LATE_S, STAND_IN_MEAN_S, STAND_IN_HELD_S   how late power is, over which time it is a mean, and for how long
  *                      a reading is shown (default: not); STAND_IN_COUNTED_S   for how long the counter's is
  *   STAND_IN_COUNTER_TAKES_S   CPU time of a call that asks for the counter (default: next to none)
@@ -10,17 +11,19 @@
  *   STAND_IN_VIRTUAL   virtualization mode; 3: divided among virtual machines
  *   STAND_IN_STATE     a folder in which limits are kept, for all processes; power then follows them by the model below
  *   STAND_IN_RIGHTS    what may be set: all (default), application-clocks, none
+ *   STAND_IN_PROCESSES   the processes that compute, such as 0:4711 1:4712, by device (default: none)
+ *   STAND_IN_PRINTS    a line that the library prints on stdout when it is opened
  *   STAND_IN_TAKES_S   how long after it was set a power limit is in force (default 0)
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
  * counter-wrap-32, counter-still (from the beginning); set-fails, set-hangs, not-in-force,
- * no-application-clocks
+ * no-application-clocks; older-driver (lists processes by the second version of the function), oldest-driver (by none)
  */
 #include <stdio.h>
 
 #include "shapes.h"
 
 enum { INSTANCES = 1000 }; /* handles of a GPU's instances begin at so many times its own */
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, FUNCTION_NOT_FOUND = 13, GPU_IS_LOST = 15, UNKNOWN = 999 };
 enum { POWER_INSTANT = 186 };
 
 typedef struct {
@@ -48,6 +51,7 @@ static int trouble(void *handle) {
 int nvmlInitWithFlags(unsigned flags) {
     (void)flags;
     start_s = now_s();
+    if (getenv("STAND_IN_PRINTS")) printf("%s\n", getenv("STAND_IN_PRINTS")), fflush(stdout);
     return is("STAND_IN_FAULT", "no-driver") ? DRIVER_NOT_LOADED : SUCCESS;
 }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
@@ -236,8 +240,9 @@ int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
     for (int i = 0; i < count; i++) {
         unsigned milliwatts = 0;
         values[i].result = NOT_SUPPORTED;
-        if (newer && values[i].field == POWER_INSTANT) {
+        if (newer && values[i].field == POWER_INSTANT && (!values[i].scope || getenv("STAND_IN_MODULE_W"))) {
             values[i].result = nvmlDeviceGetPowerUsage(handle, &milliwatts);
+            if (values[i].scope) milliwatts += (unsigned)(1000 * number("STAND_IN_MODULE_W", 0));
             values[i].value.as_unsigned = milliwatts;
         }
     }
@@ -286,14 +291,27 @@ int nvmlDeviceGetComputeMode(void *handle, int *mode) {
     *mode = 0;
     return SUCCESS;
 }
-static int no_processes(void *handle, unsigned *count, void *processes) {
+typedef struct { unsigned pid; unsigned long long used_bytes; unsigned gpu_instance, compute_instance; } process;
+
+int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *count, process *processes) {
+    const char *text = getenv("STAND_IN_PROCESSES");
+    unsigned found = 0, room = *count, gpu, pid;
+    if (is("STAND_IN_FAULT", "oldest-driver")) return FUNCTION_NOT_FOUND;
+    int length;
+    for (; text && sscanf(text, " %u:%u%n", &gpu, &pid, &length) == 2; text += length) {
+        if (gpu != device(handle)) continue;
+        if (found < room && processes) processes[found] = (process){pid, 1 << 30, ~0u, ~0u};
+        found++;
+    }
+    *count = found;
+    return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process *processes) {
+    if (is("STAND_IN_FAULT", "older-driver")) return FUNCTION_NOT_FOUND;
+    return nvmlDeviceGetComputeRunningProcesses_v2(handle, count, processes);
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, process *processes) {
     (void)handle, (void)processes;
     *count = 0;
     return SUCCESS;
-}
-int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, void *processes) {
-    return no_processes(handle, count, processes);
-}
-int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, void *processes) {
-    return no_processes(handle, count, processes);
 }

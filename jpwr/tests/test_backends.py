@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import itertools
+import os
 import re
 import sys
 import threading
@@ -19,6 +21,7 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
 from jpwr.process import threads
 from jpwr.tests.conftest import REPOSITORY, SteppedClock, install_method, run, wait_until
+from jpwr.tests.test_processor import GRACE, arm
 from jpwr.trace.writers import read_trace
 
 
@@ -92,9 +95,23 @@ def test_a_counter_of_which_nobody_knows_how_far_it_went_falls(stack, tmp_path, 
     assert found_j == pytest.approx(told_j)
 
 
-def test_a_machine_without_rapl_reports_so(stack, tmp_path):
-    with pytest.raises(BackendUnavailable, match="no RAPL counter"):
-        rapl.open_channels(stack, tmp_path)
+@pytest.mark.parametrize(
+    ("zones", "found"),
+    [
+        ({}, "virtual machines usually have none"),
+        ({"dtpm:0": "soc", "intel-rapl-mmio:0:0": "core"}, "its zones dtpm:0, intel-rapl-mmio:0:0 are others"),
+        ({"intel-rapl-mmio:0": "package-0", "intel-rapl-mmio:0:0": "dram"}, ["rapl:package-0", "rapl:package-0:dram"]),
+        ({"intel-rapl-mmio:0": "package-0", "intel-rapl:0": "package-0"}, ["rapl:package-0"]),
+    ],
+)
+def test_rapl_by_the_thermal_device_counts_where_the_processors_is_missing(stack, tmp_path, zones, found):
+    for zone, name in zones.items():
+        write_zone(tmp_path, zone, name)
+    if isinstance(found, str):
+        with pytest.raises(BackendUnavailable, match=f"no RAPL counter of a package, memory or platform: {found}"):
+            rapl.open_channels(stack, tmp_path)
+    else:
+        assert [channel.info.name for channel in rapl.open_channels(stack, tmp_path)] == found
 
 
 def test_a_rapl_counter_that_may_not_be_read_reports_which_and_how(stack, tmp_path, monkeypatch):
@@ -149,15 +166,20 @@ def test_a_package_whose_counter_may_not_be_read_stays_in_sight_and_loses_no_oth
 
 
 def write_proc(proc, model="AMD EPYC 7742 64-Core Processor", cores=4, busy=0, idle=0):
-    blocks = [f"processor\t: {i}\nmodel name\t: {model}\nphysical id\t: 0\ncore id\t: {i}\n" for i in range(cores)]
-    (proc / "cpuinfo").write_text("\n".join(blocks))
+    (proc / "cpuinfo").write_text("\n".join(f"processor\t: {i}\nmodel name\t: {model}\n" for i in range(cores)))
     (proc / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\n")
+
+
+def write_siblings(sys, *siblings):
+    """Write which hardware threads share a core with each thread."""
+    for number, text in enumerate(siblings):
+        write(sys / "devices" / "system" / "cpu" / f"cpu{number}" / "topology" / "thread_siblings_list", text)
 
 
 @pytest.mark.parametrize(("load", "share"), [(0.0, 0.3), (0.5, 0.65), (1.0, 1.0)])
 def test_the_estimate_goes_from_the_idle_share_to_the_cores_thermal_design_power(stack, tmp_path, load, share):
     write_proc(tmp_path)
-    [channel] = estimate.open_channels(stack, tmp_path, {})
+    [channel] = estimate.open_channels(stack, tmp_path, {}, tmp_path)
     write_proc(tmp_path, busy=int(1000 * load), idle=int(1000 * (1 - load)))
     assert channel.read_power_w() == pytest.approx(225 / 64 * 4 * share)
     assert channel.info.estimated
@@ -167,25 +189,46 @@ def test_the_estimate_goes_from_the_idle_share_to_the_cores_thermal_design_power
 
 
 def test_two_threads_of_a_core_share_its_power(stack, tmp_path):
-    write_proc(tmp_path, cores=2)
-    (tmp_path / "cpuinfo").write_text((tmp_path / "cpuinfo").read_text() * 2)
-    [channel] = estimate.open_channels(stack, tmp_path, {})
+    write_proc(tmp_path, cores=4)
+    write_siblings(tmp_path, "0,2", "1,3", "0,2", "1,3")
+    [channel] = estimate.open_channels(stack, tmp_path, {}, tmp_path)
     assert channel.read_power_w() == pytest.approx(225 / 64 * 2 * 0.3)
 
 
-def test_an_unknown_processor_is_assumed_and_reported_to_be(stack, tmp_path):
-    write_proc(tmp_path, model="Chip X", cores=10)
-    [channel] = estimate.open_channels(stack, tmp_path, {})
-    assert channel.read_power_w() == pytest.approx(6.0 * 10 * 0.3)
-    assert "6 W per core assumed" in channel.info.source
+@pytest.mark.parametrize(
+    ("cpuinfo", "chip", "core_w", "words"),
+    [
+        (
+            "processor\t: 0\nmodel name\t: Chip X\n",
+            "",
+            6.0,
+            "no TDP in the table, 6 W per core assumed, out of 3.5 to 9.4 W",
+        ),
+        (
+            arm("0x41", "0xd40"),
+            "",
+            2.5,
+            "Arm Neoverse V1 has no TDP in the table, 2.5 W per core assumed",
+        ),
+        (arm("0x41", "0xd4f"), GRACE, 500 / 144, "NVIDIA Grace (Arm Neoverse V2), 500 W per 144 cores"),
+        (arm("0x41", "0xd4f"), "", 2.5, "2.5 W per core assumed, out of 1.4 to 3.5 W"),
+    ],
+)
+def test_the_estimate_says_which_power_a_core_was_given(stack, tmp_path, cpuinfo, chip, core_w, words):
+    write_proc(tmp_path)
+    (tmp_path / "cpuinfo").write_text(10 * f"{cpuinfo}\n")
+    write(tmp_path / "devices" / "soc0" / "soc_id", chip)
+    [channel] = estimate.open_channels(stack, tmp_path, {}, tmp_path)
+    assert channel.read_power_w() == pytest.approx(core_w * 10 * 0.3)
+    assert words in channel.info.source
 
 
 def test_a_stated_power_is_used_and_nonsense_is_refused(stack, tmp_path):
     write_proc(tmp_path)
-    [channel] = estimate.open_channels(stack, tmp_path, {"JPWR_CPU_TDP_W": "100"})
+    [channel] = estimate.open_channels(stack, tmp_path, {"JPWR_CPU_TDP_W": "100"}, tmp_path)
     assert channel.read_power_w() == pytest.approx(30.0)
     with pytest.raises(BackendUnavailable, match="JPWR_CPU_TDP_W is 'much'"):
-        estimate.open_channels(stack, tmp_path, {"JPWR_CPU_TDP_W": "much"})
+        estimate.open_channels(stack, tmp_path, {"JPWR_CPU_TDP_W": "much"}, tmp_path)
 
 
 @pytest.fixture
@@ -330,6 +373,8 @@ def test_a_module_contains_its_parts_and_each_scope_can_be_summed(stack, tmp_pat
         "gh:Grace Power Socket 0": (Scope.CPU, pytest.approx(80.0)),
     }
     assert {channel.info.averaging_s for channel in channels} == {0.05}
+    parts = ["the module: CPU, GPU and memory", "the processor and its memory"]
+    assert [channel.info.source for channel in channels] == [f"ACPI power meter by hwmon, of {part}" for part in parts]
 
 
 def test_cray_counters_have_node_parts_and_accelerators(stack, tmp_path):
@@ -350,6 +395,16 @@ def test_cray_counters_have_node_parts_and_accelerators(stack, tmp_path):
     assert channels["cray:node"].read_power_w() == 812
     assert channels["cray:node"].read_energy_j() == 123456
     assert channels["cray:cpu"].read_energy_j is None
+
+
+@pytest.mark.parametrize(("pci_id", "scope"), [("0x74a0", Scope.MODULE), ("0x740c", Scope.DEVICE)])
+def test_an_accelerator_of_a_cray_with_its_own_cpu_is_a_module(stack, tmp_path, pci_id, scope):
+    write(tmp_path / "accel0_power", "401 W 1700000000000000 us")
+    for address, device in (("0000:00:00.0", "0x1480"), ("0001:01:00.0", pci_id)):
+        write(tmp_path / "pci" / address / "device", device)
+    [channel] = cray.open_channels(stack, tmp_path, tmp_path / "pci")
+    assert channel.info.scope is scope
+    assert ("power of the socket, CPU and GPU" in channel.info.source) == (scope is Scope.MODULE)
 
 
 def test_what_all_processors_of_a_cray_take_is_not_counted_once_more_for_each(stack, tmp_path):
@@ -685,7 +740,7 @@ def test_two_methods_with_a_channel_of_one_name_make_a_trace_that_can_be_read(tm
 def plug_in(tmp_path, monkeypatch):
     """An installed package that adds the method `mine`, and one whose import fails."""
     channel = "return [Channel(ChannelInfo('mine:0', Scope.NODE, 'a wattmeter'), lambda: 42.0)]"
-    install_method(tmp_path, "mine", channel, "bad = no_such_module:f\n")
+    install_method(tmp_path, "mine", channel, "bad = absent:f\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
@@ -791,6 +846,78 @@ def test_a_gpu_whose_power_is_not_supported_is_read_by_its_counter(sampled_nvml,
     assert [other.lacks for other in trace.channels if other is not info] == [""] * 3
 
 
+REAL_PACKAGE = "exec(open({real!r}).read())\n"
+OTHER_VARIABLE = "exec(open({real!r}).read().replace('nvmlLib', 'nvml_lib'))\n"  # as in pynvml 8
+AS_BYTES = """
+def as_bytes(function):
+    return lambda gpu: function(gpu).encode()
+nvmlDeviceGetName, nvmlDeviceGetUUID = as_bytes(nvmlDeviceGetName), as_bytes(nvmlDeviceGetUUID)
+"""
+FOLDER = {"pynvml/__init__.py": "from pynvml.nvml import *", "pynvml/nvml.py": REAL_PACKAGE}
+# Packages of that name in vendors' images, by their files, and what is missing of instant power.
+PACKAGES = {
+    "a folder, whose names are copies": (FOLDER, ""),
+    "names as bytes": ({"pynvml.py": REAL_PACKAGE + AS_BYTES}, ""),
+    "no structure of fields": (
+        {"pynvml.py": REAL_PACKAGE + "del c_nvmlFieldValue_t, nvmlDeviceGetMigMode"},
+        "{image}/pynvml.py has no c_nvmlFieldValue_t",
+    ),
+    "a folder without the field": (
+        {**FOLDER, "pynvml/nvml.py": OTHER_VARIABLE + "del NVML_FI_DEV_POWER_INSTANT"},
+        "{image}/pynvml/nvml.py has no NVML_FI_DEV_POWER_INSTANT",
+    ),
+}
+REPLACE = "'pip uninstall pynvml' and 'pip install --upgrade nvidia-ml-py' replace it"
+
+
+def write_package(folder, files):
+    for place, text in files.items():
+        write(folder / place, text.format(real=importlib.util.find_spec("pynvml").origin))
+    return {"PYTHONPATH": f"{folder}:{REPOSITORY}"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_gpus_are_read_through_packages_named_pynvml_that_images_have(sampled_nvml, tmp_path, package):
+    image = tmp_path / "image"
+    files, missing = PACKAGES[package]
+    trace, said = sampled_nvml(**write_package(image, files), STAND_IN_INSTANT="1")
+    lacks = f"no instant power ({missing.format(image=image)}: {REPLACE})" if missing else ""
+    kind = "averaged" if missing else "instant"
+    assert {info.source for info in trace.channels} == {f"Stand-in GPU, {kind} power of the board by NVML"}
+    assert {info.lacks for info in trace.channels} == {lacks}
+    assert lacks in said
+    assert [info.device_id for info in trace.channels] == [f"GPU-{index}" for index in range(4)]
+    assert [series.power_w[0] for series in trace.series()] == [300, 600, 900, 1200], said
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"pynvml.py": "print 'Python 2'"}, "Python's module pynvml, {image}/pynvml.py, cannot be used (Missing "),
+        (
+            {"pynvml/__init__.py": "", "pynvml.py": REAL_PACKAGE},
+            "Python's module pynvml, {image}/pynvml/__init__.py, cannot be used (module 'pynvml' has no attribute",
+        ),
+        ({"pynvml.py": "import absent"}, "{image}/pynvml.py, cannot be used (No module named 'absent')"),
+    ],
+)
+def test_a_package_named_pynvml_that_cannot_be_used_is_named(tmp_path, files, message):
+    image = tmp_path / "image"
+    done = run(sys.executable, "-m", "jpwr", "--methods", "pynvml", "--", "true", **write_package(image, files))
+    assert done.returncode == 125
+    assert message.format(image=image) in done.stderr
+    assert done.stderr.endswith(f": {REPLACE}\n")
+
+
+def test_without_a_package_named_pynvml_one_is_asked_for():
+    program = (
+        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r});"
+        "from contextlib import ExitStack; from jpwr.backends.nvml import open_channels; open_channels(ExitStack())"
+    )
+    done = run(sys.executable, "-I", "-S", "-c", program)
+    assert done.stderr.endswith("BackendUnavailable: Python has no module pynvml: pip install nvidia-ml-py\n")
+
+
 def test_a_counter_that_takes_long_is_read_next_to_power(nvml_folder, tmp_path):
     slow = {"STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1", "STAND_IN_COUNTER_TAKES_S": "0.003"}
     slow["LD_LIBRARY_PATH"] = str(nvml_folder)
@@ -846,6 +973,21 @@ def test_how_much_of_the_time_a_gpus_sensor_sees_is_known_by_its_chip(sampled_nv
     assert [info.limit_w for info in trace.channels] == [400.0, 400.0, 400.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("variables", "part"),
+    [
+        ({}, "the board"),
+        ({"STAND_IN_MODULE_W": "90"}, "the GPU without its module's CPU, which the counter may include,"),
+        ({"STAND_IN_MODULE_W": "0"}, "the board"),  # a driver without scopes
+    ],
+)
+def test_a_gpu_on_a_module_with_a_cpu_is_not_called_a_board(sampled_nvml, variables, part):
+    trace, _ = sampled_nvml(STAND_IN_INSTANT="1", **variables)
+    assert {info.source for info in trace.channels} == {f"Stand-in GPU, instant power of {part} by NVML"}
+    assert [series.power_w[0] for series in trace.series()] == [300, 600, 900, 1200]
+    assert {info.scope for info in trace.channels} == {Scope.DEVICE}
+
+
 def test_where_all_gpus_are_lost_one_sentence_reports_so(nvml_folder):
     variables = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_FAULT": "lost"}
     done = run(sys.executable, "-m", "jpwr", "--methods", "pynvml", "--", "true", **variables)
@@ -853,6 +995,28 @@ def test_where_all_gpus_are_lost_one_sentence_reports_so(nvml_folder):
     assert done.stderr == (
         "jpwr: method 'pynvml' was asked for, but none of its sensors can be read: NVML: GPU is lost\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("listed", "variables", "found"),
+    [
+        ("1:{mine} 2:1 3:{mine}", {}, ["GPU-1", "GPU-3"]),
+        ("1:1", {}, []),
+        ("", {}, []),
+        ("1:{mine} 2:{nobody}", {}, []),  # numbers of another PID namespace
+        ("1:{mine} 2:{mine}", {"STAND_IN_FAULT": "lost", "STAND_IN_FAULT_DEVICE": "2"}, ["GPU-1"]),
+        ("1:{mine}", {"STAND_IN_FAULT": "no-driver"}, []),
+        ("1:{mine}", {"STAND_IN_FAULT": "older-driver"}, ["GPU-1"]),
+        ("1:{mine}", {"STAND_IN_FAULT": "oldest-driver"}, []),
+    ],
+)
+def test_the_gpus_on_which_a_process_computes_are_listed_by_the_driver(nvml_folder, listed, variables, found):
+    mine, nobody = os.getpid(), int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
+    program = f"from jpwr.backends.nvml import devices_used_by; print(devices_used_by({{{mine}}}))"
+    listed = listed.format(mine=mine, nobody=nobody)
+    library = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_DEVICES": "4", "STAND_IN_PROCESSES": listed}
+    done = run(sys.executable, "-c", program, **library, **variables)
+    assert done.stdout == f"{found}\n", done.stderr
 
 
 def test_a_process_that_a_method_starts_can_be_ended(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from jpwr.limits import hold, kept, nvml
 from jpwr.limits.guardian import guarded
 from jpwr.limits.hold import Hold
 from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting, checked, value_of
-from jpwr.tests.conftest import DEADLINE_S, environment, needed, wait_until
+from jpwr.tests.conftest import DEADLINE_S, environment, wait_until
 from jpwr.trace.writers import read_trace
 
 FULL_W, FULL_MHZ = 400.0, 1410.0
@@ -236,7 +237,7 @@ def test_where_the_guardian_is_killed_too_the_next_start_restores(machine):
     assert machine.files() == ["jpwr-limits-GPU-0"]
     code, said = machine.run("--clock", "500", "--", "true")
     assert code == 0
-    assert "an earlier jpwr was killed: its clock of pynvml:0 is undone" in said
+    assert "an earlier jpwr has left the clock of pynvml:0 at 990 MHz: it is undone" in said
     assert machine.gpus() == [UNLIMITED, UNLIMITED]
     assert machine.files() == []
 
@@ -260,11 +261,19 @@ def test_two_samplers_do_not_limit_one_device(machine):
     assert code == 125
     assert "another jpwr has changed the limits of GPU-1: wait for its end" in said
     assert [gpu.limit_w for gpu in machine.gpus()] == [300, 300]
-    code, said = machine.run("--", "true")  # one that only samples goes on
+    # One that only samples goes on, and is told of the limits on its own devices.
+    code, said = machine.run("--df-out", "out", "--", "true", CUDA_VISIBLE_DEVICES="1")
     assert code == 0
+    by = f"another jpwr, user {os.getuid()}, until it ends"
+    assert f"pynvml:1: power limit 300 W, set by {by}; 400 W before" in said
+    assert "pynvml:0: power limit" not in said
+    [limit] = read_trace(machine.folder / "out" / "trace.csv").meta["limits"]
+    assert (limit["channel"], limit["kind"], limit["set"], limit["by"]) == ("pynvml:1", POWER, 300, by)
     (machine.folder / "go").touch()
     first.communicate(timeout=DEADLINE_S)
     assert machine.gpus() == [UNLIMITED, UNLIMITED]
+    code, said = machine.run("--", "true")
+    assert "another jpwr" not in said
 
 
 @pytest.mark.parametrize(
@@ -281,7 +290,11 @@ def test_two_samplers_do_not_limit_one_device(machine):
         (["--clock", "101%"], {}, "--clock 101% is 1424 MHz for pynvml:0, which allows 210 to 1410 MHz"),
         (["--power-limit", "many"], {}, "--power-limit must be a number of W, or a share such as 70%, got 'many'"),
         (["--power-limit", "250"], {"STAND_IN_FAULT": "no-limit"}, "pynvml:0, pynvml:1 has no power limit to set"),
-        (["--power-limit", "250"], {"STAND_IN_FAULT": "set-fails"}, "NVML: Unknown Error"),
+        (
+            ["--power-limit", "250"],
+            {"STAND_IN_FAULT": "set-fails"},
+            "the power limit of pynvml:0 cannot be set (NVML: Unknown",
+        ),
         (["--power-limit", "250"], {"STAND_IN_MIG": "1"}, "is left alone: it is divided by MIG"),
         (["--clock", "70%"], {"STAND_IN_VIRTUAL": "3"}, "is left alone: it is divided among virtual machines"),
         (["--clock", "70%"], {"CUDA_VISIBLE_DEVICES": ""}, "this job has no clock to set: nothing was changed"),
@@ -327,17 +340,19 @@ def test_limits_are_set_and_restored_without_stderr(machine):
     assert (code, machine.gpus(), machine.files()) == (0, [UNLIMITED, UNLIMITED], [])
 
 
-def test_what_a_library_prints_is_no_answer_of_the_guardian(machine):
-    (machine.folder / "pynvml.py").write_text(
-        f"""import sys
-print("a word of the library", flush=True)
-sys.path.remove({str(machine.folder)!r})
-del sys.modules["pynvml"]
-import pynvml
-"""
-    )
+def test_a_package_that_cannot_tell_of_mig_changes_nothing(machine):
+    package = f"exec(open({importlib.util.find_spec('pynvml').origin!r}).read())\ndel nvmlDeviceGetMigMode\n"
+    (machine.folder / "pynvml.py").write_text(package)
     code, said = machine.run("--power-limit", "250", "--", "true", PYTHONPATH=f"{machine.folder}:{ROOT}")
+    assert code == 125
+    assert f"is left alone: {machine.folder}/pynvml.py has no nvmlDeviceGetMigMode: 'pip uninstall pynvml'" in said
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+
+
+def test_what_a_library_prints_is_no_answer_of_the_guardian(machine):
+    code, said = machine.run("--power-limit", "250", "--", "true", STAND_IN_PRINTS="a word of the library")
     assert code == 0, said
+    assert "a word of the library\n" in said
     assert "power limit 250 W, set by jpwr" in said
     assert machine.gpus() == [UNLIMITED, UNLIMITED]
 
@@ -402,7 +417,7 @@ def test_what_is_no_amount_is_refused(text):
 
 def test_a_limit_that_does_not_come_in_force_is_undone(moment):
     made, other = Made(holds=600.0), Made()
-    with pytest.raises(JpwrError, match="must be 250 W, but after 10 s 600 W is in force"):
+    with pytest.raises(JpwrError, match=r"after 10 s 600 W is in force, .*: another limit of the device or the"):
         Hold({POWER: "250"}, [other.setting("GPU-1"), made.setting()], now_s=moment)
     assert (made.value, other.value) == (400, 400)
     assert kept.names() == []
@@ -446,13 +461,36 @@ def test_what_another_program_has_changed_since_is_left(moment, capfd):
     assert "made:0 stays at 333 W, as another program has changed it, and was 400 W" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["kept", "in_force", "write"])
+def test_what_a_library_refuses_is_named(moment, name):
+    made = Made()
+
+    def refuse(*_):
+        raise JpwrError("NVML: Not Supported")
+
+    verb = "set" if name == "write" else "read"
+    words = rf"the power limit of made:0 cannot be {verb} \(NVML: Not Supported\), .* leave --power-limit out"
+    with pytest.raises(JpwrError, match=words):
+        Hold({POWER: "250"}, [made.setting(**{name: refuse})], now_s=moment)
+    assert (made.value, kept.names()) == (400, [])
+
+
+def test_a_scheduler_is_named_only_where_it_has_set_the_limit(moment, monkeypatch):
+    made = Made(value=245.0)
+    monkeypatch.setattr(hold, "open_settings", lambda stack: [made.setting()])
+    monkeypatch.setattr(hold.time, "monotonic", moment)
+    with pytest.raises(JpwrError, match=r"245 W is in force, .*: the scheduler has set another value, the driver has"):
+        hold.compared({POWER: "250"})
+
+
 def test_what_a_driver_has_rounded_is_restored(moment):
     made = Made()
 
     def write(value):
         made.value = value - 5
 
-    with pytest.raises(JpwrError, match="must be 250 W, but after 10 s 245 W is in force"):
+    words = "must be 250 W, but after 10 s 245 W is in force, .*: the driver has rounded it to 245 W: ask for a value"
+    with pytest.raises(JpwrError, match=words):
         Hold({POWER: "250"}, [made.setting(write=write)], now_s=moment)
     assert made.value == 400
 
@@ -496,8 +534,8 @@ def test_numbers_of_unlike_gpus_need_an_order(monkeypatch, variables, is_refused
         infos = [ChannelInfo(f"pynvml:{one}", Scope.DEVICE, f"model {one}", mine=one in mine) for one in range(2)]
         return [SimpleNamespace(info=info._replace(device_id=ids[one])) for one, info in enumerate(infos)]
 
-    needed("pynvml")
     monkeypatch.setattr(nvml.backend, "open_channels", channels)
+    monkeypatch.setattr(nvml.backend, "opened", lambda stack: (None, 2))
     monkeypatch.setattr(nvml, "_settings", lambda nvml, name, uuid: [uuid])
     with ExitStack() as stack:
         if is_refused:
@@ -543,6 +581,17 @@ def test_a_library_that_fails_keeps_the_file_and_lets_the_run_start(moment, monk
     assert len(kept.names()) == 1
 
 
+def test_what_another_program_has_changed_since_is_not_called_undone(moment, monkeypatch, capfd, tmp_path):
+    entry = {"boot_id": kept.boot_id(), "device_id": "GPU-0", "kind": POWER, "means": "made", "before": 400, "set": 250}
+    (tmp_path / "jpwr-limits-GPU-0").write_text(json.dumps(entry) + "\n")
+    monkeypatch.setattr(hold, "open_settings", lambda stack: [Made(value=300.0).setting()])
+    hold.recover()
+    said = capfd.readouterr().err
+    assert said.startswith("jpwr: the power limit of made:0 stays at 300 W, as another program has changed it")
+    assert "undone" not in said
+    assert kept.names() == []
+
+
 def test_a_limit_that_cannot_be_restored_is_reported_and_its_file_stays(moment, monkeypatch, capfd):
     made = Made()
     held = Hold({POWER: "250"}, [made.setting()], now_s=moment)
@@ -554,7 +603,8 @@ def test_a_limit_that_cannot_be_restored_is_reported_and_its_file_stays(moment, 
     hold.recover()
     assert made.value == 400
     assert kept.names() == []
-    assert "its power limit of made:0 is undone" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert said == "jpwr: an earlier jpwr has left the power limit of made:0 at 250 W: it is undone\n"
 
 
 @pytest.mark.parametrize(

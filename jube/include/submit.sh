@@ -57,6 +57,8 @@ sbatch)
     # Unset options of the user's shell, which are for other jobs: SLURM_EXPORT_ENV=NONE would not pass on MASTER_ADDR.
     kept='SLURM_(CONF|JWT)|SBATCH_(ACCOUNT|PARTITION|QOS|RESERVATION)'
     for name in $(compgen -e | grep -E '^(SLURM|SBATCH|SRUN)_' | grep -Evx "$kept"); do unset "$name"; done
+    # The local cluster, to which a number alone belongs: 'caraml wait' may run on a machine of another one.
+    scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= *//p' >job.cluster
     sbatch --parsable "${flags[@]}" job.sh >submit.out 2>submit.err || fail $? "sbatch refused the job: $(tail -n 1 submit.err)"
     mv submit.out job.id
     ;;

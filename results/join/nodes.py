@@ -21,6 +21,7 @@ from jpwr.trace.writers import open_trace, read_trace
 from results.join.channels import EnergyError, choose, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of
+from results.join.phases import slices_of
 from results.record.in_parallel import for_each
 from results.record.model import Channel, Record, Window, changed
 from results.record.parts import of_node, total_s, windows_of
@@ -45,6 +46,7 @@ class NodeSums(NamedTuple):
     by_scope_j: dict[str, list[float]]  # energies of all channels with one, whether they count or not
     notes: list[str]
     busy_w: Times  # two mean powers: from the first window to the last, and the highest over any equal time
+    slices_j: list[float]  # of a server: energies of the slices of its window
 
 
 class FigureSums(NamedTuple):
@@ -58,6 +60,7 @@ class TraceSums(NamedTuple):
     """Sums and facts of one trace that a result needs."""
 
     meta: dict[str, Any]
+    channels: list[ChannelInfo]
     marks: list[Region]  # of windows
     nodes: dict[tuple[str, str], NodeSums | Exception]  # by host name and kind of window
     figures: dict[Times, FigureSums]  # by their times
@@ -68,6 +71,10 @@ class TraceSums(NamedTuple):
         if isinstance(found, Exception):
             raise found
         return found
+
+    def of_kind(self, kind: str) -> list[NodeSums]:
+        """Return the sums over the windows of one kind."""
+        return [one for key, one in self.nodes.items() if key[1] == kind and isinstance(one, NodeSums)]
 
 
 def read_sums(folder: Path, record: Record) -> list[TraceSums]:
@@ -121,6 +128,7 @@ def _sums(record: Record, trace: Trace, nodes: Sequence[tuple[str, str]]) -> Tra
     times_s = [(start_s, end_s) for start_s, end_s in edges_s if start_s is not None and end_s is not None]
     return TraceSums(
         trace.meta,
+        trace.channels,
         [region for region in trace.regions() if WINDOW in region.name],
         found,
         {one: _figure(trace, curves, one) for one in times_s},
@@ -181,7 +189,13 @@ class _Node:
             [words for note in NOTES for words in note(self)],
             # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
             self._busy_w() if self._has_steps else (0.0, 0.0),
+            [] if self._has_steps else self._slices_j(),
         )
+
+    def _slices_j(self) -> list[float]:
+        [(start_s, end_s), *_] = [(window.start_s, window.end_s) for window in self._windows]
+        slices = slices_of(start_s, end_s)
+        return [math.fsum(curve.between(*one).energy_j for curve in self._curves) for one in slices]
 
     def _channels(self) -> Iterator[Channel]:
         """Yield the record's entry for each channel that counts; raises EnergyError for one without energy."""

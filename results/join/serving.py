@@ -7,22 +7,25 @@ import json
 import math
 import statistics
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from results.join.phases import energy_of_phases
 from results.record.checks.run import differs
 from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
 from results.record.model import Json, is_number
-from results.record.served import Request, Window, metrics_of, read_request
-from results.record.served_rules import disturbances, faults, late_client, remarks, unconfirmed
+from results.record.served import LATER, Request, Window, metrics_of, read_request
+from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
 TOLERANCE = 1e-9  # relative, of a number that is computed again
 ROUNDED_S = 2e-6  # of the difference of two times
+DAMAGED = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, ArithmeticError)  # reading such a file
 
 
 def energy_per_token(record: Json) -> dict[str, Any]:
@@ -36,6 +39,18 @@ def energy_per_token(record: Json) -> dict[str, Any]:
     energy, metrics = record["energy"], record["metrics"]
     halves = joules_per(energy["uncertainty_wh"], metrics)
     return joules_per(energy["energy_wh"], metrics) | {f"{name}_half_width": one for name, one in halves.items()}
+
+
+def energy_of_reading_and_writing(record: Json, folder: Path, energies_j: Sequence[float]) -> dict[str, float]:
+    """Return what energy_of_phases() finds for a server in a closed loop, whose requests are in a job's folder."""
+    load = record["config"].get("load") or {}
+    if load.get("rate_per_s") or not energies_j:
+        return {}
+    try:
+        lines = [line for line in _read(folder / REQUESTS_NAME) if "format" not in line]
+        return energy_of_phases(Window(_asked(record, load, lines, is_older=True)), energies_j)
+    except DAMAGED:  # request_problems() says so
+        return {}
 
 
 class Requests(NamedTuple):
@@ -59,29 +74,34 @@ def request_problems(record: Json, folder: Path) -> Iterator[str]:
         yield from _problems(record, _read(folder / REQUESTS_NAME))
     except FileNotFoundError:
         yield f"it has no {REQUESTS_NAME}, from which its numbers follow"
-    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, ArithmeticError) as error:
+    except DAMAGED as error:
         yield f"{REQUESTS_NAME} is not as a benchmark has written it: {error!r}"
 
 
 def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
+    lines, end = (lines[:-1], lines[-1]) if "format" in lines[-1] else (lines, {})
+    yield from _other_end(record["serving"], lines, end)
     stored, load, serving = record["metrics"], record["config"].get("load") or {}, record["serving"]
     slo = SLOS.get(load.get("slo", "")) or Slo(
         stored["slo_ttft_s"], stored["slo_tpot_s"], serving.get("slo_source", "")
     )
-    asked = _asked(record, load, lines)
+    asked = _asked(record, load, lines, is_older=not end and any("retries" not in one for one in lines))
     yield from _not_as_asked(asked, load)
     if asked.lengths:
         each = round(statistics.fmean(output for _, output in asked.lengths))
         yield from differs("layout.work_per_sample", record["layout"].get("work_per_sample"), "its load", each)
     window = Window(asked)
+    yield from _left_out(window, asked, stored.get("client_processes") or 1)
     again = metrics_of(window, record["layout"]["num_devices"], slo)
     for name, value in again.items():
         if not (name in stored or asked.is_older) or not _alike(stored.get(name, value), value):
             yield f"metrics.{name} is stored as {stored.get(name)!r}, but the file of requests gives {value!r}"
     bad, metrics = list(faults(window, asked, again)), stored | again
     if not asked.is_older:
-        remarked = [one["kind"] for one in serving["findings"]]
-        is_confirmed = is_number(stored.get("server_tokens")) and "miscounted" not in remarked
+        counted, remarked = stored.get("server_tokens"), [one["kind"] for one in serving["findings"]]
+        is_confirmed = is_number(counted) and "miscounted" not in remarked
+        # When its counter was read, and whether it counts tokens or whole requests, is not recorded.
+        is_confirmed &= None in [miscounted(window, asked, counted, 0.0, each) for each in (True, False) if counted]
         bad += [*disturbances(window, again), *unconfirmed(window, is_confirmed)]
         found = [*remarks(window, asked, metrics), late_client(metrics, asked)]
         yield from _other_findings(serving["findings"], [one.as_data() for one in found if one])
@@ -90,7 +110,18 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield from (f"it is stored as ok, but {one}" for one in bad)
 
 
-def _asked(record: Json, load: dict[str, Any], lines: Sequence[dict[str, Any]]) -> Requests:
+def _other_end(serving: Json, lines: Sequence[dict[str, Any]], end: dict[str, Any]) -> Iterator[str]:
+    """Compare with the last line of the requests, which older files lack; older records state no format."""
+    yield from differs("serving.requests_format", serving.get("requests_format"), REQUESTS_NAME, end.get("format"))
+    if end and any(name not in one for name in LATER for one in lines):
+        yield f"{REQUESTS_NAME} has requests without all of {', '.join(LATER)}, which format {end['format']} has"
+    if end and end["requests"] != len(lines):
+        yield f"{REQUESTS_NAME} has {len(lines)} requests, and its end counts {end['requests']}"
+    if end and end["status"] != "ok":
+        yield f"it is stored as ok, but its requests end as {end['status']}: {end['error']}"
+
+
+def _asked(record: Json, load: dict[str, Any], lines: Sequence[dict[str, Any]], is_older: bool) -> Requests:
     names = ("input_tokens", "output_tokens", "length_sigma", "seed")
     is_known = all(name in load for name in names) and not load.get("lengths_file")
     return Requests(
@@ -100,7 +131,7 @@ def _asked(record: Json, load: dict[str, Any], lines: Sequence[dict[str, Any]]) 
         load.get("concurrency", record["layout"]["global_batch_size"]),
         load.get("rate_per_s", 0.0),
         lengths_of(*(load[name] for name in names)) if is_known else [],
-        not all("retries" in one for one in lines),
+        is_older,
     )
 
 
@@ -124,6 +155,33 @@ def _not_as_asked(asked: Requests, load: dict[str, Any]) -> Iterator[str]:
         if any(after < before for before, after in pairwise([one.due_s, one.sent_s, *one.times_s, one.ended_s])):
             yield f"request {one.index} has times that fall"
             return
+
+
+def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:
+    """Yield a request that is in the file twice, and whether one is missing that was sent before the window's end."""
+    times = Counter(one.index for one in window.every)
+    if max(times.values()) > 1:
+        yield f"request {times.most_common(1)[0][0]} is in {REQUESTS_NAME} twice"
+    for process in range(processes):  # each numbers its requests in the order of sending
+        sent = (one.index for one in window.every if one.index % processes == process and one.due_s < window.end_s)
+        if missing := set(range(process, max(sent, default=0), processes)) - times.keys():
+            yield f"request {min(missing)} is not in {REQUESTS_NAME}, and later ones are"
+    if not asked.rate_per_s and (idle_s := _idle_s(window)) > max(window.e2e_s):
+        yield f"a stream sent no request for {idle_s:.3g} s, longer than any took: those of that time are left out"
+
+
+def _idle_s(window: Window) -> float:
+    """Return the longest time from a request's end to the next one of its stream, which is sent at once."""
+    ends, starts = [(one.ended_s, False) for one in window.every], [(one.sent_s, True) for one in window.every]
+    ended_s, idle_s = list[float](), [0.0]
+    for time_s, is_sent in sorted([*ends, *starts]):
+        if time_s >= window.end_s:
+            break
+        if not is_sent:
+            ended_s.append(time_s)
+        elif ended_s:  # the latest: several streams may have ended before the first is sent
+            idle_s.append(time_s - max(window.start_s, ended_s.pop()))
+    return max(*idle_s, *(window.end_s - one_s for one_s in ended_s), 0.0)
 
 
 def _other_findings(stored: Sequence[Json], again: Sequence[Json]) -> Iterator[str]:

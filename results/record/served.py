@@ -22,6 +22,8 @@ Metrics = dict[str, float | int | str | None]  # by name, with its unit
 ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request
 # Slices of a window. Shorter ones would miss what changes slowly (Schmeiser 1982, Operations Research 30, 556).
 FEWEST_SLICES, MOST_SLICES = 5, 10
+REQUESTS_FORMAT = 2  # of a file of requests, which ends with a line on its run; each request has LATER
+LATER = "retries", "unlisted", "is_unseen"
 
 
 def number(metrics: Metrics, name: str) -> float:
@@ -151,13 +153,13 @@ class Request:
 def read_request(line: Mapping[str, Any]) -> Request:
     """Return a request as its file holds it: `arrivals_us` are the first and the steps to each next.
 
-    Older files lack how often it was sent, and which of its tokens were neither listed nor seen.
+    Older files lack LATER: how often it was sent, and which of its tokens were neither listed nor seen.
     """
     due_s, sent_s, ended_s, *times_s = (
         time_us / 1e6
         for time_us in (line["due_us"], line["sent_us"], line["ended_us"], *accumulate(line["arrivals_us"]))
     )
-    names = "prompt_tokens", "completion_tokens", "cached_tokens", "retries", "unlisted", "is_unseen"
+    names = "prompt_tokens", "completion_tokens", "cached_tokens", *LATER
     return Request(
         line["index"],
         -1,
@@ -170,6 +172,11 @@ def read_request(line: Mapping[str, Any]) -> Request:
         ended_s,
         **{name: line[name] for name in names if name in line},
     )
+
+
+def end_line(requests: int, status: str, error: str) -> dict[str, Any]:
+    """Return the last line of a file of requests: its format, and the status of the run."""
+    return {"format": REQUESTS_FORMAT, "requests": requests, "status": status, "error": error}
 
 
 class Measured(Protocol):

@@ -30,15 +30,11 @@ MOST_STALLED_S = 1.0  # in short windows, which only try the suite
 
 def faults(window: Window, load: Asked, metrics: Metrics) -> Iterator[str]:
     """Yield each reason why a run does not count, but for `disturbances`."""
-    requests, streams = len(window.requests), load.concurrency
-    if requests < (least := fewest_requests(streams)):
-        yield f"{requests} requests in the window, at least {least} wanted: measure longer"
-    typical_s = number(metrics, "e2e_p50_s")
-    if window.duration_s < LEAST_E2E * typical_s:
-        yield f"the window of {window.duration_s:.1f} s is below {LEAST_E2E} times that of a request, {typical_s:.1f} s"
+    streams, typical_s = load.concurrency, number(metrics, "e2e_p50_s")
+    yield from faults_of_figures(
+        len(window.requests), streams, window.duration_s, typical_s, number(metrics, "tpot_p50_s")
+    )
     yield from _other_lengths(window)
-    if number(metrics, "tpot_p50_s") < LEAST_TPOT_S:
-        yield "answers came in one piece, so that no token has its own time: look for a proxy that holds them back"
     cached = sum(one.cached_tokens or 0 for one in window.requests)
     prompts = sum(one.prompt_tokens or 0 for one in window.requests)
     if cached > MOST_CACHED * prompts:
@@ -48,6 +44,18 @@ def faults(window: Window, load: Asked, metrics: Metrics) -> Iterator[str]:
         yield from _growing_queue(window, typical_s)
     elif in_flight < LEAST_IN_FLIGHT * streams:
         yield f"{in_flight:.2f} requests were in flight, {streams} wanted"
+
+
+def faults_of_figures(
+    requests: float, streams: int, duration_s: float, typical_s: float, tpot_s: float
+) -> Iterator[str]:
+    """Yield each reason why a run does not count that its figures show, whichever client has measured it."""
+    if requests < (least := fewest_requests(streams)):
+        yield f"{requests:.0f} requests in the window, at least {least} wanted: measure longer"
+    if duration_s < LEAST_E2E * typical_s:
+        yield f"the window of {duration_s:.1f} s is below {LEAST_E2E} times that of a request, {typical_s:.1f} s"
+    if tpot_s < LEAST_TPOT_S:
+        yield "answers came in one piece, so that no token has its own time: look for a proxy that holds them back"
 
 
 def disturbances(window: Window, metrics: Metrics) -> Iterator[str]:
@@ -101,7 +109,7 @@ def miscounted(window: Window, load: Asked, server: float, late_s: float, by_req
     tolerance = MOST_UNLIKE_COUNT * server + load.concurrency + late_s * server / window.duration_s
     if by_request:
         ours = sum(one.tokens for one in window.every if window.holds(one.ended_s))
-        tolerance += max(output for _, output in load.lengths) * (1 + load.concurrency // 8)
+        tolerance += max(one.asked_output for one in window.every) * (1 + load.concurrency // 8)
     else:
         ours = sum(count for _, count in window.output_tokens())
     return finding("miscounted", client=ours, server=server) if abs(ours - server) > tolerance else None

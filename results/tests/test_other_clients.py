@@ -169,6 +169,10 @@ def test_older_and_newer_files_give_the_same_figures(file, model, read):
     assert metrics["tokens_per_s"] == pytest.approx(183, rel=0.02)
 
 
+def test_a_file_of_windows_may_begin_with_a_mark(read):
+    assert len(read("\ufeff" + json.dumps(VLLM))) == 1
+
+
 @pytest.mark.parametrize("between", ["\n", "", "\n\n"])
 @pytest.mark.parametrize(("make", "client"), [(dict, "vllm bench serve"), (as_sglang, "SGLang bench_serving")])
 def test_each_run_that_was_appended_is_a_record(make, client, between, read):
@@ -199,6 +203,8 @@ def test_failures_that_a_file_does_not_state_are_a_remark(read):
     assert kinds(without(VLLM, "failed")) == ["other_client"]
 
 
+IN_ONE_PIECE = "answers came in one piece, so that no token has its own time"
+MANY = {"endpoint": {"model_names": ["model"]}, "loadgen": {"concurrency": 40}}
 ERRORS = [{"error_details": {"code": 500}, "count": 2}, {"error_details": {"code": 499}, "count": 1}]
 
 
@@ -207,6 +213,8 @@ ERRORS = [{"error_details": {"code": 500}, "count": 2}, {"error_details": {"code
     [
         (VLLM | {"failed": 3}, "3 requests failed"),
         (without(VLLM, "failed") | {"num_prompts": 67}, "3 requests failed"),
+        (VLLM | {"failed": 0, "num_prompts": 67}, "3 requests failed"),
+        (VLLM | {"failed": 0, "errors": ["", "lost", "lost", "lost"]}, "3 requests failed"),
         (without(VLLM, "failed") | {"errors": ["", "lost", "lost", "lost"]}, "3 requests failed"),
         (as_sglang(errors=["", "lost", "lost", "lost"]), "3 requests failed"),
         (AIPERF | {"error_request_count": {"avg": 3.0}}, "3 requests failed"),
@@ -223,9 +231,16 @@ ERRORS = [{"error_details": {"code": 500}, "count": 2}, {"error_details": {"code
             "the run was cancelled before its end; 3 requests failed",
         ),
         (as_guidellm("0.2", errored=3), "3 requests failed"),
+        (VLLM | {"max_concurrency": 40}, "64 requests in the window, at least 80 wanted: measure longer"),
+        (as_aiperf("0.9", input_config=MANY), "64 requests in the window, at least 80 wanted: measure longer"),
+        (as_sglang(median_tpot_ms=0.09), f"{IN_ONE_PIECE}: look for a proxy that holds them back"),
+        (
+            as_sglang(mean_e2e_latency_ms=2e3, median_e2e_latency_ms=2e3, p99_e2e_latency_ms=2e3),
+            "the window of 8.3 s is below 5 times that of a request, 2.0 s",
+        ),
     ],
 )
-def test_a_run_with_failed_requests_or_one_that_was_cancelled_has_failed(file, error, read):
+def test_a_run_that_would_not_count_if_it_were_our_own_has_failed(file, error, read):
     [record] = read(file)
     assert (record["status"], record["error"]) == ("failed", error)
 
@@ -255,6 +270,9 @@ NAN, INFINITE = float("nan"), float("inf")
         (VLLM | {"completed": -64}, "has no requests, tokens, throughput"),
         (VLLM | {"failed": -1}, "failed -1: it must be a number of 0 or more"),
         (without(VLLM, "failed") | {"num_prompts": 60}, "failed -4: it must be a number of 0 or more"),
+        (VLLM | {"num_prompts": 60}, "failed -4: it must be a number of 0 or more"),
+        (VLLM | {"request_throughput": 15.4}, "15.4 requests/s, but 64 requests in 8.31 s"),
+        (changed(AIPERF, "request_throughput", avg=15.0), "15 requests/s, but 64 requests"),
         (VLLM | {"total_input_tokens": NAN}, "input_tokens nan: it must be"),
         (VLLM | {"max_concurrency": -4}, "concurrency -4: it must be"),
         (VLLM | {"median_ttft_ms": -1.0}, "a ttft of -1.0 as median: it must be"),

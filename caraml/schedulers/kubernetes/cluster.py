@@ -11,6 +11,7 @@ from pathlib import Path
 from caraml.errors import SchedulerError
 from caraml.plan.site import Site
 from caraml.programs import words
+from caraml.schedulers.job import Job
 from caraml.schedulers.kubernetes import pod as in_pod
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, read_job_id
 from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, end_s, has_run, judge, name_of, terminated
@@ -46,8 +47,11 @@ class Kubernetes:
         _, where = read_job_id(job_id)
         where("version")
 
-    def job(self, job_id: str, folder: Path) -> KubernetesJob:
-        """Return the Job that was submitted in a folder; raises SchedulerError if Kubernetes does not answer."""
+    def jobs(self, submitted: Mapping[Path, str]) -> dict[Path, Job]:
+        """Return the Jobs that were submitted in folders; raises SchedulerError if Kubernetes does not answer."""
+        return {folder: self._job(job_id, folder) for folder, job_id in submitted.items()}
+
+    def _job(self, job_id: str, folder: Path) -> KubernetesJob:
         name, where = read_job_id(job_id)
         if where not in self._seen:
             self._seen[where] = _look(where)
