@@ -222,8 +222,8 @@ def test_a_counter_that_lies_is_not_used_and_that_is_reported(measure, tmp_path,
 # Until the first and the last of three devices have 15 samples more than the one between them.
 AHEAD = """
 ahead() {
-    awk -F, '/^#/ { next } { for (n = 2; n < 7; n += 2) has[n] += $n ~ /^[0-9]/ }
-        END { exit !(has[2] >= has[4] + 15 && has[6] >= has[4] + 15) }' out/trace.csv
+    awk -F, '/^#/ { next } { for (n = 3; n < 8; n += 2) has[n] += $n ~ /^[0-9]/ }
+        END { exit !(has[3] >= has[5] + 15 && has[7] >= has[5] + 15) }' out/trace.csv
 }
 wait_until ahead
 """
