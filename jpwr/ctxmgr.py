@@ -89,9 +89,8 @@ class get_power:  # noqa: N801 - the name in jpwr 0.0.10
         if pandas is None:
             raise JpwrError("df needs pandas: pip install pandas; without it, use trace and energy()")
         offset_s = self._monitor.clock.epoch_offset_s
-        every = self.trace.series()
-        rows = [(time_s + offset_s, *power_w) for time_s, power_w in ticks(every)]
-        names = [series.info.name for series in every]
+        rows = [(time_s + offset_s, *power_w) for time_s, power_w in ticks(self.trace.power())]
+        names = [info.name for info in self.trace.channels]
         return pandas.DataFrame(rows, columns=["timestamps", *names], dtype=float)
 
     def energy(self) -> tuple[Any, dict[str, Any]]:
