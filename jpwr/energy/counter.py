@@ -104,7 +104,8 @@ class CounterCurve:
         for first, after in zip(edges, edges[1:]):
             first_half_s, last_half_s = (half_s[first], half_s[after - 1]) if half_s else (0.0, 0.0)
             seen_s = times_s[after - 1] - last_half_s
-            early_s = min(times_s[first] - first_half_s, max(before_s, seen_s - self.refresh_s))
+            begin_s = times_s[first] - first_half_s  # where it stood still, its last reading bounds nothing
+            early_s = max(before_s, (seen_s if seen_s <= begin_s + self.refresh_s else begin_s) - self.refresh_s)
             found.append(Value(self._read_j[first], early_s, times_s[first] + first_half_s, seen_s))
             before_s = seen_s
         return found
