@@ -104,8 +104,10 @@ class CounterCurve:
         for first, after in zip(edges, edges[1:]):
             first_half_s, last_half_s = (half_s[first], half_s[after - 1]) if half_s else (0.0, 0.0)
             seen_s = times_s[after - 1] - last_half_s
-            begin_s = times_s[first] - first_half_s  # where it stood still, its last reading bounds nothing
-            early_s = max(before_s, (seen_s if seen_s <= begin_s + self.refresh_s else begin_s) - self.refresh_s)
+            is_sound = (
+                seen_s <= times_s[first] - first_half_s + self.refresh_s
+            )  # else it stood still for an unknown time
+            early_s = max(before_s, seen_s - self.refresh_s) if is_sound else before_s
             found.append(Value(self._read_j[first], early_s, times_s[first] + first_half_s, seen_s))
             before_s = seen_s
         return found
