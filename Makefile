@@ -77,7 +77,7 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m results.tests.bench
 	python -m results.tests.bench --nodes 64
 
-coverage: ## whether the stated intervals of energy hold, every case 100 times: 8 minutes
+coverage: ## whether the stated intervals of energy hold, every case 100 times: 10 minutes
 	@scripts/setup.sh $(ALL_PARTS)
 	python -m jpwr.tests.coverage > docs/explanation/energy_coverage.md
 

@@ -104,7 +104,8 @@ class CounterCurve:
         for first, after in zip(edges, edges[1:]):
             first_half_s, last_half_s = (half_s[first], half_s[after - 1]) if half_s else (0.0, 0.0)
             seen_s = times_s[after - 1] - last_half_s
-            early_s = min(times_s[first] - first_half_s, max(before_s, seen_s - self.refresh_s))
+            is_sound = seen_s <= times_s[first] - first_half_s + self.refresh_s  # else the last reading bounds nothing
+            early_s = max(before_s, seen_s - self.refresh_s) if is_sound else before_s
             found.append(Value(self._read_j[first], early_s, times_s[first] + first_half_s, seen_s))
             before_s = seen_s
         return found
@@ -169,7 +170,7 @@ class CounterCurve:
         return low_j, high_j, min(high_j, max(low_j, line_j))
 
     def _bounds_by_j(self, near: Sequence[Value], time_s: float, low_w: float, high_w: float) -> tuple[float, float]:
-        """Return bounds on the counter at a moment, by values and two bounds on power in watts."""
+        """Return bounds on the counter at a moment, by values and bounds on power in watts."""
         low_j = max(one.value_j + _rise_j(time_s - one.late_s, low_w, high_w) for one in near)
         high_j = min(one.value_j + _rise_j(time_s - one.early_s, high_w, low_w) for one in near)
         return low_j, high_j + self._info.counter_resolution_j

@@ -14,7 +14,7 @@ from jpwr.energy import ChannelEnergy
 from jpwr.energy.power import VARIANCE_OF_SQUARES, PowerCurve
 from jpwr.intervals import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
 from jpwr.tests import loads
-from jpwr.tests.coverage import COUNTERS, LIMITED, SENSORS, cell, tried
+from jpwr.tests.coverage import COUNTERS, FAULTS, LIMITED, SENSORS, cell, tried
 from jpwr.tests.loads import (
     BLIND,
     INFO,
@@ -339,6 +339,20 @@ def test_a_counter_at_fault_is_not_used_in_the_time_of_its_fault(counter_j, faul
         assert curve.between(1.0, 7.0).method == "counter"
     if end_s < 15.0:
         assert curve.between(end_s + 0.05, 15.0).method == "counter"
+
+
+@pytest.mark.parametrize("load_name", ["squares", "ramps", "drift"])
+@pytest.mark.parametrize("fault", ["loses 1 s", "is reset", "jumps by 1,000 J"])
+def test_a_window_may_begin_or_end_at_a_fault(fault, load_name):
+    for seed in range(20):
+        chance = random.Random(seed)
+        load, at_s = LOADS[load_name](chance, 40.0), 6 + chance.random()
+        read_j = FAULTS[fault](counter_of(load, 0.1, 0.1 * chance.random()), at_s)
+        info = POWER._replace(counter_refresh_s=0.1)
+        curve = channel(moments(chance, 1.0, 30.0, 0.1), load.power_w, read_j, info)
+        for from_s, to_s in ((-4, -0.02), (-4, 0.05), (-0.05, 8), (0.02, 8), (1.01, 9)):
+            trial = Trial(curve.between(at_s + from_s, at_s + to_s), load.between_j(at_s + from_s, at_s + to_s))
+            assert trial.holds, (seed, from_s, to_s, trial)
 
 
 @pytest.mark.parametrize("faults", [1, 5])
