@@ -40,7 +40,7 @@ test-kubernetes: lint ## as root: the workflow through a real Kubernetes of one 
 	@scripts/build_kubernetes.sh $(or $(KUBERNETES),build/kubernetes)
 	CARAML_KUBERNETES_PROGRAMS=$(or $(KUBERNETES),build/kubernetes) pytest tests/real_kubernetes.py
 
-test-arm64: setup ## as root: the sampler, ioprof and a node's facts on aarch64, emulated where needed: 10 minutes
+test-arm64: setup ## as root: power methods, ioprof and a node's facts on aarch64, emulated where needed: 10 minutes
 	scripts/test_arm64.sh
 
 lint: ## set-up, then workflows, style, imports and types: 20 seconds on two cores with AVX-512, 40 without
