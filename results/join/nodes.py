@@ -271,7 +271,7 @@ NOTES = (_note_twins, _note_devices_of_processors, _note_untrained_devices, _not
 
 def _refuse_too_little(info: ChannelInfo, estimate: EnergyEstimate) -> None:
     if estimate.unknown:
-        raise EnergyError(f"channel {info.name} {info.lacks or estimate.unknown}")
+        raise EnergyError(": ".join(filter(None, [f"channel {info.name} {estimate.unknown}", info.lacks])))
     if estimate.samples < 1:
         raise EnergyError(f"channel {info.name} {NOT_SAMPLED}")
     if estimate.covered_s < MIN_COVERED * estimate.duration_s:
