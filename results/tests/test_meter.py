@@ -151,7 +151,7 @@ def test_a_meter_that_read_nothing_is_one_sentence(tmp_path, capsys):
     made_up.store(tmp_path / "runs", [run()])
     path = str(write(tmp_path, constant(0.0)))
     assert main(["table", str(tmp_path / "runs"), "--meter", path]) == 2
-    assert "channel meter reported 0 W, or a mark for a missing power, all the time" in capsys.readouterr().err
+    assert "reported 0 W, or a mark for a missing power, all the time" in capsys.readouterr().err
 
 
 def test_two_meters_of_one_node_are_refused(tmp_path):
