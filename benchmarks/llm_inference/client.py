@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import selectors
-import socket
+import ssl
 import time
 from array import array
 from collections.abc import Callable, Sequence
@@ -17,35 +17,39 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from benchmarks.llm_inference.stream import BadResponse, Bodies, Counter, Response, post
+from benchmarks.llm_inference.address import CHAT, COMPLETIONS, Address
+from benchmarks.llm_inference.prompts import Bodies
+from benchmarks.llm_inference.stream import BadResponse, Counter
+from benchmarks.llm_inference.wire import Exchange, Wire
 from results.record.served import Request
 
-RECEIVE_BYTES = 1 << 18
 BLOCKED_S = 50e-6  # a selector that took longer was waiting; a call that need not wait takes less
 PROBE_S = 0.05  # between two looks at how late a timer is
 SILENT_S = 120.0  # no byte of a stream for so long: the server is taken to have stopped
 
 
-class LoadError(Exception):
-    """There is no measurement: one sentence with the reason."""
+class Server(NamedTuple):
+    """Server to which requests go, and the fields that they have."""
+
+    address: Address
+    peer: tuple[int, Any]  # family and address of the socket
+    model: str
+    vocab_size: int
+    extra: dict[str, Any]
+    keep_alive: bool
+    template_tokens: int | None = None  # that chat adds to a prompt; None: completions
 
 
 class Load(NamedTuple):
     """Work of one client process; times on the monotonic clock of the node."""
 
-    host: str
-    port: int
-    path: str
-    model: str
-    vocab_size: int
-    extra: dict[str, Any]
+    server: Server
     salt: str
     lengths: Sequence[tuple[int, int]]  # input and output tokens, taken in turn
     starts_s: Sequence[tuple[int, float]]  # slots of a closed loop, and when each sends its first request
     arrivals_s: Sequence[tuple[int, float]]  # requests of an open loop, and when each is due
     first_index: int  # of requests of a closed loop, which counts in steps of `stride`
     stride: int
-    keep_alive: bool
     cpus: Sequence[int]  # to run on; empty: any
 
 
@@ -59,13 +63,11 @@ class Statistics(NamedTuple):
 
 
 class Stream:
-    """One connection and the request on it."""
+    """A request, and the connection that it is on."""
 
-    def __init__(self, request: Request, content: bytes) -> None:
-        self.request, self.content, self.unsent = request, content, memoryview(content)
-        self.counter, self.response = Counter(), Response()
-        self.socket: socket.socket | None = None
-        self.is_reused = False
+    def __init__(self, request: Request, exchange: Exchange, wire: Wire | None) -> None:
+        self.request, self.exchange, self.wire = request, exchange, wire
+        self.counter, self.is_reused = Counter(), wire is not None
         self.heard_s = request.sent_s
 
 
@@ -82,17 +84,19 @@ class Client:
 
     def __init__(self, load: Load, link: Connection, clock: Callable[[], float] = time.monotonic) -> None:
         self._load, self._link, self._clock = load, link, clock
-        self._bodies = Bodies(load.model, load.vocab_size, load.extra, load.salt)
+        server = load.server
+        self._bodies = Bodies(server.model, server.vocab_size, server.extra, load.salt, server.template_tokens)
+        self._path = server.address.base + (COMPLETIONS if server.template_tokens is None else CHAT)
+        self._headers, self._tls = server.address.headers, server.address.tls()
         self._selector = selectors.DefaultSelector()
-        self._address = socket.getaddrinfo(load.host, load.port, type=socket.SOCK_STREAM)[0]
         self._streams: set[Stream] = set()
-        self._idle: dict[int, socket.socket] = {}
+        self._idle: dict[int, Wire] = {}
         due = [(due_s, slot, True) for slot, due_s in load.starts_s]
         due += [(due_s, index, False) for index, due_s in load.arrivals_s]
         self._waiting = sorted(due, reverse=True)
         self._next_index = load.first_index
         self._heard_slots: set[int] = set()
-        self._keeps_alive = load.keep_alive
+        self._keeps_alive = server.keep_alive
         self._window_end_s: float | None = None
         self._is_stopped = self._is_drained = False
         self._reset()
@@ -128,11 +132,11 @@ class Client:
             stream: Stream | None = key.data
             if stream is None:
                 self._obey()
-            elif events & selectors.EVENT_WRITE and stream.unsent:
+            elif events & selectors.EVENT_WRITE:
                 self._write(stream)
-            elif stream.socket is not None:
+            elif stream.wire is not None:
                 try:
-                    data: bytes | OSError = stream.socket.recv(RECEIVE_BYTES)
+                    data: bytes | OSError = stream.wire.receive()
                 except BlockingIOError:
                     continue
                 except OSError as error:
@@ -178,41 +182,35 @@ class Client:
             self._next_index += self._load.stride
         input_tokens, output_tokens = self._load.lengths[index % len(self._load.lengths)]
         body = self._bodies.body(index, input_tokens, output_tokens)
-        content = post(self._load.host, self._load.path, body, self._keeps_alive)
+        exchange = Exchange(self._headers, self._path, body, self._keeps_alive)
         now_s = self._clock()
         request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens)
-        stream = Stream(request, content)
+        stream = Stream(request, exchange, self._idle.pop(slot, None))
         self._streams.add(stream)
-        stream.socket = self._idle.pop(slot, None)
-        stream.is_reused = stream.socket is not None
         self._connect(stream)
 
     def _connect(self, stream: Stream) -> None:
         try:
-            if stream.socket is None:
-                family, kind, protocol, _, address = self._address
-                stream.socket = socket.socket(family, kind, protocol)
-                stream.socket.setblocking(False)
-                stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                stream.socket.connect_ex(address)
-            self._selector.register(stream.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, stream)
+            stream.wire = stream.wire or Wire(*self._load.server.peer, self._tls, self._load.server.address.host)
+            stream.wire.put(stream.exchange.content)
+            self._selector.register(stream.wire, selectors.EVENT_READ, stream)
         except OSError as error:
             self._fail(stream, f"cannot connect: {error}")
             return
         self._write(stream)
 
     def _write(self, stream: Stream) -> None:
-        assert stream.socket is not None
+        assert stream.wire is not None
         try:
-            sent = stream.socket.send(stream.unsent)
-        except BlockingIOError:  # not connected yet, or the buffer is full
-            return
+            stream.wire.send()
         except OSError as error:
             self._lost(stream, error)
             return
-        stream.unsent = stream.unsent[sent:]
-        if not stream.unsent:
-            self._selector.modify(stream.socket, selectors.EVENT_READ, stream)
+        self._watch(stream, stream.wire)
+
+    def _watch(self, stream: Stream, wire: Wire) -> None:
+        waits = selectors.EVENT_WRITE if wire.unsent else 0
+        self._selector.modify(wire, selectors.EVENT_READ | waits, stream)
 
     def _lost(self, stream: Stream, error: OSError | None) -> None:
         """Send a request once more where a kept connection turns out to be closed, and keep no connection from then on.
@@ -220,27 +218,28 @@ class Client:
         A server that closes each connection costs one such request of each stream, before the window. One that drops
         requests now and then drops the next on a connection of its own, which fails.
         """
-        if not stream.is_reused or stream.response.has_begun:
+        if not stream.is_reused or stream.exchange.has_begun:
             self._fail(stream, f"the connection was lost: {error or 'closed by the server'}")
             return
         self._close(stream)
-        stream.is_reused, stream.unsent = False, memoryview(stream.content)
-        self._keeps_alive = False
+        stream.is_reused = self._keeps_alive = False
         stream.request.retries += 1
         self._reconnects += 1
         self._connect(stream)
 
     def _take(self, stream: Stream, data: bytes | OSError, now_s: float, since_s: float) -> None:
-        if isinstance(data, OSError) or (not data and not stream.response.has_begun):
+        if isinstance(data, OSError) or (not data and not stream.exchange.has_begun):
             self._lost(stream, data if isinstance(data, OSError) else None)
             return
-        request, stream.heard_s = stream.request, now_s
+        request, exchange, stream.heard_s = stream.request, stream.exchange, now_s
         try:
-            new = sum(map(stream.counter.new_tokens, stream.response.feed(data)))
-        except (BadResponse, ValueError, LookupError, TypeError, AttributeError) as error:
+            if data and self._tls and not (data := self._opened(stream, data)):
+                return
+            new = sum(map(stream.counter.new_tokens, exchange.feed(data)))
+        except (BadResponse, ssl.SSLError, ValueError, LookupError, TypeError, AttributeError) as error:
             self._fail(stream, str(error) if isinstance(error, BadResponse) else f"no completion: {error!r}")
             return
-        if stream.response.is_done:
+        if exchange.response.is_done:
             new += stream.counter.release()
         if new:
             if not request.times_s and request.slot not in self._heard_slots:
@@ -250,8 +249,16 @@ class Client:
             request.counts.append(new)
             self._delays_s.append(now_s - since_s)
             self._tokens += new
-        if stream.response.is_done:
+        if exchange.response.is_done:
             self._finish(stream, now_s)
+
+    def _opened(self, stream: Stream, data: bytes) -> bytes:
+        """Return what received bytes say; TLS may have to answer first."""
+        assert stream.wire is not None
+        said = stream.wire.opened(data)
+        if stream.wire.unsent:
+            self._watch(stream, stream.wire)
+        return said
 
     def _finish(self, stream: Stream, now_s: float) -> None:
         request, counter = stream.request, stream.counter
@@ -260,9 +267,9 @@ class Client:
         request.cached_tokens = counter.cached_tokens
         request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
         self._streams.remove(stream)
-        if self._keeps_alive and stream.response.keeps_open and request.slot >= 0 and stream.socket:
-            self._selector.unregister(stream.socket)
-            self._idle[request.slot] = stream.socket
+        if self._keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
+            self._selector.unregister(stream.wire)
+            self._idle[request.slot] = stream.wire
         else:
             self._close(stream)
         if request.slot >= 0:
@@ -271,7 +278,7 @@ class Client:
         self._report_drained()
 
     def _fail(self, stream: Stream, why: str) -> None:
-        stream.request.error = why
+        stream.request.error = self._load.server.address.hide(why)
         self._drop(stream)
         self._link.send(("ended", stream.request))
 
@@ -284,8 +291,8 @@ class Client:
         self._streams.discard(stream)
 
     def _close(self, stream: Stream) -> None:
-        if stream.socket is not None:
+        if stream.wire is not None:
             with suppress(KeyError):  # it was never registered
-                self._selector.unregister(stream.socket)
-            stream.socket.close()
-            stream.socket = None
+                self._selector.unregister(stream.wire)
+            stream.wire.close()
+            stream.wire = None

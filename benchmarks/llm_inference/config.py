@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 import shlex
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
+from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from results.record.demand import SLOS, Lengths, Slo, label, lengths_of
@@ -39,7 +41,10 @@ class ServerOptions:
     """Server."""
 
     server: str = option("xllamacpp", "program that serves", tuple(SERVERS))
-    url: str = option("", "http://HOST:PORT of a server that runs already, in place of starting one")
+    url: str = option("", "http(s)://HOST:PORT/PATH of a server that runs already, in place of starting one")
+    api_key_variable: str = option("", "with --url: environment variable that has the API key")
+    api_key_file: str = option("", "with --url: file that has the API key")
+    ca_file: str = option("", "with --url: file of certificates that are trusted, in place of the system's")
     served_model: str = option("", "with --url: the model's name there; default: the first that it lists")
     vocab_size: int = option(
         32000, "with --url or --model-path: size of the vocabulary; prompts are random token ids below it"
@@ -61,8 +66,7 @@ class ServerOptions:
             raise ConfigError(
                 f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/serve_on_several_nodes.md"
             )
-        if self.url and not _is_address(self.url):
-            raise ConfigError(f"--url {self.url!r} is no plain HTTP address: write http://HOST:PORT")
+        _ = self.address
         if self.devices > 1 and not (self.url or "{devices}" in SERVERS[self.server].command):
             raise ConfigError(
                 f"--devices {self.devices} was asked for, but {self.server} serves from one: leave it out"
@@ -80,6 +84,41 @@ class ServerOptions:
         if self.model_path and not Path(self.model_path).exists():
             raise ConfigError(f"--model-path {self.model_path} does not exist")
 
+    @cached_property
+    def address(self) -> Address | None:
+        """Address of a server that runs already; raises ConfigError."""
+        if not self.url:
+            for flag in ("api_key_variable", "api_key_file", "ca_file"):
+                if getattr(self, flag):
+                    raise ConfigError(f"--{flag.replace('_', '-')} needs --url: a server that is started here has none")
+            return None
+        try:
+            found = Address.of(self.url, self.ca_file, self._key())
+            found.tls()
+        except ValueError as error:
+            shown = self.url.split("?")[0].split("@")[-1]  # neither a password nor a key
+            raise ConfigError(
+                f"--url {shown!r} is no address of a server: write http://HOST:PORT or https://HOST/PATH, without user "
+                "or query"
+            ) from error
+        except OSError as error:
+            raise ConfigError(f"--ca-file {self.ca_file} has no certificates: {error.strerror or error}") from error
+        return found
+
+    def _key(self) -> str:
+        if self.api_key_variable and self.api_key_file:
+            raise ConfigError("--api-key-variable and --api-key-file exclude each other: give one of them")
+        key = os.environ.get(self.api_key_variable, "") if self.api_key_variable else ""
+        if self.api_key_file:
+            try:
+                key = Path(self.api_key_file).read_text().strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"--api-key-file {self.api_key_file} cannot be read: {error}") from error
+        if (self.api_key_variable or self.api_key_file) and not re.fullmatch(r"[!-~]+", key):
+            # Neither the key nor the variable's name, for which the key may have been given.
+            raise ConfigError("the variable or file of the API key has no key in one line: set it before")
+        return key
+
 
 @dataclass(frozen=True)
 class LoadOptions:
@@ -95,6 +134,9 @@ class LoadOptions:
     length_sigma: float = option(0.0, "shape of log-normal lengths around these means; 0: all the same")
     lengths_file: str = option("", "file with 'INPUT OUTPUT' in each line, in place of the two lengths")
     seed: int = option(1234, "seed of lengths and arrivals; prompts are new in each run")
+    endpoint: str = option(
+        "completions", "completions: prompts are token ids; chat: letters, each a token", ("completions", "chat")
+    )
     slo: str = option("llama-3.1-8b-server", "limits of TTFT and TPOT for goodput", tuple(SLOS))
 
     def __post_init__(self) -> None:
@@ -179,15 +221,6 @@ class Config:
         if serve.url or (serve.model_path and SERVERS[serve.server].makes_gguf):
             return ""
         return "fp32" if self.device == "cpu" else "bf16"
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        is_base = parts.path.rstrip("/") in ("", "/v1") and not parts.query
-        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0 and is_base
-    except ValueError:
-        return False
 
 
 def _read_lengths(path: Path) -> list[tuple[int, int]]:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.common.progress import Pace
-from benchmarks.llm_inference.client import Load, LoadError, Statistics, run
+from benchmarks.llm_inference.address import LoadError
+from benchmarks.llm_inference.client import Load, Server, Statistics, run
 from benchmarks.llm_inference.config import LoadOptions, WindowOptions
 from results.record.demand import arrivals_s, fewest_requests
 from results.record.served import Request
@@ -25,18 +26,6 @@ RAMP_SHARE = 0.25  # of the limit; what has not reached a steady state by then i
 POLL_S = 0.2
 FIRST_REQUESTS = 2  # before the load: the first warms the server up, the second shows how long one takes
 DEATH_S = 1.0  # from a lost connection until the server's process has ended
-
-
-class Server(NamedTuple):
-    """Server to which requests go, and the fields that they have."""
-
-    host: str
-    port: int
-    path: str
-    model: str
-    vocab_size: int
-    extra: dict[str, Any]
-    keep_alive: bool
 
 
 @dataclass
@@ -151,7 +140,7 @@ def _shares(server: Server, load: LoadOptions, limit_s: float, begin_s: float, a
 
 def _load(server: Server, load: LoadOptions, **changes: Any) -> Load:
     usual: dict[str, Any] = {"salt": str(time.time_ns()), "arrivals_s": (), "first_index": 0, "stride": 1, "cpus": ()}
-    return Load(**server._asdict(), lengths=load.lengths, **usual | changes)
+    return Load(server, lengths=load.lengths, **usual | changes)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from functools import cache
 from importlib import metadata
 from math import prod
 from pathlib import Path
+from string import ascii_letters
 from typing import Any, NamedTuple
 
 from benchmarks.common.options import ConfigError
@@ -25,6 +26,8 @@ DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 ALIGNMENT = 32
 BLOCK_BYTES = 1 << 20  # of random weights, which repeat
 CONTEXT = 131072
+CHAT_TEMPLATE = "{% for one in messages %}{{ one.content }}{% endfor %}"
+SPACE = "\u2581"  # in tokens of llama.cpp
 UNKNOWN, NORMAL, CONTROL, BYTE = 2, 1, 3, 6  # kinds of tokens
 
 
@@ -135,6 +138,7 @@ def _random_block(precision: str) -> bytes:
 
 def _head(shape: Shape, precision: str) -> bytes:
     words = [f"<0x{byte:02X}>" for byte in range(256)]
+    words += [f"{SPACE}{letter}" for letter in ascii_letters]  # of prompts in chat
     words = ["<unk>", "<s>", "</s>", *words, *(f"w{index}" for index in range(shape.vocab - len(words) - 3))]
     kinds = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * (shape.vocab - 259)]
     facts: dict[str, Any] = {
@@ -158,6 +162,7 @@ def _head(shape: Shape, precision: str) -> bytes:
         "tokenizer.ggml.bos_token_id": 1,
         "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": CHAT_TEMPLATE,
     }
     every, at = tensors(shape), 0
     head = struct.pack("<4sIQQ", b"GGUF", 3, len(every), len(facts))
@@ -218,7 +223,12 @@ def make_folder(path: Path, shape: Shape, precision: str) -> None:
     files: dict[str, Any] = {
         "config.json": config,
         "tokenizer.json": tokenizer,
-        "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "w0", "eos_token": "w2"},
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "unk_token": "w0",
+            "eos_token": "w2",
+            "chat_template": CHAT_TEMPLATE,
+        },
         "generation_config.json": {"bos_token_id": 1, "eos_token_id": 2},
     }
     for name, content in files.items():

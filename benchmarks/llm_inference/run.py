@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import get_type_hints
-from urllib.parse import urlsplit
 
 from benchmarks.common.cgroup import quota_periods
 from benchmarks.common.launch import Launch, mark_window, node_name, node_window, read_launch, usable_cores, usable_cpus
@@ -27,13 +26,15 @@ from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unencodable, parse_config
 from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
-from benchmarks.llm_inference.client import LoadError
+from benchmarks.llm_inference.address import Address, LoadError
+from benchmarks.llm_inference.client import Server
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.listeners import processes_of
-from benchmarks.llm_inference.load import Measurement, Server, first_requests, measure
+from benchmarks.llm_inference.load import Measurement, first_requests, measure
 from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
 from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
-from benchmarks.llm_inference.servers import COMPLETIONS, NAME, SERVERS, Address, Process, command_of, free_port
+from benchmarks.llm_inference.prompts import template_tokens
+from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of, free_port
 from jpwr.backends.nvml import devices_used_by
 from jpwr.process.words import number_of
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
@@ -92,7 +93,8 @@ def describe(config: Config) -> RunRecord:
     name = f"server at {serve.url}" if serve.url else serve.server
     arrivals = f"{load.rate_per_s:g} requests/s at random" if load.rate_per_s else "closed loop"
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
-    record.variant = [name, *([arrivals] if load.rate_per_s else [])]
+    record.choices["endpoint"] = load.endpoint
+    record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
     record.serving = {
         "elsewhere": "",
         "server": name,
@@ -125,7 +127,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     if serve.url:
         record.model = server.model
     alone = first_requests(server, load, config.window.limit_s, started.watch)
-    if alone.model not in ("", server.model):
+    if alone.model not in ("", server.model) and not serve.url:
         raise LoadError(f"the model {server.model} was asked for, and the server answers for {alone.model}")
     if serve.url and not started.elsewhere:  # some servers load their model at the first request
         started.devices = _devices_of_running(config, started.address.port)
@@ -140,6 +142,9 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
 
     measured = measure(server, load, config.window, alone.ended_s - alone.sent_s, started.watch, mark)
     measurement = from_the_start(measured)
+    # A gateway may answer for an alias by the model's own name.
+    if others := sorted({one.model for one in measured.requests} - {"", server.model}):
+        record.choices["answers as"] = ", ".join(others)
     window = Window(measurement)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
@@ -178,10 +183,10 @@ class Started:
         self.parameters: int | None = None
         self.ready_s, vocab = 0.0, serve.vocab_size
         names = [serve.served_model] if serve.served_model else []
-        parts = urlsplit(serve.url or f"http://127.0.0.1:{free_port()}")
-        self.address = Address(parts.hostname or "", parts.port or 80)
+        self.address = serve.address or Address("127.0.0.1", free_port())
         # The sensors of this node show no other one's power.
-        self.elsewhere = "" if serve.nodes == 1 and self.address.is_here() else self.address.host
+        is_here = not serve.url or (serve.nodes == 1 and self.address.is_here())
+        self.elsewhere = "" if is_here else self.address.host
         self.devices = [] if serve.url else _devices(config)
         if not serve.url:
             path, vocab = self._start(config, stack)
@@ -192,7 +197,16 @@ class Started:
         if not name:
             asked, found = " or ".join(names), ", ".join(served) or "none"
             raise LoadError(f"the model {asked} was asked for, and the server has {found}")
-        self.server = Server(*self.address, COMPLETIONS, name, vocab, dict(adapter.extra), adapter.keep_alive)
+        template = self._template_tokens(config, name) if config.load.endpoint == "chat" else None
+        peer, extra = self.address.reached(), dict(adapter.extra)
+        self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template)
+
+    def _template_tokens(self, config: Config, name: str) -> int:
+        """Return what chat adds to a prompt; raises LoadError for prompts that are no longer than that."""
+        added, least = template_tokens(self.address, name, config.window.limit_s), min(config.load.lengths)[0]
+        if least <= added:
+            raise LoadError(f"a prompt of {least} tokens was asked for, but the chat template alone takes {added}")
+        return added
 
     def _start(self, config: Config, stack: ExitStack) -> tuple[Path, int]:
         """Start it and wait until it is ready; return where the model is, and the size of its vocabulary."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import re
 import shlex
@@ -18,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common.node.out_of_memory import WORDS
-from benchmarks.llm_inference.client import LoadError
+from benchmarks.llm_inference.address import Address, LoadError
 
-COMPLETIONS, MODELS, HEALTH = "/v1/completions", "/v1/models", "/health"  # of all of them
+HEALTH = "/health"  # of all of them
 NAME = "model"  # by which our own servers know their model
 GRACE_S = 5.0  # for a server to end, before it is killed; what started us waits 10 s
 POLL_S = 0.2
@@ -89,54 +87,6 @@ SERVERS: Mapping[str, Adapter] = {
 }
 
 
-class Address(NamedTuple):
-    """Address at which a server listens."""
-
-    host: str
-    port: int
-
-    def get(self, path: str, timeout_s: float = 5.0) -> tuple[int, str]:
-        """Return the status and the text of a page; raises OSError."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode(errors="replace")
-        except http.client.HTTPException as error:
-            raise OSError(str(error)) from error
-        finally:
-            connection.close()
-
-    def is_here(self) -> bool:
-        """Check whether the server runs on this node, and so is in its power."""
-        try:
-            address = socket.gethostbyname(self.host)
-            with socket.socket() as one:
-                one.bind((address, 0))  # which only an address of this node allows
-        except OSError:
-            return False
-        return True
-
-    def models(self) -> list[str]:
-        """Return the names of the models that it serves; raises LoadError."""
-        try:
-            _, text = self.get(MODELS)
-            return [str(one["id"]) for one in json.loads(text)["data"]]
-        except OSError as error:
-            raise LoadError(f"no server answers at {self.host}:{self.port}: {error.strerror or error}") from error
-        except (ValueError, LookupError, TypeError) as error:
-            raise LoadError(f"the server lists no models at {MODELS}: {error!r}") from error
-
-    def counted(self, name: str) -> float | None:
-        """Return a counter of its /metrics, summed over labels; None where there is none."""
-        try:
-            status, text = self.get("/metrics")
-        except OSError:
-            return None
-        found = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? ([0-9.eE+]+)", text, re.MULTILINE) if name else []
-        return sum(map(float, found)) if status == 200 and found else None
-
-
 class Process:
     """A server in a process and a session of its own."""
 
@@ -170,7 +120,7 @@ class Process:
         while time.monotonic() - begun_s < limit_s:
             self.watch()
             with suppress(OSError):  # it does not listen yet
-                if address.get(HEALTH)[0] == 200:
+                if address.ask(HEALTH)[0] == 200:
                     return time.monotonic() - begun_s
             time.sleep(POLL_S)
         raise LoadError(f"the server was not ready after {limit_s:g} s: {self._reason()}")

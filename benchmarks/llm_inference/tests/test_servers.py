@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import run
+from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import SHAPES, TYPES, make_folder, make_gguf, tensors
 from benchmarks.llm_inference.points import check_point
-from benchmarks.llm_inference.servers import SERVERS, Address, command_of
+from benchmarks.llm_inference.servers import SERVERS, command_of
 from caraml.plan.workloads import workload
 from results.record import served_rules
 from tests.needs import not_run
@@ -77,7 +78,7 @@ def test_the_field_set_of_trtllm_has_nothing_that_it_refuses():
 
 def test_a_counter_is_summed_over_its_labels(monkeypatch):
     text = 'x:tokens_total{model="a"} 3\nx:tokens_total{model="b"} 4e0\nx:tokens_total_other 9\n'
-    monkeypatch.setattr(Address, "get", lambda self, path: (200, text))
+    monkeypatch.setattr(Address, "ask", lambda self, path: (200, text))
     address = Address("h", 1)
     assert (address.counted("x:tokens_total"), address.counted("y"), address.counted("")) == (7.0, None, None)
 
@@ -89,14 +90,15 @@ def test_points_are_of_devices_that_can_share_the_heads():
         check_point("8B", 3, 4)
 
 
-def test_llama_cpp_serves_a_model_that_was_made(tmp_path, monkeypatch):
+@pytest.mark.parametrize("endpoint", ["completions", "chat"])
+def test_llama_cpp_serves_a_model_that_was_made(endpoint, tmp_path, monkeypatch):
     monkeypatch.setattr(served_rules, "LEAST_IN_FLIGHT", 0.0)  # a busy machine leaves gaps between such short requests
     # In a process of its own: this one may have PyTorch's copy of the library.
     if subprocess.run([sys.executable, "-c", "import xllamacpp"], capture_output=True).returncode:
         not_run("the library libgomp1")
     record = tmp_path / "record.json"
     flags = "--concurrency 2 --input-tokens 32 --output-tokens 16 --min-s 1 --min-requests 30 --model-folder"
-    assert run.main([*flags.split(), str(tmp_path), "--record", str(record)]) == 0
+    assert run.main([*flags.split(), str(tmp_path), "--record", str(record), "--endpoint", endpoint]) == 0
     found = json.loads(record.read_text())
     assert found["metrics"]["num_parameters"] == TINY.parameters
     assert found["metrics"]["server_tokens"] > 0

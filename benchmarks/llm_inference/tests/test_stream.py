@@ -1,4 +1,4 @@
-"""Bytes of a request and of a response, and the tokens in each event."""
+"""Bodies of requests, and the tokens in each event."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ import json
 
 import pytest
 
-from benchmarks.llm_inference.stream import SALT_TOKENS, BadResponse, Bodies, Counter, Response, post
-
-HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-def chunk(text: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(text), text)
+from benchmarks.llm_inference.prompts import SALT_TOKENS, Bodies
+from benchmarks.llm_inference.stream import Counter
 
 
 def event(**fields) -> dict:
     return {"choices": [{"index": 0, "text": "word", "finish_reason": None}], **fields}
-
-
-def as_sent(*events: dict) -> bytes:
-    return b"".join(chunk(b"data: " + json.dumps(one).encode() + b"\n\n") for one in events)
 
 
 def prompt(body: bytes) -> list[int]:
@@ -36,6 +27,15 @@ def test_prompts_have_the_length_that_was_asked_for_and_share_no_beginning():
     )
     assert first[:SALT_TOKENS] != second[:SALT_TOKENS] != of_another_run[:SALT_TOKENS]
     assert all(10000 <= one < 32000 for one in first)
+
+
+def test_prompts_of_chat_are_letters_after_those_of_the_template():
+    bodies = Bodies("model", 32000, {}, "salt", 7)
+    letters = [json.loads(bodies.body(index, 100, 2))["messages"][0]["content"].split(" ") for index in (0, 1)]
+    assert [{len(one) for one in of_one} for of_one in letters] == [{1}, {1}]
+    assert [len(one) for one in letters] == [93, 93]
+    assert letters[0][:SALT_TOKENS] != letters[1][:SALT_TOKENS]
+    assert len(json.loads(bodies.body(0, 8, 2))["messages"][0]["content"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -58,44 +58,6 @@ def test_a_body_asks_for_all_its_tokens_and_nothing_that_was_not_asked_for():
         "temperature": 0,
         "stream": True,
     }
-
-
-def test_a_request_says_whether_its_connection_is_kept():
-    assert b"Connection: close" in post("h", "/p", b"{}", keep_alive=False)
-    assert post("h", "/p", b"{}", keep_alive=True).endswith(b"Connection: keep-alive\r\n\r\n{}")
-
-
-@pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_events_are_found_however_the_bytes_arrive(step):
-    sent = HEAD + as_sent(event(n=1), event(n=2)) + chunk(b"data: [DONE]\r\n\r\n") + b"0\r\n\r\n"
-    response, found = Response(), []
-    for at in range(0, len(sent), step):
-        found += response.feed(sent[at : at + step])
-    assert [one["n"] for one in found] == [1, 2]
-    assert response.is_done
-
-
-def test_a_response_without_chunks_ends_with_its_connection():
-    response = Response()
-    [found] = response.feed(b'HTTP/1.1 200 OK\r\n\r\ndata: {"n": 1}\n\n')
-    response.feed(b"")
-    assert (found["n"], response.is_done, response.keeps_open) == (1, True, False)
-
-
-@pytest.mark.parametrize(
-    ("sent", "words"),
-    [
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nwhere", "HTTP status 404: where"),
-        (b"SSH-2.0\r\n\r\n", "the server's answer is not HTTP"),
-        (HEAD + as_sent({"error": {"message": "full"}}), 'answered with an error: {"message": "full"}'),
-        (HEAD + chunk(b"data: {}\n\n"), "closed the connection within a response"),
-    ],
-)
-def test_what_is_no_stream_is_one_sentence(sent, words):
-    response = Response()
-    with pytest.raises(BadResponse, match=words):
-        response.feed(sent)
-        response.feed(b"")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +99,9 @@ def test_tokens_are_counted_by_what_the_server_tells(events):
         ({"text": "", "token_ids": [7]}, 0, True),
         ({"text": " ", "logprobs": {"tokens": [" "]}}, 0, True),
         ({"text": " ", "logprobs": None}, 1, True),
+        ({"delta": {"role": "assistant", "content": ""}}, 1, False),
+        ({"delta": {"reasoning": "a"}}, 0, False),
+        ({"delta": {"content": " "}, "logprobs": {"content": [{"token": " "}]}}, 0, True),
     ],
 )
 def test_a_first_token_is_seen_or_listed(first, when, is_unseen):
@@ -180,6 +145,20 @@ def test_tokens_of_one_event_are_listed_or_counted_only(changes, unlisted):
     counter = Counter()
     counter.new_tokens(event(**{"usage": {"completion_tokens": 3}, **changes}))
     assert counter.unlisted == unlisted
+
+
+@pytest.mark.parametrize(("part", "name"), [("usage", "completion_tokens"), ("timings", "predicted_n")])
+def test_a_count_that_falls_takes_no_token_back(part, name):
+    counter = Counter()
+    assert [counter.new_tokens(event(**{part: {name: count}})) for count in (1, 4, 2, 4, 5)] == [1, 3, 0, 0, 1]
+    assert counter.tokens == 5
+
+
+@pytest.mark.parametrize(("part", "name"), [("usage", "completion_tokens"), ("timings", "predicted_n")])
+def test_tokens_without_text_come_with_the_last_count(part, name):
+    counter = Counter()
+    events = [event(**{part: {name: 1}}), event(**{part: {name: 2}}), {"choices": [], part: {name: 4}}]
+    assert [counter.new_tokens(one) for one in events] == [1, 1, 2]
 
 
 def test_cached_tokens_are_part_of_a_prompt():

@@ -54,6 +54,8 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
         name = f"server at {url}" if url else server
         yield from differs("serving.server", run.serving.server, "config.serve", name)
         yield from differs("choices.server", run.choices.get("server"), "config.serve", name)
+    if (endpoint := run.option("load.endpoint")) is not None:
+        yield from differs("choices.endpoint", run.choices.get("endpoint"), "config.load", endpoint)
     if slo is not None:
         yield from differs("serving.slo", run.serving.slo, "config.load", slo)
 

@@ -1,0 +1,84 @@
+"""Bodies of requests: prompts of exact lengths, never the same twice."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from string import ascii_letters
+from typing import Any
+
+from benchmarks.llm_inference.address import CHAT, MOST_LETTERS, Address, LoadError
+
+SALT_TOKENS = 16  # a block of vLLM's prefix cache, which is looked up from the first token on
+TAIL_TOKENS = 1 << 16
+
+
+class Bodies:
+    """Request bodies whose prompts are random token ids, or in chat random letters, each a token.
+
+    All ids have the same number of digits, the one that most ids of the vocabulary have, so that a prompt is a slice
+    of text: making one disturbs no stream. The first tokens are the request's own, drawn from `salt`, so that no prefix
+    cache is hit. In chat the server's template adds `template_tokens`; None: no chat.
+    """
+
+    def __init__(
+        self, model: str, vocab_size: int, extra: Mapping[str, Any], salt: str, template_tokens: int | None = None
+    ) -> None:
+        self._is_chat = template_tokens is not None
+        most = len(str(vocab_size - 1))
+        spans = [(10 ** (digits - 1), min(vocab_size, 10**digits) - 1) for digits in range(1, most + 1)]
+        self._least, self._most = max(spans, key=lambda span: span[1] - span[0])
+        self._template_tokens, self._width = template_tokens, 1 if self._is_chat else len(str(self._least))
+        self._salt, self._fields = salt, {"model": model, **extra}
+        self._tail = self._prompt(random.Random(salt), TAIL_TOKENS)
+
+    def _prompt(self, chance: random.Random, count: int) -> str:
+        if self._is_chat:
+            return " ".join(chance.choices(ascii_letters, k=count))
+        return ",".join(str(chance.randint(self._least, self._most)) for _ in range(count))
+
+    def body(self, index: int, input_tokens: int, output_tokens: int) -> bytes:
+        """Return the body of the request of that index."""
+        own = input_tokens - (self._template_tokens or 0)
+        salted = min(SALT_TOKENS, own)
+        prompt = self._prompt(random.Random(f"{self._salt} {index}"), salted)
+        if rest := own - salted:
+            prompt += (" " if self._is_chat else ",") + self._tail[: rest * (self._width + 1) - 1]
+        asked = {
+            **self._fields,
+            "max_tokens": output_tokens,
+            "min_tokens": output_tokens,
+            "ignore_eos": True,
+            "temperature": 0,
+            "stream": True,
+        }
+        last = f'"messages": [{{"role": "user", "content": "{prompt}"}}]' if self._is_chat else f'"prompt": [{prompt}]'
+        return f"{json.dumps(asked)[:-1]}, {last}}}".encode()
+
+
+def template_tokens(address: Address, model: str, limit_s: float) -> int:
+    """Return how many tokens the server's chat template adds to a prompt, by the server's own count.
+
+    Raises LoadError unless each letter is a token: then no prompt would be as long as asked for.
+    """
+    counts: list[int] = []
+    for letters in (ascii_letters[:1], ascii_letters):
+        messages = [{"role": "user", "content": " ".join(letters)}]
+        try:
+            status, text = address.ask(CHAT, {"model": model, "messages": messages, "max_tokens": 1}, limit_s)
+            counts.append(int(json.loads(text)["usage"]["prompt_tokens"]))
+        except OSError as error:
+            raise LoadError(f"the server does not answer at {CHAT}: {error.strerror or error}") from error
+        except (ValueError, LookupError, TypeError) as error:
+            raise LoadError(
+                f"the server counts no prompt tokens at {CHAT}, so that no prompt has an exact length: HTTP status "
+                f"{status}, {text.strip()[:MOST_LETTERS]}"
+            ) from error
+    made, letters_more = counts[1] - counts[0], len(ascii_letters) - 1
+    if made != letters_more:
+        raise LoadError(
+            f"prompts of chat are letters, each a token, but the server makes {made} tokens of {letters_more}: "
+            "measure it by completions"
+        )
+    return counts[0] - 1
