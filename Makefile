@@ -72,6 +72,7 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m jpwr.tests.bench
 	python -m ioprof.tests.bench
 	python -m results.tests.bench
+	python -m results.tests.bench --nodes 64
 
 coverage: ## whether the stated intervals of energy hold, every case 100 times: 8 minutes
 	@scripts/setup.sh $(ALL_PARTS)

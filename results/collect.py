@@ -12,13 +12,13 @@ from pathlib import Path
 
 from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
-from jpwr.trace.trace import Trace
 from results.join.channels import EnergyError
 from results.join.copies import add_energy, check_copies, copy_folder, copy_folders, failed_copy, of_copy, together
-from results.join.energy import TRACES, energy_of, read_traces
+from results.join.energy import energy_of
 from results.join.figures import add_power
+from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
-from results.join.serving import energy_per_token
+from results.join.serving import energy_of_reading_and_writing, energy_per_token
 from results.record.causes import cause
 from results.record.model import Json, Record, as_json
 from results.record.records import RESULT_NAME, RecordError, read_record, write_record
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def collect(folder: Path, read: Callable[[Path], list[Trace]] = read_traces) -> Json:
+def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read_sums) -> Json:
     """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`."""
     before = read_record(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else {}
     copies = [read_record(one / RECORD_NAME) for one in copy_folders(folder, before)]
@@ -76,12 +76,15 @@ def collect(folder: Path, read: Callable[[Path], list[Trace]] = read_traces) -> 
         )
         return result
     try:
-        traces = read(folder)
-        result["energy"] = as_json(energy_of(Record.of(result), traces, "measured"))
+        record = Record.of(result)
+        traces = read(folder, record)
+        result["energy"] = as_json(energy_of(record, traces, "measured"))
         if any(window["kind"] == "effective" for window in result["windows"]):
-            result["energy_effective"] = as_json(energy_of(Record.of(result), traces, "effective"))
+            result["energy_effective"] = as_json(energy_of(record, traces, "effective"))
         if result.get("serving"):
             result["energy"] |= energy_per_token(result)
+            slices_j = [one for trace in traces for node in trace.of_kind("measured") for one in node.slices_j]
+            result["energy"] |= energy_of_reading_and_writing(result, folder, slices_j)
         if result.get("node_check"):
             add_power(result, traces)
         if copies:

@@ -34,6 +34,8 @@ class ChannelEnergy:
         counter_times_s: Sequence[float] = (),
         counter_j: Sequence[float] = (),
         random_phase: bool = False,
+        half_s: Sequence[float] = (),
+        counter_half_s: Sequence[float] = (),
     ) -> None:
         self.info = info
         self.power = PowerCurve(times_s, power_w, info, random_phase)

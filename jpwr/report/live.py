@@ -51,7 +51,7 @@ class LiveView:
     def extend(self, rows: Sequence[Row]) -> None:
         """Add rows of readings."""
         with self._lock:
-            for time_s, power_w, _ in rows:
+            for time_s, power_w, *_ in rows:
                 for seen, power in zip(self._seconds[math.floor(time_s)], power_w):
                     if power is not None and not math.isnan(power):
                         seen.append(power)

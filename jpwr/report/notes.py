@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from operator import eq
 from typing import Iterator, Sequence
 
@@ -35,9 +36,8 @@ def _counters_not_used(summary: Sums) -> Iterator[str]:
 
 
 def _faulty_counters_without_power(summary: Sums) -> Iterator[str]:
-    for info, estimate, curve in zip(summary.infos, summary.command, summary.trace.curves()):
-        if estimate.unknown and curve.counter is not None and curve.counter.fault:
-            fault = curve.counter.fault
+    for info, estimate, fault in zip(summary.infos, summary.command, summary.counter_faults):
+        if estimate.unknown and fault:
             yield f"{info.name}: no energy, because the counter {fault} and there is no power to integrate"
 
 
@@ -65,9 +65,10 @@ def _counters_with_a_partial_sensor(summary: Sums) -> Iterator[str]:
 
 
 def _sensors_that_hold_values(summary: Sums) -> Iterator[str]:
-    for info, estimate, series in zip(summary.infos, summary.command, summary.trace.series()):
-        repeats = repeated_share(series.power_w)
-        if not estimate.unknown and estimate.method != "counter" and not info.held_s and repeats > REPEATED:
+    for info, estimate, (_, power_w) in zip(summary.infos, summary.command, summary.trace.power()):
+        if estimate.unknown or estimate.method == "counter" or info.held_s:
+            continue
+        if (repeats := repeated_share(power_w)) > REPEATED:
             yield (
                 f"{info.name}: {repeats:.0%} of its samples repeat the one before: if the sensor holds its values, "
                 "the interval is too narrow"
@@ -179,7 +180,7 @@ KINDS = (
 
 def repeated_share(values: Sequence[float]) -> float:
     """Return the share of values that repeat the one before."""
-    return sum(map(bool, map(eq, values[1:], values))) / max(1, len(values) - 1)
+    return sum(map(bool, map(eq, islice(values, 1, None), values))) / max(1, len(values) - 1)
 
 
 def first_of(infos: Sequence[ChannelInfo]) -> str:

@@ -55,7 +55,7 @@ class Exporter:
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Keep the last readings of these rows."""
-        for time_s, power_w, energy_j in rows:
+        for time_s, power_w, energy_j, _ in rows:
             for index, power in enumerate(power_w):
                 if power is not None:
                     self._power_w[index], self._seen_s[index] = power, time_s

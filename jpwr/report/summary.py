@@ -36,7 +36,7 @@ class Summary(Sums):
                     "largest_gap_s": None if estimate.unknown else estimate.largest_gap_s,
                 }
                 for info, estimate, peak_w, idle_w in zip(
-                    self.infos, self.command, self.peak_power_w, self.trace.idle_power_w()
+                    self.infos, self.command, self.peak_power_w, self.idle_power_w
                 )
             ],
             "regions": [

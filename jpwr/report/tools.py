@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import signal
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -20,6 +21,8 @@ from jpwr.process.whole_file import replaced
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from jpwr.report.summary import Summary
 from jpwr.trace.writers import read_trace
+
+MOST_DRAWN = 4000  # samples of a channel in a plot, which is 1080 dots wide
 
 
 def run_tool(argv: Sequence[str]) -> int:
@@ -134,9 +137,11 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
     trace = summary.trace
     figure = Figure(figsize=(9, 4), dpi=120, layout="constrained")
     axes = figure.add_subplot()
-    for series in trace.series():
-        label = f"{series.info.name} (ESTIMATED)" if series.info.estimated else series.info.name
-        axes.plot([time_s - trace.start_s for time_s in series.times_s], series.power_w, label=label, linewidth=1)
+    for info, (times_s, power_w) in zip(trace.channels, trace.power()):
+        label = f"{info.name} (ESTIMATED)" if info.estimated else info.name
+        drawn = _outline(power_w)
+        drawn_s = [times_s[index] - trace.start_s for index in drawn]
+        axes.plot(drawn_s, [power_w[index] for index in drawn], label=label, linewidth=1)
     start_s, end_s = trace.event_time_s("command_started"), trace.event_time_s("command_ended")
     if start_s is not None:
         end_s = trace.end_s if end_s is None else end_s
@@ -168,6 +173,16 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
         return 0
     write(f"{file}\n")
     return 0
+
+
+def _outline(power_w: Sequence[float]) -> Sequence[int]:
+    """Return the indices of the samples that a plot shows: of many, the lowest and highest of each part in width."""
+    each = 2 * len(power_w) // MOST_DRAWN
+    if each <= 2:
+        return range(len(power_w))
+    parts = (range(first, min(first + each, len(power_w))) for first in range(0, len(power_w), each))
+    known = ([index for index in part if not math.isnan(power_w[index])] or part[:1] for part in parts)
+    return [edge for part in known for edge in sorted({pick(part, key=power_w.__getitem__) for pick in (min, max)})]
 
 
 class RuleResult(NamedTuple):

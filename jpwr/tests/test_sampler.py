@@ -30,7 +30,7 @@ from jpwr.sampling.pace import COUNTER_SHARE, PROBES
 from jpwr.sampling.slope import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
-from jpwr.trace.trace import Region, Row, Trace, _extend
+from jpwr.trace.trace import Moments, Region, Row, Trace
 
 INFO = ChannelInfo("sensor", Scope.DEVICE, "a test")
 
@@ -679,9 +679,9 @@ def test_a_process_that_was_forked_as_rows_were_put_away_has_whole_columns(monke
         assert go_on.wait(DEADLINE_S)
         extend(*columns)
 
-    trace, extend = Trace([INFO]), _extend
+    trace, extend = Trace([INFO]), Moments.extend
     trace.extend([Row(float(number), [5.0], [None]) for number in range(3)])
-    monkeypatch.setattr("jpwr.trace.trace._extend", slowly)
+    monkeypatch.setattr("jpwr.trace.trace.Moments.extend", slowly)
     other = threading.Thread(target=trace.series)
     other.start()
     assert storing.wait(DEADLINE_S)

@@ -15,7 +15,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.cli import main
 from jpwr.errors import JpwrError
 from jpwr.report import rules
-from jpwr.report.tools import check_trace, show_trace
+from jpwr.report.tools import MOST_DRAWN, _outline, check_trace, show_trace
 from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, install_method, needed, run
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
@@ -136,6 +136,19 @@ def test_a_command_that_ended_long_after_the_last_reading_is_reported(here, tmp_
     text = (tmp_path / "trace.csv").read_text().replace('"time_s": 10.0', '"time_s": 1000000.0')
     (tmp_path / "trace.csv").write_text(text)
     assert "the command ended 1e+06 s after the last reading" in here("read", "trace.csv").stdout
+
+
+def test_a_plot_of_a_long_trace_shows_the_lowest_and_highest_sample_of_each_part():
+    few = [1.0, math.nan, 3.0]
+    assert list(_outline(few)) == [0, 1, 2]
+    many = [100.0 + index % 7 for index in range(MOST_DRAWN * 25 + 3)]
+    many[12_345], many[67_890] = 900.0, 0.5
+    many[:200] = [math.nan] * 200
+    drawn = _outline(many)
+    assert len(drawn) <= MOST_DRAWN + 2
+    assert list(drawn) == sorted(drawn)
+    assert {12_345, 67_890} <= set(drawn)
+    assert [math.isnan(many[index]) for index in drawn[:5]] == [True] * 4 + [False]
 
 
 @pytest.mark.parametrize(("plot", "starts"), [("a plot", b"\x89PNG"), ("a.b/plot", b"\x89PNG"), ("plot.pdf", b"%PDF")])

@@ -29,6 +29,22 @@ def test_a_channel_has_power_and_counter_at_moments_of_their_own():
     assert list(series.energy_j) == [0.0, 7.0, 8.0]
 
 
+def test_columns_share_their_times_as_long_as_they_are_read_in_the_same_rows():
+    infos = [COUNTED, COUNTED._replace(name="slow"), POWER]
+    trace = Trace(infos)
+    for row in range(6):
+        slow = row % 3 == 0 or None
+        trace.append(float(row), [1.0, slow and 2.0, 3.0], [4.0, slow and 5.0, None], 0.5 if row > 3 else 0.0)
+        if row in (2, 4):
+            trace.series()  # stores the rows so far
+    fast, slow, power = trace.series()
+    assert list(fast.times_s) == list(fast.counter_times_s) == list(power.times_s) == [0, 1, 2, 3, 4, 5]
+    assert list(fast.half_s) == list(fast.counter_half_s) == list(power.half_s) == [0, 0, 0, 0, 0.5, 0.5]
+    assert list(slow.times_s) == list(slow.counter_times_s) == [0, 3]
+    assert (list(slow.half_s), list(slow.power_w), list(slow.energy_j)) == ([0, 0], [2, 2], [5, 5])
+    assert len({id(moments) for moments in trace._moments}) == 2
+
+
 def step_ramp() -> Trace:
     """10 W more each second, for ten seconds; the second channel is read every other second only."""
     trace = Trace([COUNTED, POWER])
@@ -62,7 +78,7 @@ def test_idle_power_needs_three_samples_in_the_second_half_of_its_time():
     for samples in (3, 4, 5, 7):
         trace = step_ramp()
         trace.event("command_started", samples - 1.0)
-        idle_w, _ = trace.idle_power_w()
+        idle_w, _ = map(trace.idle_power_w, trace.curves())
         assert math.isnan(idle_w) == (samples < 5)
         assert samples < 5 or idle_w == pytest.approx(10 * 0.75 * (samples - 1))
 

@@ -18,6 +18,7 @@ from jpwr.report import frames
 from jpwr.report.frames import ticks, write_frames
 from jpwr.report.summary import Summary
 from jpwr.tests.conftest import DEADLINE_S, environment, needed, wait_until
+from jpwr.trace import writers
 from jpwr.trace.files import own_name
 from jpwr.trace.trace import Event, Row, Trace
 from jpwr.trace.writers import CsvWriter, read_trace
@@ -152,6 +153,50 @@ def test_a_damaged_line_is_named_with_what_can_be_read(tmp_path, line, message):
     assert times_of(read_trace(path)) == [0.5]
 
 
+LONG = [f"{0.1 * row:.6f},,{100 + row % 7},{row % 3 or ''}" for row in range(500)]
+
+
+@pytest.mark.parametrize("block", [1 << 20, 700])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("25.05,,1.0", "3 columns instead of 4"),
+        ("25.05,,1.0,2.0,3.0", "5 columns instead of 4"),
+        ("25.05,,1.0\n,2.0", "3 columns instead of 4"),
+        ("25.05,,oops,2.0", "could not convert string to float: 'oops'"),
+        ("25.05,,1\0,2.0", "could not convert"),
+        (",,1.0,2.0", "could not convert string to float: ''"),
+        ("", "1 columns instead of 4"),
+        ("# a remark", "1 columns instead of 4"),
+        ("24.0,,1.0,2.0", "its time goes back from 24.900000 s to 24.000000 s"),
+        ("nan,,1.0,2.0", "the time of a row is not a finite number"),
+        ("inf,,1.0,2.0", "the time of a row is not a finite number"),
+        ("25.05,,inf,2.0", "a reading is not between"),
+        ("25.05,,1.0,-1e16", "a reading is not between"),
+        ("25.05,,-1.0,2.0", "a power of -1 W is implausible"),
+        ("25.05,-1.0,1.0,2.0", "the half_s of a row is below 0"),
+        ('# event {"event": "command_started", "time_s": 2}', "a command starts or ends twice"),
+        ("# event {", "its JSON cannot be read"),
+    ],
+    ids=start_of,
+)
+def test_a_damaged_line_among_many_is_named(tmp_path, monkeypatch, line, message, block):
+    monkeypatch.setattr(writers, "BLOCK", block)
+    path = tmp_path / "trace.csv"
+    counted = channel(has_counter=True).replace('"format": 1', '"format": 2')
+    head = [f"# jpwr-trace {counted}", "time_s,half_s,a.power_w,a.energy_j"]
+    started = '# event {"event": "command_started", "time_s": 1}'
+    lines = [*head, started, *LONG[:250], line, *LONG[250:], ""]
+    path.write_text("\n".join(lines))
+    with pytest.raises(TraceError, match=f"is damaged in line 254: {re.escape(message)}.*'head -n 253'"):
+        read_trace(path)
+    path.write_text("\r\n".join([*lines[:253], "25.05,, 1_0.5 ,nan", *LONG[251:], "50.0,,7"]))
+    [series] = read_trace(path).series()
+    assert len(series.times_s) == len(LONG)
+    assert (series.power_w[250], sum(map(math.isnan, series.energy_j))) == (10.5, 1)
+    assert list(series.counter_times_s)[:3] == [0.1, 0.2, 0.4]
+
+
 def test_rows_of_two_channels_may_cross_as_each_is_read_by_itself(tmp_path):
     path = tmp_path / "trace.csv"
     with CsvWriter(path, CHANNELS, {}) as writer:
@@ -177,9 +222,44 @@ def test_an_event_may_have_details_of_any_name(tmp_path):
     assert read_trace(path).events == [Event("status", 1.0, details)]
 
 
+def test_the_time_that_a_reading_took_reads_back_and_format_1_has_none(tmp_path):
+    path = tmp_path / "trace.csv"
+    with CsvWriter(path, CHANNELS, {}) as writer:
+        writer.extend([Row(1.0, [1.0, 2.0], [3.0, None]), Row(2.0, [1.0, None], [3.0, None], 0.015)])
+        writer.extend([Row(3.0, [None, 2.0], [None, None], 0.7), Row(4.0, [1.0, 2.0], [3.0, None], 5e-5)])
+    rows = path.read_text().splitlines()[1:]
+    assert [row.split(",")[:2] for row in rows] == [
+        ["time_s", "half_s"],
+        ["1.000000", ""],
+        ["2.000000", "0.015000"],
+        ["3.000000", "0.700000"],
+        ["4.000000", ""],
+    ]
+    gpu, cpu = read_trace(path).series()
+    assert (list(gpu.times_s), list(gpu.half_s), list(gpu.counter_half_s)) == ([1, 2, 4], [0, 0.015, 0], [0, 0.015, 0])
+    assert (list(cpu.times_s), list(cpu.half_s), list(cpu.counter_half_s)) == ([1, 3, 4], [0, 0.7, 0], [])
+    without = [",".join([time_s, *others]) for time_s, _, *others in (row.split(",") for row in rows)]
+    head = path.read_text().splitlines()[0].replace('"format": 2', '"format": 1')
+    path.write_text("\n".join([head, *without]) + "\n")
+    gpu, cpu = read_trace(path).series()
+    assert (list(gpu.times_s), list(gpu.half_s), list(gpu.counter_half_s)) == ([1, 2, 4], [0] * 3, [0] * 3)
+    assert (list(cpu.times_s), list(cpu.half_s), list(cpu.power_w)) == ([1, 3, 4], [0] * 3, [2] * 3)
+
+
+@pytest.mark.parametrize(
+    ("half_s", "message"),
+    [("nan", "not a finite number"), ("-0.1", "is below 0"), ("1e999", "not a finite number"), ("x", "could not")],
+)
+def test_a_time_that_no_reading_can_have_taken_is_damage(tmp_path, half_s, message):
+    path = tmp_path / "trace.csv"
+    path.write_text(f"# jpwr-trace {header(format=2)}\ntime_s,half_s,a.power_w\n1.0,{half_s},2.0\n")
+    with pytest.raises(TraceError, match=f"is damaged in line 3: .*{message}"):
+        read_trace(path)
+
+
 def test_a_trace_of_a_newer_format_is_distinguished_from_a_damaged_one(tmp_path):
     path = tmp_path / "trace.csv"
-    path.write_text(f"# jpwr-trace {header(format=2)}\ntime_s\n")
+    path.write_text(f"# jpwr-trace {header(format=3)}\ntime_s\n")
     with pytest.raises(TraceError, match="an unknown trace format: read it with the version of jpwr that wrote it"):
         read_trace(path)
 

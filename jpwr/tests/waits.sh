@@ -7,7 +7,7 @@ wait_until() { # COMMAND [ARGUMENT ...]: until it succeeds
     done
 }
 # Rows with power of the first channel: others have counters alone.
-number_of_rows() { grep -c '^[0-9.]*,[0-9n]' "${TRACE:-out/trace.csv}" 2>/dev/null; }
+number_of_rows() { grep -c '^[0-9.]*,[0-9.]*,[0-9n]' "${TRACE:-out/trace.csv}" 2>/dev/null; }
 has_rows() { (($(number_of_rows) >= $1)); }
 rows() { wait_until has_rows $(($(number_of_rows) + $1)); } # NUMBER: that many more rows in the trace
 noted() { wait_until grep -qs "^# event .*$1" "${TRACE:-out/trace.csv}"; } # TEXT: of an event in the trace

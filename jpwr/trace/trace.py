@@ -7,8 +7,9 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from itertools import chain, compress, repeat
 from operator import attrgetter, itemgetter
-from typing import Any, Iterable, NamedTuple, Sequence
+from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
@@ -21,11 +22,15 @@ NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning"
 
 
 class Row(NamedTuple):
-    """Readings at one moment, one per channel: None if the channel was not read, nan if the reading failed."""
+    """Readings at one moment, one per channel: None if the channel was not read, nan if the reading failed.
+
+    Every value was read within `half_s` seconds of `time_s`, as a call takes time.
+    """
 
     time_s: float
     power_w: Sequence[float | None]
     energy_j: Sequence[float | None]
+    half_s: float = 0.0
 
 
 class Event(NamedTuple):
@@ -47,7 +52,8 @@ class Region(NamedTuple):
 class Series(NamedTuple):
     """One channel's readings; nan is a missing one. `energy_j` is None without a counter.
 
-    Power was read at `times_s` and the counter at `counter_times_s`, in seconds.
+    Power was read at `times_s` and the counter at `counter_times_s`, in seconds, each within its `half_s` or
+    `counter_half_s` seconds.
     """
 
     info: ChannelInfo
@@ -55,6 +61,8 @@ class Series(NamedTuple):
     power_w: Sequence[float]
     energy_j: Sequence[float] | None
     counter_times_s: Sequence[float]
+    half_s: Sequence[float]
+    counter_half_s: Sequence[float]
 
     @property
     def samples(self) -> int:
@@ -67,29 +75,74 @@ class Series(NamedTuple):
         return len(self.power_w) - self.samples
 
 
+class Column(NamedTuple):
+    """Readings of one quantity in a number of rows: those that are not None, and a byte 1 or 0 for each row.
+
+    `read` is empty if the quantity was read in every row.
+    """
+
+    values: array[float]
+    read: bytes
+
+    @classmethod
+    def of(cls, readings: Sequence[float | None]) -> Column:
+        """Return the column of readings, one for each row."""
+        if None not in readings:
+            return cls(array("d", readings), b"")  # type: ignore[arg-type]
+        read = bytes([value is not None for value in readings])
+        return cls(array("d", compress(readings, read)), read)  # type: ignore[arg-type]
+
+
+class Moments:
+    """Times at which one or several quantities were read; `half_s` is empty as long as it is 0 for all."""
+
+    def __init__(self, times_s: Iterable[float] = (), half_s: Iterable[float] = ()) -> None:
+        self.times_s, self._half_s = array("d", times_s), array("d", half_s)
+
+    def copy(self) -> Moments:
+        """Return a copy, which has times of its own."""
+        return Moments(self.times_s, self._half_s)
+
+    def extend(self, times_s: Sequence[float], half_s: Sequence[float], read: bytes) -> None:
+        """Add the times of the rows in which the quantities were read: all of them if `read` is empty."""
+        if any(half_s):
+            self._half_s = self.half_s or array("d", [0.0]) * len(self.times_s)
+            self._half_s.extend(compress(half_s, read) if read else half_s)
+        self.times_s.extend(compress(times_s, read) if read else times_s)
+
+    @property
+    def half_s(self) -> array[float]:
+        """Half of the time in seconds that each reading took; empty if it is 0 for all."""
+        if self._half_s:
+            self._half_s.extend(repeat(0.0, len(self.times_s) - len(self._half_s)))
+        return self._half_s
+
+
 class Trace:
-    """Readings of one node's channels, in the order of time for each channel."""
+    """Readings of one node's channels, in the order of time for each channel.
+
+    The columns are power and, with a counter, energy of each channel. Those that were read in the same rows share
+    their times.
+    """
 
     def __init__(self, channels: Sequence[ChannelInfo], meta: dict[str, Any] | None = None) -> None:
         self.channels = list(channels)
         self.meta: dict[str, Any] = dict(meta or {})
         self.events: list[Event] = []
-        self._times_s = [array("d") for _ in self.channels]
-        self._power_w = [array("d") for _ in self.channels]
-        self._counter_times_s = [array("d") for _ in self.channels]
-        self._energy_j = [array("d") for _ in self.channels]
         self._rows: list[Row] = []
-        self._columns = [
-            (times_s, power_w, counter_times_s if info.has_counter else None, energy_j)
-            for info, times_s, power_w, counter_times_s, energy_j in zip(
-                self.channels, self._times_s, self._power_w, self._counter_times_s, self._energy_j
-            )
-        ]
-        self._curves: list[ChannelEnergy] = []
+        self._is_column = [is_one for info in self.channels for is_one in (True, info.has_counter)]
+        self._values = [array("d") for _ in filter(None, self._is_column)]
+        self._moments = [Moments()] * len(self._values)
 
-    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
-        """Add one row: its time in seconds, watts and joules for each channel."""
-        self.extend([Row(time_s, power_w, energy_j)])
+    def append(
+        self,
+        time_s: float,
+        power_w: Sequence[float | None],
+        energy_j: Sequence[float | None],
+        half_s: float = 0.0,
+    ) -> None:
+        """Add one row: its time in seconds, watts and joules for each channel, and half of the time it took."""
+        self.extend([Row(time_s, power_w, energy_j, half_s)])
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Add rows, in the order of time."""
@@ -104,16 +157,26 @@ class Trace:
             rows, self._rows = self._rows, []
             if not rows:
                 return
-            self._curves = []
-            moments_s = [row.time_s for row in rows]
-            powers = zip(*[row.power_w for row in rows])
-            counters = zip(*[row.energy_j for row in rows])
-            for (times_s, powers_w, counter_times_s, counters_j), power_w, energy_j in zip(
-                self._columns, powers, counters
-            ):
-                _extend(times_s, powers_w, moments_s, power_w)
-                if counter_times_s is not None:
-                    _extend(counter_times_s, counters_j, moments_s, energy_j)
+            times_s, powers_w, energies_j, half_s = zip(*rows)
+            readings = chain.from_iterable(zip(zip(*powers_w), zip(*energies_j)))
+            self._add(times_s, half_s, [*map(Column.of, compress(readings, self._is_column))])
+
+    def extend_columns(self, times_s: Sequence[float], half_s: Sequence[float], columns: Sequence[Column]) -> None:
+        """Add rows as columns: their times, half of the time that each took or nothing, and what was read in them."""
+        self._store()
+        self._add(times_s, half_s, columns)
+
+    def _add(self, times_s: Sequence[float], half_s: Sequence[float], columns: Sequence[Column]) -> None:
+        moments: dict[tuple[int, bytes], Moments] = {}
+        for number, (column, values) in enumerate(zip(columns, self._values)):
+            before = self._moments[number]
+            key = id(before), column.read
+            if key not in moments:  # the first keeps the object, and columns that are read in other rows have a copy
+                moments[key] = before.copy() if before in moments.values() else before
+            self._moments[number] = moments[key]
+            values.extend(column.values)
+        for (_, read), one in moments.items():
+            one.extend(times_s, half_s, read)
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
         """Add an event at a time in seconds."""
@@ -153,26 +216,39 @@ class Trace:
     @property
     def start_s(self) -> float:
         """Time of the first sample of power in seconds; nan without any."""
-        self._store()
-        return min((times_s[0] for times_s in self._times_s if times_s), default=math.nan)
+        return min((times_s[0] for times_s, _ in self.power() if times_s), default=math.nan)
 
     @property
     def end_s(self) -> float:
         """Time of the last sample of power in seconds; nan without any."""
+        return max((times_s[-1] for times_s, _ in self.power() if times_s), default=math.nan)
+
+    def _by_channel(self) -> Iterator[tuple[ChannelInfo, array[float], Moments, array[float] | None, Moments]]:
+        """Yield each channel with its power and the moments of it, and with its counter, None without one."""
         self._store()
-        return max((times_s[-1] for times_s in self._times_s if times_s), default=math.nan)
+        columns = zip(self._values, self._moments)
+        for info in self.channels:
+            power_w, moments = next(columns)
+            yield (info, power_w, moments, *(next(columns) if info.has_counter else (None, Moments())))
 
     def series(self, start_s: float = -math.inf, end_s: float = math.inf) -> list[Series]:
         """Return the readings of each channel from `start_s` to `end_s`, both included."""
-        self._store()
         found = []
-        for info, (times_s, power_w, counter_times_s, energy_j) in zip(self.channels, self._columns):
-            rows = _rows(times_s, start_s, end_s)
-            if counter_times_s is None:
-                found.append(Series(info, times_s[rows], power_w[rows], None, array("d")))
-                continue
-            counted = _rows(counter_times_s, start_s, end_s)
-            found.append(Series(info, times_s[rows], power_w[rows], energy_j[counted], counter_times_s[counted]))
+        for info, power_w, power, energy_j, counter in self._by_channel():
+            rows, counted = _rows(power.times_s, start_s, end_s), _rows(counter.times_s, start_s, end_s)
+            moments = [(one.times_s[part], one.half_s[part]) for one, part in ((power, rows), (counter, counted))]
+            (times_s, half_s), (counter_times_s, counter_half_s) = moments
+            found.append(
+                Series(
+                    info,
+                    times_s,
+                    power_w[rows],
+                    None if energy_j is None else energy_j[counted],
+                    counter_times_s,
+                    half_s or array("d", [0.0]) * len(times_s),
+                    counter_half_s or array("d", [0.0]) * len(counter_times_s),
+                )
+            )
         return found
 
     def energies(self, start_s: float, end_s: float) -> list[EnergyEstimate]:
@@ -194,39 +270,41 @@ class Trace:
         """
         in_order = sorted(windows_s, key=itemgetter(1))
         for window_s in () if also_beyond else in_order:
-            self._check_covered(*window_s)
+            self.check_covered(*window_s)
         return [energy_of_passes(curve, in_order) for curve in self.curves()]
 
-    def idle_power_w(self) -> list[float]:
-        """Return the average power of each channel in watts before the command; nan without samples of that time.
+    def idle_power_w(self, curve: ChannelEnergy) -> float:
+        """Return the average power of one of the curves in watts before the command; nan without samples of that time.
 
         Only the second half of that time counts: an H200 was at 129 W for up to 1.4 s after a job before it fell to
         80 W.
         """
         started_s = self.event_time_s("command_started")
-        until_s = math.nan if started_s is None else started_s
-        try:
-            idle = self.sums([((self.start_s + until_s) / 2, until_s)])
-        except NotEnoughSamples:
-            return [math.nan] * len(self.channels)
-        return [math.nan if one.unknown or one.samples < 3 else one.avg_power_w for one in idle]
+        if started_s is None or not self.covers(since_s := (self.start_s + started_s) / 2, started_s):
+            return math.nan
+        idle = energy_of_passes(curve, [(since_s, started_s)])
+        return math.nan if idle.unknown or idle.samples < 3 else idle.avg_power_w
 
-    def curves(self) -> list[ChannelEnergy]:
-        """Return the energy of each channel as a function of a window."""
-        self._store()
-        if not self._curves:
-            random_phase = bool(self.meta.get("random_phase"))
-            self._curves = [
-                ChannelEnergy(info, times_s, power_w, counter_times_s or (), energy_j, random_phase)
-                for info, (times_s, power_w, counter_times_s, energy_j) in zip(self.channels, self._columns)
-            ]
-        return self._curves
+    def curves(self) -> Iterator[ChannelEnergy]:
+        """Yield the energy of each channel as a function of a window, each made when it is asked for."""
+        random_phase = bool(self.meta.get("random_phase"))
+        for info, power_w, power, energy_j, counter in self._by_channel():
+            readings = (power.times_s, power_w, counter.times_s, energy_j or ())
+            yield ChannelEnergy(info, *readings, random_phase, power.half_s, counter.half_s)
+
+    def power(self) -> list[tuple[Sequence[float], Sequence[float]]]:
+        """Return times and readings of power of each channel in seconds and watts: not copies, which later rows change.
+
+        A missing reading is nan.
+        """
+        return [(moments.times_s, power_w) for _, power_w, moments, _, _ in self._by_channel()]
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether the trace covers a window, given in seconds."""
         return self.start_s <= start_s <= end_s <= self.end_s  # nan compares false
 
-    def _check_covered(self, start_s: float, end_s: float) -> None:
+    def check_covered(self, start_s: float, end_s: float) -> None:
+        """Raise NotEnoughSamples unless the trace covers a window, given in seconds."""
         if not self.covers(start_s, end_s):
             covered = f"{self.start_s:.3f} s to {self.end_s:.3f} s" if self.start_s == self.start_s else "nothing"
             raise NotEnoughSamples(
@@ -257,11 +335,3 @@ def _paired(name: str, marks: Sequence[Event]) -> tuple[list[Region], Counter[st
 
 def _rows(times_s: Sequence[float], start_s: float, end_s: float) -> slice:
     return slice(bisect_left(times_s, start_s), bisect_right(times_s, end_s))
-
-
-def _extend(
-    times_s: array[float], values: array[float], moments_s: Sequence[float], readings: Sequence[float | None]
-) -> None:
-    """Append readings and their times, without those that are None."""
-    times_s.extend([time_s for time_s, value in zip(moments_s, readings) if value is not None])
-    values.extend([value for value in readings if value is not None])

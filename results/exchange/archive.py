@@ -12,19 +12,17 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
-from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
 from results.exchange.signature import OpenSshError, sign, signer_of
 from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, failed_copy, run_of
-from results.join.energy import read_traces
+from results.join.nodes import TraceSums, read_sums
 from results.join.serving import REQUESTS_NAME, TOLERANCE, request_problems
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.windows import CLOCK_S
@@ -73,7 +71,7 @@ SKIPPED_FRAME = 0x184D2A50
 SEAL_BYTES = 8 + 32
 LONGEST_FRAME_HEADER, REPEATED_BYTE = 18, 1  # bytes; the type of a block that stores one byte (RFC 8878)
 # Limits of unpacking: the trace of eight GPUs over an hour, ten times a second, has 0.006 GB. Millions of rows take
-# minutes to read.
+# many seconds to read.
 MOST_GB, SHARE_OF_A_FILE, MOST_FILES = 1.0, 0.05, 100_000
 HEADERS_BYTES = 1 << 20  # largest header of one file in tar's format, with buffers
 GB = 1e9
@@ -404,9 +402,14 @@ def _problems(result: Path) -> Iterator[str]:
 
 def _again(stored: Record, folder: Path) -> tuple[Json, list[str]]:
     """Return a run's result as its origin gives it, and the windows without marks, from traces that are read once."""
-    read = cache(read_traces)
+    traces: list[TraceSums] = []
+
+    def read(folder: Path, record: Record) -> list[TraceSums]:
+        traces.extend(read_sums(folder, record))
+        return traces
+
     again = collect(folder, read)
-    return again, list(_not_marked(stored, read(folder))) if again["status"] == "ok" else []
+    return again, list(_not_marked(stored, traces or read(folder, stored))) if again["status"] == "ok" else []
 
 
 def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
@@ -417,14 +420,14 @@ def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
         yield f"it is stored as {stored['status']}, but its record has the status {recorded}"
 
 
-def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
+def _not_marked(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]:
     """Yield the windows of the record, or of its copies, without marks or at another time in the sampler's traces."""
     for window, trace in ((window, of_node(window, traces, lambda one: one.meta)) for window in record.windows):
         begin_s, offset_s = window.start_epoch_s, trace and trace.meta.get("epoch_offset_s")
         if begin_s is not None and offset_s and abs(begin_s - window.start_s - offset_s) > CLOCK_S:
             apart_s = begin_s - window.start_s - offset_s
             yield f"its {window.kind} window begins {apart_s:.4g} s later by its wall clock than by that of the trace"
-    marks = [(trace.meta.get("boot_id"), region) for trace in traces for region in trace.regions()]
+    marks = [(trace.meta.get("boot_id"), region) for trace in traces for region in trace.marks]
     of_copies = record.fill.per_copy if record.fill else []
     named = [(f" of copy {copy.copy}", window) for copy in of_copies for window in copy.windows]
     for words, window in named or [("", window) for window in record.windows]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
+from typing import Any
 
 from jpwr.channel import ChannelInfo
 from jpwr.process.device_ids import same_ids
@@ -83,14 +84,14 @@ def _method(info: ChannelInfo) -> str:
     return method if colon else ""
 
 
-def sensor(trace: Trace, info: ChannelInfo) -> tuple[str, str]:
-    """Return a key that two traces of the same sensor share.
+def sensor(meta: Mapping[str, Any], hostname: str, info: ChannelInfo) -> tuple[str, str]:
+    """Return a key that two traces of the same sensor share, by a trace's facts and the node that it is of.
 
     A host name belongs to a container, a device address to a node; hence the node's boot ID.
     """
     if info.scope.value == "supply" and info.device_id:
         return "", info.device_id
-    return trace.meta.get("boot_id") or str(id(trace)), info.device_id or info.name
+    return meta.get("boot_id") or hostname, info.device_id or info.name
 
 
 def twins(trace: Trace) -> dict[ChannelInfo, ChannelInfo]:

@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from jpwr.channel import ChannelInfo
-from jpwr.errors import NotEnoughSamples
 from jpwr.process.device_ids import same_ids
-from jpwr.trace.trace import Trace
-from results.join.energy import NOT_SAMPLED, Node
+from results.join.energy import trace_of
+from results.join.nodes import NOT_SAMPLED, FigureSums, TraceSums
 from results.record.model import Json, Record
 from results.record.parts import windows_of
 
 UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 
 
-def add_power(record: Json, traces: Sequence[Trace]) -> None:
+def add_power(record: Json, traces: Sequence[TraceSums]) -> None:
     """Add its power in watts to each figure of a device, and the rate by it, or the reason for which they are missing.
 
     A device with a sensor of its own has that power. Others share their node's sensor: the rate is then that of all its
@@ -26,7 +25,7 @@ def add_power(record: Json, traces: Sequence[Trace]) -> None:
     has no trace.
     """
     run = Record.of(record)
-    nodes = {host: Node(run, host, windows, traces) for host, windows in windows_of(run, "measured").items()}
+    nodes = {host: trace_of(host, windows, traces) for host, windows in windows_of(run, "measured").items()}
     hosts = {device["rank"]: device for device in record["devices"]}
     figures = record["node_check"]["figures"]
     per_w: dict[str, list[float]] = {}
@@ -34,25 +33,24 @@ def add_power(record: Json, traces: Sequence[Trace]) -> None:
         if figure["value"] is None or figure.get("start_s") is None:
             continue
         device = hosts[figure["rank"]]
-        node, ids = nodes[device["hostname"]], set(same_ids(device["device_id"]))
-        own = [info for info in node.chosen if ids & set(same_ids(info.device_id)) and info.num_devices == 1]
+        trace, ids = nodes[device["hostname"]], set(same_ids(device["device_id"]))
+        chosen = trace.node(device["hostname"], "measured").chosen
+        own = [info for info in chosen if ids & set(same_ids(info.device_id)) and info.num_devices == 1]
         together = [one for one in figures if one["name"] == figure["name"] and one["value"] is not None]
         on_node = [one for one in together if hosts[one["rank"]]["hostname"] == device["hostname"]]
         sharers = [figure] if own else on_node
-        try:
-            figure |= _by_power(figure, sharers, own or list(node.chosen), node.trace)
-        except NotEnoughSamples as error:
-            figure["no_power"] = str(error)
+        figure |= _by_power(figure, sharers, own or chosen, trace.figures[figure["start_s"], figure["end_s"]])
         if figure.get("per_w") is not None:
             per_w.setdefault(f"{figure['name']}_{UNITS[figure['unit']]}_per_w", []).append(figure["per_w"])
     record["metrics"] |= {name: statistics.median(values) for name, values in per_w.items()}
 
 
 def _by_power(
-    figure: dict[str, Any], sharers: Sequence[dict[str, Any]], channels: Sequence[ChannelInfo], trace: Trace
+    figure: dict[str, Any], sharers: Sequence[dict[str, Any]], channels: Sequence[ChannelInfo], sums: FigureSums
 ) -> dict[str, Any]:
-    known = dict(zip(trace.channels, trace.sums([(figure["start_s"], figure["end_s"])]), strict=True))
-    energies = [known[info] for info in channels if not known[info].unknown]
+    if sums.missing:
+        return {"no_power": sums.missing}
+    energies = [sums.estimates[info] for info in channels if not sums.estimates[info].unknown]
     energy_j = math.fsum(one.energy_j for one in energies)
     if len(energies) < len(channels) or not energy_j > 0:
         return {"no_power": f"a channel {NOT_SAMPLED}"}

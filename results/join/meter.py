@@ -19,6 +19,7 @@ from results.files.workloads import short_batch_text
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.limits import limits_of_all
+from results.join.nodes import sums_of
 from results.record.checks.energy import scope_conflict
 from results.record.model import Energy, Numbers, Record, changed
 from results.record.records import RecordError
@@ -216,13 +217,14 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
 
 def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> Energy:
     """Return the energy over the windows, with an uncertainty that includes an error of the meter's clock."""
-    energy = energy_of(record, traces, kind)
+    energy = energy_of(record, sums_of(record, traces, kind), kind)
     changes = []
     for shift_s in (-CLOCK_S, CLOCK_S):
         windows = [
             changed(window, start_s=window.start_s + shift_s, end_s=window.end_s + shift_s) for window in record.windows
         ]
-        shifted = energy_of(changed(record, windows=windows), traces, kind)
+        moved = changed(record, windows=windows)
+        shifted = energy_of(moved, sums_of(moved, traces, kind), kind)
         changes.append(abs(shifted.energy_wh - energy.energy_wh))
     return changed(
         energy,

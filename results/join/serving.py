@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from results.join.phases import energy_of_phases
 from results.record.checks.run import differs
 from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
@@ -23,6 +24,7 @@ REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
 TOLERANCE = 1e-9  # relative, of a number that is computed again
 ROUNDED_S = 2e-6  # of the difference of two times
+DAMAGED = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, ArithmeticError)  # reading such a file
 
 
 def energy_per_token(record: Json) -> dict[str, Any]:
@@ -36,6 +38,18 @@ def energy_per_token(record: Json) -> dict[str, Any]:
     energy, metrics = record["energy"], record["metrics"]
     halves = joules_per(energy["uncertainty_wh"], metrics)
     return joules_per(energy["energy_wh"], metrics) | {f"{name}_half_width": one for name, one in halves.items()}
+
+
+def energy_of_reading_and_writing(record: Json, folder: Path, energies_j: Sequence[float]) -> dict[str, float]:
+    """Return what energy_of_phases() finds for a server in a closed loop, whose requests are in a job's folder."""
+    load = record["config"].get("load") or {}
+    if load.get("rate_per_s") or not energies_j:
+        return {}
+    try:
+        lines = [line for line in _read(folder / REQUESTS_NAME) if "format" not in line]
+        return energy_of_phases(Window(_asked(record, load, lines, is_older=True)), energies_j)
+    except DAMAGED:  # request_problems() says so
+        return {}
 
 
 class Requests(NamedTuple):
@@ -59,7 +73,7 @@ def request_problems(record: Json, folder: Path) -> Iterator[str]:
         yield from _problems(record, _read(folder / REQUESTS_NAME))
     except FileNotFoundError:
         yield f"it has no {REQUESTS_NAME}, from which its numbers follow"
-    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, ArithmeticError) as error:
+    except DAMAGED as error:
         yield f"{REQUESTS_NAME} is not as a benchmark has written it: {error!r}"
 
 

@@ -1,6 +1,10 @@
-"""Time of a table, a report and a history of many results, next to pandas alone reading the same records.
+"""Time and memory of what reads many results, and of what reads the traces of many nodes.
 
-python -m results.tests.bench [--records N ...] [--rows 10000]
+python -m results.tests.bench [--records N ...] [--rows 10000]: a table, a report and a history of many results, next to
+pandas alone reading the same records.
+
+python -m results.tests.bench --nodes N [--trace-rows 5000000]: the end of a job whose N nodes sampled four devices for
+an hour, and `jpwr read` of one long trace, next to pandas alone reading the same traces.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from results.tests import bench_traces as traces
 from results.tests import made_up
 
 UNITS = {"table": "s", "report": "s", "page": "MB", "added": "s", "shown": "s", "memory": "MiB"}
@@ -36,7 +41,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, nargs="+", default=list(LIMITS))
     parser.add_argument("--rows", type=int, default=10_000, help="of each trace")
+    parser.add_argument("--nodes", type=int, help="of a job whose end is measured, in place of tables and reports")
+    parser.add_argument("--trace-rows", type=int, default=5_000_000, help="of the long trace, with --nodes")
     options = parser.parse_args()
+    if options.nodes:
+        return max(traces.job(options.nodes), traces.long_trace(options.trace_rows))
     return max(_measure(records, options.rows) for records in options.records)
 
 

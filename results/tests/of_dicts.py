@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from results.history import database, series
 from results.join import energy, meter, reads
+from results.join import nodes as joined
 from results.points import operating, regions, repeats
 from results.record import checks, records, values
 from results.record import restated as stated
@@ -87,7 +88,7 @@ compare = taking_dicts(comparing.compare)
 contradictions = taking_dicts(checks.contradictions)
 differences = taking_dicts(nodes.differences)
 energy_kind = taking_dicts(quality.energy_kind)
-energy_of = taking_dicts(energy.energy_of)
+energy_of = taking_dicts(lambda one, traces, kind: energy.energy_of(one, joined.sums_of(one, traces, kind), kind))
 energy_rules = taking_dicts(quality.energy_rules)
 failures = taking_dicts(table.failures)
 grade = taking_dicts(quality.grade)

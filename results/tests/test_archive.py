@@ -22,6 +22,7 @@ from jpwr.trace.writers import read_trace
 from results.collect import collect
 from results.exchange import archive as archives
 from results.exchange.archive import Checked, verify, write_archive
+from results.join.nodes import sums_of
 from results.record.model import Record
 from results.record.records import RecordError, find_records, write_record
 from results.tests import made_up
@@ -310,7 +311,7 @@ def test_a_run_whose_result_was_taken_away_is_named(archive):
 def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     record = Record.of(make_record())
     trace = Trace([], {"hostname": "n1", "boot_id": "boot-1", "epoch_offset_s": offset_s})
-    found = [one for one in archives._not_marked(record, [trace]) if "wall clock" in one]
+    found = [one for one in archives._not_marked(record, sums_of(record, [trace], "measured")) if "wall clock" in one]
     assert len(found) == is_wrong and all("-3600 s later by its wall clock" in one for one in found)
 
 
@@ -783,6 +784,6 @@ def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):
 
 def test_each_trace_is_read_once_and_its_marks_are_checked(archive, monkeypatch):
     read = []
-    monkeypatch.setattr("results.join.energy.read_trace", lambda path: read.append(path) or read_trace(path))
+    monkeypatch.setattr("results.join.nodes.read_trace", lambda path: read.append(path) or read_trace(path))
     assert verify(archive).problems == []
     assert len(read) == len(set(read)) == 2

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import pickle
 import subprocess
 import sys
 import uuid
@@ -18,7 +20,8 @@ from jpwr.tests.conftest import run as run_program
 from jpwr.trace.writers import read_trace
 from results.collect import collect, main
 from results.join.energy import UNCERTAINTIES
-from results.record.model import Channel, Energy
+from results.join.nodes import read_sums
+from results.record.model import Channel, Energy, Record
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 from results.tests.of_dicts import energy_rules, grade
 
@@ -867,3 +870,44 @@ def test_a_scope_that_a_node_lacks_has_no_sum(job):
     job.trace([GPU0], lambda *_: 100.0, lambda _, time_s: 100.0 * time_s, hostname="n2", boot_id="boot-2")
     sampled = collect(job.path)["energy"]["sampled_by_scope"]
     assert sampled == {"device_wh": pytest.approx(2000 / 3600), "node_wh": None}
+
+
+def of_nodes(folder, nodes):
+    """A job of so many nodes with two devices each, of which one has a failed reading."""
+    folder.mkdir()
+    job = JobFolder(folder)
+    windows, devices = [], []
+    for number in range(nodes):
+        where = {"hostname": f"n{number}", "boot_id": f"boot-{number}"}
+        gpus = [gpu._replace(device_id=f"{gpu.device_id}-{number}") for gpu in (GPU0, GPU1)]
+        job.trace(gpus, lambda one, time_s: math.nan if one and time_s == 7.0 else 300.0 + 10 * one, **where)
+        windows += [{**make_record()["windows"][0], **where, "kind": kind} for kind in ("measured", "effective")]
+        devices += on_gpus(*(gpu.device_id for gpu in gpus), hostname=where["hostname"])
+    devices = [{**device, "rank": rank} for rank, device in enumerate(devices)]
+    layout = {**make_record()["layout"], "num_devices": 2 * nodes, "num_nodes": nodes}
+    return job.record(windows=windows, devices=devices, layout=layout)
+
+
+def test_traces_are_read_in_a_process_for_each_core_with_the_same_result(tmp_path, monkeypatch):
+    job = of_nodes(tmp_path / "job", 3)
+    found = []
+    for cores in (1, 2):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process, cores=cores: set(range(cores)))
+        found.append(collect(job.path))
+    assert found[0] == found[1]
+    assert found[0]["energy"]["avg_power_w"] == pytest.approx(3 * 610.0)
+    assert found[0]["energy_effective"]["samples"] == found[0]["energy"]["samples"] == 6 * 21
+    trace = job.path / "power" / "n1" / "trace.csv"
+    trace.write_text(trace.read_text() + "oops\n")
+    assert "n1/trace.csv is damaged in line 7" in collect(job.path)["error"]
+
+
+def test_what_a_node_hands_on_does_not_grow_with_its_trace(tmp_path):
+    sizes = []
+    for rows in (71, 7100):
+        job = JobFolder(tmp_path / str(rows))
+        job.path.mkdir()
+        job.record(devices=on_gpus("GPU-0"))
+        job.trace([GPU0], lambda *_: 300.0, times_s=[35.0 * row / (rows - 1) for row in range(rows)])
+        sizes.append(len(pickle.dumps(read_sums(job.path, Record.of(make_record())))))
+    assert sizes[1] <= sizes[0] + 100

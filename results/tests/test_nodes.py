@@ -12,6 +12,8 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.median import median_interval
 from jpwr.trace.trace import Row, Trace
 from results.join.figures import add_power
+from results.join.nodes import sums_of
+from results.record.model import Record
 from results.record.schema import violation
 from results.reference.achievable import published
 from results.show.tables.machine.nodes import node_table
@@ -452,6 +454,10 @@ def traced(power_w, ids):
     return trace
 
 
+def with_power(record, trace):
+    add_power(record, sums_of(Record.of(record), [trace], "measured"))
+
+
 @pytest.mark.parametrize("own_sensors", [True, False])
 def test_a_rate_is_divided_by_the_power_of_its_device_or_of_its_node(own_sensors):
     record = check(per_node=2)
@@ -462,7 +468,7 @@ def test_a_rate_is_divided_by_the_power_of_its_device_or_of_its_node(own_sensors
     for one in timed:
         one |= {"start_s": 20.0, "end_s": 30.0}
     timed[1]["value"] = 1000.0
-    add_power(record, [traced([500.0, 250.0], ids) if own_sensors else traced([1000.0], [])])
+    with_power(record, traced([500.0, 250.0], ids) if own_sensors else traced([1000.0], []))
     powers = [(one["power_w"], one["power_scope"], one["per_w"]) for one in timed]
     expected = [(500, "device", 6.0), (250, "device", 4.0)] if own_sensors else [(1000, "node", 4.0)] * 2
     assert powers == [(pytest.approx(power), scope, pytest.approx(rate)) for power, scope, rate in expected]
@@ -476,7 +482,7 @@ def test_a_figure_outside_of_the_trace_has_no_power_with_a_reason():
     record["devices"][0]["device_id"] = ""
     [timed] = [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
     timed |= {"start_s": 200.0, "end_s": 210.0}
-    add_power(record, [traced([1000.0], [])])
+    with_power(record, traced([1000.0], []))
     assert "is not covered by the trace" in timed["no_power"]
     assert "per_w" not in timed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from results.files.workloads import title_of
-from results.join.energy import TRACES
+from results.join.nodes import TRACES
 from results.points.repeats import PointResults, by_point
 from results.predict.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
 from results.record.in_parallel import for_each
@@ -155,16 +155,15 @@ def _power_chart(results: Sequence[PointResults], system: str, name: str) -> Cha
     return power_over_time(record, _traces(record), title, name)
 
 
-def _traces(record: Record) -> list[Trace]:
+def _traces(record: Record) -> Iterator[Trace]:
+    """Yield the traces of a run, one at a time."""
     from jpwr.trace.writers import read_trace
 
-    found = []
     for path in sorted(Path(record.file.path).parent.glob(TRACES)) if record.file else []:
         try:
-            found.append(read_trace(path))
+            yield read_trace(path)
         except (JpwrError, OSError):
             continue
-    return found
 
 
 def _ratios(results: Sequence[PointResults], styles: Styles) -> list[Chart | None]:

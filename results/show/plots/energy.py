@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jpwr.trace.trace import Trace
 from results.points.repeats import PointResults
@@ -123,7 +123,7 @@ def energy_by_scope(results: Sequence[PointResults], styles: Styles) -> Chart | 
 
 
 @styled
-def power_over_time(record: Record, traces: Sequence[Trace], title: str, name: str) -> Chart | None:
+def power_over_time(record: Record, traces: Iterable[Trace], title: str, name: str) -> Chart | None:
     """Draw the power of the channels that count, summed over each node, with the measured windows shaded."""
     import numpy as np
 

@@ -16,7 +16,15 @@ from results.show.tables.table import COLUMNS as RECORD_COLUMNS
 COLUMNS = quantities(
     *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
     *("work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"),
-    *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request"),
+    *(
+        "goodput",
+        "avg_power_w",
+        "j_per_output_token",
+        "j_per_total_token",
+        "j_per_request",
+        "j_per_token_read",
+        "j_per_token_written",
+    ),
     *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "power_source", "status"),
 )
 # These follow from other columns, and are left out of points.

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.join.energy import TRACES
+from results.join.nodes import TRACES
 from results.points.repeats import point_of
 from results.points.setups import flat
 from results.record.model import Part, is_number
