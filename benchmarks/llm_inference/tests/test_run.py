@@ -35,7 +35,10 @@ MOCK = "{python} -m benchmarks.llm_inference.tests.mock_server --port {port}"
 TTFT_S, TPOT_S = 0.02, 0.004
 ROUNDED_S = 2e-6  # of times in the file
 LATE_S = 0.2  # of an event, in the median: a busy machine takes longer than an idle one
-QUICK = ("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8", "--start-limit-s", "20")
+QUICK = (
+    *("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8", "--start-limit-s", "20"),
+    *("--questions", "0"),
+)
 
 
 @pytest.fixture
