@@ -165,7 +165,7 @@ def _other_answers(stored: Json, again: Json, options: Json) -> Iterator[str]:
         yield f"its options allow {most} questions, and {again.get('questions', 0)} have answers"
     if options.get("questions_file"):
         reference = again.get("reference", 0)
-        yield from differs("config.answers.reference", options.get("reference"), "the answers", reference)
+        yield from differs("config.answers.reference", options.get("reference"), REQUESTS_NAME, reference)
 
 
 def _other_findings(stored: Sequence[Json], again: Sequence[Json]) -> Iterator[str]:

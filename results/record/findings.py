@@ -168,7 +168,7 @@ _REPEAT = _undecided("Repeat the runs of this point")
 _MORE_DEVICES = _undecided("Run this workload on more devices")
 
 # A run with one of these is not ranked.
-WRONG_ANSWERS = ("answers_wrong", "answers_vary", "answers_unlikely", "answers_unlike", "answers_below")
+WRONG_ANSWERS = {"answers_wrong", "answers_vary", "answers_unlikely", "answers_unlike", "answers_below"}
 
 KINDS: Mapping[str, Kind] = {
     "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
