@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.llm_inference import load, run
+from benchmarks.llm_inference.config import AnswerOptions
 from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
 from results.join.serving import request_problems
@@ -218,6 +219,11 @@ def test_a_server_that_answers_otherwise_under_load_is_found(answers, endpoint, 
     assert known & {one["kind"] for one in record["serving"]["findings"]} == kinds
     assert record["serving"]["answers"]["questions"] >= 4
     assert list(request_problems(record, tmp_path)) == []
+
+
+def test_the_questions_of_the_suite_can_be_asked():
+    asked = AnswerOptions(questions_file=str(REPOSITORY / "benchmarks/llm_inference/questions.jsonl")).expected
+    assert (len(asked), asked[0]) == (24, ("The capital of France is", "Paris"))
 
 
 def test_own_questions_are_asked_under_load(against_mock, tmp_path, monkeypatch):
