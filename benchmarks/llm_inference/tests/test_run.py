@@ -291,6 +291,7 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
         asked = ("--url", url, "--ca-file", str(both), "--api-key-variable", "MY_KEY", "--endpoint", "chat")
         try:
             code, record = against_mock("--concurrency", "2", *asked)
+            requests = requests_of(tmp_path)
             _, without_key = against_mock("--concurrency", "2", *asked[:4], "--endpoint", "chat")
             _, too_short = against_mock("--concurrency", "2", *asked, "--input-tokens", "4")
         finally:
@@ -298,7 +299,7 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
     assert (code, record["error"], record["serving"]["elsewhere"]) == (0, "", "")
     assert record["model"] == "model"
     assert {"endpoint": "chat", "answers as": "other"}.items() <= record["choices"].items()
-    assert {(one["prompt_tokens"], one["cached_tokens"]) for one in requests_of(tmp_path)} == {(8, None)}
+    assert {(one["prompt_tokens"], one["cached_tokens"]) for one in requests} == {(8, None)}
     assert without_key["error"] == "the server answered /v1/models with HTTP status 401: "
     assert too_short["error"] == "a prompt of 4 tokens was asked for, but the chat template alone takes 5"
     assert not any("sk-secret" in path.read_bytes().decode(errors="replace") for path in tmp_path.glob("record*"))
