@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from benchmarks.llm_inference.address import CHAT, COMPLETIONS, MOST_LETTERS, LoadError
@@ -51,29 +50,30 @@ class Questions:
             return
         try:
             self._ask(self._own(0))
-        except Refused:
+        except LoadError:
             self._more = {}
-        for name in ("idle", "again"):
-            self.stored[name] = self._answers(1, keep_top=name == "idle")
+        self.stored["idle"] = self._answers(1)
+        self.stored["again"] = [one._replace(top=()) for one in self._answers(1)]
 
     def ask_loaded(self) -> None:
         """Ask while the load goes on, as many at once as requests are in flight, and the buyer's questions, too."""
         if self._count:
-            self.stored["loaded"] = self._answers(self._concurrency, keep_top=False)
+            self.stored["loaded"] = [one._replace(top=()) for one in self._answers(self._concurrency)]
         if asked := self._options.expected:
-            texts = self._every(self._concurrency, (partial(self._text, prompt) for prompt, _ in asked))
+            texts = map(_text_of, self._every(self._concurrency, [self._text(prompt) for prompt, _ in asked]))
             self.stored["expected"] = [[wanted, text] for (_, wanted), text in zip(asked, texts, strict=True)]
             self.stored["reference"] = self._options.reference
 
-    def _answers(self, at_once: int, keep_top: bool) -> list[Answer]:
-        found = self._every(at_once, (partial(self._ask, self._own(index)) for index in range(self._count)))
-        answers = [answer_of(one) for one in found]
-        return answers if keep_top else [one._replace(top=()) for one in answers]
+    def _answers(self, at_once: int) -> list[Answer]:
+        found = [answer_of(one) for one in self._every(at_once, map(self._own, range(self._count)))]
+        if not all(one.tokens for one in found):
+            raise LoadError("a question on answers failed: its answer has no token")
+        return found
 
-    def _every(self, at_once: int, calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    def _every(self, at_once: int, asked: Iterable[dict[str, Any]]) -> list[Mapping[str, Any]]:
         pool = ThreadPoolExecutor(at_once)
         try:
-            return list(pool.map(lambda call: call(), calls))
+            return list(pool.map(self._ask, asked))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # a signal ends the server, for which threads may wait
 
@@ -81,13 +81,13 @@ class Questions:
         length = PROMPT_TOKENS + (self._server.template_tokens or 0)
         return {**json.loads(self._bodies.body(index, length, ANSWER_TOKENS)), **self._more}
 
-    def _text(self, prompt: str) -> str:
-        asked: dict[str, Any] = {"model": self._server.model, **self._server.extra, "temperature": 0}
-        asked |= {"messages": [{"role": "user", "content": prompt}]} if self._is_chat else {"prompt": prompt}
-        return _text_of(self._ask({**asked, "max_tokens": self._options.expected_tokens}))
+    def _text(self, prompt: str) -> dict[str, Any]:
+        asked = {"messages": [{"role": "user", "content": prompt}]} if self._is_chat else {"prompt": prompt}
+        most = {"max_tokens": self._options.expected_tokens, "temperature": 0}
+        return {"model": self._server.model, **self._server.extra, **most, **asked}
 
     def _ask(self, asked: dict[str, Any]) -> Mapping[str, Any]:
-        """Return the choice of an answer; raises Refused, and LoadError for any other failure."""
+        """Return the choice of an answer; raises LoadError."""
         asked = {name: value for name, value in asked.items() if name != "stream_options"} | {"stream": False}
         try:
             status, text = self._server.address.ask(CHAT if self._is_chat else COMPLETIONS, asked, SILENT_S)
@@ -95,20 +95,13 @@ class Questions:
             time.sleep(DEATH_S)
             self._watch()
             raise LoadError(f"a question on answers failed: {error.strerror or error}") from error
-        refusal = f"a question on answers failed: HTTP status {status}, {text.strip()[:MOST_LETTERS]}"
-        if status != 200:
-            raise (Refused if 400 <= status < 500 else LoadError)(refusal)
         try:
             choice: Mapping[str, Any] = json.loads(text)["choices"][0]
-            if not answer_of(choice).tokens:
-                raise ValueError("no token")
-            return choice
+            answer_of(choice)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise LoadError(f"a question on answers has no completion ({error!r}): {text[:MOST_LETTERS]}") from error
-
-
-class Refused(LoadError):
-    """The server refuses what was asked for."""
+            words = f"HTTP status {status}, {text.strip()[:MOST_LETTERS]}"
+            raise LoadError(f"a question on answers failed ({error!r}): {words}") from error
+        return choice
 
 
 def _text_of(choice: Mapping[str, Any]) -> str:
@@ -122,8 +115,10 @@ def answer_of(choice: Mapping[str, Any]) -> Answer:
     """
     listed = choice.get("logprobs") or {}
     if content := listed.get("content"):
-        tops = [{_name(one): one["logprob"] for one in each.get("top_logprobs") or ()} for each in content]
-        found = Answer([_name(each) for each in content], [each["logprob"] for each in content], tops)
+        names, logprobs = zip(*map(_named, content), strict=True)
+        found = Answer(
+            list(names), list(logprobs), [dict(map(_named, one.get("top_logprobs") or ())) for one in content]
+        )
     elif listed.get("tokens"):
         tops = [dict(one or {}) for one in listed.get("top_logprobs") or ()]
         found = Answer(list(listed["tokens"]), list(listed["token_logprobs"]), tops)
@@ -134,5 +129,5 @@ def answer_of(choice: Mapping[str, Any]) -> Answer:
     return found
 
 
-def _name(token: Mapping[str, Any]) -> str:
-    return str(token.get("id", token["token"]))
+def _named(token: Mapping[str, Any]) -> tuple[str, float]:
+    return str(token.get("id", token["token"])), float(token["logprob"])

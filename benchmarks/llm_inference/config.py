@@ -194,27 +194,27 @@ class AnswerOptions:
 
     def __post_init__(self) -> None:
         positive(self, "expected_tokens", "reference")
-        if self.questions < 0 or self.reference > 1:
-            raise ConfigError(
-                f"questions must be 0 or more and reference at most 1, got {self.questions} and {self.reference:g}"
-            )
+        if self.questions < 0:
+            raise ConfigError(f"questions must be 0 or more, got {self.questions}")
+        if self.reference > 1:
+            raise ConfigError(f"reference is a share, at most 1, got {self.reference:g}")
         _ = self.expected
 
     @cached_property
     def expected(self) -> list[tuple[str, str]]:
         """Return the questions of the file, each with words that its answer must have; raises ConfigError."""
-        path = Path(self.questions_file)
+        if not self.questions_file:
+            return []
+        path = f"--questions-file {self.questions_file}"
         try:
-            lines = path.read_text().splitlines() if self.questions_file else []
-            found = [(str(one["prompt"]), str(one["answer"])) for one in map(json.loads, filter(str.strip, lines))]
+            every = map(json.loads, Path(self.questions_file).read_text().splitlines())
+            found = [(str(one["prompt"]), str(one["answer"])) for one in every]
         except (ValueError, LookupError, TypeError) as error:
-            raise ConfigError(
-                f'--questions-file {path}: each line is {{"prompt": TEXT, "answer": TEXT}}, found {error!r}'
-            ) from error
+            raise ConfigError(f'{path}: each line is {{"prompt": TEXT, "answer": TEXT}}, found {error!r}') from error
         except OSError as error:
-            raise ConfigError(f"--questions-file {path} cannot be read: {error.strerror}") from error
-        if self.questions_file and not (found and all(prompt and answer for prompt, answer in found)):
-            raise ConfigError(f"--questions-file {path}: it needs questions and answers that are not empty")
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        if not found or not all(map(all, found)):
+            raise ConfigError(f"{path}: it needs questions and answers that are not empty")
         return found
 
     @property

@@ -50,6 +50,7 @@ Options = Annotated[
         "additionalProperties": {"type": ["string", "number", "boolean", "null", "array"]},
     },
 ]
+NUMBERS = {"additionalProperties": {"type": ["number", "boolean"]}}
 NodeDevices = Annotated[Any, {"type": ["array", "object", "null"], "items": {"type": "object"}}]
 SAME_LIMIT_W = 1.0  # drivers round power limits to less
 # A size that is known or left out, never null.
@@ -480,26 +481,6 @@ class StoredFinding(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers(Part):
-    """Answers under load, compared with those of the idle server and with expected ones; see results/record/answers.py.
-
-    Without log-probabilities, what follows from them is missing.
-    """
-
-    questions: Annotated[Count, "the suite's own"] = 0
-    tokens: Count = 0
-    has_logprobs: bool = False
-    agreement: Annotated[Amount, "share of tokens equal up to the first difference"] = None
-    repeat_agreement: Annotated[Amount, "the same in repeats of the idle server"] = None
-    wrong: Annotated[Count, "answers with a token that rounding does not explain"] = 0
-    largest_gap: Annotated[Amount, "of log-probabilities, at a first difference"] = None
-    likelihood: Annotated[Amount, "of a token under load, over that of the idle server"] = None
-    expected: Annotated[Count, "the buyer's own questions"] = 0
-    right: Count = 0
-    reference: Annotated[Amount, "share that the reference answers right"] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Serving(Part):
     """A server under load."""
 
@@ -510,7 +491,7 @@ class Serving(Part):
     defined_by: Annotated[str, "the client that measured, where it is another one"] = ""
     findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
     notes: Annotated[list[str], "of older records, in place of findings"] = _list()
-    answers: Answers = Answers.of({})
+    answers: Annotated[dict[str, Any], NUMBERS, "under load, compared; see results/record/answers.py"] = _dict()
 
 
 @dataclass(frozen=True, kw_only=True)
