@@ -21,7 +21,8 @@ from results.record.served_rules import LEAST_E2E
 PROMPT_TOKENS = ANSWER_TOKENS = 32
 SEED = "answers"  # of prompts, which are the same in each run
 MOST_AT_ONCE = 16  # threads that ask
-SHARE_OF_WINDOW = 0.1  # of its least length, for asking the idle server twice
+SHARE_OF_WINDOW = 0.1  # of its least length, for asking
+ROUNDS = 3  # of all questions: two of the idle server, and one under load
 FEWEST = 4  # questions, however long they take
 
 
@@ -35,7 +36,7 @@ class Questions:
         self._server, self._options, self._watch = server, config.answers, watch
         self._concurrency = min(config.load.concurrency, MOST_AT_ONCE)
         each_s = alone_s * ANSWER_TOKENS / max(output for _, output in config.load.lengths)
-        can = int(SHARE_OF_WINDOW * max(config.window.min_s, LEAST_E2E * alone_s) / (2 * each_s))
+        can = int(SHARE_OF_WINDOW * max(config.window.min_s, LEAST_E2E * alone_s) / (ROUNDS * each_s))
         self._count = min(config.answers.questions, max(FEWEST, can))
         self._is_chat = server.template_tokens is not None
         self._more: dict[str, Any] = {"logprobs": LISTED}
