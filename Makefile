@@ -7,10 +7,10 @@ LINTS := lint-types lint-workflows lint-style lint-format lint-imports lint-lang
 # Each core runs one test file after the other, so that a file's shared fixtures are made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-all test-skipped test-packages test-quick test-busy test-kubernetes lint $(LINTS) bench coverage mutants docs docs-serve release-check gpu-check image clean
+.PHONY: help setup demo test test-all test-skipped test-packages test-quick test-busy test-kubernetes test-arm64 lint $(LINTS) bench coverage mutants docs docs-serve release-check gpu-check image clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 17
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 17
 
 setup: ## make .venv, and install JUBE if it is missing
 	@scripts/setup.sh
@@ -39,6 +39,9 @@ test-busy: lint ## the tests 5 times with twice as many busy loops as cores: mak
 test-kubernetes: lint ## as root: the workflow through a real Kubernetes of one node, which is built first
 	@scripts/build_kubernetes.sh $(or $(KUBERNETES),build/kubernetes)
 	CARAML_KUBERNETES_PROGRAMS=$(or $(KUBERNETES),build/kubernetes) pytest tests/real_kubernetes.py
+
+test-arm64: setup ## as root: power methods, ioprof and a node's facts on aarch64, emulated where needed: 10 minutes
+	scripts/test_arm64.sh
 
 lint: ## set-up, then workflows, style, imports and types: 20 seconds on two cores with AVX-512, 40 without
 	@scripts/setup.sh $(ALL_PARTS)
@@ -74,7 +77,7 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m results.tests.bench
 	python -m results.tests.bench --nodes 64
 
-coverage: ## whether the stated intervals of energy hold, every case 100 times: 8 minutes
+coverage: ## whether the stated intervals of energy hold, every case 100 times: 10 minutes
 	@scripts/setup.sh $(ALL_PARTS)
 	python -m jpwr.tests.coverage > docs/explanation/energy_coverage.md
 

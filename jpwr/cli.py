@@ -15,6 +15,7 @@ from typing import Any, Iterator, Sequence
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
+from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
 from jpwr.limits.options import add_options, limited, limits_of_others
 from jpwr.messages import log, open_standard_streams, settle_streams, write
@@ -31,7 +32,7 @@ from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, Po
 from jpwr.sampling.recorder import Sink
 from jpwr.trace.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.trace.trace import Trace
-from jpwr.trace.writers import CsvWriter
+from jpwr.trace.writers import CsvWriter, read_trace
 
 TRACE_NAME = "trace.csv"
 CLOSE_S = 2.0  # longest wait for a method to close
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
         if arguments and arguments[0] in TOOLS:
+            gc.enable()
             from jpwr.report.tools import run_tool
 
             return run_tool(arguments)
@@ -270,20 +272,8 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     clock = SystemClock()
     infos = [channel.sampled_info(interval_s) for channel in opened.channels]
     meta = {**_meta(options, clock.epoch_offset_s), **in_force}
-    trace = Trace(infos, meta)
-    sinks: list[Sink] = [trace]
-    file = None
-    if options.df_out:
-        from jpwr.report.frames import check_file_type
-
-        check_file_type(options.df_filetype)
-        file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
-        if file.path.name != TRACE_NAME:
-            log(
-                f"{options.df_out / TRACE_NAME} is in use, a link, no trace, or another user's file: this run's trace "
-                f"is {file.path}"
-            )
-        sinks.append(file)
+    kept = _opened_trace(options, infos, meta, stack)
+    sinks: list[Sink] = [kept]
     if options.prometheus is not None:
         from jpwr.report.prometheus import Exporter
 
@@ -296,21 +286,12 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
 
     monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, log)
     gc.freeze()  # a collection of all that is loaded takes as long as the samples of a second
+    gc.enable()
     # The view erases the lines that it has drawn, so it has to end before other messages.
     with _errors_reported(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
     with _errors_reported(child, "in the summary"):
-        summary = Summary(trace)
-        if file is not None:
-            where = f"the trace is {file.path}, but its tables could not be written"
-            if not file.is_in_place():
-                where = "tables could not be written"
-                log(f"the trace {file.path} was removed or replaced during the run: its samples are lost")
-            with _errors_reported(child, where):
-                from jpwr.report.frames import write_frames
-
-                write_frames(file.path.parent, options.suffix, options.df_filetype, summary)
-        _report(options, child, summary, monitor)
+        _report(options, child, _summary(options, child, kept), monitor)
     return not monitor.hung
 
 
@@ -356,6 +337,44 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         if marks is not None:
             marks.stop(patience=lambda: not monitor.hung)
             edges.stop(JOIN_S if monitor.hung else ANSWER_S)
+
+
+def _opened_trace(
+    options: argparse.Namespace, infos: Sequence[ChannelInfo], meta: dict[str, Any], stack: ExitStack
+) -> CsvWriter | Trace:
+    """Return the file of the samples, without a name if none was asked for; in memory if that cannot be made."""
+    if not options.df_out:
+        try:
+            return stack.enter_context(CsvWriter(None, infos, meta))
+        except JpwrError:
+            return Trace(infos, meta)
+    from jpwr.report.frames import check_file_type
+
+    check_file_type(options.df_filetype)
+    file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
+    if file.path.name != TRACE_NAME:
+        log(
+            f"{options.df_out / TRACE_NAME} is in use, a link, no trace, or another user's file: this run's trace "
+            f"is {file.path}"
+        )
+    return file
+
+
+def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter | Trace) -> Summary:
+    """Return the summary of the samples; with --df-out, also write their tables."""
+    if isinstance(kept, Trace):
+        return Summary(kept)
+    where = f"the trace is {kept.path}, but its tables could not be written"
+    if options.df_out and not kept.is_in_place():
+        where = "tables could not be written"
+        log(f"the trace {kept.path} was removed or replaced during the run: its samples are lost")
+    summary = Summary(read_trace(kept.open_file, with_status=False))
+    if options.df_out:
+        with _errors_reported(child, where):
+            from jpwr.report.frames import write_frames
+
+            write_frames(kept.path.parent, options.suffix, options.df_filetype, summary)
+    return summary
 
 
 def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor: PowerMonitor) -> None:

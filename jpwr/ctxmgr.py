@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, Sequence
 
 from jpwr.backends import open_methods
-from jpwr.energy import integral_j
 from jpwr.energy.estimate import JOULES_PER_WH
-from jpwr.errors import JpwrError, NotEnoughSamples
+from jpwr.energy.power import PowerCurve
+from jpwr.errors import JpwrError
 from jpwr.report.frames import COUNTER_TABLE, counted_wh, has_counter_table, ticks
 from jpwr.sampling import PowerMonitor
 from jpwr.trace.trace import Series, Trace
@@ -89,9 +89,8 @@ class get_power:  # noqa: N801 - the name in jpwr 0.0.10
         if pandas is None:
             raise JpwrError("df needs pandas: pip install pandas; without it, use trace and energy()")
         offset_s = self._monitor.clock.epoch_offset_s
-        every = self.trace.series()
-        rows = [(time_s + offset_s, *power_w) for time_s, power_w in ticks(every)]
-        names = [series.info.name for series in every]
+        rows = [(time_s + offset_s, *power_w) for time_s, power_w in ticks(self.trace.power())]
+        names = [info.name for info in self.trace.channels]
         return pandas.DataFrame(rows, columns=["timestamps", *names], dtype=float)
 
     def energy(self) -> tuple[Any, dict[str, Any]]:
@@ -119,10 +118,8 @@ class get_power:  # noqa: N801 - the name in jpwr 0.0.10
 
 
 def _energy_wh(series: Series) -> float:
-    try:
-        return integral_j(series.times_s, series.power_w) / JOULES_PER_WH
-    except NotEnoughSamples:
-        return math.nan
+    curve = PowerCurve(series.times_s, series.power_w, series.info, random_phase=False)
+    return curve.until_j(curve.times_s[-1]) / JOULES_PER_WH if len(curve.times_s) > 1 else math.nan
 
 
 def _pandas() -> Any:

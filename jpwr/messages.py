@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import select
 import sys
@@ -48,6 +47,8 @@ def short(name: str) -> str:
 
 def near(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the closest known one, whatever its case, or all of them."""
+    import difflib
+
     known = list(known)
     lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), lower, n=1)

@@ -88,7 +88,7 @@ def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read
         if result.get("node_check"):
             add_power(result, traces)
         if copies:
-            add_energy(result, copies)
+            add_energy(result, copies, traces)
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]

@@ -27,9 +27,11 @@ PACKAGES = {
     "ch-run": "charliecloud",
     "ch-image": "charliecloud python3-lark python3-requests",
     "mmdebstrap": "mmdebstrap",
+    "qemu-aarch64-static": "qemu-user-static",
     "kubectl": "kubectl",  # 1.25 or newer: of Debian 13
 }
 REQUIRE_ALL = "CARAML_REQUIRE_ALL"
+EMULATED = "CARAML_EMULATED"  # set where qemu-user runs the tests
 NOT_RUN = "not run, needs "  # the start of the reason of a test that is skipped for want of something
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # daemons are not in every user's
 
@@ -39,6 +41,12 @@ def need(*programs: str) -> None:
     missing = [name for name in programs if shutil.which(name, path=PATH) is None]
     if missing:
         not_run(" ".join(missing))
+
+
+def need_real_processor(why: str) -> None:
+    """Skip the test where qemu-user emulates the processor, for a reason."""
+    if os.environ.get(EMULATED):
+        not_run(f"a real processor: {why}")
 
 
 def not_run(what: str) -> None:

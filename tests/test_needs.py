@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import EMULATED, REQUIRE_ALL, need_real_processor
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 TESTS = """
 from tests.needs import need
@@ -52,3 +54,12 @@ def test_where_all_are_required_what_is_missing_fails(tmp_path):
     done = run_pytest(tmp_path, CARAML_REQUIRE_ALL="1")
     assert done.returncode == 1
     assert "1 passed" in done.stdout and "2 failed" in done.stdout
+
+
+def test_a_test_that_emulation_cannot_pass_is_skipped_there_alone(monkeypatch):
+    monkeypatch.delenv(REQUIRE_ALL, raising=False)
+    monkeypatch.delenv(EMULATED, raising=False)
+    need_real_processor("a reason")
+    monkeypatch.setenv(EMULATED, "1")
+    with pytest.raises(pytest.skip.Exception, match="not run, needs a real processor: a reason"):
+        need_real_processor("a reason")

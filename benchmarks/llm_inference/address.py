@@ -37,7 +37,7 @@ class Address:
     def of(cls, url: str, ca_file: str = "", key: str = "") -> Address:
         """Return the address of a URL; raises ValueError for one that is not scheme, host, port and path alone."""
         parts = urlsplit(url)
-        if parts.scheme not in PORTS or not parts.hostname or parts.port == 0 or re.search(r"[@?#\s]", url):
+        if parts.scheme not in PORTS or not parts.hostname or parts.port == 0 or re.search(r"[@?#]|[^!-~]", url):
             raise ValueError(url)
         base = parts.path.rstrip("/").removesuffix("/v1")
         return cls(parts.hostname, parts.port or PORTS[parts.scheme], parts.scheme, base, ca_file, key)

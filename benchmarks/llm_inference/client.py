@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from benchmarks.llm_inference.address import CHAT, COMPLETIONS, Address
 from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.stream import BadResponse, Counter
-from benchmarks.llm_inference.wire import Exchange, Wire
+from benchmarks.llm_inference.wire import RECEIVE_BYTES, Exchange, Wire
 from results.record.served import Request
 
 BLOCKED_S = 50e-6  # a selector that took longer was waiting; a call that need not wait takes less
@@ -136,7 +136,7 @@ class Client:
                 self._write(stream)
             elif stream.wire is not None:
                 try:
-                    data: bytes | OSError = stream.wire.receive()
+                    data: bytes | OSError = stream.wire.socket.recv(RECEIVE_BYTES)
                 except BlockingIOError:
                     continue
                 except OSError as error:
@@ -193,7 +193,7 @@ class Client:
         try:
             stream.wire = stream.wire or Wire(*self._load.server.peer, self._tls, self._load.server.address.host)
             stream.wire.put(stream.exchange.content)
-            self._selector.register(stream.wire, selectors.EVENT_READ, stream)
+            self._selector.register(stream.wire.socket, selectors.EVENT_READ, stream)
         except OSError as error:
             self._fail(stream, f"cannot connect: {error}")
             return
@@ -210,7 +210,7 @@ class Client:
 
     def _watch(self, stream: Stream, wire: Wire) -> None:
         waits = selectors.EVENT_WRITE if wire.unsent else 0
-        self._selector.modify(wire, selectors.EVENT_READ | waits, stream)
+        self._selector.modify(wire.socket, selectors.EVENT_READ | waits, stream)
 
     def _lost(self, stream: Stream, error: OSError | None) -> None:
         """Send a request once more where a kept connection turns out to be closed, and keep no connection from then on.
@@ -268,7 +268,7 @@ class Client:
         request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
         self._streams.remove(stream)
         if self._keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
-            self._selector.unregister(stream.wire)
+            self._selector.unregister(stream.wire.socket)
             self._idle[request.slot] = stream.wire
         else:
             self._close(stream)
@@ -293,6 +293,6 @@ class Client:
     def _close(self, stream: Stream) -> None:
         if stream.wire is not None:
             with suppress(KeyError):  # it was never registered
-                self._selector.unregister(stream.wire)
-            stream.wire.close()
+                self._selector.unregister(stream.wire.socket)
+            stream.wire.socket.close()
             stream.wire = None

@@ -57,10 +57,10 @@ class Bodies:
         return f"{json.dumps(asked)[:-1]}, {last}}}".encode()
 
 
-def template_tokens(address: Address, model: str, limit_s: float) -> int:
+def template_tokens(address: Address, model: str, least_tokens: int, limit_s: float) -> int:
     """Return how many tokens the server's chat template adds to a prompt, by the server's own count.
 
-    Raises LoadError unless each letter is a token: then no prompt would be as long as asked for.
+    Raises LoadError where a prompt of at least so many tokens cannot be as long as asked for: each letter must be one.
     """
     counts: list[int] = []
     for letters in (ascii_letters[:1], ascii_letters):
@@ -81,4 +81,7 @@ def template_tokens(address: Address, model: str, limit_s: float) -> int:
             f"prompts of chat are letters, each a token, but the server makes {made} tokens of {letters_more}: "
             "measure it by completions"
         )
+    if least_tokens < counts[0]:
+        alone = f"the chat template alone takes {counts[0] - 1}"
+        raise LoadError(f"a prompt of {least_tokens} tokens was asked for, but {alone}: ask for longer ones")
     return counts[0] - 1

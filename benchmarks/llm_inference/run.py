@@ -39,6 +39,7 @@ from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of,
 from jpwr.backends.nvml import devices_used_by
 from jpwr.process.words import number_of
 from results.record.answers import facts_of, judged
+from results.record.demand import DATA
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
@@ -81,7 +82,7 @@ def describe(config: Config) -> RunRecord:
         asdict(config),
         provenance=collect_provenance([] if serve.url else [SERVERS[serve.server].package]),
         precision=precision,
-        data="random tokens",
+        data=DATA,
         sample=load.words,
     )
     record.config["compute"] |= {"device": config.device, "precision": precision}
@@ -193,8 +194,7 @@ class Started:
         names = [serve.served_model] if serve.served_model else []
         self.address = serve.address or Address("127.0.0.1", free_port())
         # The sensors of this node show no other one's power.
-        is_here = not serve.url or (serve.nodes == 1 and self.address.is_here())
-        self.elsewhere = "" if is_here else self.address.host
+        self.elsewhere = "" if not serve.url or (serve.nodes == 1 and self.address.is_here()) else self.address.host
         self.devices = [] if serve.url else _devices(config)
         if not serve.url:
             path, vocab = self._start(config, stack)
@@ -205,16 +205,10 @@ class Started:
         if not name:
             asked, found = " or ".join(names), ", ".join(served) or "none"
             raise LoadError(f"the model {asked} was asked for, and the server has {found}")
-        template = self._template_tokens(config, name) if config.load.endpoint == "chat" else None
-        peer, extra = self.address.reached(), dict(adapter.extra)
+        peer, extra, template = self.address.reached(), dict(adapter.extra), None
+        if config.load.endpoint == "chat":
+            template = template_tokens(self.address, name, min(config.load.lengths)[0], config.window.limit_s)
         self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template)
-
-    def _template_tokens(self, config: Config, name: str) -> int:
-        """Return what chat adds to a prompt; raises LoadError for prompts that are no longer than that."""
-        added, least = template_tokens(self.address, name, config.window.limit_s), min(config.load.lengths)[0]
-        if least <= added:
-            raise LoadError(f"a prompt of {least} tokens was asked for, but the chat template alone takes {added}")
-        return added
 
     def _start(self, config: Config, stack: ExitStack) -> tuple[Path, int]:
         """Start it and wait until it is ready; return where the model is, and the size of its vocabulary."""

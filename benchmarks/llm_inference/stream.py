@@ -6,6 +6,7 @@ Follows the completions and chat interfaces of OpenAI, which vLLM, SGLang, Tenso
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -136,10 +137,11 @@ class Counter:
             new = 1 if text else 0
         self.tokens += new
         logprobs = choice.get("logprobs") or {}
-        listed = len(choice.get("token_ids") or logprobs.get("tokens") or logprobs.get("content") or ())
+        words = [*(logprobs.get("tokens") or ()), *(one.get("token") for one in logprobs.get("content") or ())]
+        listed = len(choice.get("token_ids") or list(filter(None, words)))
         self.unlisted += max(0, new - max(1, listed))
         if new and not self._has_begun:
-            is_seen = any(one.isprintable() and not one.isspace() for one in text)
+            is_seen = any(unicodedata.category(one)[0] in "LNPS" for one in text)  # no space, mark or control character
             self.is_unseen = self.is_unseen or not is_seen
             self._has_begun = is_seen or listed > 0
         self._held += new

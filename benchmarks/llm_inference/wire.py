@@ -28,19 +28,15 @@ class Wire:
 
     def __init__(self, family: int, peer: Any, context: ssl.SSLContext | None, host: str) -> None:
         self.unsent = memoryview(b"")
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.setblocking(False)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.connect_ex(peer)
+        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.connect_ex(peer)
         self._tls: ssl.SSLObject | None = None
         if context:
             self._received, self._sealed = ssl.MemoryBIO(), ssl.MemoryBIO()
             self._tls = context.wrap_bio(self._received, self._sealed, server_hostname=host)
             self._is_open, self._waiting = False, b""
-
-    def fileno(self) -> int:
-        """Return what a selector watches."""
-        return self._socket.fileno()
 
     def put(self, content: bytes) -> None:
         """Queue bytes to be sent, with TLS once it is agreed on."""
@@ -53,11 +49,7 @@ class Wire:
     def send(self) -> None:
         """Send as much as is possible now; raises OSError."""
         with suppress(BlockingIOError):  # not connected yet, or the buffer is full
-            self.unsent = self.unsent[self._socket.send(self.unsent) :]
-
-    def receive(self) -> bytes:
-        """Return what has arrived, empty at the connection's end; raises OSError."""
-        return self._socket.recv(RECEIVE_BYTES)
+            self.unsent = self.unsent[self.socket.send(self.unsent) :]
 
     def opened(self, data: bytes) -> bytes:
         """Return what received bytes of TLS say, which may be nothing yet; raises ssl.SSLError."""
@@ -77,22 +69,13 @@ class Wire:
             self.unsent = memoryview(bytes(self.unsent) + self._sealed.read())
         return found
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
-
 
 class Parser:
     """A response over HTTP/1.1, by h11."""
 
     def __init__(self, http: h11.Connection) -> None:
-        self.status, self.fields, self.is_done = 0, dict[bytes, bytes](), False
-        self._http = http
-
-    @property
-    def keeps_open(self) -> bool:
-        """Whether the connection can take another request."""
-        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        self.status, self.fields, self._http = 0, dict[bytes, bytes](), http
+        self.is_done = self.keeps_open = False  # whether the connection can take another request
 
     def feed(self, data: bytes) -> bytes:
         """Take what has arrived, empty at the connection's end; return what it adds to the body. Raises BadResponse."""
@@ -104,8 +87,9 @@ class Parser:
                     found += part.data
                 elif isinstance(part, h11.Response):
                     self.status, self.fields = part.status_code, dict(part.headers)
-                else:
-                    self.is_done = isinstance(part, h11.EndOfMessage)
+                elif isinstance(part, h11.EndOfMessage):
+                    self.is_done = True
+                    self.keeps_open = self._http.our_state is self._http.their_state is h11.DONE
         except h11.RemoteProtocolError as error:
             raise _bad(data, error) from error
         return found
@@ -116,14 +100,9 @@ class FastParser(Parser):
 
     def __init__(self, http: h11.Connection) -> None:
         super().__init__(http)
-        self._parts, self._is_kept = list[bytes](), False
+        self._parts = list[bytes]()
         self.on_body = self._parts.append
         self._fast = httptools.HttpResponseParser(self)
-
-    @property
-    def keeps_open(self) -> bool:
-        """Whether the connection can take another request."""
-        return self._http.our_state is h11.DONE and self._is_kept
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a field, by httptools."""
@@ -132,18 +111,16 @@ class FastParser(Parser):
     def on_headers_complete(self) -> None:
         """Keep the status unless another one follows, by httptools."""
         status = self._fast.get_status_code()
-        if status >= 200:
-            self.status = status
-        else:
-            self.fields.clear()
+        self.status = status if status >= 200 else 0
 
     def on_message_complete(self) -> None:
         """End the response, by httptools."""
-        self.is_done, self._is_kept = self.status > 0, self._fast.should_keep_alive()
+        self.is_done = self.status > 0
+        self.keeps_open = self._http.our_state is h11.DONE and self._fast.should_keep_alive()
 
     def feed(self, data: bytes) -> bytes:
         """Take what has arrived, as h11's parser does."""
-        if not data and not (self.status and self._ends_with_connection()):
+        if not data and (not self.status or {b"content-length", b"transfer-encoding"} & self.fields.keys()):
             raise _bad(data)
         try:
             self._fast.feed_data(data)
@@ -153,9 +130,6 @@ class FastParser(Parser):
         found = b"".join(self._parts)
         self._parts.clear()
         return found
-
-    def _ends_with_connection(self) -> bool:
-        return b"content-length" not in self.fields and b"transfer-encoding" not in self.fields
 
 
 def _bad(data: bytes, error: Exception | None = None) -> BadResponse:

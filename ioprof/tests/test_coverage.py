@@ -17,12 +17,14 @@ from ioprof.coverage import Watched, coverage
 from ioprof.library import library
 from ioprof.watch import Watcher, rchar
 from jpwr.tests.conftest import wait_until
+from tests.needs import need_real_processor
 
 SIZE = 2_000_000
 
 
 @pytest.fixture
 def data(tmp_path):
+    need_real_processor("the kernel's counts and maps of a process are those of qemu")
     path = tmp_path / "data.bin"
     path.write_bytes(bytes(SIZE))
     return path

@@ -15,43 +15,49 @@ from typing import Mapping, NamedTuple, TextIO
 
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, ReadError
+from jpwr.process.processor import PROC, SYS, Processor, read_processor
 
-PROC = Path("/proc")
 TDP_VARIABLE = "JPWR_CPU_TDP_W"
 MIN_TICKS = 10
 IDLE_SHARE = 0.3  # assumed; two-socket servers idle at a fifth to a half of their full power
 
 
-class Processor(NamedTuple):
+class Tdp(NamedTuple):
     """TDP of a processor model, and its source."""
 
-    model: str  # a regular expression on the model name of /proc/cpuinfo
+    model: str  # a regular expression on the processor's name
     tdp_w: float
     cores: int
     source: str
 
 
-PROCESSORS = (
-    Processor(r"EPYC 7742", 225, 64, "AMD product page"),
-    Processor(r"EPYC 7443\b", 200, 24, "AMD product page"),
-    Processor(r"EPYC 7413", 180, 24, "AMD product page"),
-    Processor(r"EPYC 9654\b", 360, 96, "AMD product page"),
-    Processor(r"Platinum 8452Y", 300, 36, "Intel ARK"),
-    Processor(r"Platinum 8462Y\+", 300, 32, "Intel ARK"),
-    Processor(r"Platinum 8480\+", 350, 56, "Intel ARK"),
+TDPS = (
+    Tdp(r"EPYC 7742", 225, 64, "AMD product page"),
+    Tdp(r"EPYC 7443\b", 200, 24, "AMD product page"),
+    Tdp(r"EPYC 7413", 180, 24, "AMD product page"),
+    Tdp(r"EPYC 9654\b", 360, 96, "AMD product page"),
+    Tdp(r"Platinum 8452Y", 300, 36, "Intel ARK"),
+    Tdp(r"Platinum 8462Y\+", 300, 32, "Intel ARK"),
+    Tdp(r"Platinum 8480\+", 350, 56, "Intel ARK"),
+    Tdp(r"NVIDIA Grace\b", 500, 144, "NVIDIA Grace CPU Superchip data sheet, memory included"),
 )
-# For other models: between the 3.5 W per core of the largest server processors above and the 9.4 W of the fastest.
-UNKNOWN_TDP_PER_CORE_W = 6.0
 
 
-def open_channels(stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str] = os.environ) -> list[Channel]:
+# TDP of a core of other models, and its range, in watts. On x86-64, the range is from the largest to the fastest of the
+# processors above; on Arm, from the Altra Q32-17, of 45 W and 32 cores (Ampere's list of models, June 2020), to Grace.
+ASSUMED_X86 = 6.0, "3.5 to 9.4"
+ASSUMED_ARM = 2.5, "1.4 to 3.5"
+
+
+def open_channels(
+    stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str] = os.environ, sys: Path = SYS
+) -> list[Channel]:
     """Open the channel of the modelled power; raise BackendUnavailable without Linux's /proc."""
     try:
         stat = stack.enter_context(open(proc / "stat"))
-        cpuinfo = (proc / "cpuinfo").read_text()
     except OSError as error:
         raise BackendUnavailable(f"the CPU's load cannot be read ({error}): this needs Linux") from error
-    tdp_w, source = _tdp_w(cpuinfo, environ)
+    tdp_w, source = _tdp_w(read_processor(proc, sys), environ)
     load = _Load(stat)
     info = ChannelInfo(
         name="estimate:cpu",
@@ -63,7 +69,7 @@ def open_channels(stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str
     return [Channel(info, lambda: tdp_w * (IDLE_SHARE + (1 - IDLE_SHARE) * load.read()))]
 
 
-def _tdp_w(cpuinfo: str, environ: Mapping[str, str]) -> tuple[float, str]:
+def _tdp_w(processor: Processor, environ: Mapping[str, str]) -> tuple[float, str]:
     """Return the TDP in watts of this machine's cores, and its source."""
     stated = environ.get(TDP_VARIABLE)
     if stated:
@@ -74,23 +80,14 @@ def _tdp_w(cpuinfo: str, environ: Mapping[str, str]) -> tuple[float, str]:
         if not 0 < tdp_w < 1e5:
             raise BackendUnavailable(f"{TDP_VARIABLE} is '{stated}': give the CPU's TDP in watts, such as 225")
         return tdp_w, f"TDP {tdp_w:g} W stated in {TDP_VARIABLE}"
-    models = re.findall(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    model = models[0] if models else "unknown processor"
-    physical = re.findall(r"^physical id\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
-    core = re.findall(r"^core id\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
-    threads = len(re.findall(r"^processor\s*:", cpuinfo, re.MULTILINE)) or 1
-    # Two threads of one core share its power; Arm lists neither id, and has one thread per core.
-    cores = len(set(zip(physical, core))) or threads
-    for known in PROCESSORS:
+    model, cores = processor.name or "unknown processor", processor.num_cores
+    for known in TDPS:
         if re.search(known.model, model):
-            return (
-                known.tdp_w / known.cores * cores,
-                f"{model}, {known.tdp_w:g} W per {known.cores} cores ({known.source})",
-            )
-    return (
-        UNKNOWN_TDP_PER_CORE_W * cores,
-        f"{model} has no TDP in the table, {UNKNOWN_TDP_PER_CORE_W:g} W per core assumed (state it in {TDP_VARIABLE})",
-    )
+            source = f"{known.tdp_w:g} W per {known.cores} cores ({known.source})"
+            return known.tdp_w / known.cores * cores, f"{model}, {source}"
+    core_w, range_w = ASSUMED_ARM if processor.is_arm else ASSUMED_X86
+    assumed = f"{core_w:g} W per core assumed, out of {range_w} W (state it in {TDP_VARIABLE})"
+    return core_w * cores, f"{model} has no TDP in the table, {assumed}"
 
 
 class _Load:

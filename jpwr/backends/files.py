@@ -9,6 +9,7 @@ from typing import Callable, Mapping, TextIO
 
 from jpwr.backends.parts import Part, attempt
 from jpwr.errors import BackendUnavailable, ReadError
+from jpwr.process.host import text_of as text_of
 
 
 def open_reading(
@@ -58,11 +59,3 @@ def pci_id_of(device: Path) -> int:
         return int(text_of(device / "device"), 16)
     except ValueError:
         return 0
-
-
-def text_of(path: Path) -> str:
-    """Return the file's text without white space at both ends; empty if it cannot be read."""
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

@@ -159,7 +159,7 @@ class _Device:
     """One GPU.
 
     Each sample calls the library that nvidia-ml-py has opened, but not through its wrappers: these allocate memory for
-    each result, which takes about as long as the call.
+    each result, which takes about as long as the call. A partial in place of the direct call takes a tenth of it.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -182,11 +182,11 @@ class _Device:
             raise ReadError(outdated)
         structure, power = (getattr(self._nvml, name) for name in INSTANT)
         field = structure(fieldId=power, scopeId=scope)
-        take = self._call("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
+        take, handle, into = self._function("nvmlDeviceGetFieldValues"), self._handle, ctypes.byref(field)
         milliwatts = ctypes.c_uint.from_buffer(field, type(field).value.offset)
 
         def read() -> float:
-            failed = take() or field.nvmlReturn
+            failed = take(handle, 1, into) or field.nvmlReturn
             if failed:
                 raise self._error(failed)
             return milliwatts.value / 1000
@@ -232,7 +232,7 @@ class _Device:
         for key, name, arguments, kind, form in asked:
             with suppress(ReadError):
                 number = kind()
-                take = self._call(name, *arguments, ctypes.byref(number))
+                take = partial(self._function(name), self._handle, *arguments, ctypes.byref(number))
                 if not take():
                     known.append((key, take, number, form))
 
@@ -276,29 +276,25 @@ class _Device:
         except (self._nvml.NVMLError, AttributeError):  # an older driver, an older nvidia-ml-py
             return False
 
-    def _number(
-        self, name: str, *arguments: int, kind: type[Any] = ctypes.c_uint, per_unit: int = 1
-    ) -> Callable[[], Any]:
+    def _number(self, name: str, per_unit: int, kind: type[Any] = ctypes.c_uint) -> Callable[[], Any]:
         """Return a function that reads one number, after a first read; raise ReadError if that read fails."""
         number = kind()
-        take = self._call(name, *arguments, ctypes.byref(number))
+        take, handle, into = self._function(name), self._handle, ctypes.byref(number)
 
         def read() -> Any:
-            code = take()
+            code = take(handle, into)
             if code:
                 raise self._error(code)
-            return number.value if per_unit == 1 else number.value / per_unit
+            return number.value / per_unit
 
         read()
         return read
 
-    def _call(self, name: str, *arguments: Any) -> Callable[[], int]:
-        """Return a function that calls the library for this GPU and returns the error code.
-
-        Raises ReadError if the driver's library lacks it.
-        """
+    def _function(self, name: str) -> Callable[..., int]:
+        """Return a function of the library, which returns an error code; raise ReadError if the library lacks it."""
         try:
-            return partial(self._library[name], self._handle, *arguments)
+            found: Callable[..., int] = self._library[name]
+            return found
         except AttributeError as error:
             raise ReadError(f"this driver's NVML has no {name}") from error
 

@@ -3,8 +3,7 @@
 Pure arithmetic: no clock, no files, no vendor library. `docs/explanation/energy.md` explains the model.
 """
 
-from jpwr.energy.estimate import EnergyEstimate
-from jpwr.energy.passes import add_estimates, energy_of_passes
-from jpwr.energy.window import ChannelEnergy, integral_j
+from jpwr.energy.estimate import EnergyEstimate, add_estimates
+from jpwr.energy.window import ChannelEnergy, energy_of_passes
 
-__all__ = ["ChannelEnergy", "EnergyEstimate", "add_estimates", "energy_of_passes", "integral_j"]
+__all__ = ["ChannelEnergy", "EnergyEstimate", "add_estimates", "energy_of_passes"]

@@ -8,184 +8,186 @@ moment (estimation with bounded errors: Milanese and Vicino, Automatica 27 (1991
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
-from itertools import takewhile
-from operator import itemgetter, ne, sub
-from typing import NamedTuple, Sequence
+from itertools import compress, count, islice, repeat
+from operator import add, gt, lt, mul, ne, sub
+from typing import Iterator, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import EnergyEstimate
 from jpwr.energy.power import PowerCurve
-from jpwr.energy.statistics import ASSUMED_ACCURACY, TEST_LEVEL
+from jpwr.intervals import ASSUMED_ACCURACY, Numbers
 
 NEIGHBOURS = 8  # values on each side of a moment that bound it; more would narrow no bound noticeably
 
 
-class Fault(NamedTuple):
-    """A time in which the counter cannot be right."""
+class Span(NamedTuple):
+    """Fault, before the value `first`; or time of the sound values from number `first` to below `last`."""
 
     start_s: float
     end_s: float
-    words: str  # completes "the counter ..."
+    words: str = ""  # completes "the counter ..."
+    first: int = 0
+    last: int = 0
+
+
+class Value(NamedTuple):
+    """Value of the counter, reached between two moments and last seen at a third."""
+
+    value_j: float
+    early_s: float
+    late_s: float
+    seen_s: float
 
 
 class CounterCurve:
-    """Readings of a counter in joules at `times_s`, nan where one failed: a counter goes on counting meanwhile."""
+    """Readings of a counter in joules at `times_s` ± `half_s`, nan where one failed: it goes on counting meanwhile."""
 
     def __init__(
-        self, times_s: Sequence[float], energy_j: Sequence[float], info: ChannelInfo, power: PowerCurve
+        self, times_s: Numbers, energy_j: Numbers, info: ChannelInfo, power: PowerCurve, half_s: Numbers = ()
     ) -> None:
-        self._info, self._power = info, power
-        self._accuracy = info.accuracy or ASSUMED_ACCURACY
-        finite = [(time_s, value_j) for time_s, value_j in zip(times_s, energy_j) if math.isfinite(value_j)]
-        self.read_s, self._read_j = [time_s for time_s, _ in finite], [value_j for _, value_j in finite]
-        self.values_j: list[float] = []
-        self._faults: list[Fault] = []
-        if finite:
-            self._find_values()
-
-    def _find_values(self) -> None:
-        times_s, read_j, info, power = self.read_s, self._read_j, self._info, self._power
-        changed = [index for index, differs in enumerate(map(ne, read_j[1:], read_j), 1) if differs]
-        firsts, lasts = [0, *changed], [*(index - 1 for index in changed), len(times_s) - 1]
-        self.values_j = [read_j[first] for first in firsts]
-        first_s, last_s = [times_s[first] for first in firsts], [times_s[last] for last in lasts]
-        before_s = [-math.inf, *(times_s[first - 1] for first in changed)]
-        steps_j = list(map(sub, self.values_j[1:], self.values_j))
-        refresh_s = info.counter_refresh_s or _refresh_s(times_s, changed)
-        for number, step_j in enumerate(steps_j):
-            shown_s, next_s = last_s[number] - first_s[number], first_s[number + 1]
-            if step_j < 0:
-                self._faults.append(Fault(last_s[number], next_s, "fell"))
-            elif shown_s > refresh_s and step_j + info.counter_resolution_j < power.lowest_w * shown_s:
-                # A late refresh would have counted at least the lowest power of the trace.
-                self._faults.append(Fault(first_s[number], next_s, "stood still for a while"))
-            elif shown_s > refresh_s:
-                refresh_s = shown_s
-        stood_s = last_s[-1] - first_s[-1] - refresh_s
-        if stood_s > 0 and info.counter_resolution_j < power.lowest_w * stood_s:
-            self._faults.append(Fault(first_s[-1], times_s[-1], "stood still"))
-        self.refresh_s = refresh_s
-        self.late_s = first_s
-        self.early_s = [
-            min(first, max(before, last - refresh_s)) for before, first, last in zip(before_s, first_s, last_s)
-        ]
-        self._middles_s = [(early + late) / 2 for early, late in zip(self.early_s, self.late_s)]
-        for number, step_j in enumerate(steps_j):
-            longest_s = first_s[number + 1] - self.early_s[number]
-            if step_j - info.counter_resolution_j > power.most_w * longest_s:
-                self._faults.append(Fault(self.early_s[number], first_s[number + 1], "jumped"))
-        self._faults.sort()
+        self._info, self._power, self._accuracy = info, power, info.accuracy or ASSUMED_ACCURACY
+        if not math.isfinite(sum(energy_j)):
+            finite = bytes(map(math.isfinite, energy_j))
+            times_s, energy_j, half_s = (array("d", compress(one, finite)) for one in (times_s, energy_j, half_s))
+        self.read_s, self._read_j, self._half_s = times_s, energy_j, half_s
+        # Index of the first reading of each value.
+        self._firsts = array("I", [0][: len(times_s)])
+        self._firsts.extend(compress(count(1), map(ne, islice(energy_j, 1, None), energy_j)))
+        # From the reading before one change to the next change there are two refreshes.
+        changes = zip(self._firsts[1:], self._firsts[2:])
+        longest_s = min((times_s[after] - times_s[before - 1] for before, after in changes), default=math.inf)
+        self.refresh_s = info.counter_refresh_s or longest_s + 2 * max(half_s, default=0.0)
+        self._faults = sorted(self._find_faults())
         # Values before a fault do not bound the energy after it.
-        self._parts = [0, *sorted({bisect_left(first_s, fault.end_s) for fault in self._faults}), len(first_s)]
+        starts_s = {0: -math.inf, **{fault.first: fault.end_s for fault in self._faults}}
+        ends_s = {len(self._firsts): math.inf, **{fault.first: fault.start_s for fault in reversed(self._faults)}}
+        edges = sorted({*starts_s, *ends_s})
+        parts = (Span(starts_s[first], ends_s[last], "", first, last) for first, last in zip(edges, edges[1:]))
+        self._parts = [part for part in parts if part.last - part.first > 1]
 
-    @property
-    def fault(self) -> str:
-        """First fault in the trace, as words that complete "the counter ..."; empty without one."""
-        if not self.read_s:
-            return "could not be read"
-        if len(self.values_j) == 1:
-            return "stood still"
-        return self._faults[0].words if self._faults else ""
+    def _find_faults(self) -> Iterator[Span]:
+        """Yield the faults; a refresh that was late and counted all raises the refresh interval."""
+        times_s, read_j, firsts, most_w = self.read_s, self._read_j, self._firsts, self._power.most_w
+        resolution_j, lowest_w, last = self._info.counter_resolution_j, self._power.lowest_w, len(firsts) - 1
+        for index in compress(count(1), map(lt, islice(read_j, 1, None), read_j)):
+            yield Span(times_s[index - 1], times_s[index], "fell", bisect_left(firsts, index))
+        ends_s = map(times_s.__getitem__, map(sub, islice(firsts, 1, None), repeat(1)))
+        shown_s = map(sub, ends_s, map(times_s.__getitem__, firsts))
+        for number in compress(count(), map(self.refresh_s.__lt__, shown_s)) if last + 1 < len(times_s) else ():
+            one, two = self._values(number, number + 2)
+            stood_s, step_j = one.seen_s - one.late_s, two.value_j - one.value_j
+            # A late refresh would have counted at least the lowest power of the trace.
+            if 0 <= step_j < lowest_w * stood_s - resolution_j and stood_s > self.refresh_s:
+                yield Span(times_s[firsts[number]], times_s[firsts[number + 1]], "stood still for a while", number + 1)
+            elif step_j >= 0:
+                self.refresh_s = max(self.refresh_s, stood_s)
+        for one in self._values(last, last + 1) if last > 0 else ():
+            stood_s = one.seen_s - one.late_s - self.refresh_s
+            if stood_s > 0 and lowest_w * stood_s > resolution_j:
+                yield Span(times_s[firsts[last]], times_s[-1], "stood still", last + 1)
+        longest_s = map(add, map(sub, islice(times_s, 1, None), times_s), repeat(self.refresh_s))
+        most_j = map(mul, longest_s, repeat(most_w))
+        steps_j = map(sub, islice(read_j, 1, None), read_j)
+        for index in compress(count(1), map(gt, steps_j, most_j)) if most_w < math.inf else ():
+            number = bisect_left(firsts, index)
+            one, two = self._values(number - 1, number + 1)
+            if two.value_j - one.value_j - resolution_j > most_w * (two.late_s - one.early_s):
+                yield Span(one.early_s, times_s[index], "jumped", number)
 
-    def between(self, start_s: float, end_s: float) -> EnergyEstimate:
-        """Bound the energy of a window; the estimate is by a straight line between values, within the bounds."""
-        if len(self.values_j) < 2:
-            return _unknown(self.fault)
-        for fault in self._faults:
-            if fault.start_s < end_s and start_s < fault.end_s:
-                return _unknown(fault.words)
-        if end_s <= self.read_s[0] or self.read_s[-1] <= start_s:
-            return _unknown("was not read in that time")
-        start_low_j, start_high_j, start_j = self.bounds_j(start_s)
-        end_low_j, end_high_j, end_j = self.bounds_j(end_s)
+    def _values(self, low: int, high: int) -> list[Value]:
+        """Return the values with numbers from `low` to below `high`."""
+        times_s, half_s, found = self.read_s, self._half_s, []
+        edges = [*self._firsts[low : high + 1], len(times_s)][: high - low + 1]
+        before_s = times_s[edges[0] - 1] - (half_s[edges[0] - 1] if half_s else 0.0) if low else -math.inf
+        for first, after in zip(edges, edges[1:]):
+            first_half_s, last_half_s = (half_s[first], half_s[after - 1]) if half_s else (0.0, 0.0)
+            seen_s = times_s[after - 1] - last_half_s
+            is_sound = seen_s <= times_s[first] - first_half_s + self.refresh_s  # else the last reading bounds nothing
+            early_s = max(before_s, seen_s - self.refresh_s) if is_sound else before_s
+            found.append(Value(self._read_j[first], early_s, times_s[first] + first_half_s, seen_s))
+            before_s = seen_s
+        return found
+
+    def _number(self, time_s: float) -> int:
+        """Return the number of values that were first read until a moment."""
+        return bisect_left(self._firsts, bisect_right(self.read_s, time_s))
+
+    def fault(self, start_s: float = -math.inf, end_s: float = math.inf) -> str:
+        """Return the first fault in a window, as words that complete "the counter ..."; empty without one."""
+        if len(self._firsts) < 2:
+            return "stood still" if self.read_s else "could not be read"
+        if not self._is_read(start_s, end_s):
+            return "was not read in that time"
+        return next((one.words for one in self._faults if one.start_s < end_s and start_s < one.end_s), "")
+
+    def _is_read(self, start_s: float, end_s: float) -> bool:
+        return bool(self.read_s) and self.read_s[0] < end_s and start_s < self.read_s[-1]
+
+    def parts(self, start_s: float, end_s: float) -> list[Span]:
+        """Return the parts of a window in which the counter was read and is sound, in the order of time."""
+        first = max(0, bisect_left(self._parts, Span(start_s, start_s)) - 1)
+        some = self._parts[first : bisect_left(self._parts, Span(end_s, end_s))]
+        cut = (one._replace(start_s=max(start_s, one.start_s), end_s=min(end_s, one.end_s)) for one in some)
+        return [one for one in cut if one.start_s < one.end_s and self._is_read(start_s, end_s)]
+
+    def between(self, part: Span) -> EnergyEstimate:
+        """Bound the energy of a part; the estimate is by a straight line between values, within the bounds."""
+        start_low_j, start_high_j, start_j = self.bounds_j(part.start_s, part)
+        end_low_j, end_high_j, end_j = self.bounds_j(part.end_s, part)
         low_j = max(0.0, end_low_j - start_high_j)
-        high_j = min(end_high_j - start_low_j, self._power.most_w * (end_s - start_s))
+        high_j = min(end_high_j - start_low_j, self._power.most_w * (part.end_s - part.start_s))
         if not high_j < math.inf:
-            return _unknown("was not read long enough before or after")
+            return EnergyEstimate(unknown="the counter was not read long enough before or after")
         if high_j < low_j:
-            return _unknown("counted more than the device can use")
+            return EnergyEstimate(unknown="the counter counted more than the device can use")
         energy_j = min(high_j, max(low_j, end_j - start_j))
         systematic_j = max(high_j - energy_j, energy_j - low_j)
         found = EnergyEstimate(energy_j, systematic_j, systematic_j, "counter", counter_j=energy_j)
         return found._replace(counter_low_j=low_j, counter_high_j=high_j)
 
-    def has_new_value(self, start_s: float, end_s: float) -> bool:
-        """Whether a value was first seen in a window."""
-        return bisect_right(self.late_s, start_s) < bisect_right(self.late_s, end_s)
+    def is_renewed(self, start_s: float, end_s: float) -> bool:
+        """Whether a value was first seen in a window, or the window is as long as a refresh interval."""
+        return self._number(start_s) < self._number(end_s) or end_s - start_s >= self.refresh_s
 
-    def bounds_j(self, time_s: float) -> tuple[float, float, float]:
-        """Return the lower bound, upper bound and best estimate of the counter at a moment, in joules."""
-        after = bisect_right(self.late_s, time_s)
-        part = min(bisect_right(self._parts, max(0, after - 1)), len(self._parts) - 1)
-        first = max(self._parts[part - 1], after - NEIGHBOURS)
-        last = max(first, min(self._parts[part], after + NEIGHBOURS) - 1)
-        low_j, high_j = self._bounds_by_j(first, last, time_s, *self._range_w(first, last, time_s))
+    def bounds_j(self, time_s: float, part: Span | None = None) -> tuple[float, float, float]:
+        """Return the lower bound, upper bound and best estimate of the counter in joules, from the values of a part."""
+        low, high = (part.first, part.last) if part else (0, len(self._firsts))
+        after = min(high, max(low, self._number(time_s)))
+        first = max(low, after - NEIGHBOURS)
+        near = self._values(first, max(first + 1, min(high, after + NEIGHBOURS)))
+        low_j, high_j = self._bounds_by_j(near, time_s, *self._range_w(near, time_s))
         if low_j > high_j:  # power exceeded what the samples nearby have seen
-            low_j, high_j = self._bounds_by_j(first, last, time_s, 0.0, self._power.most_w)
+            low_j, high_j = self._bounds_by_j(near, time_s, 0.0, self._power.most_w)
         if math.isinf(high_j - low_j) and self._power.times_s:  # beyond the first or last value, without a limit
-            low_j, high_j = self._bounds_by_j(first, last, time_s, 0.0, self._power.highest_w)
-        before = max(first, min(after - 1, last - 1))
-        after = min(before + 1, last)
-        before_s, after_s = self._middles_s[before], self._middles_s[after]
+            low_j, high_j = self._bounds_by_j(near, time_s, 0.0, self._power.highest_w)
+        before = max(0, min(after - first - 1, len(near) - 2))
+        one, two = near[before], near[min(before + 1, len(near) - 1)]
+        before_s, after_s = (one.early_s + one.late_s) / 2, (two.early_s + two.late_s) / 2
         share = (time_s - before_s) / (after_s - before_s) if -math.inf < before_s < after_s else 0.0
-        line_j = self.values_j[before] + share * (self.values_j[after] - self.values_j[before])
+        line_j = one.value_j + share * (two.value_j - one.value_j)
         return low_j, high_j, min(high_j, max(low_j, line_j))
 
-    def _bounds_by_j(self, first: int, last: int, time_s: float, low_w: float, high_w: float) -> tuple[float, float]:
-        """Return bounds on the counter at a moment, by a range of its values and two bounds on power in watts."""
-        low_j, high_j = -math.inf, math.inf
-        for number in range(first, last + 1):
-            value_j = self.values_j[number]
-            since_late_s, since_early_s = time_s - self.late_s[number], time_s - self.early_s[number]
-            low_j = max(low_j, value_j + _rise_j(since_late_s, low_w, high_w))
-            high_j = min(high_j, value_j + self._info.counter_resolution_j + _rise_j(since_early_s, high_w, low_w))
-        return low_j, high_j
+    def _bounds_by_j(self, near: Sequence[Value], time_s: float, low_w: float, high_w: float) -> tuple[float, float]:
+        """Return bounds on the counter at a moment, by values and bounds on power in watts."""
+        low_j = max(one.value_j + _rise_j(time_s - one.late_s, low_w, high_w) for one in near)
+        high_j = min(one.value_j + _rise_j(time_s - one.early_s, high_w, low_w) for one in near)
+        return low_j, high_j + self._info.counter_resolution_j
 
-    def _range_w(self, first: int, last: int, time_s: float) -> tuple[float, float]:
+    def _range_w(self, near: Sequence[Value], time_s: float) -> tuple[float, float]:
         """Return the range of power around a moment in watts: of the samples, unless the counter contradicts it."""
         most_w, resolution_j = self._power.most_w, self._info.counter_resolution_j
-        low_w, high_w = self._power.range_w(min(time_s, self.late_s[first]), max(time_s, self.late_s[last]))
+        low_w, high_w = self._power.range_w(min(time_s, near[0].late_s), max(time_s, near[-1].late_s))
         low_w, high_w = (1 - self._accuracy) * low_w, min((1 + self._accuracy) * high_w, max(high_w, most_w))
-        for number in range(first, last):
-            step_j = self.values_j[number + 1] - self.values_j[number]
-            longest_s = self.late_s[number + 1] - self.early_s[number]
-            shortest_s = self.early_s[number + 1] - self.late_s[number]
+        for one, two in zip(near, near[1:]):
+            step_j = two.value_j - one.value_j
+            longest_s, shortest_s = two.late_s - one.early_s, two.early_s - one.late_s
             if step_j - resolution_j > high_w * longest_s or step_j + resolution_j < low_w * shortest_s:
                 return 0.0, most_w
         return low_w, high_w
-
-    def longest_sound(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """Return start and end of the longest part of a window in which the counter was read and has no fault."""
-        starts_s = [max(start_s, self.read_s[0]), *(fault.end_s for fault in self._faults)]
-        ends_s = [*(fault.start_s for fault in self._faults), min(end_s, self.read_s[-1])]
-        return max(zip(starts_s, ends_s), key=lambda part: part[1] - part[0])
-
-
-def _unknown(fault: str) -> EnergyEstimate:
-    return EnergyEstimate(unknown=f"the counter {fault}")
 
 
 def _rise_j(since_s: float, ahead_w: float, back_w: float) -> float:
     """Return the energy in a time from a moment on, or before it if the time is negative; power may be infinite."""
     return since_s * (ahead_w if since_s >= 0 else back_w) if since_s else 0.0
-
-
-def _refresh_s(times_s: Sequence[float], changed: Sequence[int]) -> float:
-    """Return the longest refresh interval in seconds that the readings allow, if it is constant.
-
-    From the reading before one change to the next change there are two refreshes. And a gap g between two readings
-    shows a change with probability g / T: T is at most the value for which changes in all of the shortest gaps have a
-    probability of 0.001.
-    """
-    if len(changed) < 2:
-        return math.inf
-    shortest_s = min(times_s[after] - times_s[before - 1] for before, after in zip(changed, changed[1:]))
-    has_changed = set(changed)
-    gaps = sorted((times_s[index] - times_s[index - 1], index in has_changed) for index in range(1, len(times_s)))
-    sum_of_logs = -math.log(1 - TEST_LEVEL)
-    for count, (gap_s, _) in enumerate(takewhile(itemgetter(1), gaps), 1):
-        if gap_s > 0:
-            sum_of_logs += math.log(gap_s)
-            shortest_s = min(shortest_s, math.exp(sum_of_logs / count))
-    return shortest_s

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from math import isnan, nan
+import operator
+from math import hypot, isnan, nan
 from typing import Any, NamedTuple
 
-from jpwr.energy.statistics import with_accuracy
+from jpwr.intervals import with_accuracy
 
 JOULES_PER_WH = 3600.0
+SUMMED = (
+    *("energy_j", "systematic_j", "integral_j", "integral_systematic_j", "counter_j", "counter_low_j"),
+    *("counter_high_j", "duration_s", "covered_s", "samples", "missing"),
+)
 
 
 class EnergyEstimate(NamedTuple):
@@ -61,3 +66,22 @@ class EnergyEstimate(NamedTuple):
 def known(value: float) -> float | None:
     """Return a number for JSON: None for nan."""
     return None if isnan(value) else value
+
+
+def add_estimates(a: EnergyEstimate, b: EnergyEstimate, overlap: bool = False) -> EnergyEstimate:
+    """Add two windows of one channel.
+
+    Systematic components are added linearly, random ones as squares, or linearly if the windows `overlap`.
+    """
+    added = operator.add if overlap else hypot
+    total = a._replace(**{name: getattr(a, name) + getattr(b, name) for name in SUMMED})
+    is_compared = total.counter_j and not isnan(a.difference + b.difference)
+    integral_random_j = added(*(one.integral_uncertainty_j - one.integral_systematic_j for one in (a, b)))
+    return total._replace(
+        uncertainty_j=total.systematic_j + added(a.random_j, b.random_j),
+        method=a.method if a.method == b.method else "counter+integral",
+        reason=a.reason or b.reason,
+        largest_gap_s=max(a.largest_gap_s, b.largest_gap_s),
+        integral_uncertainty_j=total.integral_systematic_j + integral_random_j,
+        difference=(total.integral_j - total.counter_j) / total.counter_j if is_compared else nan,
+    )

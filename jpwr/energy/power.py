@@ -1,7 +1,7 @@
 """Energy under samples of power: the integral, and its uncertainty.
 
-The model: a reading is the power of its moment, or what the channel documents (`averaging_s`, `held_s`, `seen_share`),
-and the moments are random. Then the trapezoidal integral is unbiased for any load.
+The model: a reading is the power of a moment of its call, or what the channel documents (`averaging_s`, `held_s`,
+`seen_share`), and the moments are random. Then the trapezoidal integral is unbiased for any load.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import accumulate
-from operator import add, mul, sub
-from typing import Sequence
+from itertools import accumulate, compress, count, islice, repeat
+from operator import add, itemgetter, mul, sub
+from typing import NamedTuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import EnergyEstimate
-from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
+from jpwr.intervals import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, Numbers, missed_share, students_t
 
 # One sample at a random moment of each interval is one from each stratum, and the variance follows from differences of
 # neighbours (collapsed strata: Cochran, Sampling Techniques, 3rd ed., 5A.12; Wolter, Introduction to Variance
@@ -26,42 +26,77 @@ VARIANCE_OF_SQUARES = (25 / 24) / (2 * 7 / 6)
 EDGE_SHARE = 1 / 6
 GAP_STEPS = 2.5  # the sampler never leaves more than two intervals between samples unless one is missing
 ROUNDING = 1e-9  # of sums of a million numbers of 53 bits
+BLOCK = 128  # steps between two running sums: the fewer are kept, the longer takes a window; no result depends on it
+
+
+class Sums(NamedTuple):
+    """Sums over the steps between samples; the last three are of power's change x step."""
+
+    longest_s: float = 0.0  # longest step
+    twice_j: float = 0.0  # twice the energy
+    squares: float = 0.0
+    fourths: float = 0.0
+    swings_j: float = 0.0  # absolute values
 
 
 class PowerCurve:
-    """Straight lines between finite samples; `times_s` in ascending order, `power_w` with nan for failed readings."""
+    """Straight lines between samples of power at `times_s` ± `half_s`, in ascending order, nan where one failed."""
 
     def __init__(
-        self, times_s: Sequence[float], power_w: Sequence[float], info: ChannelInfo, random_phase: bool
+        self, times_s: Numbers, power_w: Numbers, info: ChannelInfo, random_phase: bool, half_s: Numbers = ()
     ) -> None:
         self.info, self.random_phase = info, random_phase
-        self.missing_s = [time_s for time_s, watts in zip(times_s, power_w) if not math.isfinite(watts)]
-        if self.missing_s:
-            finite = [(time_s, watts) for time_s, watts in zip(times_s, power_w) if math.isfinite(watts)]
-            times_s, power_w = [time_s for time_s, _ in finite], [watts for _, watts in finite]
-        self.times_s, self.power_w = times_s, power_w
+        finite = b"" if math.isfinite(sum(power_w)) else bytes(map(math.isfinite, power_w))
+        self.missing_s = [time_s for time_s, is_finite in zip(times_s, finite) if not is_finite]
+        if finite:
+            times_s, power_w, half_s = (array("d", compress(one, finite)) for one in (times_s, power_w, half_s))
+        self.times_s, self.power_w, self._half_s, self._last = times_s, power_w, half_s, max(0, len(times_s) - 1)
         self.lowest_w, self.peak_w = min(power_w, default=math.nan), max(power_w, default=math.nan)
         # Readings of an H200 reach 829 W at a limit of 700 W: the limit alone does not bound the power of a moment.
         self.highest_w = max(info.limit_w, self.peak_w)  # highest known power, in watts
         self.most_w = self.highest_w if info.limit_w else math.inf  # upper bound on power, in watts
-        self.steps_s = steps_s = array("d", map(sub, times_s[1:], times_s))
-        self.usual_step_s = sorted(steps_s)[len(steps_s) // 2] if steps_s else 0.0
-        self._twice_j = array("d", accumulate(map(mul, steps_s, map(add, power_w[1:], power_w)), initial=0.0))
-        # Repeats of a held value are one sample.
-        changes_w = map(sub, power_w[1:], power_w)
-        swings_j = [change_w * max(step_s, info.held_s) for change_w, step_s in zip(changes_w, steps_s)]
-        unseen_j = array("d", [0.0]) * len(steps_s)
-        failed = {bisect_right(times_s, time_s) - 1 for time_s in self.missing_s}  # high power itself may be the cause
-        for index, step_s in enumerate(steps_s):
-            if index in failed or step_s > GAP_STEPS * self.usual_step_s:
-                unseen_j[index] = self._beyond_w((power_w[index] + power_w[index + 1]) / 2) * step_s
-                swings_j[index] = 0.0
+        # In long steps, and in those with a failed reading, power is unseen: high power itself may be the cause.
+        most_s = GAP_STEPS * usual_step_s(times_s)
+        gaps = set(compress(count(), map(most_s.__lt__, map(sub, islice(times_s, 1, None), times_s))))
+        gaps.update(bisect_right(times_s, time_s) - 1 for time_s in self.missing_s)
+        self._gaps = array("I", sorted(index for index in gaps if 0 <= index < self._last))
+        blocks = [self._sums_of(low, min(low + BLOCK, self._last)) for low in range(0, self._last, BLOCK)]
+        self._longest_s = array("d", [one.longest_s for one in blocks])
+        self._sums = [array("d", accumulate(map(itemgetter(one), blocks), initial=0.0)) for one in range(1, 5)]
+        self._recent = (0, 0), Sums()
+        self._all = self._over(0, self._last)
+
+    def _gaps_in(self, low: int, high: int) -> array[int]:
+        """Return the indices of the steps from `low` to below `high` in which power is unseen."""
+        return self._gaps[bisect_left(self._gaps, low) : bisect_left(self._gaps, high)]
+
+    def _sums_of(self, low: int, high: int) -> Sums:
+        if low >= high:
+            return Sums()
+        times_s, power_w = self.times_s[low : high + 1], self.power_w[low : high + 1]
+        later_w, steps_s = power_w[1:], list(map(sub, times_s[1:], times_s))
+        longest_s, twice_j = max(steps_s), math.fsum(map(mul, steps_s, map(add, later_w, power_w)))
+        if self.info.held_s:  # repeats of a held value are one sample
+            steps_s = list(map(max, steps_s, repeat(self.info.held_s)))
+        for index in self._gaps_in(low, high):
+            steps_s[index - low] = 0.0
+        swings_j = list(map(mul, steps_s, map(sub, later_w, power_w)))
         squares = list(map(mul, swings_j, swings_j))
-        self._unseen_j = unseen_j
-        self._sum_unseen_j = array("d", accumulate(unseen_j, initial=0.0))
-        self._sum_squares = array("d", accumulate(squares, initial=0.0))
-        self._sum_fourths = array("d", accumulate(map(mul, squares, squares), initial=0.0))
-        self._sum_swings_j = array("d", accumulate(map(abs, swings_j), initial=0.0))
+        total_j = 0.0 if self.random_phase else sum(map(abs, swings_j))
+        return Sums(longest_s, twice_j, sum(squares), sum(map(mul, squares, squares)), total_j)
+
+    def _over(self, low: int, high: int) -> Sums:
+        """Return the sums over the steps from index `low` to below `high`, by running sums from block to block."""
+        first, last = -(-low // BLOCK), high // BLOCK
+        if self._recent[0] != (low, high):
+            sums = self._sums_of(low, high if first >= last else first * BLOCK)
+            if first < last:
+                tail = self._sums_of(last * BLOCK, high)
+                longest_s = max(sums.longest_s, tail.longest_s, *self._longest_s[first:last])
+                parts = zip(sums[1:], tail[1:], self._sums)
+                sums = Sums(longest_s, *(head + end + one[last] - one[first] for head, end, one in parts))
+            self._recent = (low, high), sums
+        return self._recent[1]
 
     def _beyond_w(self, middle_w: float) -> float:
         """Return the largest difference in watts between a power and that of time without readings."""
@@ -74,9 +109,9 @@ class PowerCurve:
         """
         times_s, info = self.times_s, self.info
         first, last = bisect_right(times_s, start_s), bisect_left(times_s, end_s + info.held_s)
-        is_unseen = len(times_s) < SAMPLES_FOR_A_RANGE or start_s < times_s[0] or end_s > times_s[-1]
-        has_gap = self._sum_unseen_j[min(last, len(self.steps_s))] > self._sum_unseen_j[max(0, first - 1)]
-        if is_unseen or has_gap or info.seen_share < 1 or info.averaging_s or info.from_counter:
+        is_covered = len(times_s) >= SAMPLES_FOR_A_RANGE and times_s[0] <= start_s and end_s <= times_s[-1]
+        is_of_a_moment = info.seen_share == 1 and not info.averaging_s and not info.from_counter
+        if not is_covered or not is_of_a_moment or self._gaps_in(first - 1, last):
             return 0.0, self.most_w
         more = max(0, SAMPLES_FOR_A_RANGE - (last - first)) // 2 + 1
         near_w = self.power_w[max(0, first - more) : last + more]
@@ -85,20 +120,21 @@ class PowerCurve:
     def until_j(self, time_s: float) -> float:
         """Return the energy from the first sample to a moment, in joules."""
         index = self._step(time_s)
-        since_s = time_s - self.times_s[index]
-        return float(self._twice_j[index] / 2 + since_s * (self.power_w[index] + self.at_w(time_s)) / 2)
+        return self._over(0, index).twice_j / 2 + self._part_j(index, time_s)
+
+    def _part_j(self, index: int, time_s: float) -> float:
+        """Return the energy from a sample to a moment near it in joules, below 0 if the moment is before it."""
+        return (time_s - self.times_s[index]) * (self.power_w[index] + self.at_w(time_s)) / 2
 
     def at_w(self, time_s: float) -> float:
         """Return the power at a moment by linear interpolation, in watts."""
         index = self._step(time_s)
-        return self.power_w[index] + self._share(index, time_s) * (self.power_w[index + 1] - self.power_w[index])
+        (from_s, to_s), (from_w, to_w) = self.times_s[index : index + 2], self.power_w[index : index + 2]
+        share = (time_s - from_s) / (to_s - from_s) if to_s > from_s else 0.0
+        return from_w + min(1.0, max(0.0, share)) * (to_w - from_w)
 
     def _step(self, time_s: float) -> int:
-        return max(0, min(bisect_right(self.times_s, time_s), len(self.times_s) - 1) - 1)
-
-    def _share(self, index: int, time_s: float) -> float:
-        step_s = self.steps_s[index]
-        return min(1.0, max(0.0, (time_s - self.times_s[index]) / step_s)) if step_s else 0.0
+        return max(0, min(bisect_right(self.times_s, time_s), self._last) - 1)
 
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """Integrate over a window; the energy is unknown unless two samples cover a part of it."""
@@ -109,9 +145,12 @@ class PowerCurve:
         if not covered_s > 0:
             why = "has fewer than two readings of power in the window"
             return EnergyEstimate(unknown=why, duration_s=duration_s, missing=missing, largest_gap_s=duration_s)
-        low, high = self._samples(start_s, end_s)
         begin, end = bisect_left(times_s, start_s), bisect_right(times_s, end_s)
-        average_w = (self.until_j(last_s) - self.until_j(first_s)) / covered_s
+        edges_s = (times_s[begin] - start_s, end_s - times_s[end - 1]) if begin < end else (duration_s,)
+        gap_s = max(*edges_s, self._over(begin, max(begin, end - 1)).longest_s)
+        low, high = self._step(start_s), min(bisect_left(self.times_s, end_s), self._last)
+        sums = self._over(low, high)
+        average_w = (sums.twice_j / 2 - self._part_j(low, first_s) + self._part_j(high, last_s)) / covered_s
         beyond_w = self._beyond_w(average_w)
         independent = covered_s / max(info.held_s, covered_s / max(1, end - begin))
         spread_w = self.peak_w - self.lowest_w if len(times_s) >= SAMPLES_FOR_A_PEAK else beyond_w
@@ -122,58 +161,41 @@ class PowerCurve:
             + self._edge_j(low)
             + self._edge_j(high - 1)  # both edges may be in one step
             + self._lag_j(first_s, last_s, average_w)
-            + self._unseen_until_j(last_s)
-            - self._unseen_until_j(first_s)
+            + self._unseen_j(first_s, last_s)
             + beyond_w * (duration_s - covered_s + (1 - info.seen_share) * covered_s)
         )
         if not self.random_phase:  # samples in step with the load err in one direction
-            swings_j = self._sum_swings_j[high] - self._sum_swings_j[low]
-            random_j, systematic_j = 0.0, systematic_j + max(missed_j, swings_j / 2)
+            random_j, systematic_j = 0.0, systematic_j + max(missed_j, sums.swings_j / 2)
         if info.limit_w:
             most_j = beyond_w * duration_s
             systematic_j = min(systematic_j, most_j)
             random_j = min(random_j, most_j - systematic_j)
-        seen_s = [start_s, *times_s[begin:end], end_s]
-        energy_j, uncertainty_j = average_w * duration_s, random_j + systematic_j
-        return EnergyEstimate(
-            energy_j,
-            uncertainty_j,
-            systematic_j,
-            "integral",
-            duration_s=duration_s,
-            covered_s=covered_s,
-            samples=end - begin,
-            missing=missing,
-            largest_gap_s=max(map(sub, seen_s[1:], seen_s)),
-            integral_j=energy_j,
-            integral_uncertainty_j=uncertainty_j,
-            integral_systematic_j=systematic_j,
-        )
-
-    def _samples(self, start_s: float, end_s: float) -> tuple[int, int]:
-        """Return the indices of the samples around the covered part of a window."""
-        return self._step(start_s), min(bisect_left(self.times_s, end_s), len(self.times_s) - 1)
+        both_j = average_w * duration_s, random_j + systematic_j, systematic_j
+        return EnergyEstimate(*both_j, "integral", "", "", duration_s, covered_s, end - begin, missing, gap_s, *both_j)
 
     def sampled_j(self, start_s: float, end_s: float, level: float) -> float:
         """Return the half-width of sampling at a confidence level in joules, by degrees of freedom (GUM, G.4.1).
 
         It is at least this window's share of the trace's: a short window may by chance have sampled little change.
         """
-        low, high = self._samples(start_s, end_s)
-        square, fourth = (sums[high] - sums[low] for sums in (self._sum_squares, self._sum_fourths))
-        share = (high - low) / len(self.steps_s)
-        if square < self._sum_squares[-1] * share:
-            square, fourth = self._sum_squares[-1] * share, self._sum_fourths[-1] * share**2
+        low, high = self._step(start_s), min(bisect_left(self.times_s, end_s), self._last)
+        sums, share = self._over(low, high), (high - low) / self._last
+        square, fourth = sums.squares, sums.fourths
+        if square < self._all.squares * share:
+            square, fourth = self._all.squares * share, self._all.fourths * share**2
         freedom = square**2 / fourth if fourth else math.inf
         return students_t(level, freedom) * math.sqrt(VARIANCE_OF_SQUARES * square) if square else 0.0
 
     def _edge_j(self, index: int) -> float:
         near_w = self.power_w[max(0, index - 1) : index + 3]
-        change_w = max(near_w) - min(near_w)
-        return float(EDGE_SHARE * change_w * max(self.steps_s[index], self.info.held_s))
+        step_s = max(self.times_s[index + 1] - self.times_s[index], self.info.held_s)
+        return (max(near_w) - min(near_w)) * (EDGE_SHARE * step_s + self._half_near_s(index))
+
+    def _half_near_s(self, index: int) -> float:
+        return max(self._half_s[max(0, index - 1) : index + 3], default=0.0)
 
     def _lag_j(self, start_s: float, end_s: float, average_w: float) -> float:
-        """Return a bound in joules, for both edges, on the error from readings that describe the time before them.
+        """Return a bound in joules, for both edges, on the error from readings of other times than theirs.
 
         Readings that are means over T include some energy of the T before the window, weighted from 0 to 1, and lack as
         much at its end. For power between 0 and P with a mean of m over T, a mean weighted from 0 to 2 has an error of
@@ -181,10 +203,22 @@ class PowerCurve:
         """
         averaging_s, most_w = self.info.averaging_s, self.most_w
         start_w, end_w = self.at_w(start_s), self.at_w(end_s)
-        means_w = max(start_w, average_w), max(end_w, average_w)
-        hidden_w = sum(mean_w * (1 - mean_w / most_w) for mean_w in means_w)
-        return (averaging_s + self.info.held_s) / 2 * abs(end_w - start_w) + averaging_s / 2 * hidden_w
+        hidden_w = sum(mean_w * (1 - mean_w / most_w) for mean_w in (max(start_w, average_w), max(end_w, average_w)))
+        half_s = max(self._half_near_s(self._step(start_s)), self._half_near_s(self._step(end_s)))
+        lag_s = (averaging_s + self.info.held_s) / 2 + half_s
+        return lag_s * abs(end_w - start_w) + averaging_s / 2 * hidden_w
 
-    def _unseen_until_j(self, time_s: float) -> float:
-        index = self._step(time_s)
-        return float(self._sum_unseen_j[index] + self._share(index, time_s) * self._unseen_j[index])
+    def _unseen_j(self, start_s: float, end_s: float) -> float:
+        """Return a bound on the error in joules from the gaps between two moments."""
+        unseen_j = 0.0
+        for index in self._gaps_in(self._step(start_s), self._step(end_s) + 1):
+            from_s, to_s = max(start_s, self.times_s[index]), min(end_s, self.times_s[index + 1])
+            unseen_j += (to_s - from_s) * self._beyond_w((self.power_w[index] + self.power_w[index + 1]) / 2)
+        return unseen_j
+
+
+def usual_step_s(times_s: Numbers) -> float:
+    """Return the median time between samples in seconds, of those that are evenly taken from a long trace."""
+    some = range(0, len(times_s) - 1, 1 + len(times_s) // BLOCK**2)
+    steps_s = sorted(times_s[index + 1] - times_s[index] for index in some)
+    return steps_s[len(steps_s) // 2] if steps_s else 0.0

@@ -1,63 +1,89 @@
-"""Energy of one channel in a window: by its counter where that is sound, otherwise by the integral of its power."""
+"""Energy of one channel in windows: by its counter where that is sound, otherwise by the integral of its power."""
 
 from __future__ import annotations
 
 import math
-from typing import Sequence
+from array import array
+from functools import partial, reduce
+from typing import Iterable, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.counter import CounterCurve
-from jpwr.energy.estimate import EnergyEstimate
+from jpwr.energy.estimate import EnergyEstimate, add_estimates
+from jpwr.energy.frozen import frozen_runs
 from jpwr.energy.power import PowerCurve
-from jpwr.energy.statistics import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL
-from jpwr.errors import NotEnoughSamples
+from jpwr.intervals import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL, Numbers
 
 # Largest share of failed readings without a power limit: high power itself may be the cause of the failure.
 MOST_MISSING = 0.01
+NO_COUNTER = "has no counter"
 # Fields of an estimate that a counter has of its own, and fields that are those of the source in use.
 BY_COUNTER = ("counter_j", "counter_low_j", "counter_high_j")
-RESULT = ("energy_j", "uncertainty_j", "systematic_j", "method", "unknown")
+RESULT = ("energy_j", "uncertainty_j", "systematic_j", "method", "reason", "unknown")
 
 
 class ChannelEnergy:
     """Energy of one channel between any two moments of its trace.
 
     `times_s` and `power_w` are samples of power, `counter_times_s` and `counter_j` readings of the counter; nan is a
-    reading that failed. With `random_phase`, samples were taken at random moments of their intervals.
+    reading that failed. A reading is of a moment within `half_s` or `counter_half_s` of its time; an empty sequence
+    stands for zeros. With `random_phase`, samples were taken at random moments of their intervals.
     """
 
     def __init__(
         self,
         info: ChannelInfo,
-        times_s: Sequence[float],
-        power_w: Sequence[float],
-        counter_times_s: Sequence[float] = (),
-        counter_j: Sequence[float] = (),
+        times_s: Numbers,
+        power_w: Numbers,
+        counter_times_s: Numbers = (),
+        counter_j: Numbers = (),
         random_phase: bool = False,
-        half_s: Sequence[float] = (),
-        counter_half_s: Sequence[float] = (),
+        half_s: Numbers = (),
+        counter_half_s: Numbers = (),
     ) -> None:
-        self.info = info
-        self.power = PowerCurve(times_s, power_w, info, random_phase)
-        self.counter = CounterCurve(counter_times_s, counter_j, info, self.power) if info.has_counter else None
-        self._is_inconsistent = self._is_inconsistent_overall()
+        self.info, self._accuracy = info, info.accuracy or ASSUMED_ACCURACY
+        runs = frozen_runs(info, times_s, power_w, counter_times_s, counter_j)
+        self.frozen = [(times_s[first], times_s[last], power_w[first]) for first, last in runs]
+        live_w = array("d", power_w if runs else ())
+        for first, last in runs:
+            live_w[first + 1 : last + 1] = array("d", [math.nan]) * (last - first)
+        self.power = PowerCurve(times_s, live_w or power_w, info, random_phase, half_s)
+        readings = counter_times_s, counter_j, info, self.power, counter_half_s
+        self.counter = CounterCurve(*readings) if info.has_counter else None
+        self._inconsistent, self._is_doubted = self._compared()
 
-    def _is_inconsistent_overall(self) -> bool:
-        """Whether counter and integral differ over the longest sound part of the trace, which shows a scale best."""
-        if self.counter is None or not self.counter.read_s or len(self.power.times_s) < 2:
-            return False
-        part_s = self.counter.longest_sound(self.power.times_s[0], self.power.times_s[-1])
-        if not part_s[0] < part_s[1]:
-            return False
-        return self._differ(self.power.between(*part_s), self.counter.between(*part_s), part_s)
+    def _compared(self) -> tuple[str, bool]:
+        """Compare counter and integral over the longest sound part of the trace, which shows a scale best.
+
+        Returns why they are inconsistent, and whether they differ although what the sensor does not see allows for it.
+        """
+        times_s, counter = self.power.times_s, self.counter
+        read = counter.parts(times_s[0], times_s[-1]) if counter and times_s else []
+        if counter is None or not read:
+            return "", False
+        part = max(read, key=lambda one: one.end_s - one.start_s)
+        window_s = max(part.start_s, counter.read_s[0]), min(part.end_s, counter.read_s[-1])
+        integral = self.power.between(*window_s)
+        counted = counter.between(part._replace(start_s=window_s[0], end_s=window_s[1]))
+        seen = integral._replace(uncertainty_j=0.0, systematic_j=0.0)
+        is_checked = self.info.seen_share < 1 and integral.samples >= SAMPLES_FOR_A_PEAK
+        return self._why_differ(integral, counted, window_s), is_checked and self._differ(seen, counted, window_s)
+
+    def _why_differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]) -> str:
+        """Return why both are inconsistent, as a part of a sentence; empty if they are not."""
+        duration_s, highest_w = window_s[1] - window_s[0], self.power.peak_w
+        is_more = counter.counter_low_j > (1 + self._accuracy) * highest_w * duration_s  # nan compares false
+        if is_more and integral.samples >= SAMPLES_FOR_A_PEAK and not self.info.from_counter:
+            mean = f"the counter's mean power of {counter.energy_j / duration_s:.4g} W"
+            return f"{mean} is above the highest reading of {highest_w:.4g} W, so it counts more than the sensor sees"
+        return "they are inconsistent" if self._differ(integral, counter, window_s) else ""
 
     def _differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]) -> bool:
         """Whether both are inconsistent, with the sensor's accuracy as a type B uncertainty (E_n test, ISO 13528)."""
         if integral.unknown or counter.unknown or self.info.from_counter:
             return False
-        accuracy_j = (self.info.accuracy or ASSUMED_ACCURACY) * integral.energy_j
         random_j = max(integral.random_j, self.power.sampled_j(*window_s, TEST_LEVEL))
-        allowed_j = math.hypot(random_j, accuracy_j) + integral.systematic_j
+        allowed_j = math.hypot(random_j, self._accuracy * integral.energy_j) + integral.systematic_j
         return not counter.counter_low_j - allowed_j <= integral.energy_j <= counter.counter_high_j + allowed_j
 
     def _why_not_integral(self, integral: EnergyEstimate) -> str:
@@ -73,50 +99,121 @@ class ChannelEnergy:
         if len(self.power.times_s) < SAMPLES_FOR_A_PEAK:
             return f"has {len(self.power.times_s)} readings and no power limit: {SAMPLES_FOR_A_PEAK} are needed"
         if integral.missing > MOST_MISSING * (integral.missing + integral.samples):
-            return f"has no power limit, and more than {MOST_MISSING:.0%} of its readings failed"
+            return f"has no power limit, and more than {MOST_MISSING:.0%} of its readings failed or were frozen"
         return ""
 
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """Estimate the energy of a window; unknown if neither counter nor samples determine it."""
+        found = self._between(start_s, end_s)
+        reasons = [found.reason]
+        if found.method == "counter" and self._is_doubted:
+            sensor = f"the integral of a sensor that sees {self.info.seen_share:.0%} of the time"
+            reasons.append(f"{sensor} differs by {found.difference:+.0%}: one of both may not cover the whole device")
+        for frozen_s, until_s, watts in self.frozen:
+            if frozen_s < end_s and start_s < until_s:
+                reasons.append(f"readings of power were frozen at {watts:g} W for {until_s - frozen_s:.3g} s")
+        return found._replace(reason=", and ".join(filter(None, reasons)))
+
+    def _between(self, start_s: float, end_s: float) -> EnergyEstimate:
         integral = self.power.between(start_s, end_s)
         why_not = self._why_not_integral(integral)
-        if self.counter is None or end_s <= start_s:
-            return _without_counter(integral, why_not, "")
-        counter = self.counter.between(start_s, end_s)
-        if why_not and self._is_inconsistent:
-            return _without_counter(integral, why_not, "the counter is inconsistent with power elsewhere in the trace")
-        if counter.unknown:
-            return _without_counter(integral, why_not, counter.unknown)
+        counter = self._counted(start_s, end_s)
+        if counter.unknown or (why_not and self._inconsistent):
+            reason = counter.unknown or "the counter is inconsistent with power elsewhere in the trace"
+            if why_not:
+                return EnergyEstimate(unknown=f"{why_not}, and {reason}: sample faster, or run longer")
+            return integral._replace(reason="" if reason == NO_COUNTER else reason)
         is_compared = counter.energy_j and not self.info.from_counter
         difference = (integral.energy_j - counter.energy_j) / counter.energy_j if is_compared else math.nan
         both = integral._replace(difference=difference, **{name: getattr(counter, name) for name in BY_COUNTER})
-        if integral.samples and (self._is_inconsistent or self._differ(integral, counter, (start_s, end_s))):
+        why = self._inconsistent or self._why_differ(integral, counter, (start_s, end_s))
+        if integral.samples and why:
             # Neither is corrected: the interval of the integral is widened until it contains both.
             furthest_j = max(abs(edge_j - both.energy_j) for edge_j in (both.counter_low_j, both.counter_high_j))
             systematic_j = max(both.systematic_j, furthest_j - both.random_j)
-            reason = (
-                f"the counter reports {both.counter_j:.4g} J and the integral {both.energy_j:.4g} J: "
-                "they are inconsistent, and the interval contains both"
-            )
+            sources = f"the counter reports {both.counter_j:.4g} J and the integral {both.energy_j:.4g} J"
+            reason = f"{sources}: {why}, and the interval contains both"
             return both._replace(reason=reason, uncertainty_j=both.random_j + systematic_j, systematic_j=systematic_j)
-        if why_not or self.counter.has_new_value(start_s, end_s) or end_s - start_s >= self.counter.refresh_s:
+        if why_not or (self.counter and self.counter.is_renewed(start_s, end_s)):
             return both._replace(**{name: getattr(counter, name) for name in RESULT})
         return both
 
+    def _counted(self, start_s: float, end_s: float) -> EnergyEstimate:
+        """Return the energy by the counter, and for the time of its faults by power."""
+        if self.counter is None or end_s <= start_s:
+            return EnergyEstimate(unknown=NO_COUNTER)
+        parts, fault = self.counter.parts(start_s, end_s), self.counter.fault(start_s, end_s)
+        reason = f"the counter {fault or 'was at fault before and after'}"
+        edges_s = [start_s, *(edge_s for part in parts for edge_s in (part.start_s, part.end_s)), end_s]
+        gaps_s = [gap_s for gap_s in zip(edges_s[::2], edges_s[1::2]) if gap_s[0] < gap_s[1]] if parts else []
+        found = [*map(self.counter.between, parts), *(self._by_power(*gap_s) for gap_s in gaps_s)]
+        if not all(math.isfinite(one.energy_j) for one in found) or not found:
+            return EnergyEstimate(unknown=next((one.unknown for one in found if one.unknown), reason))
+        return reduce(add_estimates, found)._replace(reason=reason if gaps_s else "")
 
-def _without_counter(integral: EnergyEstimate, why_not: str, reason: str) -> EnergyEstimate:
-    """Return the integral with the reason why the counter was not used, or why neither gives an energy."""
-    if not why_not:
-        return integral._replace(reason=reason)
-    return EnergyEstimate(unknown=f"{why_not}, and {reason or 'has no counter'}: sample faster, or run longer")
+    def _by_power(self, start_s: float, end_s: float) -> EnergyEstimate:
+        """Return the energy in place of a counter's: the integral, or what the limit allows; it may be infinite."""
+        found = self.power.between(start_s, end_s)
+        if self._why_not_integral(found):
+            half_j = self.power.most_w * (end_s - start_s) / 2
+            found = EnergyEstimate(half_j, half_j, half_j, "integral")
+        low_j, high_j = found.energy_j - found.uncertainty_j, found.energy_j + found.uncertainty_j
+        return found._replace(counter_j=found.energy_j, counter_low_j=low_j, counter_high_j=high_j)
 
 
-def integral_j(times_s: Sequence[float], power_w: Sequence[float]) -> float:
-    """Integrate samples of power in watts by the trapezoidal rule, into joules; nan samples are left out.
+class Pass(NamedTuple):
+    """A window and its energy."""
 
-    Raises NotEnoughSamples with fewer than two finite samples.
+    start_s: float
+    end_s: float
+    estimate: EnergyEstimate
+
+
+def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, float]]) -> EnergyEstimate:
+    """Add up the energy of windows, given as starts and ends in seconds, in the order of their ends.
+
+    Energy that one pass gains at its last edge, the next one loses at its first. So passes are one window if the pause
+    between them can use less than the uncertainty of these two edges. Unknown if the energy of one window is.
     """
-    finite = [(time_s, watts) for time_s, watts in zip(times_s, power_w) if math.isfinite(watts)]
-    if len(finite) < 2:
-        raise NotEnoughSamples(f"energy needs at least 2 samples, got {len(finite)}: sample faster or run longer")
-    return math.fsum((t1 - t0) * (p0 + p1) / 2 for (t0, p0), (t1, p1) in zip(finite, finite[1:]))
+    passes = [Pass(start_s, end_s, curve.between(start_s, end_s)) for start_s, end_s in windows_s]
+    if not passes:
+        return EnergyEstimate(unknown="has no window longer than 0 s")
+    if lost := next((one.estimate for one in passes if one.estimate.unknown), None):
+        return lost
+    if any(after.start_s < before.end_s for before, after in zip(passes, passes[1:])):
+        return _total(passes, overlap=True)
+    most_w = curve.power.range_w(passes[0].start_s, passes[-1].end_s)[1]
+    rows = [passes[:1]]
+    for before, after in zip(passes, passes[1:]):
+        pause_s = after.start_s - before.end_s
+        open_j = (before.estimate.systematic_j + after.estimate.systematic_j) / 2
+        if pause_s == 0 or pause_s * most_w < open_j:
+            rows[-1].append(after)
+        else:
+            rows.append([after])
+    total = reduce(add_estimates, [_bounded(curve, row, _total(row), most_w) for row in rows])
+    return _bounded(curve, passes, total, most_w)
+
+
+def _total(passes: Sequence[Pass], overlap: bool = False) -> EnergyEstimate:
+    return reduce(partial(add_estimates, overlap=overlap), [one.estimate for one in passes])
+
+
+def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate, most_w: float) -> EnergyEstimate:
+    """Return the sum of passes with its interval, or with that of the window around them if that is narrower.
+
+    The power of the pauses in that window is between 0 and `most_w`.
+    """
+    if len(passes) == 1:
+        return total
+    whole = curve.between(passes[0].start_s, passes[-1].end_s)
+    if whole.unknown:
+        return total
+    pauses_s = math.fsum(after.start_s - before.end_s for before, after in zip(passes, passes[1:]))
+    if not pauses_s:
+        return whole if whole.uncertainty_j < total.uncertainty_j else total
+    low_j = max(0.0, whole.energy_j - whole.uncertainty_j - most_w * pauses_s)
+    uncertainty_j = max(total.energy_j - low_j, whole.energy_j + whole.uncertainty_j - total.energy_j)
+    if not uncertainty_j < total.uncertainty_j:
+        return total
+    return total._replace(uncertainty_j=uncertainty_j, systematic_j=max(0.0, uncertainty_j - whole.random_j))

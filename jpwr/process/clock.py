@@ -10,7 +10,8 @@ import threading
 import time
 from contextlib import suppress
 
-SHORT_S = 0.02  # wake() does not end a shorter sleep, which takes half the CPU time of one that can be ended
+# wake() does not end a shorter sleep, which takes two thirds of the CPU time of one that can be ended.
+SHORT_S = 0.25
 
 
 class Clock:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
+
+
+def text_of(path: Path) -> str:
+    """Return the file's text without white space at both ends; empty if it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def boot_id() -> str:
     """Return the kernel's id of its last boot; empty if unavailable."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return text_of(Path("/proc/sys/kernel/random/boot_id"))
 
 
 def described(epoch_offset_s: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A new folder for temporary files that only its owner can access."""
+"""New folders and files for temporary data that only their owner can access."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ import os
 import stat
 
 from jpwr.errors import JpwrError
+
+UNNAMED = "unnamed"  # the file's name until it has none
+
+
+def unnamed_file() -> int:
+    """Return a new file, open to read and write, that disappears when it is closed, also if this process is killed.
+
+    Raises JpwrError if there is no folder for temporary files.
+    """
+    folder = PrivateFolder(without="samples cannot be kept there", file=UNNAMED)
+    os.unlink(f"{folder.path}/{UNNAMED}")  # noqa: PTH108 - pathlib is slower to start
+    os.rmdir(folder.path)  # noqa: PTH106
+    return folder.file
 
 
 class PrivateFolder:
@@ -38,7 +51,7 @@ class PrivateFolder:
     def _make(self, path: str) -> None:
         try:
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            os.write(self.file, b"\n")  # a full disk accepts new names, but no bytes
+            os.pwrite(self.file, b"\n", 0)  # a full disk accepts new names, but no bytes
             os.ftruncate(self.file, 0)
         except OSError:
             self.remove()

@@ -14,10 +14,10 @@ import re
 from functools import partial
 from heapq import merge
 from io import TextIOWrapper
-from itertools import repeat
+from itertools import islice, repeat
 from operator import le
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO
+from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO, Tuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import JOULES_PER_WH
@@ -25,11 +25,12 @@ from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.report.summary import Summary
 from jpwr.trace.files import new_table
-from jpwr.trace.trace import Series
+from jpwr.trace.trace import Series, Trace
 
 ENGINES = {"csv": (), "h5": ("pandas", "tables"), "parquet": ("pandas", "pyarrow")}
 COUNTER_TABLE = "energy_from_counter"
 MAX_NAME_BYTES = 255  # of a file name, on usual file systems
+Times = Tuple[Sequence[float], Sequence[float]]  # of one channel's readings of power, and watts
 
 
 def check_file_type(file_type: str) -> None:
@@ -72,9 +73,9 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
 
 def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) -> list[Path]:
     """Write the tables into a folder and return their paths; existing files are kept as NAME.old. Raises OSError."""
-    series, counted_wh_of = summary.trace.series(), _counted(summary)
+    counted_wh_of = _counted(summary)
     tables: dict[str, Callable[[TextIO], None]] = {
-        "power": partial(_write_power, series, summary.trace.meta.get("epoch_offset_s", 0.0)),
+        "power": partial(_write_power, summary.trace),
         "energy": partial(_write_energy, summary),
     }
     if counted_wh_of:
@@ -93,19 +94,18 @@ def has_counter_table(info: ChannelInfo) -> bool:
     return info.has_counter and info.name.startswith("rocm:")
 
 
-def ticks(every: Sequence[Series]) -> Iterator[tuple[float, Sequence[float | None]]]:
-    """Yield ticks: a time in seconds and the power of each channel.
+def ticks(every: Sequence[Times]) -> Iterator[tuple[float, Sequence[float | None]]]:
+    """Yield ticks, a time in seconds and the power of each channel, from each channel's times and readings of power.
 
     A tick ends before the second reading of any channel. It has the time of its first reading, and None for channels
     that were not read.
     """
-    if len({len(series.times_s) for series in every}) == 1:
-        moments_s = list(zip(*(series.times_s for series in every)))
-        firsts_s = list(map(min, moments_s))
-        if all(map(le, map(max, moments_s), firsts_s[1:])):  # no reading was left out
-            yield from zip(firsts_s, zip(*(series.power_w for series in every)))
+    if len({len(times_s) for times_s, _ in every}) == 1:
+        firsts_s, lasts_s, again_s = (map(edge, zip(*(times_s for times_s, _ in every))) for edge in (min, max, min))
+        if all(map(le, lasts_s, islice(again_s, 1, None))):  # no reading was left out
+            yield from zip(firsts_s, zip(*(power_w for _, power_w in every)))
             return
-    readings = merge(*(zip(series.times_s, repeat(index), series.power_w) for index, series in enumerate(every)))
+    readings = merge(*(zip(times_s, repeat(index), power_w) for index, (times_s, power_w) in enumerate(every)))
     nothing: list[float | None] = [None] * len(every)
     first_s, tick_w = math.nan, nothing[:]
     for time_s, index, power_w in readings:
@@ -125,10 +125,11 @@ def counted_wh(series: Series) -> float:
     return (seen_j[-1] - seen_j[0]) / JOULES_PER_WH if seen_j else math.nan
 
 
-def _write_power(every: Sequence[Series], epoch_offset_s: float, file: TextIO) -> None:
-    file.write(",".join(["", "timestamps", *(series.info.name for series in every)]) + "\n")
-    row = "%d,%.6f" + ",%.3f" * len(every) + "\n"
-    for number, (time_s, power_w) in enumerate(ticks(every)):
+def _write_power(trace: Trace, file: TextIO) -> None:
+    epoch_offset_s = trace.meta.get("epoch_offset_s", 0.0)
+    file.write(",".join(["", "timestamps", *(info.name for info in trace.channels)]) + "\n")
+    row = "%d,%.6f" + ",%.3f" * len(trace.channels) + "\n"
+    for number, (time_s, power_w) in enumerate(ticks(trace.power())):
         if None in power_w:
             power_w = [math.nan if watts is None else watts for watts in power_w]
         file.write((row % (number, time_s + epoch_offset_s, *power_w)).replace("nan", ""))
@@ -142,6 +143,8 @@ def _write_energy(summary: Summary, file: TextIO) -> None:
 
 def _counted(summary: Summary) -> dict[str, float]:
     """Return the watt-hours of the command by each counter; without an estimate, by its values during the command."""
+    if not any(map(has_counter_table, summary.infos)):
+        return {}
     started_s, ended_s = (summary.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
     during = summary.trace.series(
         -math.inf if started_s is None else started_s, math.inf if ended_s is None else ended_s

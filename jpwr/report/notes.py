@@ -17,6 +17,12 @@ LATE_END_S = 2.0  # longest usual time from the last reading to a command's end,
 # Half-width of the integral, as a share, up to which it detects an error of 20 % of the counter: with 5 % for the
 # sensor's accuracy, an E_n test allows sqrt(0.07^2 + 0.05^2) = 0.09, and twice that is below 20 %.
 CHECKED = 0.07
+# What an energy is from, by its method, in the words of a note.
+USED = {
+    "counter": "the counter",
+    "integral": "the integral",
+    "counter+integral": "the counter with the integral for that time",
+}
 REPEATED = 0.5  # share of samples that repeat the one before, above which the sensor probably holds its values
 
 
@@ -29,10 +35,10 @@ def _known(summary: Sums) -> list[tuple[ChannelInfo, EnergyEstimate]]:
     return [(info, one) for info, one in zip(summary.infos, summary.command) if not one.unknown]
 
 
-def _counters_not_used(summary: Sums) -> Iterator[str]:
+def _doubted_sources(summary: Sums) -> Iterator[str]:
     for info, estimate in _known(summary):
         if estimate.reason:
-            yield f"{info.name}: {estimate.reason}; the integral is used"
+            yield f"{info.name}: {estimate.reason}; {USED[estimate.method]} is used"
 
 
 def _faulty_counters_without_power(summary: Sums) -> Iterator[str]:
@@ -161,7 +167,7 @@ def _regions_outside(summary: Sums) -> Iterator[str]:
 
 
 KINDS = (
-    _counters_not_used,
+    _doubted_sources,
     _faulty_counters_without_power,
     _integral_too_wide_to_check,
     _counters_with_a_partial_sensor,

@@ -51,7 +51,7 @@ class Sums:
             self.command.append(energy_of_passes(curve, [command_s]))
             self.peak_power_w.append(curve.power.peak_w)
             self.idle_power_w.append(trace.idle_power_w(curve))
-            self.counter_faults.append(curve.counter.fault if curve.counter else "")
+            self.counter_faults.append(curve.counter.fault() if curve.counter else "")
             for name, region in self.regions.items():
                 region.estimates.append(energy_of_passes(curve, passes[name]))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Callable, NamedTuple, Sequence
+from typing import Any, Callable, Sequence
 
 from jpwr.channel import Channel
 from jpwr.sampling.pace import COUNTER_SHARE, PROBES, counter_pace, deadlines, random_pauses
 from jpwr.sampling.recorder import Recorder
-from jpwr.sampling.round import NoAnswer, Part, Reading, Step, read_error, steps_of
+from jpwr.sampling.round import NoAnswer, Part, Round, read_error, steps_of
 
 # Counters that take a larger share of the interval are read in a thread of their own.
 SLOW_SHARE = 0.05
@@ -20,14 +20,6 @@ BUSY_SHARE = 0.1
 HUNG_S, MOST_HUNG_S = 0.5, 20.0
 # Readings of this time are flushed together: code that runs right after a sleep finds cold caches and is slow.
 FLUSH_S = 1.0
-
-
-class Round(NamedTuple):
-    """A round in progress."""
-
-    begin_s: float
-    steps: Sequence[Step]
-    readings: list[Reading]  # so far
 
 
 class Lane:
@@ -49,9 +41,10 @@ class Lane:
         self.period_s = period_s  # of these channels' readings of power
         self.counters_only = counters_only  # another lane reads the power of these channels
         self.lock = threading.Lock()  # held during a round
-        self._changing = threading.Lock()  # held to note an answer, or that it is missing
+        self._changing = threading.Lock()  # held to decide whether a call hangs, and to record that it does
         self._under_way: Round | None = None
-        self.thread: threading.Thread | None = None  # that runs loop()
+        self.thread: threading.Thread | None = None  # that runs loop() or, after it, end()
+        self._has_ended = threading.Lock()  # locked before the last round
         self._unanswered_s = math.inf  # first time without an answer that is not recorded yet
         self.begun = threading.Event()  # set after the first round, or when there will be none
         self.hung = False
@@ -84,8 +77,12 @@ class Lane:
                 flushed_s = end_s
                 if has_deadlines and min(busy_s, before_s) > BUSY_SHARE * interval_s:
                     has_deadlines, pace = False, random_pauses(interval_s, chance, recorder.skip)
-        if not self.hung:
-            self.read(end_s)
+        self.end()
+
+    def end(self) -> None:
+        """Read the last round, unless another thread does: that of loop() may be asleep."""
+        if not self.hung and self._has_ended.acquire(blocking=False):
+            self.read(self._clock.now_s())
 
     @property
     def names(self) -> list[str]:
@@ -103,29 +100,27 @@ class Lane:
 
         Wait for a round in another thread to end, for at most `wait_s` seconds unless that is negative.
         """
-        now_s, changing = self._clock.now_s, self._changing
+        now_s = self._clock.now_s
         self._clock.sleep_until(at_s)
         if stopped() or not self.lock.acquire(True, wait_s):
             return now_s(), now_s()
         try:
-            readings: list[Reading] = []
-            begin_s = end_s = now_s()
-            self._under_way = Round(begin_s, self.steps[part], readings)  # the steps may have changed during the wait
-            for step in self._under_way.steps:
+            steps = self.steps[part]  # they may have changed during the wait
+            values: list[Any] = []
+            times_s = [now_s()]
+            self._under_way = under_way = steps, values, times_s
+            for step in steps:
                 try:
                     value = step[2]()
                 except BaseException as error:  # no exception may stop the readings of other sensors
                     value = read_error(error)
-                asked_s, end_s = end_s, now_s()
-                with changing:
-                    if self.hung:
-                        break
-                    readings.append((step, value, asked_s, end_s))
-            if self.hung:
-                self._resume()
-                return end_s, end_s
-            self._recorder.add(readings)
-            return begin_s, end_s
+                times_s.append(now_s())
+                values.append(value)
+                if self.hung and self._is_abandoned():
+                    self._resume()
+                    return times_s[-1], times_s[-1]
+            self._recorder.add(under_way)
+            return times_s[0], times_s[-1]
         finally:
             self._under_way = None
             self.lock.release()
@@ -136,38 +131,51 @@ class Lane:
         Where one channel hangs, others may: each gets a lane of its own.
         """
         limit_s = min(max(HUNG_S, 2 * self.interval_s), MOST_HUNG_S)
-        with self._changing:  # it may answer at any moment, and then must not read the others
-            now = self._under_way
-            if self.hung or now is None or len(now.readings) == len(now.steps):
+        with self._changing:
+            if self.hung or self._under_way is None:
                 return None
-            asked_s = now.readings[-1][3] if now.readings else now.begin_s
+            steps, values, times_s = self._under_way
+            answers = len(values)
+            asked_s = times_s[answers]
             silent_s = self._clock.now_s() - asked_s
-            if silent_s <= limit_s:
+            if answers == len(steps) or silent_s <= limit_s:
                 return None
-            self.hung, self._unanswered_s = True, asked_s
-            hung = now.steps[len(now.readings)].channel
+            self.hung = True
+            if len(values) > answers:  # it has answered meanwhile, and may be reading the others
+                self.hung = False
+                return None
+            self._unanswered_s = asked_s
+            hung = steps[answers].channel
             others = [index for index in self.indices if index != hung]
             self.keep([hung])
-        self._recorder.add(now.readings)
+        self._recorder.add((steps, values[:answers], times_s))
         self._recorder.failed_reads[self._channels[hung].info.name] += 1
         if others:
             self._recorder.skip(int(silent_s / self.interval_s))
         same = self._channels, self._recorder, self._chance, self.interval_s, self.period_s, self.counters_only
         return [Lane([other], *same) for other in others]
 
+    def _is_abandoned(self) -> bool:
+        """Whether isolate_hung() has given up the call that has just answered; wait until it has decided."""
+        with self._changing:
+            return self.hung
+
     def _resume(self) -> None:
-        """Continue after a late answer, whose value is dropped because its moment is unknown."""
+        """Continue after a late answer, whose value is dropped: missing readings were recorded in its place."""
         self.record_missing(is_over=True)
         self.hung = False
         self._recorder.warn(f"{self.names[0]}: answers again")
 
     def record_missing(self, is_over: bool = False) -> None:
         """Record a missing reading for each interval in which a hung channel has not answered."""
+        if self._unanswered_s == math.inf:
+            return
         with self._changing:  # the monitor and this lane's thread may both call this
             missing, now_s = NoAnswer("it does not answer"), self._clock.now_s()
             while self._unanswered_s < now_s:
                 at_s = self._unanswered_s
-                self._recorder.add([(step, missing, at_s, at_s) for step in self.steps[Part.ALL]])
+                steps = self.steps[Part.ALL]
+                self._recorder.add((steps, [missing] * len(steps), [at_s] * (len(steps) + 1)))
                 self._unanswered_s += self.interval_s
             if is_over:
                 self._unanswered_s = math.inf

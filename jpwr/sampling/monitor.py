@@ -48,7 +48,7 @@ def any_moment() -> float:
 
 
 class PowerMonitor:
-    """Sampler of power while its `with` block lasts; `trace` holds the readings so far.
+    """Sampler of power while its `with` block lasts; `trace` holds the readings so far, all of them in memory.
 
     `interval_s` is in seconds. Channels with a longer period, slow counters and channels that do not answer are read in
     threads of their own, so that they delay no other. The block begins when all channels have been read once, or MARK_S
@@ -138,7 +138,6 @@ class PowerMonitor:
     def __enter__(self) -> PowerMonitor:
         self._process_id = os.getpid()
         _active.append(self)
-        self.recorder.began_s = self.clock.now_s()
         lanes, end_s = list(self.lanes), time.monotonic() + MARK_S
         for lane in lanes:
             self._start_lane(lane)
@@ -157,6 +156,10 @@ class PowerMonitor:
             return
         self._stop.acquire(blocking=False)
         self.clock.wake()
+        for lane in list(self.lanes):
+            if lane.thread and not lane.hung:
+                self._threads.remove(lane.thread)  # it may be asleep, and then ends later
+                lane.thread = self._start(lane.end)
         for lane in self.lanes:  # the check for hung channels may add lanes to the list
             while lane.thread and lane.thread.is_alive() and not lane.hung:
                 lane.thread.join(HUNG_S)

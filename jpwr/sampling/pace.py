@@ -34,8 +34,10 @@ def deadlines(start_s: float, interval_s: float, chance: Callable[[], float], sk
         if not tick:
             return start_s
         deadline_s = start_s + (tick + chance()) * interval_s
+        if end_s <= deadline_s:
+            return deadline_s
         late = math.ceil((end_s - start_s) / interval_s - 1e-9) - tick  # number of ticks that have begun since
-        if end_s <= deadline_s or late <= (0 if end_s - begin_s > interval_s else 1):
+        if late <= (0 if end_s - begin_s > interval_s else 1):
             # Two random moments may be closer to each other than a reading takes: then the second round is now.
             return deadline_s
         skip(late)

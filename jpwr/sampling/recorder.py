@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 import operator
 import threading
+from bisect import bisect_right
 from collections import deque
 from typing import Any, Callable, Protocol, Sequence
 
 from jpwr.channel import MOST, MOST_W, Channel
 from jpwr.errors import ReadError
 from jpwr.process.clock import Clock
-from jpwr.sampling.pace import FEW_ROUNDS
-from jpwr.sampling.round import Kind, NoAnswer, Reading, safe_repr
+from jpwr.sampling.round import Kind, NoAnswer, Round, Step, safe_repr
 from jpwr.sampling.sentinels import NO_POWER_W, TIMES_LIMIT, bounds_w
 from jpwr.sampling.slope import Slope
 from jpwr.trace.trace import Row
 
-# Readings within this time share a row: at 1 kW, that is 0.2 J.
+# Calls that together take no longer than this share a row: at 1 kW, that is 0.2 J.
 SAME_MOMENT_S = 0.0002
-# The moment of a reading that takes longer, unlike others, is unknown: at 300 W, 15 J may pass meanwhile.
-LONG_S = 0.05
 
 
 class Sink(Protocol):
@@ -52,16 +50,16 @@ class Recorder:
         self._sinks = list(sinks)
         self._periods_s = [max(interval_s, info.period_s) for info in self._infos]
         self._bounds_w = [bounds_w(info) for info in self._infos]
+        # Most readings need no other check than that they are between these two.
+        self._plain_w = [(least, min(most, *NO_POWER_W)) for least, most in self._bounds_w]
         self._slopes = [
             None if channel.read_power_w else Slope(period_s) for channel, period_s in zip(channels, self._periods_s)
         ]
-        self._rounds: deque[list[Reading]] = deque()  # not flushed yet
+        self._rounds: deque[Round] = deque()  # not flushed yet
         self._reported_s: dict[int, dict[str, float]] = {}  # by channel and kind, when a failure was reported
-        self._long_s: dict[tuple[int, bool], float] = {}  # when a reading last took long
         self._warnings: list[str] = []  # not printed yet
         self._is_flushing = False
         self.lock = threading.RLock()  # reentrant: the owner may handle a signal that marks a region
-        self.began_s = math.inf
         self.skipped_ticks = 0
         self.failed_reads = {info.name: 0 for info in self._infos}
         self.counters_j = [math.nan] * len(self._infos)  # at the last flush; nan without a counter
@@ -70,7 +68,7 @@ class Recorder:
         """Count ticks at which nothing was read."""
         self.skipped_ticks += ticks
 
-    def add(self, readings: list[Reading]) -> None:
+    def add(self, readings: Round) -> None:
         """Keep the readings of a round until the next flush."""
         self._rounds.append(readings)
 
@@ -96,7 +94,7 @@ class Recorder:
         try:
             rows: list[Row] = []
             while self._rounds:
-                rows += self._rows(self._rounds.popleft())
+                rows += self._rows(*self._rounds.popleft())
             rows.sort(key=operator.itemgetter(0))  # there may be several lanes
             if rows:
                 for sink in self._sinks:
@@ -104,43 +102,38 @@ class Recorder:
         finally:
             self._is_flushing = False
 
-    def _rows(self, readings: Sequence[Reading]) -> list[Row]:
-        """Return the rows of a round: one for all readings of one moment."""
+    def _rows(self, steps: Sequence[Step], values: Sequence[Any], times_s: Sequence[float]) -> list[Row]:
+        """Return the rows of a round: one for all calls of one moment."""
         rows: list[Row] = []
-        row_s = -math.inf
-        watts: list[float | None] = []
-        joules: list[float | None] = []
-        for (index, kind, _), value, begin_s, end_s in readings:
-            time_s = (begin_s + end_s) / 2
-            is_power = kind is Kind.POWER
-            if end_s - begin_s > LONG_S and self._is_untimed(index, is_power, time_s, end_s - begin_s):
-                self.skipped_ticks += 1
-                continue
-            if time_s - row_s > SAME_MOMENT_S:
-                row_s, watts, joules = time_s, [None] * len(self._infos), [None] * len(self._infos)
-                rows.append(Row(row_s, watts, joules))
-            least, most = self._bounds_w[index] if is_power else (-MOST, MOST)
-            is_plain = type(value) is float and least <= value <= most and not (is_power and value in NO_POWER_W)
-            number = value if is_plain else self._number(index, is_power, value, time_s)
-            if is_power:
-                watts[index] = number
-                continue
-            self.counters_j[index] = joules[index] = number
-            slope = self._slopes[index]
-            if slope is not None:  # readings outside of full rounds contribute, too
-                slope_w = slope.watts_at(time_s, number)
-                if kind is Kind.SLOPE:
-                    watts[index] = slope_w
+        begin = 0
+        while begin < len(values):
+            last_s = times_s[begin] + SAME_MOMENT_S
+            end = max(begin + 1, bisect_right(times_s, last_s, begin, len(values) + 1) - 1)
+            rows.append(self._row(steps[begin:end], values[begin:end], times_s[begin], times_s[end]))
+            begin = end
         return rows
 
-    def _is_untimed(self, index: int, is_power: bool, time_s: float, took_s: float) -> bool:
-        """Whether a reading took so long, and longer than others of its kind, that its moment is unknown."""
-        around_s = took_s + self._periods_s[index]
-        is_first = time_s - self.began_s <= around_s
-        last_s = self._long_s.get((index, is_power), -math.inf)
-        self._long_s[index, is_power] = time_s
-        is_usual = time_s - last_s <= 2 * FEW_ROUNDS * around_s
-        return took_s > self._infos[index].period_s and not is_first and not is_usual
+    def _row(self, steps: Sequence[Step], values: Sequence[Any], begin_s: float, end_s: float) -> Row:
+        """Return the row of calls that began and ended at these times: each value was read at some time between."""
+        time_s = (begin_s + end_s) / 2
+        half_s = (end_s - begin_s) / 2 if end_s - begin_s > SAME_MOMENT_S else 0.0
+        watts: list[float | None] = [None] * len(self._infos)
+        joules: list[float | None] = [None] * len(self._infos)
+        for (index, kind, _), value in zip(steps, values):
+            is_power = kind is Kind.POWER
+            least, most = self._plain_w[index] if is_power else (-MOST, MOST)
+            if not (type(value) is float and least <= value < most):
+                value = self._number(index, is_power, value, time_s)
+            if is_power:
+                watts[index] = value
+                continue
+            self.counters_j[index] = joules[index] = value
+            slope = self._slopes[index]
+            if slope is not None:  # readings outside of full rounds contribute, too
+                slope_w = slope.watts_at(time_s, value, half_s)
+                if kind is Kind.SLOPE:
+                    watts[index] = slope_w
+        return Row(time_s, watts, joules, half_s)
 
     def _number(self, index: int, is_power: bool, value: Any, time_s: float) -> float:
         """Return the number to record for a reading: its value if that is plausible, otherwise nan."""

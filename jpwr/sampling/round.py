@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Callable, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 
 from jpwr.channel import Channel
 from jpwr.errors import ReadError
@@ -33,9 +33,10 @@ class Step(NamedTuple):
     read: Callable[[], Any]
 
 
-# A call, the value that it returned (a ReadError if it failed), and the times in seconds at which it began and ended. A
-# plain tuple: to make a NamedTuple takes as long as a quarter of a call.
-Reading = Tuple[Step, Any, float, float]
+# Calls, the values that they have returned so far (a ReadError if one failed), and the times in seconds: the begin of
+# the first call, then the end of each, at which the next one begins. Plain lists: after a sleep, each kind of object
+# that is touched takes as long as a call.
+Round = Tuple[Sequence[Step], List[Any], List[float]]
 
 
 class NoAnswer(ReadError):

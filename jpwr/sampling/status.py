@@ -10,6 +10,7 @@ from jpwr.errors import ReadError
 from jpwr.sampling.lane import Lane, hung_channels
 from jpwr.sampling.recorder import Recorder
 from jpwr.sampling.round import safe_repr
+from jpwr.trace.trace import STATUS
 
 STATUS_INTERVAL_S = 1.0
 RESERVED_KEYS = ("event", "time_s", "channel")  # of an event: no status may have them
@@ -48,7 +49,7 @@ class StatusWatch:
                 self._under_way = None
                 if status is not None:
                     self._last[name] = status
-                    self._recorder.event("status", now_s, **{**status, "channel": name})
+                    self._recorder.event(STATUS, now_s, **{**status, "channel": name})
             self._clock.sleep_until(now_s + STATUS_INTERVAL_S)
 
     def _new_status(self, name: str) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ import tempfile
 import time
 from contextlib import suppress
 from itertools import pairwise
+from operator import truediv
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ WINDOWS_S = (1.0, 5.0, 60.0)
 STARTS = 15
 SAMPLED_S = 10
 STATUS_NUMBERS = 5
-ROUNDS = 3
+ROUNDS = 5
 STARTED_UP_S = 0.5  # of CPU time in 2 s: who takes less has begun to sample
 
 
@@ -186,6 +187,8 @@ class Bench:
                 f"  {name:<12} {cost.wall_s - base.wall_s:6.3f} s   ratio {cost.wall_s / base.wall_s:5.1f}   "
                 f"peak memory {cost.peak_mb:6.1f} MB   ratio {cost.peak_mb / base.peak_mb:4.1f}"
             )
+        own, published = (median(costs[name]).wall_s - base.wall_s for name in ("ours", "jpwr 0.0.10"))
+        print(f"  ours over jpwr 0.0.10: {own / published:.2f}")
 
     def sampling_cost(self) -> None:
         """CPU time of the sampler and all of its processes, and for each reading of power or of a counter."""
@@ -211,6 +214,8 @@ class Bench:
                     f"  {name:<12} at {interval_ms:3d} ms  {cost_s:6.3f} s   ratio {cost_s / own_s:5.2f}   "
                     f"{1e6 * cost_s / self._readings(name, interval_ms):5.1f} us a reading"
                 )
+            ratio = statistics.median(map(truediv, costs["ours"], costs["jpwr 0.0.10"]))
+            print(f"  ours over jpwr 0.0.10 at {interval_ms:3d} ms, round by round: {ratio:.2f}")
 
     def _readings(self, name: str, interval_ms: int) -> float:
         """In that time. Ours reads power and a counter, and each second clocks, limit, temperature and what throttles;
@@ -261,25 +266,27 @@ class Bench:
             )
 
     def memory(self) -> None:
-        """Peak memory after 10^4 and 10^6 rows through the summary and the trace's writer."""
+        """Peak memory of the sampler after 10^4 and 10^6 rows while it samples, and at the end with the summary."""
         script = (
-            "import resource, sys; from pathlib import Path\n"
+            "import resource, sys\n"
             "from jpwr.channel import ChannelInfo, Scope\n"
-            "from jpwr.trace.trace import Row, Trace; from jpwr.trace.writers import CsvWriter; import jpwr.cli\n"
+            "from jpwr.trace.trace import Row; from jpwr.trace.writers import CsvWriter, read_trace; import jpwr.cli\n"
             f"infos = [ChannelInfo(f'a:{{i}}', Scope.DEVICE, '', has_counter=True) for i in range({DEVICES})]\n"
-            "sinks = [Trace(infos), CsvWriter(Path(sys.argv[1]), infos, {})]\n"
-            "for row in range(int(sys.argv[2])):\n"
-            "    for sink in sinks: sink.extend([Row(row * 0.1, [300.0] * len(infos), [30.0 * row] * len(infos))])\n"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)\n"
+            "file = CsvWriter(None, infos, {})\n"
+            "peak_mb = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000\n"
+            "for row in range(int(sys.argv[1])):\n"
+            "    file.extend([Row(row * 0.1, [300.0 + row % 7] * len(infos), [30.0 * row] * len(infos))])\n"
+            "sampling_mb = peak_mb()\n"
+            "summary = jpwr.cli.Summary(read_trace(file.open_file, with_status=False))\n"
+            "summary.lines(), summary.to_dict()\n"
+            "print(sampling_mb, peak_mb())\n"
         )
-        peaks = []
+        print(f"\npeak memory with {DEVICES} devices and their counters")
         for rows in (10_000, 1_000_000):
-            command = [sys.executable, "-c", script, str(self.folder / "memory.csv"), str(rows)]
+            command = [sys.executable, "-c", script, str(rows)]
             done = subprocess.run(command, env=self.environ, capture_output=True, text=True, check=True)
-            peaks.append(float(done.stdout))
-            for path in self.folder.glob("memory.csv*"):
-                path.unlink()
-        print(f"\npeak memory after 10^4 rows {peaks[0]:.1f} MB, after 10^6 rows {peaks[1]:.1f} MB")
+            sampling_mb, end_mb = map(float, done.stdout.split())
+            print(f"  after {rows:9,} rows: sampling {sampling_mb:6.1f} MB, in the summary {end_mb:6.1f} MB")
 
     def energy(self) -> None:
         """Largest error over windows that a program marks, all shapes at once."""

@@ -184,6 +184,16 @@ def moments(chance: random.Random, start_s: float, end_s: float, interval_s: flo
     return [start_s, *(start_s + (tick + chance.random()) * interval_s for tick in ticks), end_s]
 
 
+def calls(chance: random.Random, start_s: float, end_s: float, interval_s: float, call_s: float) -> list[float]:
+    """When calls of that length begin: at random moments of intervals, each after the one before."""
+    begins_s = [start_s]
+    while begins_s[-1] < end_s:
+        ended_s = begins_s[-1] + call_s
+        tick = max(1.0, math.ceil((ended_s - start_s) / interval_s))
+        begins_s.append(max(ended_s, start_s + (tick + chance.random()) * interval_s))
+    return begins_s
+
+
 INFO = ChannelInfo("made:0", Scope.DEVICE, "made up")
 BLIND = INFO._replace(held_s=LOOKS_EVERY_S, seen_share=LOOKS_S / LOOKS_EVERY_S, limit_w=LIMIT_W)
 
@@ -213,14 +223,21 @@ def channel(
     power_w: Callable[[float], float],
     counter_j: Callable[[float], float] | None = None,
     info: ChannelInfo = INFO,
+    call_s: float = 0.0,
+    share: float = 0.5,
 ) -> ChannelEnergy:
     """What was read at those moments, made ready for questions; counters also a little after the first ones, as the
-    sampler does.
+    sampler does. With calls of `call_s`, `times_s` are their middles, and values are those after a share of the call.
     """
-    samples_w = [power_w(time_s) for time_s in times_s]
+    later_s = (share - 0.5) * call_s
+    samples_w = [power_w(time_s + later_s) for time_s in times_s]
+    half_s = [call_s / 2] * len(times_s)
     if counter_j is None:
-        return ChannelEnergy(info, times_s, samples_w, random_phase=True)
+        return ChannelEnergy(info, times_s, samples_w, random_phase=True, half_s=half_s)
     counted = info._replace(has_counter=True, counter_resolution_j=info.counter_resolution_j or 0.001)
+    if call_s:
+        read_j = [counter_j(time_s + later_s) for time_s in times_s]
+        return ChannelEnergy(counted, times_s, samples_w, times_s, read_j, True, half_s, half_s)
     usual_s = statistics.median(map(sub, times_s[1:], times_s))
     probes_s = [time_s + share * usual_s for time_s, share in zip(times_s, reversed(PROBES))]
     counted_s = sorted([*times_s, *probes_s])

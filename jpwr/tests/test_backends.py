@@ -21,6 +21,7 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
 from jpwr.process import threads
 from jpwr.tests.conftest import REPOSITORY, SteppedClock, install_method, run, wait_until
+from jpwr.tests.test_processor import GRACE, arm
 from jpwr.trace.writers import read_trace
 
 
@@ -165,15 +166,20 @@ def test_a_package_whose_counter_may_not_be_read_stays_in_sight_and_loses_no_oth
 
 
 def write_proc(proc, model="AMD EPYC 7742 64-Core Processor", cores=4, busy=0, idle=0):
-    blocks = [f"processor\t: {i}\nmodel name\t: {model}\nphysical id\t: 0\ncore id\t: {i}\n" for i in range(cores)]
-    (proc / "cpuinfo").write_text("\n".join(blocks))
+    (proc / "cpuinfo").write_text("\n".join(f"processor\t: {i}\nmodel name\t: {model}\n" for i in range(cores)))
     (proc / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\n")
+
+
+def write_siblings(sys, *siblings):
+    """Write which hardware threads share a core with each thread."""
+    for number, text in enumerate(siblings):
+        write(sys / "devices" / "system" / "cpu" / f"cpu{number}" / "topology" / "thread_siblings_list", text)
 
 
 @pytest.mark.parametrize(("load", "share"), [(0.0, 0.3), (0.5, 0.65), (1.0, 1.0)])
 def test_the_estimate_goes_from_the_idle_share_to_the_cores_thermal_design_power(stack, tmp_path, load, share):
     write_proc(tmp_path)
-    [channel] = estimate.open_channels(stack, tmp_path, {})
+    [channel] = estimate.open_channels(stack, tmp_path, {}, tmp_path)
     write_proc(tmp_path, busy=int(1000 * load), idle=int(1000 * (1 - load)))
     assert channel.read_power_w() == pytest.approx(225 / 64 * 4 * share)
     assert channel.info.estimated
@@ -183,25 +189,46 @@ def test_the_estimate_goes_from_the_idle_share_to_the_cores_thermal_design_power
 
 
 def test_two_threads_of_a_core_share_its_power(stack, tmp_path):
-    write_proc(tmp_path, cores=2)
-    (tmp_path / "cpuinfo").write_text((tmp_path / "cpuinfo").read_text() * 2)
-    [channel] = estimate.open_channels(stack, tmp_path, {})
+    write_proc(tmp_path, cores=4)
+    write_siblings(tmp_path, "0,2", "1,3", "0,2", "1,3")
+    [channel] = estimate.open_channels(stack, tmp_path, {}, tmp_path)
     assert channel.read_power_w() == pytest.approx(225 / 64 * 2 * 0.3)
 
 
-def test_an_unknown_processor_is_assumed_and_reported_to_be(stack, tmp_path):
-    write_proc(tmp_path, model="Chip X", cores=10)
-    [channel] = estimate.open_channels(stack, tmp_path, {})
-    assert channel.read_power_w() == pytest.approx(6.0 * 10 * 0.3)
-    assert "6 W per core assumed" in channel.info.source
+@pytest.mark.parametrize(
+    ("cpuinfo", "chip", "core_w", "words"),
+    [
+        (
+            "processor\t: 0\nmodel name\t: Chip X\n",
+            "",
+            6.0,
+            "no TDP in the table, 6 W per core assumed, out of 3.5 to 9.4 W",
+        ),
+        (
+            arm("0x41", "0xd40"),
+            "",
+            2.5,
+            "Arm Neoverse V1 has no TDP in the table, 2.5 W per core assumed",
+        ),
+        (arm("0x41", "0xd4f"), GRACE, 500 / 144, "NVIDIA Grace (Arm Neoverse V2), 500 W per 144 cores"),
+        (arm("0x41", "0xd4f"), "", 2.5, "2.5 W per core assumed, out of 1.4 to 3.5 W"),
+    ],
+)
+def test_the_estimate_says_which_power_a_core_was_given(stack, tmp_path, cpuinfo, chip, core_w, words):
+    write_proc(tmp_path)
+    (tmp_path / "cpuinfo").write_text(10 * f"{cpuinfo}\n")
+    write(tmp_path / "devices" / "soc0" / "soc_id", chip)
+    [channel] = estimate.open_channels(stack, tmp_path, {}, tmp_path)
+    assert channel.read_power_w() == pytest.approx(core_w * 10 * 0.3)
+    assert words in channel.info.source
 
 
 def test_a_stated_power_is_used_and_nonsense_is_refused(stack, tmp_path):
     write_proc(tmp_path)
-    [channel] = estimate.open_channels(stack, tmp_path, {"JPWR_CPU_TDP_W": "100"})
+    [channel] = estimate.open_channels(stack, tmp_path, {"JPWR_CPU_TDP_W": "100"}, tmp_path)
     assert channel.read_power_w() == pytest.approx(30.0)
     with pytest.raises(BackendUnavailable, match="JPWR_CPU_TDP_W is 'much'"):
-        estimate.open_channels(stack, tmp_path, {"JPWR_CPU_TDP_W": "much"})
+        estimate.open_channels(stack, tmp_path, {"JPWR_CPU_TDP_W": "much"}, tmp_path)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from jpwr.errors import JpwrError
 from jpwr.tests.conftest import (
     DEADLINE_S,
     REPOSITORY,
+    environment,
     install_method,
     interpreter,
     interpreter_or_none,
@@ -388,12 +390,34 @@ def test_another_users_file_where_all_may_write_cannot_be_replaced(tmp_path, mon
         cli._check_json_out(path)
 
 
-@pytest.mark.parametrize("script", ["rm out/trace.csv", ": >out/trace.csv", "cp out/trace.csv x; mv x out/trace.csv"])
-def test_a_trace_that_the_command_takes_away_is_reported(jpwr, tmp_path, script):
+@pytest.mark.parametrize(
+    ("script", "is_readable"),
+    [("rm out/trace.csv", True), (": >out/trace.csv", False), ("cp out/trace.csv x; mv x out/trace.csv", True)],
+)
+def test_a_trace_that_the_command_takes_away_is_reported(jpwr, tmp_path, script, is_readable):
     done = jpwr(*ESTIMATE, "--df-out", "out", "--", "bash", "-c", f"{script}; exit 5")
     assert done.returncode == 5
     assert done.stderr.count("the trace out/trace.csv was removed or replaced during the run") == 1
-    assert list((tmp_path / "out").glob("energy.*.csv"))
+    # A file without a name is still there until the end.
+    assert bool(list((tmp_path / "out").glob("energy.*.csv"))) == ("channel " in done.stderr) == is_readable
+    assert ("in the summary: " in done.stderr) != is_readable
+
+
+def test_without_a_trace_samples_are_in_a_file_that_a_killed_sampler_leaves_nowhere(tmp_path):
+    script = "ls -l /proc/$PPID/fd; kill -9 $PPID"
+    command = [sys.executable, "-m", "jpwr", *ESTIMATE, "--", "bash", "-c", script]
+    done = subprocess.run(command, env=environment(TMPDIR=str(tmp_path)), capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL
+    kept = [line for line in done.stdout.splitlines() if str(tmp_path) in line and line.endswith(" (deleted)")]
+    assert len(kept) == 1
+    assert {path.name for folder in tmp_path.iterdir() for path in folder.iterdir()} == {"marks"}
+
+
+def test_where_no_temporary_file_can_be_made_samples_stay_in_memory(tmp_path):
+    script = f"ulimit -f 0; {sys.executable} -m jpwr {' '.join(ESTIMATE)} -- bash -c 'exit 5'"
+    done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(tmp_path))
+    assert (done.returncode, list(tmp_path.iterdir())) == (5, [])
+    assert "channel " in done.stderr
 
 
 def test_options_of_tables_that_are_not_written_are_reported_to_change_nothing(jpwr):
@@ -450,3 +474,12 @@ def test_a_back_end_that_fails_or_hangs_at_its_end_changes_no_exit_code(tmp_path
     assert done.returncode == 5
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_memory_is_collected_while_a_command_runs_though_not_while_the_program_starts(tmp_path):
+    body = "import gc\nopened = gc.isenabled()\n"
+    body += "return [Channel(ChannelInfo('odd:0', Scope.NODE, ''), lambda: 100.0 * gc.isenabled() + opened + 1)]"
+    install_method(tmp_path, "odd", body)
+    command = [sys.executable, "-m", "jpwr", "--methods", "odd", "--json", "--", "true"]
+    done = run(*command, cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
+    assert json.loads(done.stderr.splitlines()[-1])["channels"][0]["peak_power_w"] == 101.0

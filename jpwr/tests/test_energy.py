@@ -10,13 +10,11 @@ from typing import Callable
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.energy import ChannelEnergy, integral_j
-from jpwr.energy.counter import _refresh_s
-from jpwr.energy.power import VARIANCE_OF_SQUARES
-from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
-from jpwr.errors import NotEnoughSamples
+from jpwr.energy import ChannelEnergy
+from jpwr.energy.power import VARIANCE_OF_SQUARES, PowerCurve
+from jpwr.intervals import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
 from jpwr.tests import loads
-from jpwr.tests.coverage import COUNTERS, SENSORS, cell, tried
+from jpwr.tests.coverage import COUNTERS, FAULTS, LIMITED, SENSORS, cell, tried
 from jpwr.tests.loads import (
     BLIND,
     INFO,
@@ -36,7 +34,7 @@ from jpwr.tests.loads import (
 pytestmark = pytest.mark.arithmetic
 
 POWER = ChannelInfo("power", Scope.DEVICE, "", limit_w=LIMIT_W)
-UNREAD = "the counter was not read in that time"
+UNREAD = "was not read in that time"
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001)
 
 
@@ -101,6 +99,10 @@ def test_energy_is_the_area_under_the_power_curve(power_w, energy_j):
     assert integral_j(times_s, [power_w(t) for t in times_s]) == pytest.approx(energy_j, rel=1e-4)
 
 
+def integral_j(times_s, power_w):
+    return PowerCurve(times_s, power_w, POWER, True).between(times_s[0], times_s[-1]).energy_j
+
+
 def test_the_steps_need_not_be_equal():
     times_s = [0.0, 0.1, 4.0, 4.5, 10.0]
     assert integral_j(times_s, [40 * t for t in times_s]) == pytest.approx(2000.0)
@@ -109,8 +111,6 @@ def test_the_steps_need_not_be_equal():
 
 @pytest.mark.parametrize("power_w", [[], [5.0], [5.0, math.nan]])
 def test_fewer_than_two_samples_have_no_energy(power_w):
-    with pytest.raises(NotEnoughSamples, match="at least 2 samples"):
-        integral_j(range(len(power_w)), power_w)
     unknown = ChannelEnergy(POWER, range(len(power_w)), power_w).between(0.0, 1.0).unknown
     assert "fewer than two readings of power in the window, and has no counter" in unknown
 
@@ -273,7 +273,7 @@ def test_windows_whose_edges_are_read_are_known_as_well_as_the_counter_is_renewe
 @pytest.mark.parametrize("refresh_s", [0.0, 0.1])
 def test_next_to_a_sensor_that_is_blind_for_a_part_of_the_time_a_sound_counter_is_used(refresh_s, window_s, largest):
     def trial(chance):
-        load = square(0.1, 0.1 * chance.random(), 0.3) if chance.random() < 0.5 else noise(chance, window_s + 20)
+        load = square(0.13, 0.13 * chance.random(), 0.3) if chance.random() < 0.5 else noise(chance, window_s + 20)
         edges_s = (8.0, 8.0 + window_s)
         curve = counted(load, chance, refresh_s, BLIND, 0.1, window_s + 15, edges_s)
         return Trial(curve.between(*edges_s), load.between_j(*edges_s))
@@ -314,24 +314,73 @@ def with_counter(counter_j: Callable[[float], float], info=COUNTED, end_s=20.0):
 
 
 @pytest.mark.parametrize(
-    ("counter_j", "fault"),
+    ("counter_j", "fault", "faulty_s"),
     [
-        (lambda t: math.nan, "could not be read"),
-        (lambda t: 5.0, "stood still"),
-        (lambda t: 100.0 * t if t < 8 else 100.0 * (t - 8), "fell"),
-        (lambda t: 100.0 * min(t, 8.0), "stood still"),
-        (lambda t: 100.0 * (t if t < 8 else max(8.0, t - 3)), "stood still for a while"),
-        (lambda t: 100.0 * t + (5000.0 if t > 8 else 0.0), "jumped"),
+        (lambda t: math.nan, "could not be read", (0.0, 20.0)),
+        (lambda t: 5.0, "stood still", (0.0, 20.0)),
+        (lambda t: 100.0 * t if t < 8 else 100.0 * (t - 8), "fell", (7.9, 8.0)),
+        (lambda t: 100.0 * min(t, 8.0), "stood still", (8.0, 20.0)),
+        (lambda t: 100.0 * (t if t < 8 else max(8.0, t - 3)), "stood still for a while", (8.0, 11.1)),
+        (lambda t: 100.0 * t + (5000.0 if t > 8 else 0.0), "jumped", (7.9, 8.1)),
     ],
 )
-def test_a_counter_at_fault_is_not_used_in_windows_that_the_fault_touches(counter_j, fault):
+def test_a_counter_at_fault_is_not_used_in_the_time_of_its_fault(counter_j, fault, faulty_s):
     curve = with_counter(counter_j, COUNTED._replace(limit_w=LIMIT_W))
+    begin_s, end_s = faulty_s
     estimate = curve.between(5.0, 15.0)
-    assert (estimate.method, estimate.reason) == ("integral", f"the counter {fault}")
-    assert estimate.energy_j == pytest.approx(1000.0)
-    assert math.isnan(estimate.counter_j) and math.isnan(estimate.difference)
-    if fault in ("fell", "jumped"):
-        assert curve.between(1.0, 7.0).method == curve.between(9.0, 15.0).method == "counter"
+    is_in_part = begin_s > 5.0
+    assert estimate.method == ("counter+integral" if is_in_part else "integral")
+    assert estimate.reason == f"the counter {fault}"
+    assert abs(estimate.energy_j - 1000.0) <= min(5.0, estimate.uncertainty_j)
+    assert math.isnan(estimate.counter_j) == math.isnan(estimate.difference) == (not is_in_part)
+    within = curve.between(begin_s, end_s)
+    assert (within.method, within.reason) == ("integral", f"the counter {fault}")
+    if is_in_part:
+        assert curve.between(1.0, 7.0).method == "counter"
+    if end_s < 15.0:
+        assert curve.between(end_s + 0.05, 15.0).method == "counter"
+
+
+@pytest.mark.parametrize("load_name", ["squares", "ramps", "drift"])
+@pytest.mark.parametrize("fault", ["loses 1 s", "is reset", "jumps by 1,000 J"])
+def test_a_window_may_begin_or_end_at_a_fault(fault, load_name):
+    for seed in range(20):
+        chance = random.Random(seed)
+        load, at_s = LOADS[load_name](chance, 40.0), 6 + chance.random()
+        read_j = FAULTS[fault](counter_of(load, 0.1, 0.1 * chance.random()), at_s)
+        info = POWER._replace(counter_refresh_s=0.1)
+        curve = channel(moments(chance, 1.0, 30.0, 0.1), load.power_w, read_j, info)
+        for from_s, to_s in ((-4, -0.02), (-4, 0.05), (-0.05, 8), (0.02, 8), (1.01, 9)):
+            trial = Trial(curve.between(at_s + from_s, at_s + to_s), load.between_j(at_s + from_s, at_s + to_s))
+            assert trial.holds, (seed, from_s, to_s, trial)
+
+
+@pytest.mark.parametrize("faults", [1, 5])
+def test_a_reset_of_the_counter_costs_its_own_gap(faults):
+    """A counter of 32 bits wraps around, next to a sensor that sees a quarter of the time."""
+
+    def trial(chance):
+        load = training(chance, 140.0)
+        read_j, wraps_j = counter_of(load, 0.1, 0.1 * chance.random()), load.energy_j(130.0) / (faults + 0.5)
+        info = BLIND._replace(counter_refresh_s=0.1)
+        power_w = loads.looking_now_and_then(load, 0.1 * chance.random())
+        curve = channel(moments(chance, 1.0, 130.0, 0.1), power_w, lambda t: read_j(t) % wraps_j, info)
+        start_s = 5 + chance.random()
+        estimate = curve.between(start_s, start_s + 120)
+        assert (estimate.method, estimate.reason) == ("counter+integral", "the counter fell")
+        assert estimate.integral_uncertainty_j > 0.5 * estimate.energy_j
+        return Trial(estimate, load.between_j(start_s, start_s + 120))
+
+    assert widths(check(trial, 20, held=1.0)) <= 0.003 * (faults + 1)
+
+
+@pytest.mark.parametrize(("limit_w", "method"), [(0.0, ""), (LIMIT_W, "counter+integral")])
+def test_without_power_a_fault_of_the_counter_is_bounded_by_the_limit(limit_w, method):
+    info = COUNTED._replace(from_counter=True, limit_w=limit_w)
+    estimate = with_counter(lambda t: 100.0 * t if t < 8 else 100.0 * (t - 8), info).between(5.0, 15.0)
+    assert estimate.method == method
+    assert ("has a counter alone, whose slope is its power, and the counter fell" in estimate.unknown) == (not method)
+    assert not method or LIMIT_W / 2 * 0.1 < estimate.uncertainty_j < LIMIT_W * 0.5
 
 
 @pytest.mark.parametrize("lost", [(10.0, 18.0), (4.0, 5.6)])
@@ -360,6 +409,15 @@ def test_where_power_can_no_longer_be_read_the_counter_is_used():
     assert "fewer than two readings of power in the window, and the counter stood still" in unknown
 
 
+@pytest.mark.parametrize("load_name", ["noise", "squares", "drift"])
+@pytest.mark.parametrize("counter", ["none", "0.1 s"])
+@pytest.mark.parametrize("call_s", [0.003, 0.03, 0.3, 0.7])
+def test_the_interval_holds_for_a_value_of_any_moment_of_a_call(call_s, counter, load_name):
+    trials = [tried(LIMITED, counter, 0.1, 8.0, load_name, number, call_s) for number in range(20)]
+    assert sum(one.holds for one in trials) >= (18 if counter == "none" else 20)
+    assert widths(trials) > widths([tried(LIMITED, counter, 0.1, 8.0, load_name, number) for number in range(20)])
+
+
 # Inconsistent sources.
 
 
@@ -372,7 +430,9 @@ def test_a_counter_of_another_scale_is_not_used_and_the_interval_holds_both(peri
         times_s = moments(chance, 1.0, 60.0, 0.1)
         estimate = channel(times_s, load.power_w, counter_of(wrong)).between(10.0, 50.0)
         assert estimate.method == "integral"
-        assert "they are inconsistent, and the interval contains both" in estimate.reason
+        assert "and the interval contains both" in estimate.reason
+        more = " W is above the highest reading of 500 W, so it counts more than the sensor sees"
+        assert (more if factor == 10 else "they are inconsistent") in estimate.reason
         assert abs(estimate.counter_j - estimate.energy_j) <= estimate.uncertainty_j
         return Trial(estimate, load.between_j(10.0, 50.0))
 
@@ -394,6 +454,95 @@ def test_a_sound_counter_is_not_rejected(refresh_s):
         chance = random.Random(seed)
         estimate = counted(square(0.37, chance.random()), chance, refresh_s).between(6.0, 14.0)
         assert (estimate.method, estimate.reason) == ("counter", ""), seed
+
+
+NVML = BLIND._replace(has_counter=True, counter_resolution_j=0.001, counter_refresh_s=0.1)
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (1.0, ""),
+        (0.5, "a sensor that sees 25% of the time differs by +"),  # of two dies, it counts one
+        (1.5, "is above the highest reading of 300 W, so it counts more than the sensor sees"),  # a module's counter
+    ],
+)
+def test_a_counter_of_another_part_than_the_sensor_is_named(factor, words):
+    times_s = times(0.1, 20)
+    curve = channel(times_s, lambda _: 300.0, lambda t: factor * 300.0 * t, NVML)
+    estimate = curve.between(5.0, 15.0)
+    assert words in estimate.reason and bool(words) == bool(estimate.reason)
+    assert estimate.method == ("integral" if factor > 1 else "counter")
+    assert estimate.difference == pytest.approx(1 / factor - 1, rel=1e-3)
+    assert estimate.energy_j - estimate.uncertainty_j <= factor * 3000 <= estimate.energy_j + estimate.uncertainty_j
+
+
+# A sensor that serves old values.
+
+
+def frozen(chance, load_name, begin_s, end_s, info=NVML, step_w=0.001):
+    """A channel of 28 s whose driver serves the readings of `begin_s` until `end_s`, and the load."""
+    load = {**LOADS, "training": training}[load_name](chance, 30.0)
+    counter_j, shown = counter_of(load, 0.1, 0.1 * chance.random()), (0.0, 0.0)
+    read_s, rows = moments(chance, 1.0, 28.0, 0.1), []
+    for time_s in read_s:
+        if not (rows and begin_s < time_s < end_s):
+            watts = step_w * round((load.power_w(time_s) + chance.gauss(0, 0.5)) / step_w)
+            shown = (watts, counter_j(time_s))
+        rows.append(shown)
+    counters_j = [joules for _, joules in rows] if info.has_counter else []
+    watts = [watts for watts, _ in rows]
+    return ChannelEnergy(info, read_s, watts, read_s if info.has_counter else (), counters_j, True), load
+
+
+@pytest.mark.parametrize("load_name", ["noise", "squares", "bursts", "training"])
+@pytest.mark.parametrize(("begin_s", "end_s"), [(9.0, 21.0), (16.0, 30.0), (0.0, 15.0)])
+@pytest.mark.parametrize("info", [NVML, NVML._replace(seen_share=1.0, held_s=0.0)])
+def test_a_driver_that_serves_old_values_is_found_and_the_interval_holds(info, begin_s, end_s, load_name):
+    def trial(chance):
+        curve, load = frozen(chance, load_name, begin_s, end_s, info)
+        estimate = curve.between(4.0, 26.0)
+        assert "readings of power were frozen at " in estimate.reason
+        assert estimate.missing > 90
+        assert "frozen" not in frozen(chance, load_name, 99.0, 99.0, info)[0].between(4.0, 26.0).reason
+        return Trial(estimate, load.between_j(4.0, 26.0))
+
+    check(trial, 10, held=1.0)
+
+
+@pytest.mark.parametrize("load_name", ["squares", "drift"])
+def test_without_a_counter_readings_that_repeat_for_longer_than_the_trace_explains_are_a_gap(load_name):
+    def trial(chance):
+        curve, load = frozen(chance, load_name, 9.0, 21.0, POWER)
+        estimate = curve.between(4.0, 26.0)
+        assert "readings of power were frozen at " in estimate.reason
+        return Trial(estimate, load.between_j(4.0, 26.0))
+
+    check(trial, 10, held=1.0)
+    unlimited, _ = frozen(random.Random(1), load_name, 9.0, 21.0, INFO)
+    assert "more than 1% of its readings failed or were frozen" in unlimited.between(4.0, 26.0).unknown
+
+
+@pytest.mark.parametrize(("step_w", "noise_w"), [(0.001, 0.1), (0.08, 0.1), (1.0, 0.1), (1.0, 0.5), (5.0, 1.0)])
+@pytest.mark.parametrize("held_s", [0.0, 1.0])
+def test_a_steady_sensor_of_coarse_steps_is_not_frozen(held_s, step_w, noise_w):
+    """It is idle, busy, and idle again for longer, while its temperature changes."""
+    for seed in range(10):
+        chance = random.Random(seed)
+        level_w, read_s = 70 + chance.random(), moments(chance, 0.0, 100.0, 0.1)
+        shown_w = []
+        for time_s in read_s:
+            busy_w = chance.gauss(300, 80) if 2 < time_s < 30 else 0.0
+            watts = level_w - math.exp(-max(0.0, time_s - 30) / 20) + chance.gauss(0, noise_w) + max(0.0, busy_w)
+            is_new = not shown_w or int(time_s / (held_s or 1e-9)) > int(read_s[len(shown_w) - 1] / (held_s or 1e-9))
+            shown_w.append(step_w * round(watts / step_w) if is_new else shown_w[-1])
+        assert ChannelEnergy(POWER, read_s, shown_w, random_phase=True).frozen == [], seed
+
+
+def test_a_counter_that_stands_still_next_to_a_steady_power_makes_no_frozen_sensor():
+    curve = with_counter(lambda t: 100.0 * min(t, 8.0), COUNTED._replace(limit_w=LIMIT_W, counter_refresh_s=0.1))
+    assert curve.frozen == []
+    assert curve.between(5.0, 15.0).energy_j == pytest.approx(1000.0, rel=0.01)
 
 
 # Refusals.
@@ -419,12 +568,6 @@ def test_a_sensor_that_is_blind_for_a_part_of_the_time_needs_a_counter_or_a_limi
     assert estimate.uncertainty_j >= 0.75 * 10 * 400  # up to the limit of 700 W in the rest of the time
 
 
-def test_the_slope_of_a_counter_at_fault_is_no_power():
-    info = COUNTED._replace(from_counter=True, limit_w=LIMIT_W)
-    refused = with_counter(lambda t: 100.0 * t if t < 8 else 100.0 * (t - 8), info).between(5.0, 15.0)
-    assert "has a counter alone, whose slope is its power, and the counter fell" in refused.unknown
-
-
 @pytest.mark.parametrize(("failing", "refused"), [(0.005, False), (0.05, True)])
 def test_readings_that_fail_often_need_a_counter_or_a_limit(failing, refused):
     """It may be high power that makes readings fail."""
@@ -443,14 +586,15 @@ def test_readings_that_fail_often_need_a_counter_or_a_limit(failing, refused):
         ([0, 1, 2, 3], [2], math.inf),
         ([0, 1, 2, 3, 4, 5, 6], [2, 5], 4),  # from the reading before one change to the next change
         ([0, 1, 2, 3, 4, 6, 9], [2, 4, 6], 3),
-        ([0, 10, 10.001, 20, 40, 40.002, 60], [2, 5], math.sqrt(1000 * 0.001 * 0.002)),  # both short gaps: 1 in 1000
-        ([0, 10, 10.001, 20, 40, 45, 60], [2, 5], 1000 * 0.001),  # the second one is long
-        ([0, 0.001, 10, 10.002, 20, 30, 40], [3, 5], 20),  # a shorter gap without a change: nothing is known
         ([0, 1, 1, 2, 3], [2, 4], 2),  # two readings at the same moment
     ],
 )
 def test_the_refresh_interval_of_an_undocumented_counter_is_bounded_by_its_changes(times_s, changed, expected_s):
-    assert _refresh_s(times_s, changed) == pytest.approx(expected_s)
+    counter_j = [float(sum(index >= at for at in changed)) for index in range(len(times_s))]
+    for half_s in (0.0, 0.1):
+        halves_s = [half_s] * len(times_s)
+        curve = ChannelEnergy(COUNTED, times_s, [0.0] * len(times_s), times_s, counter_j, counter_half_s=halves_s)
+        assert curve.counter.refresh_s == pytest.approx(expected_s + 2 * half_s)
 
 
 def test_a_counter_that_counts_more_than_sampled_power_for_long_is_bounded_by_the_limit_alone():
@@ -462,14 +606,15 @@ def test_a_counter_that_counts_more_than_sampled_power_for_long_is_bounded_by_th
     assert low_j == pytest.approx(115 * 10.0)
     assert high_j == pytest.approx(115 * 10.2 + 0.001)  # the first value of a later refresh
     assert best_j == pytest.approx(115 * 10.1)
-    assert curve.counter.between(19.9, 20.0).unknown == curve.counter.between(-1.0, 0.0).unknown == UNREAD
+    for window in ((19.9, 20.0), (-1.0, 0.0)):
+        assert (curve.counter.parts(*window), curve.counter.fault(*window)) == ([], UNREAD)
     assert curve.counter.bounds_j(19.9)[0] == pytest.approx(115 * 19.9)  # the last value counts, too
 
 
 def test_an_uncertainty_at_another_level_is_by_its_degrees_of_freedom():
     # 100 changes of 10 W over 0.1 s each, all alike: as many degrees of freedom.
     power = ChannelEnergy(POWER, [index / 10 for index in range(101)], [300.0, 310.0] * 50 + [300.0]).power
-    for level in (0.5, 0.95, 0.999):
+    for level in (0.95, 0.999):
         expected = students_t(level, 100) * math.sqrt(VARIANCE_OF_SQUARES * 100)
         assert power.sampled_j(0.0, 10.0, level) == pytest.approx(expected)
     assert ChannelEnergy(POWER, [0.0, 1.0, 2.0], [300.0] * 3).power.sampled_j(0.0, 2.0, 0.999) == 0

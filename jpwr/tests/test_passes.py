@@ -129,7 +129,7 @@ def test_passes_are_known_where_what_is_between_them_is_not():
     curve = ChannelEnergy(info, times_s, power_w, times_s, counter_j, True)
     windows = [*passes(20, 0.002, 0.498, 5.0), *passes(20, 0.002, 0.498, 25.0)]
     found = energy_of_passes(curve, windows)
-    assert (found.method, found.energy_j) == ("counter", pytest.approx(300 * 0.002 * 40, rel=0.01))
+    assert (found.method, found.energy_j) == ("counter", pytest.approx(300 * 0.002 * 40, rel=0.05))
 
 
 @pytest.mark.parametrize("stall_s", [0.0, 0.3])
@@ -218,7 +218,7 @@ def test_pauses_between_passes_may_use_up_to_peak_power():
 
 
 def test_a_row_in_which_the_counter_is_used_in_parts_only_is_added_up():
-    """It loses three seconds: the whole goes by the integral, most passes by the counter."""
+    """It loses three seconds: these go by the integral."""
     load = square(0.3, duty=0.7)
     times_s = moments(random.Random(7), 1.0, 60.0, 0.1)
     counter_j = counter_of(load, 0.1, 0.05)
@@ -228,7 +228,8 @@ def test_a_row_in_which_the_counter_is_used_in_parts_only_is_added_up():
     windows = passes(120, 0.3)
     found = energy_of_passes(curve, windows)
     assert added(curve, windows).method == "counter+integral"
-    assert curve.between(windows[0][0], windows[-1][1]).method == "integral"
+    assert curve.between(windows[0][0], windows[-1][1]).method == "counter+integral"
+    assert curve.between(30.5, 32.5).method == "integral"
     assert abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
 
 

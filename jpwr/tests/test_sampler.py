@@ -42,7 +42,6 @@ class Sampler(PowerMonitor):
         super().__init__(channels, interval_s, sinks, clock, warn, chance)
 
     def run(self, stopped):
-        self.recorder.began_s = self.clock.now_s()
         self.lanes[0].loop(stopped)
         self.finish()
 
@@ -79,19 +78,34 @@ def test_a_slow_read_skips_ticks_and_never_bursts(clock):
     assert sampler.recorder.skipped_ticks == 4
 
 
-@pytest.mark.parametrize(("took_s", "left_out"), [(0.04, 0), (0.06, 1), (0.45, 1)])
-def test_a_reading_that_took_longer_than_others_is_of_no_known_moment(clock, took_s, left_out):
+@pytest.mark.parametrize("took_s", [0.0001, 0.04, 0.45])
+def test_a_reading_has_begin_and_end_of_its_call(clock, took_s):
     def slow_once() -> float:
-        clock.time_s += took_s if 1.95 < clock.time_s < 2.05 else 0.0
+        clock.time_s += took_s if 1.999 < clock.time_s < 2.001 else 0.0
         return 300 * clock.time_s
 
-    trace, sampler, told = sample(clock, lambda: 300.0, until_s=4.0, read_energy_j=slow_once)
+    trace, sampler, told = sample(clock, lambda: 7 * clock.time_s, until_s=4.0, read_energy_j=slow_once)
     [series] = trace.series()
-    # The counter is that of a moment that is known, and beside one that is not there is power alone.
-    slow_s = [time_s for time_s in series.counter_times_s if 2.0 < time_s < 2.0 + took_s]
-    assert len(slow_s) == 1 - left_out
+    counted = list(zip(series.counter_times_s, series.counter_half_s, series.energy_j))
+    [(time_s, half_s)] = [(time_s, half_s) for time_s, half_s, _ in counted if 2.0 <= time_s < 2.0 + took_s]
+    # Calls of one moment share a row, and that moment is known.
+    is_known = took_s < 0.0002
+    assert (time_s, half_s) == pytest.approx((2.0 + took_s / 2, 0.0 if is_known else took_s / 2))
+    assert all(abs(value_j / 300 - at_s) <= half_s + 1e-4 for at_s, half_s, value_j in counted)
+    assert all(abs(watts / 7 - at_s) <= 1e-4 for at_s, watts in zip(series.times_s, series.power_w))
+    assert sum(map(bool, series.counter_half_s)) + sum(map(bool, series.half_s)) == (0 if is_known else 1)
     assert (series.missing, sampler.recorder.failed_reads["sensor"], told) == (0, 0, [])
-    assert sampler.recorder.skipped_ticks >= left_out
+
+
+@pytest.mark.parametrize("took_s", [0.04, 0.45])
+def test_a_call_that_took_long_makes_no_slope_of_a_counter_that_was_not_there(clock, took_s):
+    def slow_once() -> float:
+        before_j = 300 * clock.time_s
+        clock.time_s += took_s if 1.999 < clock.time_s < 2.001 else 0.0
+        return before_j
+
+    [series] = sample(clock, None, until_s=4.0, read_energy_j=slow_once)[0].series()
+    assert list(series.power_w)[1:] == pytest.approx([300.0] * (len(series.power_w) - 1), rel=0.25)
 
 
 @pytest.mark.parametrize("took_s", [0.06, 0.3])

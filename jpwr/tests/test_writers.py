@@ -478,7 +478,7 @@ def test_rows_of_moments_become_rows_of_ticks():
     trace = Trace([ChannelInfo(name, Scope.DEVICE, "") for name in "ab"])
     for time_s, power_w in rows:
         trace.append(time_s, power_w, [None, None])
-    assert [(time_s, str(power_w)) for time_s, power_w in ticks(trace.series())] == [
+    assert [(time_s, str(power_w)) for time_s, power_w in ticks(trace.power())] == [
         (1.0, "[5.0, 6.0]"),
         (2.0, "[7.0, 8.0]"),
         (3.0, "[9.0, None]"),

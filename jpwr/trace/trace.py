@@ -17,6 +17,7 @@ from jpwr.errors import NotEnoughSamples
 
 ROWS_TOGETHER = 512
 storing = threading.RLock()  # held while rows of any trace are stored; reentrant for signal handlers
+STATUS = "status"  # event with the clocks, temperature and limits of a device
 # Faults of a region's marks; the words complete a sentence.
 NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning", "ended before it began"
 

@@ -22,8 +22,9 @@ from typing import Any, Iterator, NamedTuple, Sequence, TextIO
 from jpwr.channel import MOST, MOST_W, ChannelInfo, Scope, check_info, check_number
 from jpwr.errors import TraceError
 from jpwr.messages import log, printable
+from jpwr.process.private_folder import unnamed_file
 from jpwr.trace.files import create_trace
-from jpwr.trace.trace import Column, Event, Row, Trace
+from jpwr.trace.trace import STATUS, Column, Event, Row, Trace
 
 FORMAT = 2
 WITHOUT_HALF = 1  # the format without the column half_s
@@ -40,29 +41,37 @@ NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # optional keys of the hea
 class CsvWriter:
     """Sink that appends rows to a file; create_trace() describes how an older trace is kept.
 
-    `path` is the actual path, which may differ from the given one if another sampler uses the folder. If the file can
-    no longer be written, as on a full disk, that is reported once, `failed` is set and the run continues. Raises
-    TraceError if the file cannot be created.
+    Without a path, the file is temporary and has no name. `path` is the actual path, which may differ from the given
+    one if another sampler uses the folder. If the file can no longer be written, as on a full disk, that is reported
+    once, `failed` is set and the run continues. Raises TraceError if the file cannot be created.
     """
 
-    def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
+    def __init__(self, path: Path | None, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
         self.failed = False
         self._is_column = [is_one for info in channels for is_one in (True, info.has_counter)]
         self._forms: list[str] = []
         for info in channels:
             self._forms += ["%.3f", "%.6f"] if info.has_counter else ["%.3f"]
         self._all_forms = ",".join(self._forms)
+        described = [dict(info._asdict(), scope=info.scope.value) for info in channels]
+        header = HEADER + json.dumps({"format": FORMAT, **meta, "channels": described}) + "\n"
+        header += ",".join(_columns(channels)) + "\n"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            described = [dict(info._asdict(), scope=info.scope.value) for info in channels]
-            header = HEADER + json.dumps({"format": FORMAT, **meta, "channels": described}) + "\n"
-            self.path, file = create_trace(path, header + ",".join(_columns(channels)) + "\n")
+            if path is None:
+                file = unnamed_file()
+                os.write(file, header.encode())
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path, file = create_trace(path, header)
             self._file = open(file, "a", buffering=1, encoding="utf-8")
             self._size = os.fstat(file).st_size
         except OSError as error:
             raise TraceError(
-                f"the trace cannot be written to {path} ({error.strerror}): choose another folder with --df-out"
+                f"the trace cannot be written to {path or 'a temporary file'} ({error.strerror}): choose another "
+                "folder with --df-out"
             ) from error
+        self.open_file = Path(f"/proc/self/fd/{file}")  # the file itself, whatever has become of its name
+        self.path = path or self.open_file
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Append rows."""
@@ -91,8 +100,8 @@ class CsvWriter:
         except OSError as error:
             self.failed = True
             log(
-                f"the trace {self.path} can no longer be written ({error.strerror}): the rows so far are kept, and the "
-                "command continues"
+                f"the trace {self.path} can no longer be written ({error.strerror}): the rows so far are kept, "
+                "energies are those until now, and the command continues"
             )
 
     def is_in_place(self) -> bool:
@@ -124,8 +133,11 @@ def _columns(channels: Sequence[ChannelInfo], with_half: bool = True) -> list[st
     return columns
 
 
-def read_trace(path: Path) -> Trace:
-    """Read a trace from a file; ignore a truncated last line, and raise TraceError for any other damage."""
+def read_trace(path: Path, with_status: bool = True) -> Trace:
+    """Read a trace from a file; ignore a truncated last line, and raise TraceError for any other damage.
+
+    Its events include the status of devices, unless that is not asked for: a long run has many.
+    """
     with open_trace(path) as reader:
         trace = Trace(reader.channels, reader.meta)
         for text in reader.blocks():
@@ -134,7 +146,7 @@ def read_trace(path: Path) -> Trace:
                 for entry in reader.entries(text):
                     trace.extend([entry]) if isinstance(entry, Row) else trace.events.append(entry)
                 continue
-            trace.events += block.events
+            trace.events += [event for event in block.events if with_status or event.name != STATUS]
             trace.extend_columns(block.times_s, block.half_s, block.columns)
     return trace
 

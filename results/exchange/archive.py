@@ -19,16 +19,17 @@ from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from results.collect import RECORD_NAME, collect
-from results.exchange.signature import OpenSshError, sign, signer_of
+from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
-from results.join.copies import FAILED, copy_folder, failed_copy, run_of
+from results.join.copies import FAILED, copy_folder, copy_folders, failed_copy, run_of
 from results.join.nodes import TraceSums, read_sums
 from results.join.serving import REQUESTS_NAME, TOLERANCE, request_problems
+from results.record.checks import contradictions
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.windows import CLOCK_S
 from results.record.folders import results_below
 from results.record.model import Energy, Json
-from results.record.parts import of_node
+from results.record.parts import of_node, sensor_channels
 from results.record.records import (
     RESULT_NAME,
     Record,
@@ -203,7 +204,7 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         if signers is not None and not problems:
             try:
                 signer = _signer(Path(folder), signers)
-            except OpenSshError:
+            except UncheckedError:
                 raise
             except RecordError as error:
                 problems.append(str(error))
@@ -394,6 +395,11 @@ def _problems(result: Path) -> Iterator[str]:
         if busier := busier_elsewhere(Energy.of(again.get(key) or {})):
             yield f"{key} is not that of the work: the trace has {busier.words}"
     yield from not_marked
+    if _varied(again) and not _varied(stored):
+        yield "its power limit changed in the windows of the trace, and the record does not have it"
+    for folder in copy_folders(result.parent, stored):
+        copy = Record.of(read_record(folder / RECORD_NAME) | {"energy": {}})  # only all copies have one
+        yield from (f"{folder.name}: {sentence}" for sentence in contradictions(copy))
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
     for key in sorted(stored.keys() | again.keys()):
@@ -401,7 +407,7 @@ def _problems(result: Path) -> Iterator[str]:
 
 
 def _again(stored: Record, folder: Path) -> tuple[Json, list[str]]:
-    """Return a run's result as its origin gives it, and the windows without marks, from traces that are read once."""
+    """Return a run's result as its origin gives it, and what the traces show otherwise; these are read once."""
     traces: list[TraceSums] = []
 
     def read(folder: Path, record: Record) -> list[TraceSums]:
@@ -409,7 +415,16 @@ def _again(stored: Record, folder: Path) -> tuple[Json, list[str]]:
         return traces
 
     again = collect(folder, read)
-    return again, list(_not_marked(stored, traces or read(folder, stored))) if again["status"] == "ok" else []
+    if again["status"] != "ok":
+        return again, []
+    if not traces:
+        read(folder, stored)
+    return again, [*_not_marked(stored, traces), *_other_command(stored, traces)]
+
+
+def _varied(result: Json) -> bool:
+    """Return whether a power limit changed; `_differences` ignores that results of release 1.0 lack the limits."""
+    return any(channel.limits.varied for channel in sensor_channels(Record.of(result)))
 
 
 def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
@@ -442,6 +457,16 @@ def _not_marked(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]:
                 f"its {window.kind} window{words} from {window.start_s:.3f} s to {window.end_s:.3f} s of node "
                 f"{window.hostname} is not marked in the trace"
             )
+
+
+def _other_command(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]:
+    """Compare the module and its options with those of the command that the sampler started, if it names the module."""
+    words = record.provenance.command or []
+    own = words[words.index("-m") + 1 :] if "-m" in words else [""]
+    for trace in traces:
+        sampled = trace.meta.get("command") or []
+        if own[0] in sampled and (started := sampled[sampled.index(own[0]) :]) != own:
+            yield f"its command is '{' '.join(own)}', but the sampler has started '{' '.join(started)}'"
 
 
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:

@@ -41,6 +41,7 @@ class Figures(NamedTuple):
     e2e_mean_s: float | None
     latencies_s: Mapping[str, float]  # ttft_p50_s and so on
     error: str = ""
+    requests_per_s: float | None = None
     edges_s: float = 0.0  # of the duration, in which tokens count for one figure and not for another
 
     @property
@@ -63,7 +64,7 @@ def read_other(path: Path, stated: Stated) -> list[Json]:
     if stated.devices < 1:
         raise RecordError(f"--devices {stated.devices}: write 1 or more")
     try:
-        found = list(_values(path.read_text()))
+        found = list(_values(path.read_text("utf-8-sig")))
     except (OSError, ValueError, RecursionError) as error:
         raise RecordError(f"{path} cannot be read as JSON: {error}") from error
     records = [record for one in found for record in _records(path, one, stated)]
@@ -114,6 +115,8 @@ def _problems(run: Figures) -> Iterator[str]:
     apart = MOST_APART + run.edges_s / run.duration_s
     if not math.isclose(run.output_tokens, run.tokens_per_s * run.duration_s, rel_tol=apart):
         yield f"{run.tokens_per_s:.5g} tokens/s, but {run.output_tokens:.0f} tokens in {run.duration_s:.5g} s"
+    if run.requests_per_s and not math.isclose(run.requests, run.requests_per_s * run.duration_s, rel_tol=apart):
+        yield f"{run.requests_per_s:.5g} requests/s, but {run.requests:.0f} requests in {run.duration_s:.5g} s"
     if run.in_flight > (1 + apart) * (run.most_in_flight or math.inf):
         yield f"{run.in_flight:.3g} requests in flight by its times (Little's law), but a limit of {run.most_in_flight}"
     for name in ("ttft", "tpot", "e2e"):
@@ -187,9 +190,10 @@ def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Json:
 def _flat(found: dict[str, Any], e2e: str) -> Figures:
     """Return the figures of flat JSON, whose times of whole requests have that name."""
     requests, tokens, errors = found["completed"], found["total_output_tokens"], found.get("errors")
-    failed, limit, mean_ms = found.get("failed"), found.get("max_concurrency"), found.get(f"mean_{e2e}_ms")
-    if failed is None and (errors or "num_prompts" in found):
-        failed = sum(map(bool, errors)) if errors else found["num_prompts"] - requests
+    limit, mean_ms = found.get("max_concurrency"), found.get(f"mean_{e2e}_ms")
+    failures = [found.get("failed"), sum(map(bool, errors)) if errors else None]
+    failures.append(found["num_prompts"] - requests if "num_prompts" in found else None)
+    failed = max((one for one in failures if one is not None), key=abs, default=None)
     if mean_ms is None and found.get("latencies"):
         mean_ms = 1e3 * sum(found["latencies"]) / max(1, requests)
     elif mean_ms is None and not limit:  # about, where lengths vary
@@ -209,6 +213,7 @@ def _flat(found: dict[str, Any], e2e: str) -> Figures:
         found["duration"],
         None if mean_ms is None else mean_ms / 1e3,
         _latencies_s({**one, "p50": one.get("median")} for one in times_ms),
+        requests_per_s=found.get("request_throughput"),
     )
 
 
@@ -243,6 +248,7 @@ def _aiperf(found: dict[str, Any]) -> Figures:
         value("request_latency"),
         _latencies_s(latencies, [SECONDS[one["unit"]] if one else 0.0 for one in latencies]),
         "the run was cancelled before its end" if is_cut else "",
+        value("request_throughput"),
     )
 
 
@@ -267,6 +273,7 @@ def _guidellm(run: dict[str, Any]) -> Figures:
         run.get("duration") or run["end_time"] - run["start_time"],
         good("request_latency")["mean"],
         _latencies_s((good(name)["percentiles"] for name in names), (1e-3, 1e-3, 1.0)),
+        requests_per_s=(metrics.get("requests_per_second") or {}).get("successful", {}).get("mean"),
         edges_s=2 * good("request_latency")["mean"],  # it leaves warming up and requests that are cut off out
     )
 

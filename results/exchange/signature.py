@@ -15,8 +15,8 @@ TOO_OLD = re.compile(rb"(unknown|illegal|invalid|unrecognized) option.*Y|[Uu]nsu
 LINE = re.compile(r'^[ \t]*("[^"\n]*"|\S+)', re.MULTILINE)  # the names in a line of allowed signers
 
 
-class OpenSshError(RecordError):
-    """OpenSSH is missing or too old, so that a signature cannot be checked or made."""
+class UncheckedError(RecordError):
+    """A signature cannot be checked or made: there is no file of signers, or OpenSSH is missing or too old."""
 
 
 def sign(content: bytes, key: Path) -> bytes:
@@ -26,10 +26,14 @@ def sign(content: bytes, key: Path) -> bytes:
     """
     if not key.is_file():
         raise RecordError(f"key {key} does not exist: make one with 'ssh-keygen -t ed25519'")
-    if b"UNPROTECTED PRIVATE KEY" in _run(b"", "-y", "-P", "", "-f", str(key)).stderr:
-        mode = key.stat().st_mode & 0o777
-        raise RecordError(f"key {key} does not sign, as others can use it (mode {mode:04o}): run 'chmod 600 {key}'")
-    return _ssh_keygen(f"{key} does not sign", content, "-Y", "sign", "-q", "-n", PURPOSE, "-f", str(key))
+    done = _run(content, "-Y", "sign", "-q", "-n", PURPOSE, "-f", str(key))
+    if b"UNPROTECTED PRIVATE KEY" in done.stderr:
+        private = key.with_suffix("") if key.suffix == ".pub" else key
+        mode = private.stat().st_mode & 0o777
+        raise RecordError(
+            f"key {private} does not sign, as others can use it (mode {mode:04o}): run 'chmod 600 {private}'"
+        )
+    return _answer(done, f"{key} does not sign")
 
 
 def signer_of(content: bytes, signature: bytes, signers: Path, purpose: str = PURPOSE) -> str:
@@ -38,7 +42,7 @@ def signer_of(content: bytes, signature: bytes, signers: Path, purpose: str = PU
     Raises RecordError unless an allowed signer signed exactly these bytes.
     """
     if not signers.is_file():
-        raise RecordError(f"file of signers {signers} does not exist: write a name and a public key in each line")
+        raise UncheckedError(f"no file of signers {signers}: write one with a name and a public key in each line")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "signature"
         file.write_bytes(signature)
@@ -50,9 +54,9 @@ def signer_of(content: bytes, signature: bytes, signers: Path, purpose: str = PU
         # One key may stand in several lines: its owner then has several names.
         if accepted := [name for name in names if _run(content, *check, name).returncode == 0]:
             return " or ".join(accepted)
-        principals = _ssh_keygen(f"no signer in {signers} made the signature", b"", "-Y", "find-principals", *common)
-        name = principals.decode(errors="replace").splitlines()[0]
-        _ssh_keygen(f"the signature by {name} is not for these files", content, *check, name)
+        found = _run(b"", "-Y", "find-principals", *common)
+        name = _answer(found, f"no signer in {signers} made the signature").decode(errors="replace").splitlines()[0]
+        _answer(_run(content, *check, name), f"the signature by {name} is not for these files")
     return name
 
 
@@ -64,9 +68,9 @@ def _run(content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     try:
         done = subprocess.run(["ssh-keygen", *arguments], input=content, capture_output=True)
     except FileNotFoundError as error:
-        raise OpenSshError("signatures need ssh-keygen: install OpenSSH") from error
+        raise UncheckedError("signatures need ssh-keygen: install OpenSSH") from error
     if TOO_OLD.search(done.stderr):
-        raise OpenSshError(
+        raise UncheckedError(
             f"signatures need OpenSSH {OLDEST} or later, but {_version()} was found: install a newer OpenSSH"
         )
     return done
@@ -80,8 +84,7 @@ def _version() -> str:
     return done.stderr.decode(errors="replace").partition(",")[0].strip() or "an older version"
 
 
-def _ssh_keygen(refused: str, content: bytes, *arguments: str) -> bytes:
-    done = _run(content, *arguments)
+def _answer(done: subprocess.CompletedProcess[bytes], refused: str) -> bytes:
     if done.returncode or not done.stdout:
         lines = (done.stderr or done.stdout).decode(errors="replace").split("\n")
         reason = next((line.strip(" @\r") for line in lines if line.strip(" @\r")), "no reason given")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jpwr.energy.statistics import with_accuracy
+from jpwr.intervals import with_accuracy
 from jpwr.process.device_ids import same_ids
 from results.join.channels import IDENTIFIED, EnergyError
+from results.join.nodes import TraceSums
 from results.record.derived import spread_percent
+from results.record.duplicates import copies as twins
 from results.record.model import COPY_VARIABLE, Json, Record, Window, as_json, changed
 from results.record.parts import JOULES_PER_WH, OF_ALL_COPIES
 from results.record.records import RecordError
@@ -20,6 +21,7 @@ from results.record.records import RecordError
 # Windows end within 5 % of their length and a step; the rest is room for nodes whose wall clocks differ.
 MIN_COMMON = 0.8  # of the longest window
 VISIBLE = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")  # of a copy's environment
+WORK = ("benchmark", "model", "data", "sample", "precision", "layout")  # what all copies share
 FAILED = "copies/failed"  # number and exit code of the copy that failed first
 
 
@@ -56,16 +58,13 @@ def check_copies(folder: Path, copies: Sequence[Json], planned: Json, found: Jso
             f"{len(copies)} copies were planned, and the run has {', '.join(others)}, too: count them all"
         )
     owners: dict[tuple[Any, ...], int] = {}
+    records = [Record.of(copy) for copy in copies]
+    twin_of = {records.index(one) + 1: records.index(twin) + 1 for one, twin in twins(records)}
     for number, copy in enumerate(copies, 1):
-        steps = list(enumerate(copy["step_times_s"]))
-        [(other, equal)] = Counter(owners.setdefault(step, number) for step in steps).most_common(1) or [(number, 0)]
-        is_other = other != number and len(steps) > 1 and 2 * equal > len(steps)  # times differ in the last digit
         environment, device = copy["provenance"].get("environment") or {}, copy["devices"][0]
-        own = environment.get(COPY_VARIABLE, str(number))
-        if is_other or own != str(number):
-            raise EnergyError(
-                f"copy {number} has the record of copy {other if is_other else own}: it was counted twice"
-            )
+        own = str(twin_of.get(number, environment.get(COPY_VARIABLE, number)))
+        if own != str(number):
+            raise EnergyError(f"copy {number} has the record of copy {own}: it was counted twice")
         given = tuple(environment[name] for name in VISIBLE if environment.get(name))
         if given and device["device_id"] and (had := owners.setdefault((device["hostname"], *given), number)) != number:
             raise EnergyError(f"copies {had} and {number} were given the same devices, {given[0]}: run the point again")
@@ -82,7 +81,7 @@ def together(copies: Sequence[Json]) -> Json:
     follow from both. All else, such as the times of steps, is that of the slowest copy. Raises RecordError for copies
     of different options, and EnergyError if their windows have less than MIN_COMMON in common.
     """
-    if len({copy["provenance"].get("config_hash") for copy in copies}) > 1:
+    if any(_work_of(copy) != _work_of(copies[0]) for copy in copies):
         raise RecordError("the copies were started with different options: run the point again")
     unit, number = copies[0]["work_unit"], len(copies)
     rates = [float(copy["metrics"][f"{unit}_per_s"]) for copy in copies]
@@ -126,23 +125,41 @@ def together(copies: Sequence[Json]) -> Json:
     }
 
 
+def _work_of(copy: Json) -> Json:
+    return {name: copy.get(name) for name in WORK} | {"options": copy["provenance"].get("config_hash")}
+
+
 def of_copy(number: int, copy: Json, planned: Json) -> Json:
     """Return a copy's record as that of a run whose copies give no result, with the reason in `error`."""
     of_all: Json = {key: planned[key] for key in ("layout", "fill") if key in planned}
     return {**copy, **of_all, "error": f"copy {number}: {copy['error']}"}
 
 
-def add_energy(record: Json, copies: Sequence[Json]) -> None:
+def add_energy(record: Json, copies: Sequence[Json], traces: Sequence[TraceSums]) -> None:
     """Add power of all copies, and energy of each one whose devices have sensors of their own, to `fill`.
 
-    The uncertainty is the half-width of the interval with the accuracy of the sensor, if it is known.
+    The uncertainty is the half-width of the interval with the accuracy of the sensor, if it is known. Raises
+    EnergyError if the traces have a device of the job that no copy used.
     """
+    _refuse_idle(record["devices"], traces)
     energy, fill = record["energy"], record["fill"]
     share = with_accuracy(energy["uncertainty_wh"] / energy["energy_wh"], energy["accuracy"] or 0.0)
     fill |= {"power_W": energy["avg_power_w"], "power_uncertainty_percent": 100 * share}
     devices = iter(record["devices"])
     for described, copy in zip(fill["per_copy"], copies, strict=True):
         described["energy_J"] = _energy_j(energy["channels"], list(islice(devices, len(copy["devices"]))))
+
+
+def _refuse_idle(devices: Sequence[dict[str, Any]], traces: Sequence[TraceSums]) -> None:
+    ids = [one for device in devices for one in same_ids(device["device_id"])]
+    if not ids or any(one.startswith("MIG-") for one in ids):
+        return
+    for trace in traces:
+        own = (info for info in trace.channels if info.scope.value == "device" and info.mine)
+        idle = [info.name for info in own if (its := same_ids(info.device_id)) and set(its).isdisjoint(ids)]
+        if idle:
+            host = trace.meta.get("hostname")
+            raise EnergyError(f"no copy used {', '.join(idle)} of node {host}: run copies on all of its devices")
 
 
 def _energy_j(channels: Sequence[dict[str, Any]], devices: Sequence[dict[str, Any]]) -> float | None:

@@ -7,7 +7,7 @@ sums leave it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,6 @@ from results.record.parts import of_node, total_s, windows_of
 from results.record.values import is_accelerated
 
 TRACES = "power/*/trace.csv"
-KINDS = ("measured", "effective")  # of windows that energies are of
 WINDOW = " window"  # in the name of the region that marks a window
 NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
 PLACES = 8  # starts, per length of the windows, of the other times of that length
@@ -61,6 +60,7 @@ class TraceSums(NamedTuple):
     """Sums and facts of one trace that a result needs."""
 
     meta: dict[str, Any]
+    channels: list[ChannelInfo]
     marks: list[Region]  # of windows
     nodes: dict[tuple[str, str], NodeSums | Exception]  # by host name and kind of window
     figures: dict[Times, FigureSums]  # by their times
@@ -83,14 +83,14 @@ def read_sums(folder: Path, record: Record) -> list[TraceSums]:
     Each core reads one trace at a time. Raises TraceError.
     """
     paths = sorted(folder.glob(TRACES))
-    nodes = _nodes(record, KINDS, [_meta(path) for path in paths])
+    nodes = _nodes(record, {window.kind for window in record.windows}, [_meta(path) for path in paths])
     every = list(zip(paths, nodes, strict=True))
     return list(for_each(lambda one: _sums(record, read_trace(one[0]), one[1]), every))
 
 
 def sums_of(record: Record, traces: Sequence[Trace], kind: str) -> list[TraceSums]:
     """Return the sums of traces over a record's windows of one kind."""
-    nodes = _nodes(record, [kind], [trace.meta for trace in traces])
+    nodes = _nodes(record, {kind}, [trace.meta for trace in traces])
     return [_sums(record, trace, mine) for trace, mine in zip(traces, nodes, strict=True)]
 
 
@@ -99,7 +99,7 @@ def _meta(path: Path) -> dict[str, Any]:
         return reader.meta
 
 
-def _nodes(record: Record, kinds: Sequence[str], metas: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
+def _nodes(record: Record, kinds: Iterable[str], metas: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
     """Return the host names and kinds of windows that belong to each trace."""
     found: list[list[tuple[str, str]]] = [[] for _ in metas]
     numbered = list(enumerate(metas))
@@ -128,6 +128,7 @@ def _sums(record: Record, trace: Trace, nodes: Sequence[tuple[str, str]]) -> Tra
     times_s = [(start_s, end_s) for start_s, end_s in edges_s if start_s is not None and end_s is not None]
     return TraceSums(
         trace.meta,
+        trace.channels,
         [region for region in trace.regions() if WINDOW in region.name],
         found,
         {one: _figure(trace, curves, one) for one in times_s},
@@ -270,7 +271,7 @@ NOTES = (_note_twins, _note_devices_of_processors, _note_untrained_devices, _not
 
 def _refuse_too_little(info: ChannelInfo, estimate: EnergyEstimate) -> None:
     if estimate.unknown:
-        raise EnergyError(f"channel {info.name} {info.lacks or estimate.unknown}")
+        raise EnergyError(": ".join(filter(None, [f"channel {info.name} {estimate.unknown}", info.lacks])))
     if estimate.samples < 1:
         raise EnergyError(f"channel {info.name} {NOT_SAMPLED}")
     if estimate.covered_s < MIN_COVERED * estimate.duration_s:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from jpwr.energy.statistics import LEVEL, students_t
+from jpwr.intervals import LEVEL, students_t
 from results.record.served import Window
 
 SLICE_S = 2.0  # the counters of boards have 0.1 s, so that an edge moves 5 % of a slice

@@ -7,6 +7,7 @@ import json
 import math
 import statistics
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
 from results.record.model import Json, is_number
 from results.record.served import LATER, Request, Window, metrics_of, read_request
-from results.record.served_rules import disturbances, faults, late_client, remarks, unconfirmed
+from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
@@ -91,14 +92,17 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         each = round(statistics.fmean(output for _, output in asked.lengths))
         yield from differs("layout.work_per_sample", record["layout"].get("work_per_sample"), "its load", each)
     window = Window(asked)
+    yield from _left_out(window, asked, stored.get("client_processes") or 1)
     again = metrics_of(window, record["layout"]["num_devices"], slo)
     for name, value in again.items():
         if not (name in stored or asked.is_older) or not _alike(stored.get(name, value), value):
             yield f"metrics.{name} is stored as {stored.get(name)!r}, but the file of requests gives {value!r}"
     bad, metrics = list(faults(window, asked, again)), stored | again
     if not asked.is_older:
-        remarked = [one["kind"] for one in serving["findings"]]
-        is_confirmed = is_number(stored.get("server_tokens")) and "miscounted" not in remarked
+        counted, remarked = stored.get("server_tokens"), [one["kind"] for one in serving["findings"]]
+        is_confirmed = is_number(counted) and "miscounted" not in remarked
+        # When its counter was read, and whether it counts tokens or whole requests, is not recorded.
+        is_confirmed &= None in [miscounted(window, asked, counted, 0.0, each) for each in (True, False) if counted]
         bad += [*disturbances(window, again), *unconfirmed(window, is_confirmed)]
         facts = facts_of(end.get("answers") or {})
         yield from _other_answers(serving.get("answers") or {}, facts, record["config"].get("answers") or {})
@@ -166,6 +170,33 @@ def _other_answers(stored: Json, again: Json, options: Json) -> Iterator[str]:
     if options.get("questions_file"):
         reference = again.get("reference", 0)
         yield from differs("config.answers.reference", options.get("reference"), REQUESTS_NAME, reference)
+
+
+def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:
+    """Yield a request that is in the file twice, and whether one is missing that was sent before the window's end."""
+    times = Counter(one.index for one in window.every)
+    if max(times.values()) > 1:
+        yield f"request {times.most_common(1)[0][0]} is in {REQUESTS_NAME} twice"
+    for process in range(processes):  # each numbers its requests in the order of sending
+        sent = (one.index for one in window.every if one.index % processes == process and one.due_s < window.end_s)
+        if missing := set(range(process, max(sent, default=0), processes)) - times.keys():
+            yield f"request {min(missing)} is not in {REQUESTS_NAME}, and later ones are"
+    if not asked.rate_per_s and (idle_s := _idle_s(window)) > max(window.e2e_s):
+        yield f"a stream sent no request for {idle_s:.3g} s, longer than any took: those of that time are left out"
+
+
+def _idle_s(window: Window) -> float:
+    """Return the longest time from a request's end to the next one of its stream, which is sent at once."""
+    ends, starts = [(one.ended_s, False) for one in window.every], [(one.sent_s, True) for one in window.every]
+    ended_s, idle_s = list[float](), [0.0]
+    for time_s, is_sent in sorted([*ends, *starts]):
+        if time_s >= window.end_s:
+            break
+        if not is_sent:
+            ended_s.append(time_s)
+        elif ended_s:  # the latest: several streams may have ended before the first is sent
+            idle_s.append(time_s - max(window.start_s, ended_s.pop()))
+    return max(*idle_s, *(window.end_s - one_s for one_s in ended_s), 0.0)
 
 
 def _other_findings(stored: Sequence[Json], again: Sequence[Json]) -> Iterator[str]:

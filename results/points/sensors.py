@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from jpwr.energy.statistics import BOUND, NORMAL_95
+from jpwr.intervals import BOUND, NORMAL_95
 from results.record.records import Record
 
 

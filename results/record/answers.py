@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jpwr.energy.statistics import LEVEL, students_t
+from jpwr.intervals import LEVEL, students_t
 from results.record.findings import Finding, finding
 
 # Of the reference: MLPerf Inference 6.0, inference_policies at ac93e89, accuracy of most workloads.

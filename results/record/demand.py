@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple, Protocol
 
+DATA = "random tokens"
 PAIRS = 1024  # of log-normal lengths, taken in turn
 FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
 Lengths = Sequence[tuple[int, int]]  # input and output tokens, taken in turn

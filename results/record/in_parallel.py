@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -26,8 +29,14 @@ def for_each(function: Callable[[Item], Found], items: Sequence[Item], together:
         return
     _work = function, items
     # At Ctrl-C, only the process that made them answers.
-    with multiprocessing.get_context("fork").Pool(cores, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        yield from pool.imap(_one, range(len(items)), together)
+    ignore = signal.signal, (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(cores, multiprocessing.get_context("fork"), *ignore) as pool:
+        try:
+            yield from pool.map(_one, range(len(items)), chunksize=together)
+        except BrokenProcessPool as error:
+            raise OSError(errno.ENOMEM, "a process was killed, most likely for lack of memory: free some") from error
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _one(number: int) -> Any:

@@ -264,7 +264,7 @@ class Channel(Uncertain):
     integral_wh: Number = None
     integral_uncertainty_wh: Number = None
     counter_wh: Number = None
-    counter_not_used: Annotated[Text, "the reason; empty if the counter was used, or without one"] = None
+    counter_not_used: Annotated[Text, "the reason, or why a source is in doubt; empty if none is"] = None
     idle_power_w: Number = None
     method: Annotated[Text, "counter, integral, or counter+integral"] = None
     device_id: Text = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
-from jpwr.energy.statistics import LEVEL, NORMAL_95, students_t
+from jpwr.intervals import LEVEL, NORMAL_95, students_t
 from jpwr.median import percentile
 from results.record.demand import Slo
 from results.record.derived import PERCENTILES, SERVED, arrived, computed, throughput, tpot, ttft

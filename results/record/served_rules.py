@@ -109,7 +109,7 @@ def miscounted(window: Window, load: Asked, server: float, late_s: float, by_req
     tolerance = MOST_UNLIKE_COUNT * server + load.concurrency + late_s * server / window.duration_s
     if by_request:
         ours = sum(one.tokens for one in window.every if window.holds(one.ended_s))
-        tolerance += max(output for _, output in load.lengths) * (1 + load.concurrency // 8)
+        tolerance += max(one.asked_output for one in window.every) * (1 + load.concurrency // 8)
     else:
         ours = sum(count for _, count in window.output_tokens())
     return finding("miscounted", client=ours, server=server) if abs(ours - server) > tolerance else None

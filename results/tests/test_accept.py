@@ -420,6 +420,8 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
             "is too large: write 0.25 for 25 %",
         ),
         (GPT + "must: [{of: gpt, what: mfu, at_least: 1.1}]", "the limit 1.1 of mfu is too large"),
+        (GPT + "must: [{of: gpt, what: tpot_p99, global_batch: 1, at_most: 50}]", "is too large: write it in seconds"),
+        (GPT + "must: [{of: gpt, what: ttft_p99, global_batch: 1, at_most: 500}]", "is too large: write it in seconds"),
         (GPT + "must: [{of: gpt, what: scaling_efficiency, at_least: 90}]", "of scaling_efficiency is too large"),
         (GPT + "must: [{of: gpt, what: throughput, at_least: .nan}]", "at_least is nan, but must be a number from 0"),
         (GPT + "must: [{of: gpt, what: throughput, at_least: true}]", "at_least is True, but must be a number from 0"),

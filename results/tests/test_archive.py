@@ -315,6 +315,49 @@ def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     assert len(found) == is_wrong and all("-3600 s later by its wall clock" in one for one in found)
 
 
+@pytest.mark.parametrize(
+    ("sampled", "is_wrong"),
+    [
+        (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "8"], False),
+        (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "4"], True),
+        (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "8", "--precision", "fp8"], True),
+        (["bash", "a script of the user"], False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [["python", "-u", "-m", "benchmarks.llm_training", "--global-batch-size", "8"], None]
+)
+def test_the_command_of_a_run_is_the_one_that_the_sampler_started(sampled, is_wrong, command):
+    record = Record.of(make_record(provenance={"command": command}))
+    trace = Trace([], {} if sampled is None else {"command": sampled})
+    found = list(archives._other_command(record, [trace]))
+    assert ["but the sampler has started 'benchmarks.llm_training" in one for one in found] == [True] * bool(
+        is_wrong and command
+    )
+
+
+def without_limits(record):
+    del record["energy"]["power_limit_w"]
+    del record["energy"]["channels"][0]["limits"]
+
+
+@pytest.mark.parametrize(("limits_w", "is_wrong"), [((700.0, 700.0), False), ((700.0, 490.0), True)])
+def test_a_record_without_the_limits_of_its_trace_does_not_hide_that_they_changed(archive, limits_w, is_wrong):
+    """Results of release 1.0 lack limits."""
+    files = members(archive)
+    name = WORK + "power/n1/trace.csv"
+    head, columns, *rows = files[name].decode().split("\n")
+    looks = [
+        {"event": "status", "time_s": time_s, "channel": "made:0", "power_limit_w": limit_w}
+        for time_s, limit_w in zip((0.0, 30.0), limits_w, strict=True)
+    ]
+    files[name] = "\n".join([head, columns, *(f"# event {json.dumps(one)}" for one in looks), *rows]).encode()
+    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], without_limits)
+    found = [one for one in verify(repack(archive, files)).problems if "clocks" not in one]
+    assert ["its power limit changed in the windows of the trace" in one for one in found] == [True] * is_wrong, found
+
+
 def test_a_good_run_is_not_stored_as_failed(archive):
     files = members(archive)
     name = WORK + "result.json"
@@ -637,12 +680,25 @@ def test_an_openssh_that_is_too_old_is_said_to_be(runs, keys, tmp_path, monkeypa
     assert words in capsys.readouterr().err
 
 
-def test_a_key_that_others_can_read_says_what_to_do(runs, keys, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("mode", "suffix", "code"), [(0o644, "", 2), (0o600, "", 0), (0o600, ".pub", 0), (0o644, ".pub", 2)]
+)
+def test_a_key_that_others_can_read_says_what_to_do(runs, keys, tmp_path, capsys, mode, suffix, code):
+    """A public key, which all may read, stands for the private one next to it or in ssh-agent."""
     key = tmp_path / "key"
-    shutil.copy(keys / "centre", key)
-    key.chmod(0o644)
-    assert main(["archive", str(runs), "-o", str(tmp_path / "a.tar.zst"), "--sign", str(key)]) == 2
-    assert f"others can use it (mode 0644): run 'chmod 600 {key}'" in capsys.readouterr().err
+    for ending, its_mode in (("", mode), (".pub", 0o644)):
+        shutil.copy(keys / f"centre{ending}", f"{key}{ending}")
+        Path(f"{key}{ending}").chmod(its_mode)
+    assert main(["archive", str(runs), "-o", str(tmp_path / "a.tar.zst"), "--sign", f"{key}{suffix}"]) == code
+    words = f"others can use it (mode 0644): run 'chmod 600 {key}'"
+    assert (words in capsys.readouterr().err) == bool(code)
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_a_file_of_signers_that_is_none_is_not_blamed_on_the_archive(runs, keys, tmp_path, capsys, name):
+    path = archived(runs, tmp_path, "--sign", keys / "centre")
+    assert main(["verify", str(path), "--signers", str(keys / name)]) == 2
+    assert f"no file of signers {keys / name}" in capsys.readouterr().err
 
 
 def test_a_signature_does_not_go_with_other_files(runs, keys, tmp_path):

@@ -132,7 +132,9 @@ def test_a_channel_that_could_not_be_read_says_why_there_is_no_energy(job):
     lost = GPU1._replace(lacks="cannot be read (NVML: GPU is lost)")
     job.record(devices=on_gpus("GPU-1"))
     job.trace([GPU0, lost], lambda channel, _: [300.0, math.nan][channel])
-    assert "no energy: channel nvml:1 cannot be read (NVML: GPU is lost)" in collect(job.path)["error"]
+    error = collect(job.path)["error"]
+    assert "channel nvml:1 has fewer than two readings of power in the window" in error
+    assert error.endswith(": cannot be read (NVML: GPU is lost)")
 
 
 def test_a_device_that_trained_counts_whatever_the_environment_hides(job):

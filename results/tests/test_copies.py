@@ -202,8 +202,17 @@ def test_a_copy_without_a_record_is_no_good_run(copies, capsys):
     assert "copy_2/record.json does not exist" in capsys.readouterr().err
 
 
-def test_copies_of_different_options_are_no_group(copies):
-    job = copies(copy_of(provenance={"config_hash": "1"}), copy_of(provenance={"config_hash": "2"}))
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"provenance": {"config_hash": "2"}},
+        {"model": "117M"},
+        {"precision": "fp8"},
+        {"layout": make_record()["layout"] | {"global_batch_size": 16}},
+    ],
+)
+def test_copies_of_different_options_are_no_group(copies, change):
+    job = copies(copy_of(provenance={"config_hash": "1"}), copy_of(**{"provenance": {"config_hash": "1"}, **change}))
     with pytest.raises(RecordError, match="the copies were started with different options"):
         collect(job.path)
 
@@ -224,6 +233,13 @@ def test_an_archive_of_copies_is_checked_with_their_windows(copies, tmp_path_fac
         f"its measured window of copy {copy}" for copy in (1, 2)
     ]
     for_two_gpus(job, [(f"measured window of copy {copy}", 9.0 + copy, 19.0 + copy) for copy in (1, 2)])
+    assert problems(job) == []
+    slow = json.loads((job.path / "copy_2" / "record.json").read_text())
+    faster = slow | {"metrics": slow["metrics"] | {"tokens_per_s": 100.0}}
+    (job.path / "copy_2" / "record.json").write_text(json.dumps(faster))
+    assert any("copy_2: metrics.tokens_per_s is stored as 100, but its work and time" in one for one in problems(job))
+    (job.path / "copy_2" / "record.json").write_text(json.dumps(slow))
+    (job.path / "result.json").write_text(json.dumps(make_record() | PLANNED))
     assert problems(job) == []
     (job.path / "copy_3").mkdir()
     (job.path / "copy_3" / "record.json").write_text(json.dumps(copy_of(50.0, 10.5, 20.5)))
@@ -251,6 +267,8 @@ def on_device(number):
         ({"step_times_s": STEPS}, {"step_times_s": STEPS}, (), {}, "copy 2 has the record of copy 1: it was counted"),
         ({"step_times_s": STEPS}, {"step_times_s": [*STEPS[:3], 0.2]}, (), {}, "copy 2 has the record of copy 1"),
         ({"step_times_s": STEPS}, {"step_times_s": [*STEPS, 0.2]}, (), {}, "copy 2 has the record of copy 1"),
+        ({"step_times_s": STEPS}, {"step_times_s": STEPS[::-1]}, (), {}, "copy 2 has the record of copy 1"),
+        ({"run_id": "one"}, {"run_id": "one"}, (), {}, "copy 2 has the record of copy 1"),
         # a plan of fewer copies than ran
         ({}, {}, ("copy_3",), {}, "2 copies were planned, and the run has copy_3, too"),
         ({}, {}, ("copy_03",), {}, "2 copies were planned, and the run has copy_03, too"),
@@ -276,6 +294,18 @@ def test_each_copy_of_the_plan_counts_once(first, second, others, planned, words
     assert (found["status"] == "failed" and words in found["error"]) if words else found["status"] == "ok", found[
         "error"
     ]
+
+
+THIRD = GPU0._replace(name="nvml:2", device_id="GPU-00000003-0000-0000-0000-000000000000", has_counter=False)
+
+
+@pytest.mark.parametrize(("third", "is_idle"), [(THIRD, True), (THIRD._replace(mine=False), False), (CPU, False)])
+def test_a_device_that_the_sampler_alone_saw_idle_is_told(third, is_idle, copies):
+    job = copies(copy_of(device_id=UUIDS[0]), copy_of(start_s=10.01, device_id=UUIDS[1]))
+    infos = [*(info._replace(has_counter=False) for info in GPUS), third]
+    found = collect(job.trace(infos, lambda _, __: 100.0, boot_id="boot-of-n1").path)
+    assert ("no copy used nvml:2 of node n1" in found["error"]) == is_idle
+    assert (found["status"] == "failed") == is_idle
 
 
 def test_copies_of_a_plan_without_any_are_refused(copies):

@@ -362,6 +362,7 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("lifetime_years: 5", "lifetime_years: 60"), "must be years above 0 and at most 15; usual are 3 to 8"),
         (("0.25", "25"), "electricity_per_kwh is 25, but usual are 0.03 to 0.5 EUR"),
         (("EUR\nelectricity_per_kwh: 0.25", "chf \nelectricity_per_kwh: 250"), "of 1 kWh, not of 1 MWh"),
+        (("EUR\nelectricity_per_kwh: 0.25", "EUR net\nelectricity_per_kwh: 25"), "usual are 0.03 to 0.5 EUR net"),
         (("co2_g_per_kwh: 400", "co2_g_per_kwh: 0.4"), "usual are 10 to 1,000: write it in grams"),
         (("co2_g_per_kwh: 400", "co2_g_per_kwh: 400000"), "usual are 10 to 1,000"),
         (("price_per_device: 10000", "price_per_device: 10.000"), "write 10000 or 10.0000"),

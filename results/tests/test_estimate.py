@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jpwr.energy import statistics as series
+from jpwr import intervals as series
 from results.points.estimate import exactly, of_runs, product, students_t, trimmed_mean
 
 

@@ -169,6 +169,10 @@ def test_older_and_newer_files_give_the_same_figures(file, model, read):
     assert metrics["tokens_per_s"] == pytest.approx(183, rel=0.02)
 
 
+def test_a_file_of_windows_may_begin_with_a_mark(read):
+    assert len(read("\ufeff" + json.dumps(VLLM))) == 1
+
+
 @pytest.mark.parametrize("between", ["\n", "", "\n\n"])
 @pytest.mark.parametrize(("make", "client"), [(dict, "vllm bench serve"), (as_sglang, "SGLang bench_serving")])
 def test_each_run_that_was_appended_is_a_record(make, client, between, read):
@@ -209,6 +213,8 @@ ERRORS = [{"error_details": {"code": 500}, "count": 2}, {"error_details": {"code
     [
         (VLLM | {"failed": 3}, "3 requests failed"),
         (without(VLLM, "failed") | {"num_prompts": 67}, "3 requests failed"),
+        (VLLM | {"failed": 0, "num_prompts": 67}, "3 requests failed"),
+        (VLLM | {"failed": 0, "errors": ["", "lost", "lost", "lost"]}, "3 requests failed"),
         (without(VLLM, "failed") | {"errors": ["", "lost", "lost", "lost"]}, "3 requests failed"),
         (as_sglang(errors=["", "lost", "lost", "lost"]), "3 requests failed"),
         (AIPERF | {"error_request_count": {"avg": 3.0}}, "3 requests failed"),
@@ -264,6 +270,9 @@ NAN, INFINITE = float("nan"), float("inf")
         (VLLM | {"completed": -64}, "has no requests, tokens, throughput"),
         (VLLM | {"failed": -1}, "failed -1: it must be a number of 0 or more"),
         (without(VLLM, "failed") | {"num_prompts": 60}, "failed -4: it must be a number of 0 or more"),
+        (VLLM | {"num_prompts": 60}, "failed -4: it must be a number of 0 or more"),
+        (VLLM | {"request_throughput": 15.4}, "15.4 requests/s, but 64 requests in 8.31 s"),
+        (changed(AIPERF, "request_throughput", avg=15.0), "15 requests/s, but 64 requests"),
         (VLLM | {"total_input_tokens": NAN}, "input_tokens nan: it must be"),
         (VLLM | {"max_concurrency": -4}, "concurrency -4: it must be"),
         (VLLM | {"median_ttft_ms": -1.0}, "a ttft of -1.0 as median: it must be"),

@@ -16,7 +16,16 @@ from results.record.values import rounded
 from results.show.tables.cells import Amount, for_programs, text_of
 from results.show.tables.points import place_of, point_table
 from results.tests import made_up
-from results.tests.of_dicts import by_point, energy_kind, energy_rules, grade, point_of, sort_key, value_at
+from results.tests.of_dicts import (
+    by_point,
+    energy_kind,
+    energy_rules,
+    grade,
+    origin_table,
+    point_of,
+    sort_key,
+    value_at,
+)
 from results.tests.words import deviations, unsteady, why_not_ranked
 
 
@@ -635,6 +644,15 @@ def test_runs_that_were_made_with_something_else_are_no_repeats(changes, words):
 )
 def test_runs_on_something_else_or_told_something_else_are_no_repeats(changes, words):
     test_runs_that_were_made_with_something_else_are_no_repeats(changes, words)
+
+
+def test_processors_of_one_architecture_are_different_setups_and_are_shown_by_name():
+    names = ("AWS Graviton4 (Arm Neoverse V2)", "NVIDIA Grace (Arm Neoverse V2)")
+    origin = made_up.result()["provenance"]
+    nodes = [[{"cpu": name, "architecture": "aarch64"}] for name in names]
+    records = [made_up.result(provenance={**origin, "nodes": one}) for one in nodes]
+    assert [one.variant[-1][:18] for one in by_point(records)] == ["cpu AWS Graviton4 ", "cpu NVIDIA Grace ("]
+    assert sorted(row[2] for row in origin_table(records).rows) == list(names)
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG"])

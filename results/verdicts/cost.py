@@ -81,7 +81,7 @@ class Costs:
     def check(self, where: str) -> None:
         """Raise RecordError for a price or an emission in another unit."""
         price, co2_g = self.electricity_per_kwh, self.co2_g_per_kwh
-        if self.currency.strip().upper() in CURRENCIES and price > MOST_PER_KWH:
+        if set(self.currency.upper().split()) & set(CURRENCIES) and price > MOST_PER_KWH:
             found = f"electricity_per_kwh is {price:g}, but usual are 0.03 to 0.5 {self.currency}"
             raise RecordError(f"{where}: {found}: write 0.25 for 25 cents, and the price of 1 kWh, not of 1 MWh")
         if co2_g and co2_g < LEAST_CO2_G:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from results.files.json_schema import Allowed
 from results.files.typed_files import Above0, From0, From1, Name, NotNegative, read_file, refuse_thousands
 from results.files.workloads import names, workloads
 from results.points.repeats import PointResults
+from results.record.demand import SLOS
 from results.record.quantities import QUANTITIES
 from results.record.records import RecordError
 from results.record.values import devices_text
@@ -32,7 +34,8 @@ WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
-LONGEST_S = 600.0  # of a latency: beyond it, milliseconds are meant
+# Of a latency, ten times the longest of MLPerf's limits: beyond it, milliseconds are meant.
+LONGEST_S = {name: 10 * max(getattr(slo, f"{name[:4]}_s") for slo in SLOS.values()) for name in LATENCIES}
 Limit = Annotated[float | str, Allowed(minimum=0)]  # a number, or a grade of energy
 Unit = Literal["", "s", "min", "h", "days"]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
@@ -146,7 +149,7 @@ class Item(Quantity):
             raise RecordError(f"{where}: {limit!r} is not a number" + ": leave out its quotes" * limit[:1].isdigit())
         elif self.what in MOST_OF_SHARES and limit is not None and limit > MOST_OF_SHARES[self.what]:
             raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: write 0.25 for 25 %")
-        elif self.what in LATENCIES and limit is not None and limit > LONGEST_S:
+        elif limit is not None and limit > LONGEST_S.get(self.what, math.inf):
             raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: write it in seconds")
         if self.what not in (*MOST_OF_SHARES, *LATENCIES):
             refuse_thousands(limit, f"{where}: the limit of {self.what}")

@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.common.cgroup import cpu_quota, memory_limit_bytes
 from benchmarks.common.launch import COPIES_VARIABLE, COPY_VARIABLE, node_name, usable_cores
+from jpwr.process.processor import read_processor
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 NUMA_NODES = Path("/sys/devices/system/node")
@@ -103,7 +104,7 @@ def _node_facts() -> dict[str, Any]:
         "hostname": node_name(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
-        "cpu": _first_match("/proc/cpuinfo", r"^model name\s*:\s*(.+)$"),
+        "cpu": read_processor().name or None,
         "cpus_usable": usable_cores(),
         "limits": {"cpus": cpu_quota(), "memory_bytes": memory_limit_bytes()},
         "memory_kib": _first_match("/proc/meminfo", r"^MemTotal:\s*(\d+) kB$"),

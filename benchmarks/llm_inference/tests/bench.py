@@ -30,6 +30,7 @@ from benchmarks.llm_inference import client
 from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
 from benchmarks.llm_inference.load import measure
+from benchmarks.llm_inference.metrics import client_metrics
 from benchmarks.llm_inference.models import SHAPES, make_folder
 from benchmarks.llm_inference.run import Started
 from benchmarks.llm_inference.servers import RUNNING_USAGE
@@ -43,11 +44,7 @@ from results.record.served import Metrics, Window, metrics_of, number
 MOST_MS, MOST_US = 1.5, 35.0  # of the median delay of a token, and of a token's CPU time
 MOST_APART = 0.03  # of the medians of two clients
 STREAMS, REQUESTS, INPUT, OUTPUT = 4, 64, 32, 24  # of a run of each client
-COST_STREAMS, COST_REQUESTS, COST_OUTPUT = (
-    64,
-    192,
-    64,
-)  # of a shorter run for its cost; a longer has three times as many
+COST_STREAMS, COST_REQUESTS, COST_OUTPUT = 64, 512, 64  # of the shorter of two runs for its cost
 TTFT_S, TPOT_S = 0.2, 0.02  # of the mock server
 ERROR_STREAMS = 1, 8, 64, 256
 # One process of Python sends the tokens of all streams.
@@ -146,12 +143,13 @@ def delays(options: BenchOptions) -> tuple[list[float], float]:
 
 
 def errors(streams: int) -> dict[str, float]:
-    """Return the relative errors of a measurement against the server's schedule, in percent."""
+    """Return relative errors of a measurement against the schedule, in percent, and the client's own delay, in ms."""
     request_s = SLOW_TTFT_S + (SLOW_OUTPUT - 1) * SLOW_TPOT_S
     true = {"ttft_p50_s": SLOW_TTFT_S, "tpot_p50_s": SLOW_TPOT_S, "tokens_per_s": streams * SLOW_OUTPUT / request_s}
     with mock_server(SLOW_TTFT_S, SLOW_TPOT_S) as port:
         metrics = measured(local(port), streams, SLOW_OUTPUT, WindowOptions(1.0, 1), request_s)
-    return {name: 100 * (number(metrics, name) / value - 1) for name, value in true.items()}
+    delay_ms = 1e3 * number(metrics, "client_delay_p50_s")
+    return {name: 100 * (number(metrics, name) / value - 1) for name, value in true.items()} | {"delay_ms": delay_ms}
 
 
 def local(port: int) -> client.Server:
@@ -165,7 +163,7 @@ def measured(server: client.Server, streams: int, output: int, window: WindowOpt
     load = LoadOptions(streams, input_tokens=INPUT, output_tokens=output)
     with redirect_stdout(io.StringIO()):  # its progress
         found = measure(server, load, window, stagger_s, lambda: None, lambda *_: None, lambda: None)
-    return metrics_of(Window(found), 1, Config().load.limits)
+    return metrics_of(Window(found), 1, Config().load.limits) | client_metrics(found.statistics)
 
 
 def ours(server: client.Server) -> dict[str, float]:
@@ -267,9 +265,10 @@ def bench(options: BenchOptions) -> None:
     print(f"  median {middle_ms:.2f} ms (at most {MOST_MS:g} wanted), 99th percentile {late_ms:.2f} ms")
     print(f"CPU time of a token: {1e6 * cpu_s:.1f} us (at most {MOST_US:g} wanted), read by {PARSER.__name__}")
     print(f"errors against {1e3 * SLOW_TTFT_S:g} ms to the first token and {1e3 * SLOW_TPOT_S:g} ms between two:")
-    print("  streams      TTFT      TPOT  tokens/s")
+    print("  streams      TTFT      TPOT  tokens/s  the client's own delay, median of upper bounds")
     for streams in ERROR_STREAMS:
-        print(f"  {streams:7d}", *(f"{one:+7.2f} %" for one in errors(streams).values()))
+        *relative, delay_ms = errors(streams).values()
+        print(f"  {streams:7d}", *(f"{one:+7.2f} %" for one in relative), f" {delay_ms:.2f} ms")
     for kind, (name, _) in OTHERS.items():
         if program := getattr(options, kind) or shutil.which(kind):
             compare(options, kind, program)

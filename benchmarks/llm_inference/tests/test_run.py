@@ -301,7 +301,10 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
     assert {"endpoint": "chat", "answers as": "other"}.items() <= record["choices"].items()
     assert {(one["prompt_tokens"], one["cached_tokens"]) for one in requests} == {(8, None)}
     assert without_key["error"] == "the server answered /v1/models with HTTP status 401: "
-    assert too_short["error"] == "a prompt of 4 tokens was asked for, but the chat template alone takes 5"
+    assert (
+        too_short["error"]
+        == "a prompt of 4 tokens was asked for, but the chat template alone takes 5: ask for longer ones"
+    )
     assert not any("sk-secret" in path.read_bytes().decode(errors="replace") for path in tmp_path.glob("record*"))
 
 

@@ -17,6 +17,7 @@ from benchmarks.llm_inference.models import SHAPES, TYPES, make_folder, make_ggu
 from benchmarks.llm_inference.points import check_point
 from benchmarks.llm_inference.servers import SERVERS, command_of
 from caraml.plan.workloads import workload
+from results.files.workloads import workloads
 from results.record import served_rules
 from results.record.findings import WRONG_ANSWERS
 from tests.needs import not_run
@@ -28,6 +29,7 @@ FORMS = {"fp32": "f", "fp16": "e"}
 def test_the_shape_of_8b_has_the_parameters_that_are_published():
     assert SHAPES["8B"].parameters == 8_030_261_248  # Llama 3.1 8B
     assert SHAPES["70B"].parameters == 70_553_706_496  # Llama 3.1 70B
+    assert workloads()["llm_inference"].num_parameters == {name: shape.parameters for name, shape in SHAPES.items()}
 
 
 @pytest.mark.parametrize("precision", TYPES)

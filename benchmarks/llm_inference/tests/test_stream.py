@@ -93,6 +93,8 @@ def test_tokens_are_counted_by_what_the_server_tells(events):
         ({"text": " "}, 1, True),
         ({"text": "\n\t"}, 1, True),
         ({"text": "\u200b"}, 1, True),
+        ({"text": "\ufe0f"}, 1, True),  # a mark alone, which selects the form of a sign
+        ({"text": "", "logprobs": {"tokens": [""]}}, 1, False),
         ({"text": ""}, 1, False),
         ({"text": None}, 1, False),
         ({"text": "", "token_ids": []}, 1, False),

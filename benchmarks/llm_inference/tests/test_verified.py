@@ -26,7 +26,7 @@ FREE = {
     *(f"metrics.{name}" for name in ("client_processes", "client_cpu_us_per_token", "client_reconnects")),
     *(f"metrics.client_delay_{name}_s" for name in ("p50", "p99")),
     *(f"metrics.{name}" for name in ("num_parameters", "server_start_s", "cpu_throttled_percent", "server_tokens")),
-    *(f"serving.{name}" for name in ("elsewhere", "version")),
+    "serving.elsewhere",
     "config.load.seed",  # of a closed loop of one length
     *(f"config.answers.{name}" for name in ("questions", "questions_file", "expected_tokens")),  # limits, and a name
 }
@@ -105,7 +105,8 @@ def other(value):
 def places(record):
     parts = {"metrics": record["metrics"], "layout": record["layout"], "serving": record["serving"]}
     parts |= {"serving.answers": record["serving"]["answers"], "config.answers": record["config"]["answers"]}
-    parts |= {"config.load": record["config"]["load"], "": {"sample": record["sample"]}}
+    parts |= {"config.load": record["config"]["load"], "choices": record["choices"]}
+    parts[""] = ["error", "model", "data", "sample", "variant"]
     every = [(part, key) for part, values in parts.items() for key in values]
     return [(part, key) for part, key in every if (part, key) != ("serving", "answers")]
 
@@ -130,6 +131,55 @@ def test_an_edit_of_any_number_is_found(run):
     }
     assert missed == FREE, missed ^ FREE
     assert list(request_problems(record, folder)) == []
+
+
+@pytest.mark.parametrize(("counted", "is_found"), [(1.0, False), (1.01, False), (0.5, True), (2.0, True)])
+def test_tokens_that_usage_alone_states_need_a_counter_that_agrees(run, tmp_path, counted, is_found):
+    record, folder = run
+    requests, end = lines_of(folder)
+    write(tmp_path, [*({**one, "unlisted": 8} for one in requests), end])
+    changed = edited(record, "metrics", "server_tokens", lambda at, key: at.update({key: counted * at[key]}))
+    found = list(request_problems(changed, tmp_path))
+    assert [is_found] * len(found) == ["tokens are only counted in the server's usage" in one for one in found]
+    assert bool(found) == is_found
+
+
+def changed_serve(**values):
+    """Return a change of a record, and of the options of its server and load."""
+
+    def change(record):
+        for path, value in values.items():
+            part, _, key = path.rpartition("__")
+            place = record
+            for name in filter(None, part.split("__")):
+                place = place[name]
+            place[key] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (changed_serve(config__serve__server_args="--speculative 4"), "choices.server's arguments is stored as None"),
+        (
+            changed_serve(config__serve__model_path="/models/mine"),
+            "model is stored as 'tiny', but config.serve has 'mine'",
+        ),
+        (changed_serve(model="mine", config__serve__model_path="/models/mine"), ""),
+        (changed_serve(model="any", config__serve__url="http://x", config__serve__model="8B"), "server at http://x"),
+        (changed_serve(config__load__slo="mine", serving__slo="mine"), "are those of 'mine', but the presets are"),
+        (changed_serve(metrics__slo_ttft_s=20.0), "metrics.slo_ttft_s is stored as 20.0, but the preset"),
+        (changed_serve(config__load__concurrency=3, layout__global_batch_size=3), "but a closed loop of 3 never has"),
+        (changed_serve(serving__version="9"), "serving.version is '9', which provenance.packages does not have"),
+        (changed_serve(error="the server died"), "its status is ok, but it has the error 'the server died'"),
+    ],
+)
+def test_a_served_run_is_labelled_by_its_options(run, change, words):
+    record = copy.deepcopy(run[0])
+    change(record)
+    found = set(contradictions(rehashed(record))) - set(contradictions(run[0]))
+    assert any(words in one for one in found) if words else not found, found
 
 
 def test_a_metric_that_was_deleted_is_found(run):
@@ -184,6 +234,13 @@ def test_answers_that_are_wrong_or_missing_are_found(run, tmp_path):
         assert any(words in one for one in request_problems(record, tmp_path)), words
 
 
+def without_the_slowest(requests, is_renumbered):
+    """Return the requests of a window without the slowest ones, as somebody may list them who wants a lower p99."""
+    slowest = sorted(requests[20:-20], key=lambda one: one["due_us"] - one["ended_us"])[:8]
+    left = [one for one in sorted(requests, key=lambda one: one["index"]) if one not in slowest]
+    return [{**one, "index": number} for number, one in enumerate(left)] if is_renumbered else left
+
+
 def without(name, requests):
     return [{key: value for key, value in one.items() if key != name} for one in requests]
 
@@ -194,6 +251,9 @@ def without(name, requests):
         (lambda requests, end: [*requests, {**end, "status": "failed", "error": "slow"}], "end as failed: slow"),
         (lambda requests, end: requests, "serving.requests_format is stored as 2"),
         (lambda requests, end: [*requests[:-1], end], "and its end counts"),
+        (lambda requests, end: [*requests, requests[9], end], "request 9 is in record.requests.jsonl.gz twice"),
+        (lambda requests, end: [*without_the_slowest(requests, False), end], "and later ones are"),
+        (lambda requests, end: [*without_the_slowest(requests, True), end], "a stream sent no request for"),
         *((lambda requests, end, name=name: [*without(name, requests), end], "without all of") for name in LATER),
     ],
 )

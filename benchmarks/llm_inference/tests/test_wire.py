@@ -88,7 +88,7 @@ def answered(server: RawServer, address: Address | None = None, requests: int = 
             break
     ours.send(("stop", None))
     thread.join()
-    for one in (*client._idle.values(), client._selector, ours, theirs):
+    for one in (*(idle.socket for idle in client._idle.values()), client._selector, ours, theirs):
         one.close()
     return found
 
@@ -298,12 +298,13 @@ def counting(*prompts: int):
 
 def test_what_a_template_adds_is_counted_by_the_server():
     with closing(RawServer(counting(38, 89))) as server:
-        assert template_tokens(Address("127.0.0.1", server.port), "model", PATIENCE_S) == 37
+        assert template_tokens(Address("127.0.0.1", server.port), "model", 38, PATIENCE_S) == 37
 
 
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
+        (counting(38, 89), "a prompt of 37 tokens was asked for, but the chat template alone takes 37: ask for longer"),
         (counting(38, 90), "the server makes 52 tokens of 51: measure it by completions"),
         ([[sized(b'{"choices": []}')]], "counts no prompt tokens .*: HTTP status 200, {"),
         ([[sized(b"no chat", first=b"HTTP/1.1 404 Not Found\r\n")]], "HTTP status 404, no chat"),
@@ -311,7 +312,7 @@ def test_what_a_template_adds_is_counted_by_the_server():
 )
 def test_prompts_of_chat_without_an_exact_length_are_refused(answers, words):
     with closing(RawServer(answers)) as server, pytest.raises(LoadError, match=words):
-        template_tokens(Address("127.0.0.1", server.port), "model", PATIENCE_S)
+        template_tokens(Address("127.0.0.1", server.port), "model", 37, PATIENCE_S)
 
 
 def test_events_of_one_read_come_together_and_cut_ones_wait():

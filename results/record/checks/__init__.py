@@ -46,6 +46,11 @@ def _throughput_can_be_computed(run: Record) -> Sentences:
         yield f"the record has no {name}, from which its throughput is computed"
 
 
+def _good_runs_have_no_error(run: Record) -> Sentences:
+    if run.error:
+        yield f"its status is ok, but it has the error {run.error!r}"
+
+
 def _numbers_are_above_0(run: Record) -> Sentences:
     unit, speed = run.work_unit, f"{run.work_unit}_per_s"
     for where, values, names in (
@@ -92,12 +97,14 @@ RELATIONS: tuple[Callable[[Record], Relations], ...] = (
 )
 # Of a record that another client's result was made into, which has no windows, devices and energy.
 OF_OTHERS: tuple[Callable[[Record], Sentences], ...] = (
+    _good_runs_have_no_error,
     _names_look_as_no_other,
     _numbers_are_above_0,
     _derived_numbers_are_right,
 )
 RULES: tuple[Callable[[Record], Sentences], ...] = (
     _throughput_can_be_computed,
+    _good_runs_have_no_error,
     _names_look_as_no_other,
     _numbers_are_above_0,
     _derived_numbers_are_right,

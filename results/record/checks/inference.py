@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 
 from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
-from results.record.demand import label
+from results.record.demand import DATA, SLOS, label
 from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
 from results.record.model import Record, is_number
 from results.record.values import value_at
@@ -21,6 +21,7 @@ OF_OPTIONS = {
 }
 LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal .*)?")
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
+CLOSED_LOOP = "closed loop"
 COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
@@ -45,7 +46,7 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
         yield from differs("sample", run.sample, "config.load", label(*asked))
     rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
     if rate is not None and "arrivals" in run.choices:
-        arrivals = f"{rate:g} requests/s at random" if rate else "closed loop"
+        arrivals = f"{rate:g} requests/s at random" if rate else CLOSED_LOOP
         yield from differs("choices.arrivals", run.choices["arrivals"], "config.load", arrivals)
     burstiness, server = run.option("load.burstiness"), run.option("serve.server")
     if burstiness is not None and "burstiness" in run.choices:
@@ -58,6 +59,35 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
         yield from differs("choices.endpoint", run.choices.get("endpoint"), "config.load", endpoint)
     if slo is not None:
         yield from differs("serving.slo", run.serving.slo, "config.load", slo)
+        yield from _limits_are_those_of_the_preset(run, slo)
+
+
+def _limits_are_those_of_the_preset(run: Record, name: str) -> Sentences:
+    if name not in SLOS:
+        yield f"its limits of TTFT and TPOT are those of {name!r}, but the presets are {', '.join(SLOS)}"
+        return
+    for limit in ("ttft", "tpot"):
+        value = getattr(SLOS[name], f"{limit}_s")
+        yield from differs(f"metrics.slo_{limit}_s", run.metrics.number(f"slo_{limit}_s"), f"the preset {name}", value)
+
+
+def _server_is_that_of_the_options(run: Record) -> Sentences:
+    """Compare the model with the one that the suite started; one that ran already, or has real weights, names it."""
+    serve = run.config.get("serve") if run.serving else None
+    if not isinstance(serve, dict):
+        return
+    arguments, packages = serve.get("server_args") or None, run.provenance.packages or {}
+    yield from differs("data", run.data, "the workload", DATA)
+    yield from differs("choices.server's arguments", run.choices.get("server's arguments"), "config.serve", arguments)
+    arrivals = run.choices.get("arrivals")
+    words = [run.serving.server, arrivals if run.option("load.rate_per_s") else None, arguments]
+    yield from differs("variant", run.variant, "its choices", list(filter(None, words)))
+    if not (serve.get("url") or serve.get("real_weights")):
+        folder = str(serve.get("model_path") or "").rstrip("/").rpartition("/")[2]
+        name = folder or serve.get("served_model") or serve.get("model")
+        yield from differs("model", run.model, "config.serve", name)
+    if run.serving.version and run.serving.version not in packages.values():
+        yield f"serving.version is {run.serving.version!r}, which provenance.packages does not have"
 
 
 def _lengths_are_those_of_the_label(run: Record) -> Sentences:
@@ -132,12 +162,18 @@ def _percentiles_rise(run: Record) -> Sentences:
 
 
 def _requests_fill_the_streams(run: Record) -> Sentences:
-    """Little's law: the mean number in flight is the rate times the mean time, but for requests that the edges cut."""
+    """Little's law: the mean number in flight is the rate times the mean time, but for requests that the edges cut.
+
+    An edge more often cuts a long request than a short one.
+    """
     time_s, found = run.metrics.number("e2e_mean_s"), run.metrics.number("mean_in_flight")
     expected = product(run.metrics.number("requests_per_s"), time_s)
-    edges = product(found, ratio(time_s, run.metrics.number("measured_s")), EDGES)
+    longest_s = max(filter(is_number, (time_s, run.metrics.number("e2e_p99_s"))), default=None)
+    edges = product(found, ratio(longest_s, run.metrics.number("measured_s")), EDGES)
     if is_number(expected) and is_number(found) and is_number(edges) and abs(expected - found) > edges:
         yield f"{found:.3g} requests were in flight, but its rate and times make {expected:.3g} (Little's law)"
+    if run.choices.get("arrivals") == CLOSED_LOOP and exceeds(found, most := run.layout.number("global_batch_size")):
+        yield f"{found:.3g} requests were in flight, but a closed loop of {most} never has more"
 
 
 def _tokens_are_those_of_requests(run: Record) -> Sentences:
@@ -157,6 +193,7 @@ def _energy_is_missing_for_a_reason(run: Record) -> Sentences:
 RULES = (
     _energy_is_missing_for_a_reason,
     _label_is_that_of_the_load,
+    _server_is_that_of_the_options,
     _lengths_are_those_of_the_label,
     _counts_are_whole,
     _intervals_hold_their_value,

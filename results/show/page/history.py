@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from jpwr.energy.statistics import NORMAL_95
+from jpwr.intervals import NORMAL_95
 from jpwr.process.whole_file import write_whole
 from results.history.judge import SeriesVerdict
 from results.history.series import CODE, KERNEL, changed_facts

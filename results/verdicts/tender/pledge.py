@@ -24,7 +24,6 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations, grade, why_not_ranked, window_too_short
 from results.verdicts.requirements import (
     COMMITTED_POWER,
-    LATENCIES,
     LESS_IS_BETTER,
     LONGEST_S,
     MEASURED,
@@ -74,7 +73,7 @@ def _number(name: str) -> tuple[str, Any, Any]:
     unit = "" if of_work or not unit else f"in {unit}"
     share = "a share above 0 and at most 1: write 0.25 for 25 %"
     most: dict[str, Any] = {"maximum": MOST_OF_SHARES[name], WORDS: share} if name in MOST_OF_SHARES else {}
-    most |= {"maximum": LONGEST_S} if name in LATENCIES else {}
+    most |= {"maximum": LONGEST_S[name]} if name in LONGEST_S else {}
     return name, Annotated[Above0 | None, ", ".join(filter(None, (words, unit))), most], None
 
 

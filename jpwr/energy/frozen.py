@@ -1,0 +1,68 @@
+"""Readings of a sensor that serves old values: power repeats for longer than the trace itself explains."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import compress, count, islice, repeat
+from math import lgamma, log
+from operator import and_, ne, sub
+
+from jpwr.channel import ChannelInfo
+from jpwr.energy.power import GAP_STEPS, ROUNDING, usual_step_s
+from jpwr.intervals import ASSUMED_ACCURACY, TEST_LEVEL, Numbers
+
+CANDIDATES = 8  # longest runs that are examined; more would take time
+
+
+def frozen_runs(
+    info: ChannelInfo, times_s: Numbers, power_w: Numbers, counter_times_s: Numbers, counter_j: Numbers
+) -> list[tuple[int, int]]:
+    """Return the indices of the first and last reading of each run of equal powers in which the sensor was frozen.
+
+    In such a run the counter stood still as well, or the run is improbably long.
+    """
+    edges = array("I", [0])
+    edges.extend(compress(count(1), map(ne, islice(power_w, 1, None), power_w)))
+    edges.append(len(power_w))
+    long = compress(count(), map(GAP_STEPS.__lt__, map(sub, islice(edges, 1, None), edges)))
+    runs = sorted(((edges[at], edges[at + 1] - 1) for at in long), key=lambda run: run[0] - run[1])[:CANDIDATES]
+    # A sensor in order repeats a value for its own times, and a sample may be missing.
+    usual_s = info.held_s + info.averaging_s + info.counter_refresh_s
+    usual_s += GAP_STEPS * usual_step_s(times_s) if runs else 0.0
+    is_counted = info.counter_refresh_s > 0 and not info.from_counter
+    frozen = []
+    for first, last in runs:
+        start_s, end_s, watts = times_s[first], times_s[last], power_w[first]
+        if end_s - start_s <= 3 * usual_s:
+            break
+        must_count = is_counted and watts * (end_s - start_s - usual_s) > info.counter_resolution_j
+        if (must_count and _stood_still(counter_times_s, counter_j, start_s, end_s, usual_s)) or (
+            first > 0 and _is_improbable(power_w, watts, last - first)  # a constant from the start on is no change
+        ):
+            frozen.append((first, last))
+    return sorted(frozen)
+
+
+def _stood_still(times_s: Numbers, counter_j: Numbers, start_s: float, end_s: float, edge_s: float) -> bool:
+    """Whether a counter stood still from one moment to another, both to within `edge_s`, but not before or after."""
+    shown = set(counter_j[bisect_left(times_s, start_s + edge_s) : bisect_right(times_s, end_s - edge_s)])
+    before, after = bisect_left(times_s, start_s - edge_s), bisect_right(times_s, end_s + edge_s)
+    around = {*counter_j[max(0, before - 1) : before], *counter_j[after : after + 1]}
+    return len(shown) == 1 and bool(around) and not shown & around
+
+
+def _is_improbable(power_w: Numbers, watts: float, repeats: int) -> bool:
+    """Whether a sensor in order repeats a value so often with a probability below 0.001.
+
+    Of n other pairs of readings in a row within 5 % of that value, k repeat. By Laplace's rule of succession, all of
+    the next L do so with a probability of (k+1)...(k+L) / ((n+2)...(n+1+L)); each end of a run is a chance for another.
+    A change by the smallest step counts as a repeat: steady power repeats for long between two steps of a sensor.
+    """
+    is_near = bytes(map((ASSUMED_ACCURACY * abs(watts)).__ge__, map(abs, map(sub, power_w, repeat(watts)))))
+    pairs = bytes(map(and_, is_near, islice(is_near, 1, None)))
+    changes_w = array("d", map(abs, map(sub, compress(islice(power_w, 1, None), pairs), compress(power_w, pairs))))
+    smallest_w = max(1.5 * min(filter(None, changes_w), default=0.0), ROUNDING * abs(watts))
+    n, k = len(changes_w) - repeats, sum(map(smallest_w.__ge__, changes_w)) - repeats
+    chance = lgamma(k + 1 + repeats) - lgamma(k + 1) + lgamma(n + 2) - lgamma(n + 2 + repeats)
+    return k < n and chance + log(n - k) < log(1 - TEST_LEVEL)
