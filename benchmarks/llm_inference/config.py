@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -179,6 +180,50 @@ class WindowOptions:
 
 
 @dataclass(frozen=True)
+class AnswerOptions:
+    """Answers."""
+
+    questions: int = option(
+        16, "questions, at most, that the idle and the loaded server must answer alike; at least 4; 0: none"
+    )
+    questions_file: str = option(
+        "", "file of own questions, asked under load: JSON lines with 'prompt' and 'answer', words that it must have"
+    )
+    expected_tokens: int = option(64, "tokens of an answer to a question of the file, at most")
+    reference: float = option(1.0, "share of the file's questions that the reference answers right")
+
+    def __post_init__(self) -> None:
+        positive(self, "expected_tokens", "reference")
+        if self.questions < 0:
+            raise ConfigError(f"questions must be 0 or more, got {self.questions}")
+        if self.reference > 1:
+            raise ConfigError(f"reference is a share, at most 1, got {self.reference:g}")
+        _ = self.expected
+
+    @cached_property
+    def expected(self) -> list[tuple[str, str]]:
+        """Return the questions of the file, each with words that its answer must have; raises ConfigError."""
+        if not self.questions_file:
+            return []
+        path = f"--questions-file {self.questions_file}"
+        try:
+            every = map(json.loads, Path(self.questions_file).read_text().splitlines())
+            found = [(str(one["prompt"]), str(one["answer"])) for one in every]
+        except (ValueError, LookupError, TypeError) as error:
+            raise ConfigError(f'{path}: each line is {{"prompt": TEXT, "answer": TEXT}}, found {error!r}') from error
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        if not found or not all(map(all, found)):
+            raise ConfigError(f"{path}: it needs questions and answers that are not empty")
+        return found
+
+    @property
+    def most_tokens(self) -> int:
+        """Return the most tokens of a question of the file with its answer: none is shorter than a byte."""
+        return max((len(prompt.encode()) + self.expected_tokens for prompt, _ in self.expected), default=0)
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """Run."""
 
@@ -195,10 +240,13 @@ class Config:
     serve: ServerOptions = field(default_factory=ServerOptions)
     load: LoadOptions = field(default_factory=LoadOptions)
     window: WindowOptions = field(default_factory=WindowOptions)
+    answers: AnswerOptions = field(default_factory=AnswerOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
     def __post_init__(self) -> None:
         serve = self.serve
+        if self.answers.questions_file and not (serve.url or serve.model_path or serve.real_weights):
+            raise ConfigError("--questions-file needs real weights: give --url, --model-path or --real-weights")
         if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):
             raise ConfigError(f"--precision fp8 needs weights in fp8 for {serve.server}: give them as --model-path")
 

@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -57,13 +58,15 @@ def measure(
     alone_s: float,
     watch: Callable[[], None],
     mark: Callable[[str, float], None],
+    ask: Callable[[], None],
 ) -> Measurement:
     """Load the server, and measure from when it is in its steady state until there are enough requests.
 
     A closed loop starts its streams one by one over the time `alone_s` that a request takes alone: streams that start
     together stay together. The window begins when each has had a first token and as many more requests have ended. It
     ends after `min_s`, five times the median time of a request, and enough requests, of which after `max_s` the fewest
-    are enough. The load goes on until each request that was sent in the window has ended, so that none is cut short.
+    are enough. The load goes on until each request that was sent in the window has ended, so that none is cut short,
+    and then until `ask` returns, which asks the loaded server.
     `watch` raises LoadError when the server is gone; `mark` is called at both edges of the window.
     """
     found, begin_s, pace = Measurement(), time.monotonic(), Pace()
@@ -78,7 +81,9 @@ def measure(
             link.send((name, now_s))
         return now_s
 
-    with _clients(list(_shares(server, load, window.limit_s, begin_s + 0.1, alone_s))) as links:
+    pool, asked = ThreadPoolExecutor(1), list[Future[None]]()
+    shares = list(_shares(server, load, window.limit_s, begin_s + 0.1, alone_s))
+    with _clients(shares) as links:
         for message, content in _messages(links, watch, begin_s + window.limit_s):
             now_s = time.monotonic()
             if message == "ended":
@@ -102,7 +107,10 @@ def measure(
                 elif pace.due:
                     print(f"measured {took_s:.0f} of {least_s:.0f} s, {requests} of {wanted} requests", flush=True)
             if len(messages["drained"]) == len(links):
-                break
+                asked = asked or [pool.submit(ask)]
+                if asked[0].done():
+                    asked[0].result()
+                    break
     return found
 
 

@@ -24,7 +24,8 @@ from jpwr.process.whole_file import replaced
 TYPES = {"fp32": (0, 0, 4), "fp16": (1, 1, 2), "bf16": (30, 32, 2)}  # of a tensor, of a file, bytes of a number
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 ALIGNMENT = 32
-BLOCK_BYTES = 1 << 20  # of random weights, which repeat
+# Random weights repeat. By a prime number of them, so that no two rows are equal: their tokens would tie.
+BLOCK_BYTES = 4 * 262_139
 CONTEXT = 131072
 CHAT_TEMPLATE = "{% for one in messages %}{{ one.content }}{% endfor %}"
 SPACE = "\u2581"  # in tokens of llama.cpp

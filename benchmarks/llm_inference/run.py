@@ -27,6 +27,7 @@ from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unen
 from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.llm_inference.address import Address, LoadError
+from benchmarks.llm_inference.answers import Questions
 from benchmarks.llm_inference.client import Server
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.listeners import processes_of
@@ -37,6 +38,7 @@ from benchmarks.llm_inference.prompts import template_tokens
 from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of, free_port
 from jpwr.backends.nvml import devices_used_by
 from jpwr.process.words import number_of
+from results.record.answers import facts_of, judged
 from results.record.demand import DATA
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
@@ -132,6 +134,9 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         raise LoadError(f"the model {server.model} was asked for, and the server answers for {alone.model}")
     if serve.url and not started.elsewhere:  # some servers load their model at the first request
         started.devices = _devices_of_running(config, started.address.port)
+    alone_s = alone.ended_s - alone.sent_s
+    questions = Questions(server, config, alone_s, started.watch)
+    questions.ask_idle()
     counted, late_s, periods = [], 0.0, []
 
     def mark(edge: str, time_s: float) -> None:
@@ -141,7 +146,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         counted.append(started.address.counted(adapter.counter))
         late_s += time.monotonic() - time_s
 
-    measured = measure(server, load, config.window, alone.ended_s - alone.sent_s, started.watch, mark)
+    measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
     measurement = from_the_start(measured)
     # A gateway may answer for an alias by the model's own name.
     if others := sorted({one.model for one in measured.requests} - {"", server.model}):
@@ -163,16 +168,19 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         "server_tokens": server_tokens,
     }
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
-    findings, late = list(remarks(window, load, record.metrics)), [late_client(record.metrics, load)]
+    answers = facts_of(questions.stored)
+    findings = [*remarks(window, load, record.metrics), *judged(answers)]
+    late = [late_client(record.metrics, load)]
     if server_tokens is not None:
         late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
     found += unconfirmed(window, server_tokens is not None and late[-1] is None)
     # Where others use the node, too, both can be theirs.
     (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else findings).extend(filter(None, late))
     record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}
+    record.serving |= {"answers": answers} if answers else {}
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
-    _store_requests(record, measurement, config)
+    _store_requests(record, measurement, questions, config)
 
 
 class Started:
@@ -228,7 +236,7 @@ class Started:
             "model": path,
             "port": self.address.port,
             "streams": load.concurrency,
-            "context": min(CONTEXT, max(map(sum, load.lengths)) + MARGIN_TOKENS),
+            "context": min(CONTEXT, max(*map(sum, load.lengths), config.answers.most_tokens) + MARGIN_TOKENS),
             "threads": max(1, usable_cores() - 1),  # the client has the other one
             "devices": serve.devices,
             "dtype": DTYPES.get(config.precision, "bfloat16"),
@@ -311,12 +319,12 @@ def _next_to(config: Config, suffix: str) -> Path | None:
     return Path(config.run.record).with_suffix(suffix) if config.run.record else None
 
 
-def _store_requests(record: RunRecord, measurement: Measurement, config: Config) -> None:
-    """Write every request and the run's end next to the record, for whoever computes its numbers again."""
+def _store_requests(record: RunRecord, measurement: Measurement, questions: Questions, config: Config) -> None:
+    """Write every request, all answers and the run's end next to the record, for whoever computes its numbers again."""
     path = _next_to(config, REQUESTS_SUFFIX)
     if path is None:
         return
-    end = end_line(len(measurement.requests), record.status, record.error)
+    end = end_line(len(measurement.requests), record.status, record.error, questions.stored)
     lines = map(json.dumps, [*map(as_json, measurement.requests), end])
     try:
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.join.phases import energy_of_phases
+from results.record.answers import facts_of, judged
 from results.record.checks.run import differs
 from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
@@ -103,7 +104,9 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         # When its counter was read, and whether it counts tokens or whole requests, is not recorded.
         is_confirmed &= None in [miscounted(window, asked, counted, 0.0, each) for each in (True, False) if counted]
         bad += [*disturbances(window, again), *unconfirmed(window, is_confirmed)]
-        found = [*remarks(window, asked, metrics), late_client(metrics, asked)]
+        facts = facts_of(end.get("answers") or {})
+        yield from _other_answers(serving.get("answers") or {}, facts, record["config"].get("answers") or {})
+        found = [*remarks(window, asked, metrics), *judged(facts), late_client(metrics, asked)]
         yield from _other_findings(serving["findings"], [one.as_data() for one in found if one])
         for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
             yield from differs(f"serving.{name}", serving.get(name), "its load", value)
@@ -155,6 +158,18 @@ def _not_as_asked(asked: Requests, load: dict[str, Any]) -> Iterator[str]:
         if any(after < before for before, after in pairwise([one.due_s, one.sent_s, *one.times_s, one.ended_s])):
             yield f"request {one.index} has times that fall"
             return
+
+
+def _other_answers(stored: Json, again: Json, options: Json) -> Iterator[str]:
+    """Compare the numbers of answers with the answers, and these with the options."""
+    for name in sorted(stored.keys() | again.keys()):
+        if not _alike(stored.get(name), again.get(name)):
+            yield f"serving.answers.{name} is stored as {stored.get(name)!r}, but the answers give {again.get(name)!r}"
+    if not min(1, most := options.get("questions", 0)) <= again.get("questions", 0) <= most:
+        yield f"its options allow {most} questions, and {again.get('questions', 0)} have answers"
+    if options.get("questions_file"):
+        reference = again.get("reference", 0)
+        yield from differs("config.answers.reference", options.get("reference"), REQUESTS_NAME, reference)
 
 
 def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:

@@ -150,6 +150,9 @@ _CLOCKS = Advice(6, "Clocks may have been held back.", "Check cooling and power 
 _CODE = Advice(7, "The code is not one known version.", "Commit all changes, and repeat the runs")
 _SHARED = Advice(7, "Other jobs may have used the node.", "Request the node for this job alone")
 _LATE = Advice(6, "The client of a server was late.", "Give the client processors of its own; repeat the run")
+_WRONG = Advice(
+    1, "A server answers wrongly under load, and is not ranked.", "Try another version or fewer options; repeat the run"
+)
 _TABLES = Advice(
     5, "A figure of a run is not that of the tables.", "Check which one is right; results follow the tables", False
 )
@@ -163,6 +166,9 @@ _AT_POINT = _undecided("Run this workload at this point")
 _FILL = _undecided("Run copies on the whole machine at once, with the tag 'fill'")
 _REPEAT = _undecided("Repeat the runs of this point")
 _MORE_DEVICES = _undecided("Run this workload on more devices")
+
+# A run with one of these is not ranked.
+WRONG_ANSWERS = {"answers_wrong", "answers_vary", "answers_unlikely", "answers_unlike", "answers_below"}
 
 KINDS: Mapping[str, Kind] = {
     "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
@@ -310,6 +316,33 @@ KINDS: Mapping[str, Kind] = {
     "miscounted": Kind(
         "the client counted {client} tokens in the window, and the server {server:.0f}",
         Advice(4, "Client and server count different tokens.", "Use the server for this job alone, and repeat the run"),
+    ),
+    "answers_wrong": Kind(
+        "{wrong} of {questions} answers under load have a token that rounding does not explain: none of the idle "
+        "server's {listed} most likely ones, or less likely by more than {most:g} in the logarithm",
+        _WRONG,
+    ),
+    "answers_vary": Kind(
+        "{wrong} of {questions} answers differ in repeats of the idle server by a token that rounding does not explain",
+        Advice(1, "An idle server answers one question differently.", "Let it obey temperature 0; repeat the run"),
+    ),
+    "answers_unlikely": Kind(
+        "a token of an answer is {likelihood:.1%} as likely under load as on the idle server, at least {least:.0%} "
+        "wanted",
+        _WRONG,
+    ),
+    "answers_unlike": Kind(
+        "{agreement:.0%} of the tokens of answers under load are equal up to the first difference, and "
+        "{repeat_agreement:.0%} in repeats of the idle server; at least {least:g} of that is wanted",
+        _WRONG,
+    ),
+    "answers_below": Kind(
+        "{right} of {expected} questions are answered as expected, at least {least:.1%} wanted",
+        Advice(1, "A server's answers are not those expected.", "Check its weights and quantisation; repeat the run"),
+    ),
+    "no_logprobs": Kind(
+        "the server gives no log-probabilities: only gross errors of its answers under load are found",
+        Advice(7, "A server gives no log-probabilities.", "Switch them on, as vLLM, SGLang and llama.cpp have them"),
     ),
     "other_client": Kind(
         "by the definitions of {client}: tokens/s over the whole run, ramp and drain included; no window and no energy",

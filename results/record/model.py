@@ -50,6 +50,7 @@ Options = Annotated[
         "additionalProperties": {"type": ["string", "number", "boolean", "null", "array"]},
     },
 ]
+NUMBERS = {"additionalProperties": {"type": ["number", "boolean"]}}
 NodeDevices = Annotated[Any, {"type": ["array", "object", "null"], "items": {"type": "object"}}]
 SAME_LIMIT_W = 1.0  # drivers round power limits to less
 # A size that is known or left out, never null.
@@ -490,6 +491,7 @@ class Serving(Part):
     defined_by: Annotated[str, "the client that measured, where it is another one"] = ""
     findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
     notes: Annotated[list[str], "of older records, in place of findings"] = _list()
+    answers: Annotated[dict[str, Any], NUMBERS, "under load, compared; see results/record/answers.py"] = _dict()
 
 
 @dataclass(frozen=True, kw_only=True)

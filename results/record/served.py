@@ -174,9 +174,10 @@ def read_request(line: Mapping[str, Any]) -> Request:
     )
 
 
-def end_line(requests: int, status: str, error: str) -> dict[str, Any]:
-    """Return the last line of a file of requests: its format, and the status of the run."""
-    return {"format": REQUESTS_FORMAT, "requests": requests, "status": status, "error": error}
+def end_line(requests: int, status: str, error: str, answers: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the last line of a file of requests: its format, the status of the run, and its answers if it has some."""
+    end = {"format": REQUESTS_FORMAT, "requests": requests, "status": status, "error": error}
+    return {**end, "answers": answers} if answers else end
 
 
 class Measured(Protocol):

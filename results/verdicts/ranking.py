@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, overlap
 from results.points.repeats import PointResults
-from results.record.findings import Finding, finding
+from results.record.findings import WRONG_ANSWERS, Finding, finding, from_data
+from results.record.model import as_json
 from results.record.values import PER_DEVICE, grouped
 from results.verdicts.quality import energy_kind
 
@@ -18,6 +19,9 @@ def why_left_out(one: PointResults) -> Finding | None:
         return finding("smaller")
     if client := one.any.serving.defined_by:
         return finding("defined_by_others", client=client)
+    for record in one.good:
+        if wrong := next((each for each in record.serving.findings if each.kind in WRONG_ANSWERS), None):
+            return from_data(as_json(wrong))
     return None if one.precision else finding("no_precision")
 
 

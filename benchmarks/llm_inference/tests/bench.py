@@ -162,7 +162,7 @@ def measured(server: client.Server, streams: int, output: int, window: WindowOpt
     """Return the metrics of our client."""
     load = LoadOptions(streams, input_tokens=INPUT, output_tokens=output)
     with redirect_stdout(io.StringIO()):  # its progress
-        found = measure(server, load, window, stagger_s, lambda: None, lambda *_: None)
+        found = measure(server, load, window, stagger_s, lambda: None, lambda *_: None, lambda: None)
     return metrics_of(Window(found), 1, Config().load.limits) | client_metrics(found.statistics)
 
 

@@ -44,6 +44,9 @@ FAULTS = (
 )
 
 
+ANSWERS = "same", "rounding", "wrong", "worse", "without", "varies"
+
+
 class Mock:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.chance = options, random.Random(options.seed)
@@ -71,8 +74,8 @@ class Mock:
         if "messages" in asked:
             asked["prompt"] = TEMPLATE + asked["messages"][0]["content"]
         if not asked.get("stream"):
-            body = json.dumps({"usage": {"prompt_tokens": len(asked["prompt"].split())}}).encode()
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            status, body = self._whole(asked)
+            writer.write(b"HTTP/1.1 %d Mock\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
             return True
         received_s, sent_s = time.monotonic(), []
         self.requests += 1
@@ -94,6 +97,31 @@ class Mock:
         if self.options.log:
             print(json.dumps({"tokens": len(asked["prompt"]), "came_s": received_s, "sent_s": sent_s}), flush=True)
         return not self.options.close
+
+    def _whole(self, asked: dict) -> tuple[int, bytes]:
+        """Answer in one piece, by the same tokens for the same prompt but for what --answers asks for."""
+        mode, prompt = self.options.answers, asked["prompt"]
+        if mode == "without" and "logprobs" in asked:
+            return 400, b'{"error": "no log-probabilities"}'
+        chance, is_loaded = random.Random(str(prompt)), self.requests > self.options.after
+        names = [[f"t{chance.randrange(10**6)}" for _ in range(5)] for _ in range(asked["max_tokens"])]
+        listed = [dict(zip(one, (-0.5, -0.6, -4, -5, -6), strict=True)) for one in names]
+        tokens = [one[0] for one in names]
+        logprobs = [-0.52 if mode == "worse" and is_loaded else -0.5] * len(tokens)
+        if mode == "rounding" and is_loaded:
+            tokens[3:] = [one[1] for one in names[3:]]
+        if (mode in ("wrong", "without") and is_loaded) or (mode == "varies" and self.chance.random() < 0.5):
+            tokens[2:] = ["wrong"] * len(tokens[2:])
+        choice = {"text": " ".join(tokens)}
+        if "messages" in asked:
+            tops = [[{"token": name, "logprob": value} for name, value in one.items()] for one in listed]
+            every = zip(tokens, logprobs, tops, strict=True)
+            content = [{"token": name, "logprob": value, "top_logprobs": top} for name, value, top in every]
+            choice = {"message": {"content": choice["text"]}, "logprobs": {"content": content}}
+        elif "logprobs" in asked:
+            choice["logprobs"] = {"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": listed}
+        usage = {"prompt_tokens": len(prompt.split() if isinstance(prompt, str) else prompt)}
+        return 200, json.dumps({"choices": [choice], "usage": usage}).encode()
 
     def _get(self, path: str, writer: asyncio.StreamWriter) -> bool:
         name = "other" if self.options.fault == "other-model" else self.options.model
@@ -170,9 +198,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--cached", type=int, default=0)
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--fault", choices=FAULTS, default="none")
+    made.add_argument("--answers", choices=ANSWERS, default="same", help="after some requests")
     made.add_argument("--fault-number", type=int, default=0, help="its place in the list, in place of its name")
     made.add_argument("--log", action="store_true", help="print the times of each request")
-    made.add_argument("--after", type=int, default=0, help="requests before the fault")
+    made.add_argument("--after", type=int, default=0, help="requests before the fault, or before other answers")
     made.add_argument("--pause-s", type=float, default=1.0, help="with the fault 'pause': for how long nothing is sent")
     made.add_argument("--close", action="store_true", help="close each connection, though it was to be kept")
     return made

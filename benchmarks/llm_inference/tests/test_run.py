@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.llm_inference import load, run
+from benchmarks.llm_inference.config import AnswerOptions
 from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
+from benchmarks.llm_inference.tests.mock_server import Mock, parser
 from results.join.serving import request_problems
 from results.record import served_rules
 from results.record.checks.inference import RULES, rates
-from results.record.findings import note
+from results.record.findings import WRONG_ANSWERS, note
 from results.record.model import Record
 from results.tests.of_dicts import contradictions
 from tests.conftest import REPOSITORY, make_checkout
@@ -35,7 +37,10 @@ MOCK = "{python} -m benchmarks.llm_inference.tests.mock_server --port {port}"
 TTFT_S, TPOT_S = 0.02, 0.004
 ROUNDED_S = 2e-6  # of times in the file
 LATE_S = 0.2  # of an event, in the median: a busy machine takes longer than an idle one
-QUICK = ("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8", "--start-limit-s", "20")
+QUICK = (
+    *("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8", "--start-limit-s", "20"),
+    *("--questions", "0"),
+)
 
 
 @pytest.fixture
@@ -193,6 +198,49 @@ def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, 
     assert (code, record["error"]) == (1, "as told")
 
 
+@pytest.mark.parametrize(
+    ("answers", "endpoint", "kinds"),
+    [
+        ("same", "completions", set()),
+        ("rounding", "completions", set()),
+        ("rounding", "chat", set()),
+        ("wrong", "completions", {"answers_wrong"}),
+        ("wrong", "chat", {"answers_wrong"}),
+        ("worse", "completions", {"answers_unlikely"}),
+        ("varies", "completions", {"answers_vary", "answers_wrong"}),
+        ("without", "completions", {"no_logprobs", "answers_unlike"}),
+    ],
+)
+def test_a_server_that_answers_otherwise_under_load_is_found(answers, endpoint, kinds, against_mock, tmp_path):
+    after = f"--answers {answers} --after 3"  # of the first requests, one may be on its way when the load begins
+    code, record = against_mock("--concurrency", "2", "--questions", "8", "--endpoint", endpoint, server=after)
+    assert code == 0, record["error"]
+    known = WRONG_ANSWERS | {"no_logprobs"}
+    assert known & {one["kind"] for one in record["serving"]["findings"]} == kinds
+    assert record["serving"]["answers"]["questions"] >= 4
+    assert list(request_problems(record, tmp_path)) == []
+
+
+def test_the_questions_of_the_suite_can_be_asked():
+    asked = AnswerOptions(questions_file=str(REPOSITORY / "benchmarks/llm_inference/questions.jsonl")).expected
+    assert (len(asked), asked[0]) == (24, ("The capital of France is", "Paris"))
+
+
+def test_own_questions_are_asked_under_load(against_mock, tmp_path, monkeypatch):
+    questions, real = tmp_path / "questions.jsonl", tmp_path / "model"
+    real.mkdir()
+    token = re.search(r"t[0-9]+", Mock(parser().parse_args([]))._whole({"prompt": "b c", "max_tokens": 1})[1].decode())
+    lines = [{"prompt": "a", "answer": "none of them"}, {"prompt": "b c", "answer": token[0].upper()}]
+    questions.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    asked = ("--questions-file", str(questions), "--model-path", str(real), "--precision", "bf16", "--concurrency", "2")
+    for reference, kinds in (("0.5", set()), ("1", {"answers_below"})):
+        code, record = against_mock(*asked, "--reference", reference)
+        assert code == 0, record["error"]
+        assert (record["serving"]["answers"]["right"], record["serving"]["answers"]["expected"]) == (1, 2)
+        assert WRONG_ANSWERS & {one["kind"] for one in record["serving"]["findings"]} == kinds
+        assert list(request_problems(record, tmp_path)) == []
+
+
 def test_fewer_requests_are_enough_after_the_longest_time(against_mock):
     code, record = against_mock("--concurrency", "2", "--min-requests", "5000", "--max-s", "1.5")
     assert code == 0
@@ -280,6 +328,10 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
         (("--length-sigma", "nan"), "length_sigma must be a finite number"),
         (("--nodes", "2"), "--nodes 2 needs --url: start the server first"),
         (("--output-tokens", "1"), "output_tokens must be 2 or more"),
+        (("--questions", "-1"), "questions must be 0 or more, got -1"),
+        (("--questions-file", "/nowhere", "--url", "http://x"), "--questions-file /nowhere cannot be read"),
+        (("--questions-file", "/dev/null", "--url", "http://x"), "it needs questions and answers that are not empty"),
+        (("--questions-file", __file__, "--url", "http://x"), 'each line is {"prompt": TEXT, "answer": TEXT}, found'),
         (("--model-path", "/nowhere"), "--model-path /nowhere does not exist"),
         (("--real-weights", "--server", "vllm"), "--real-weights are a file for xllamacpp"),
         (("--precision", "fp8", "--server", "trtllm"), "--precision fp8 needs weights in fp8 for trtllm"),

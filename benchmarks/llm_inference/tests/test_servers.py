@@ -19,6 +19,7 @@ from benchmarks.llm_inference.servers import SERVERS, command_of
 from caraml.plan.workloads import workload
 from results.files.workloads import workloads
 from results.record import served_rules
+from results.record.findings import WRONG_ANSWERS
 from tests.needs import not_run
 
 TINY = SHAPES["tiny"]
@@ -105,3 +106,8 @@ def test_llama_cpp_serves_a_model_that_was_made(endpoint, tmp_path, monkeypatch)
     assert found["metrics"]["num_parameters"] == TINY.parameters
     assert found["metrics"]["server_tokens"] > 0
     assert found["serving"]["version"]
+    answers = found["serving"]["answers"]
+    assert (answers["wrong"], answers["repeat_wrong"], answers["has_logprobs"]) == (0, 0, True)
+    assert 4 <= answers["questions"] <= 16
+    assert answers["likelihood"] == pytest.approx(1, abs=0.01)
+    assert not WRONG_ANSWERS & {one["kind"] for one in found["serving"]["findings"]}

@@ -15,6 +15,7 @@ from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_s
 from benchmarks.llm_inference.run import describe, parse
 from benchmarks.llm_inference.tests.simulated import closed_loop
 from results.join.serving import REQUESTS_NAME, request_problems
+from results.record.answers import facts_of, judged
 from results.record.served import LATER, Window, end_line, metrics_of
 from results.record.served_rules import late_client, remarks
 from results.tests.of_dicts import contradictions
@@ -27,7 +28,17 @@ FREE = {
     *(f"metrics.{name}" for name in ("num_parameters", "server_start_s", "cpu_throttled_percent", "server_tokens")),
     "serving.elsewhere",
     "config.load.seed",  # of a closed loop of one length
+    *(f"config.answers.{name}" for name in ("questions", "questions_file", "expected_tokens")),  # limits, and a name
 }
+
+
+def answers_of_run():
+    """Answers of four questions: under load one differs by rounding, and tokens are a little less likely."""
+    top = [{"a": -0.5, "b": -0.7}] * 4
+    idle = [[["a"] * 4, [-0.5] * 4, top] for _ in range(4)]
+    loaded = [[["a", "a", "b" if index == 1 else "a", "a"], [-0.5 - 0.001 * index] * 4, []] for index in range(4)]
+    again = [[tokens, logprobs, []] for tokens, logprobs, _ in idle]
+    return {"idle": idle, "again": again, "loaded": loaded, "expected": [["Paris", "paris."]], "reference": 0.5}
 
 
 def rehashed(record):
@@ -48,18 +59,19 @@ def lines_of(folder):
 
 def stored_run(folder, requests):
     """Return the record of a run, stored as ok; the folder gets its requests."""
-    config = parse(FLAGS)
+    answers, config = answers_of_run(), parse(FLAGS)
     measurement = from_the_start(closed_loop(STREAMS, requests, noise=0.2))
     for one in measurement.requests:
         one.prompt_tokens = one.asked_input
     window, record = Window(measurement), describe(config)
+    record.config["answers"] |= {"questions_file": "mine.jsonl", "reference": answers["reference"]}
     record.metrics = metrics_of(window, 1, config.load.limits) | client_metrics([Statistics([1e-6], 0.01, 9, 0)])
     record.metrics |= {"num_parameters": 1, "server_start_s": 1.0, "cpu_throttled_percent": 0.0}
     record.metrics["server_tokens"] = record.metrics["measured_tokens"]
-    late = late_client(record.metrics, config.load)
-    found = [*remarks(window, config.load, record.metrics), *filter(None, [late])]
+    record.serving["answers"], late = facts_of(answers), late_client(record.metrics, config.load)
+    found = [*remarks(window, config.load, record.metrics), *judged(record.serving["answers"]), *filter(None, [late])]
     record.serving["findings"], record.status = [one.as_data() for one in found], "ok"
-    write(folder, [*map(as_json, measurement.requests), end_line(len(measurement.requests), "ok", "")])
+    write(folder, [*map(as_json, measurement.requests), end_line(len(measurement.requests), "ok", "", answers)])
     stored = json.loads(json.dumps(asdict(record)))
     stored["provenance"]["command"] = []
     return rehashed({"schema_version": 3, "energy": None, "energy_effective": None, **stored})
@@ -92,9 +104,11 @@ def other(value):
 
 def places(record):
     parts = {"metrics": record["metrics"], "layout": record["layout"], "serving": record["serving"]}
+    parts |= {"serving.answers": record["serving"]["answers"], "config.answers": record["config"]["answers"]}
     parts |= {"config.load": record["config"]["load"], "choices": record["choices"]}
     parts[""] = ["error", "model", "data", "sample", "variant"]
-    return [(part, key) for part, values in parts.items() for key in values]
+    every = [(part, key) for part, values in parts.items() for key in values]
+    return [(part, key) for part, key in every if (part, key) != ("serving", "answers")]
 
 
 def edited(record, part, key, change):
@@ -205,6 +219,19 @@ def test_a_file_of_an_older_version_is_checked_as_far_as_it_goes(run, tmp_path):
     assert list(request_problems(older, tmp_path)) == []
     older["metrics"]["goodput_share"] *= 0.5
     assert any("metrics.goodput_share" in one for one in request_problems(older, tmp_path))
+
+
+def test_answers_that_are_wrong_or_missing_are_found(run, tmp_path):
+    record, folder = run
+    requests, end = lines_of(folder)
+    for change, words in (
+        ({"loaded": [[["c"] * 4, [-0.5] * 4, []]] * 4}, "serving.findings has None, but the file of requests gives"),
+        ({"loaded": end["answers"]["loaded"][:3]}, "is not as a benchmark has written it"),
+        ({"idle": []}, "its options allow 16 questions, and 0 have answers"),
+        ({"expected": []}, "config.answers.reference is stored as 0.5, but record.requests.jsonl.gz has 0"),
+    ):
+        write(tmp_path, [*requests, {**end, "answers": end["answers"] | change}])
+        assert any(words in one for one in request_problems(record, tmp_path)), words
 
 
 def without_the_slowest(requests, is_renumbered):

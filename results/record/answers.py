@@ -1,0 +1,128 @@
+"""Answers of a server under load, compared with those of the same server when idle and with what a buyer expects.
+
+Pure arithmetic on stored answers: no clock, no files, no socket. The client computes it, and `verify` again.
+
+Batching changes the order of sums, and rounding then chooses another token where the best ones are about equally
+likely (He et al. 2025, https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference). All tokens after
+the first difference follow from it, so that only the first one is judged.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jpwr.intervals import LEVEL, students_t
+from results.record.findings import Finding, finding
+
+# Of the reference: MLPerf Inference 6.0, inference_policies at ac93e89, accuracy of most workloads.
+LEAST_RIGHT = 0.99
+# Most likely tokens that are asked for, as many as the completions API gives. vLLM's own tests take two answers as
+# equal where each token that differs is among the other's five most likely ones (check_logprobs_close). The place in
+# that list is of use for weights of any scale, also for random ones, whose tokens are all about equally likely.
+LISTED = 5
+# Of two tokens' log-probabilities. bfloat16 has 8 binary digits: logits from 16 to 32 are 0.125 apart, and each of the
+# two may be off by two such steps, by its own rounding and by that of the layers before.
+MOST_GAP = 0.5
+# Of the agreement in the idle server's repeats, where log-probabilities are unknown. If rounding changes one token in
+# 25, more than half of 32 tokens come before the first change; a server that loses its context changes the first ones.
+LEAST_AGREEMENT = 0.5
+
+
+class Answer(NamedTuple):
+    """Tokens of an answer, or letters where the server lists none; empty log-probabilities are unknown."""
+
+    tokens: list[str]
+    logprobs: Sequence[float] = ()
+    top: Sequence[Mapping[str, float]] = ()  # log-probabilities of the most likely tokens at each place
+
+    def same(self, other: Answer) -> int:
+        """Return how many tokens are equal up to the first difference."""
+        pairs = enumerate(zip(self.tokens, other.tokens, strict=False))
+        return next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(self.tokens), len(other.tokens)))
+
+    def agreement(self, other: Answer) -> float:
+        """Return the share of tokens that are equal up to the first difference."""
+        return self.same(other) / max(1, len(self.tokens), len(other.tokens))
+
+    def gap(self, other: Answer) -> float:
+        """Return how much less likely the first other token is than the best one; infinite if it is not listed."""
+        at = self.same(other)
+        if at == len(self.tokens) == len(other.tokens):
+            return 0.0
+        listed = self.top[at] if at < min(len(self.tokens), len(other.tokens)) else {}
+        return max(listed.values()) - listed[other.tokens[at]] if listed and other.tokens[at] in listed else math.inf
+
+    def change(self, other: Answer) -> float | None:
+        """Return the mean change of the log-probabilities of equal tokens; None without any."""
+        pairs = list(zip(self.logprobs, other.logprobs, strict=False))[: self.same(other)]
+        return statistics.fmean(theirs - ours for ours, theirs in pairs) if pairs else None
+
+
+def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a run's answers, as its file has them: `idle`, `again` and `loaded`, each of all questions.
+
+    `likelihood` is that of equal tokens under load over that of the idle server, with its 95 % interval: the inverse
+    ratio of perplexities. `expected` has each of the buyer's questions with whether it was answered right.
+    """
+    found: dict[str, Any] = {}
+    if stored.get("idle"):
+        idle, again, loaded = ([Answer(*one) for one in stored[name]] for name in ("idle", "again", "loaded"))
+        found |= {
+            "questions": len(idle),
+            "tokens": sum(len(one.tokens) for one in idle),
+            "agreement": _agreement(idle, loaded),
+            "repeat_agreement": _agreement(idle, again),
+            "has_logprobs": all(one.top for one in idle),
+        }
+        if found["has_logprobs"]:
+            gaps, in_repeats = _gaps(idle, loaded), _gaps(idle, again)
+            found["wrong"], found["repeat_wrong"] = (sum(gap > MOST_GAP for gap in each) for each in (gaps, in_repeats))
+            found["largest_gap"] = max(filter(math.isfinite, gaps), default=0.0)
+            found |= _likelihood(idle, loaded)
+    if expected := stored.get("expected"):
+        right = sum(wanted.casefold() in answer.casefold() for wanted, answer in expected)
+        found |= {"expected": len(expected), "right": right, "reference": stored["reference"]}
+    return found
+
+
+def _agreement(idle: Sequence[Answer], others: Sequence[Answer]) -> float:
+    return statistics.fmean(one.agreement(other) for one, other in zip(idle, others, strict=True))
+
+
+def _gaps(idle: Sequence[Answer], others: Sequence[Answer]) -> list[float]:
+    return [one.gap(other) for one, other in zip(idle, others, strict=True)]
+
+
+def _likelihood(idle: Sequence[Answer], loaded: Sequence[Answer]) -> dict[str, float]:
+    """Return the ratio of likelihoods of a token; tokens of one answer depend on each other, and answers do not."""
+    changes = [one.change(other) for one, other in zip(idle, loaded, strict=True)]
+    known = [one for one in changes if one is not None]
+    if len(known) < 2:
+        return {}
+    mean = statistics.fmean(known)
+    half = students_t(LEVEL, len(known) - 1) * statistics.stdev(known) / math.sqrt(len(known))
+    ends = {"": mean, "_low": mean - half, "_high": mean + half}
+    return {f"likelihood{name}": math.exp(one) for name, one in ends.items()}
+
+
+def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield why a server's answers are wrong, and a remark on what could not be checked."""
+    questions = facts.get("questions", 0)
+    if questions and not facts["has_logprobs"]:
+        yield finding("no_logprobs")
+        if facts["agreement"] < LEAST_AGREEMENT * facts["repeat_agreement"]:
+            names = ("agreement", "repeat_agreement")
+            yield finding("answers_unlike", **{name: facts[name] for name in names}, least=LEAST_AGREEMENT)
+    most = (1 - LEAST_RIGHT) * questions
+    if (varied := facts.get("repeat_wrong", 0)) > most:
+        yield finding("answers_vary", wrong=varied, questions=questions)
+    if (wrong := facts.get("wrong", 0)) > most:
+        yield finding("answers_wrong", wrong=wrong, questions=questions, most=MOST_GAP, listed=LISTED)
+    if facts.get("likelihood_high", 1.0) < LEAST_RIGHT:
+        yield finding("answers_unlikely", likelihood=facts["likelihood"], least=LEAST_RIGHT)
+    least = LEAST_RIGHT * facts.get("reference", 0.0)
+    if facts.get("expected") and facts["right"] < least * facts["expected"]:
+        yield finding("answers_below", right=facts["right"], expected=facts["expected"], least=least)

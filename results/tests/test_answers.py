@@ -1,0 +1,106 @@
+"""Answers of a server under load: rounding and errors are told apart, and a server that errs is not ranked."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from results.record.answers import LEAST_RIGHT, Answer, facts_of, judged
+from results.record.findings import WRONG_ANSWERS
+from results.tests.of_dicts import by_point
+from results.tests.test_serving import served
+from results.tests.words import deviations
+from results.verdicts.accept import accept
+from results.verdicts.outcome import Outcome
+from results.verdicts.ranking import ranked_points
+from results.verdicts.requirements import read_requirements
+
+pytestmark = pytest.mark.arithmetic
+TOKENS, LOGPROB = ["a", "b", "c", "d"], -0.5
+TOP = [{one: LOGPROB, f"{one}2": -0.9, f"{one}3": -3.0} for one in TOKENS]
+QUESTIONS = 16
+
+
+def answer(*tokens, change=0.0, **more):
+    return Answer(list(tokens or TOKENS), [LOGPROB + change] * (len(tokens) or 4), **more)
+
+
+IDLE = answer(top=TOP)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "same", "gap"),
+    [
+        (("a", "b", "c", "d"), 4, 0.0),
+        (("a", "b2", "x", "y"), 1, 0.4),  # what follows the first difference does not count
+        (("a", "b3", "c", "d"), 1, 2.5),
+        (("a", "x", "c", "d"), 1, math.inf),
+        (("a", "b"), 2, math.inf),  # it ends early
+        (("a", "b", "c", "d", "e"), 4, math.inf),
+    ],
+)
+def test_the_first_difference_is_judged_by_the_idle_servers_log_probabilities(tokens, same, gap):
+    other = answer(*tokens)
+    assert (IDLE.same(other), IDLE.gap(other)) == (same, pytest.approx(gap))
+    assert IDLE.agreement(other) == same / max(4, len(tokens))
+
+
+def stored(loaded, again=None, idle=IDLE, **more):
+    """Answers of a run: those under load from the first on, the others as on the idle server."""
+    rest = [idle] * (QUESTIONS - len(loaded))
+    return {"idle": [idle] * QUESTIONS, "again": (again or [idle]) * QUESTIONS, "loaded": [*loaded, *rest], **more}
+
+
+TEXT, OTHER_TEXT = Answer(list("one two")), Answer(list("one six"))
+EXPECTED = [["Paris", "It is paris."], ["4", "Five"]]
+
+
+@pytest.mark.parametrize(
+    ("answers", "kinds"),
+    [
+        (stored([]), []),
+        (stored([answer("a", "b2", "x", "y")] * QUESTIONS), []),
+        (stored([answer("a", "x", "c", "d")]), ["answers_wrong"]),  # one of 16 is more than 1 %
+        (stored([answer("a", "b3", "c", "d")]), ["answers_wrong"]),
+        (stored([], again=[answer("x")]), ["answers_vary"]),
+        (stored([answer(change=-0.009)] * QUESTIONS), []),
+        (stored([answer(change=-0.011)] * QUESTIONS), ["answers_unlikely"]),
+        (stored([answer(change=change) for change in (-0.2, 0.17) * 8]), []),  # chance explains the mean
+        (stored([OTHER_TEXT] * QUESTIONS, idle=TEXT), ["no_logprobs"]),  # 4 of 7 letters are equal
+        (stored([Answer(list("x"))] * QUESTIONS, idle=TEXT), ["no_logprobs", "answers_unlike"]),
+        ({"expected": EXPECTED, "reference": 0.5}, []),
+        ({"expected": EXPECTED, "reference": 0.51}, ["answers_below"]),
+        ({}, []),
+    ],
+)
+def test_what_rounding_does_not_explain_is_found(answers, kinds):
+    assert [one.kind for one in judged(facts_of(answers))] == kinds
+
+
+def test_the_likelihood_is_the_inverse_ratio_of_perplexities():
+    facts = facts_of(stored([answer(change=math.log(LEAST_RIGHT))] * QUESTIONS))
+    assert facts["likelihood"] == pytest.approx(LEAST_RIGHT)
+    assert facts["tokens"] == 4 * QUESTIONS
+
+
+@pytest.mark.parametrize("kind", [*sorted(WRONG_ANSWERS), ""])
+def test_a_server_that_answers_wrongly_is_shown_and_not_ranked(kind, tmp_path):
+    file = tmp_path / "requirements.yaml"
+    file.write_text(
+        "workloads: {chat: {benchmark: llm_inference}}\nmust: [{of: chat, what: throughput, at_least: 1}]\n"
+    )
+    records = [served(ttft_s=0.5 + 0.001 * run) for run in range(3)]
+    for number, record in enumerate(records):
+        record["windows"] = [{**one, "start_s": one["start_s"] + 1000 * number} for one in record["windows"]]
+    values = {"wrong": 1, "questions": 16, "most": 0.5, "listed": 5, "likelihood": 0.9, "least": 0.99}
+    values |= {"agreement": 0.1, "repeat_agreement": 1.0, "right": 1, "expected": 9}
+    records[0]["serving"]["findings"] = [{"kind": kind, "values": values}] if kind else []
+    results = by_point(records)
+    [verdict] = accept(results, read_requirements(file))
+    if not kind:
+        assert verdict.outcome is Outcome.PASSED
+        return
+    [wrong] = [one for one in deviations(results[0]) if "answer" in one]
+    assert (ranked_points(results), verdict.outcome) == ([], Outcome.UNDECIDED)
+    assert wrong in verdict.reason
