@@ -259,7 +259,7 @@ def _look_up_make(rest: list[str]) -> None:
             if name == "SYSTEM":
                 _known(value, read_systems(), "system")
         else:
-            _known(name, re.findall(r"^([a-z-]+):", makefile, re.MULTILINE), "target")
+            _known(name, re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE), "target")
 
 
 def _look_up_pip(rest: list[str]) -> None:
