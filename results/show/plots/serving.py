@@ -114,6 +114,7 @@ def _pareto(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
         axes.plot([], [], "o", fillstyle="none", color=INK, label="beyond its limits of TTFT and TPOT")
     axes.set_xlabel("tokens/s per user (1 / median TPOT)")
     axes.set_ylabel("output tokens/s per device")
+    axes.margins(0.15, 0.08)  # for labels to the right of points
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     legend_below(figure, [axes])
