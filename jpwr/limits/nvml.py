@@ -83,7 +83,7 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         call("nvmlDeviceSetApplicationsClocks", memory_mhz, int(mhz or 0))
 
     handle, device = nvml.nvmlDeviceGetHandleByIndex(int(channel.rpartition(":")[2])), partial(Setting, uuid, channel)
-    # With a package that cannot tell how the GPU is divided, the limit could also hold for others.
+    # If the package does not report how the GPU is divided, the limit could also apply to other users.
     shared, found = backend.missing_name(nvml, *DIVIDED), []
     with suppress(JpwrError):
         if call("nvmlDeviceGetMigMode")[0]:

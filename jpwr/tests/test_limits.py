@@ -261,7 +261,7 @@ def test_two_samplers_do_not_limit_one_device(machine):
     assert code == 125
     assert "another jpwr has changed the limits of GPU-1: wait for its end" in said
     assert [gpu.limit_w for gpu in machine.gpus()] == [300, 300]
-    # One that only samples goes on, and is told of the limits on its own devices.
+    # A run that only samples continues, and reports the limits on its own devices.
     code, said = machine.run("--df-out", "out", "--", "true", CUDA_VISIBLE_DEVICES="1")
     assert code == 0
     by = f"another jpwr, user {os.getuid()}, until it ends"

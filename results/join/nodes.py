@@ -165,7 +165,7 @@ class _Node:
         self.scope = "+".join(sorted({info.scope.value for info in self.chosen}))
         self._windows = windows
         self._all_windows = [window for window in record.windows if window.hostname == hostname]
-        self._has_steps = bool(record.step_times_s)
+        self._has_steps, self._is_served = bool(record.step_times_s), bool(record.serving)
         edges = sorted(((window.start_s, window.end_s) for window in windows), key=itemgetter(1))
         for edge in edges:
             trace.check_covered(*edge)
@@ -189,7 +189,7 @@ class _Node:
             [words for note in NOTES for words in note(self)],
             # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
             self._busy_w() if self._has_steps else (0.0, 0.0),
-            [] if self._has_steps else self._slices_j(),
+            self._slices_j() if self._is_served else [],
         )
 
     def _slices_j(self) -> list[float]:

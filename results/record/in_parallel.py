@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 import gc
-import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -24,13 +21,17 @@ def for_each(function: Callable[[Item], Found], items: Sequence[Item], together:
     global _work
     cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, len(items) // together)
     # A copy of a process with threads may wait for a lock for ever.
-    if cores < 2 or threading.active_count() > 1 or "fork" not in multiprocessing.get_all_start_methods():
+    if cores < 2 or threading.active_count() > 1 or not hasattr(os, "fork"):
         yield from map(function, items)
         return
+    # Here, because short commands read few records and start faster without them.
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+    from multiprocessing import get_context
+
     _work = function, items
     # At Ctrl-C, only the process that made them answers.
     ignore = signal.signal, (signal.SIGINT, signal.SIG_IGN)
-    with ProcessPoolExecutor(cores, multiprocessing.get_context("fork"), *ignore) as pool:
+    with ProcessPoolExecutor(cores, get_context("fork"), *ignore) as pool:
         try:
             yield from pool.map(_one, range(len(items)), chunksize=together)
         except BrokenProcessPool as error:

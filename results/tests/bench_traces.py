@@ -30,7 +30,7 @@ PEER = "import pandas, sys; [pandas.read_csv(path, comment='#') for path in sys.
 
 
 class Cost(NamedTuple):
-    """What a command took."""
+    """Time and memory of a command."""
 
     wall_s: float
     cpu_s: float

@@ -1,4 +1,4 @@
-"""Answers of a server under load: rounding and errors are told apart, and a server that errs is not ranked."""
+"""Answers of a server under load: rounding is distinguished from errors, and a server with errors is not ranked."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def theirs(kind: str, program: str, asked: Asked) -> dict[str, float]:
     name, arguments_of = OTHERS[kind]
     arguments, result = arguments_of(asked)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # aiperf looks for no tokenizer in a folder when it is told that there is no network.
+    # Without a network, aiperf does not look for a tokenizer in a folder.
     environ = {**os.environ, **(OFFLINE if kind == "vllm" else {})}
     command = [program, *map(str, arguments)]
     done = subprocess.run(command, env=environ, cwd=asked.folder, capture_output=True, text=True, check=False)

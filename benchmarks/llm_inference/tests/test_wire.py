@@ -1,4 +1,4 @@
-"""What servers and gateways really send, over real sockets."""
+"""Responses as servers and gateways send them, over real sockets."""
 
 from __future__ import annotations
 
