@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from caraml.cli.after import out, records_in
-from caraml.cli.command import Group, above_0, argument, file, folders, say
+from caraml.cli.command import Group, above_0, argument, file, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
+from jpwr.process.whole_file import write_whole
 from results.exchange import archive as archives
 from results.exchange.other_clients import Stated, read_other
+from results.files.systems import read_systems
 from results.record.folders import results_below
 from results.record.records import RESULT_NAME, RecordError, write_record
 from results.record.values import count
 from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
 from results.show.tracking.tensorboard import log_to_tensorboard
+from results.verdicts.provisioned import ESTIMATED, STATED, as_written, read_system_power
 
 COMMANDS = Group()
 
@@ -121,3 +125,34 @@ def read_bench(options: argparse.Namespace) -> int:
         write_record(record, path)
         print(path)
     return 0
+
+
+@COMMANDS.command(
+    file("file", "a system_power.json, or the same keys in the form of system_power.example.yaml"),
+    argument(
+        "--system", help="the block of systems.yaml that has what the file leaves out; default: its system_desc_id"
+    ),
+    repeated("--nodes", "SET=N", "nodes of a set that a point uses, for the power of that point; default: all"),
+    out("write the complete system_power.json to this file"),
+)
+def system_power(options: argparse.Namespace) -> int:
+    """Complete and check the provisioned power of a system, as MLPerf Endpoints defines it."""
+    power = read_system_power(options.file, options.system, read_systems())
+    for one in power.terms() if power.computed else ():
+        print(f"{one.name}: {one.watts:,.0f} W, {one.figure.source_type} {one.figure.source}")
+    for name, value in (power.computed or {}).items():
+        print(f"{name}: {value:,.10g}")
+    origin = ESTIMATED if power.mlc_estimated_power else STATED
+    print(f"provisioned power: {power.provisioned_power_kw:g} kW, {origin}")
+    if options.nodes:
+        print(f"power of the point: {power.kw_of(dict(map(_nodes_of_set, options.nodes))):g} kW")
+    if options.out:
+        write_whole(options.out, json.dumps(as_written(power), indent=1) + "\n")
+    return 0
+
+
+def _nodes_of_set(text: str) -> tuple[int, int]:
+    number, sign, nodes = text.partition("=")
+    if not (sign and number.isdecimal() and nodes.isdecimal()):
+        raise RecordError(f"--nodes {text!r} is not SET=N: write two whole numbers, such as 0=2")
+    return int(number), int(nodes)
