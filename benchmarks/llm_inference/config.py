@@ -16,7 +16,7 @@ from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
 from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
-from results.record.demand import SLOS, Lengths, Slo, label, lengths_of
+from results.record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ class ServerOptions:
     real_weights: bool = option(False, f"weights of {PACKAGED.title}, from the package {PACKAGED.package}")
     model_folder: str = option("", "folder for models that are made; default: a temporary one")
     devices: int = option(1, "accelerators that the server uses, by tensor parallelism")
-    nodes: int = option(1, "with --url: nodes that the server runs on; the energy of several is not measured")
+    nodes: int = option(1, "with --url: nodes that the server runs on; the energy of several needs --hosts")
+    hosts: str = option(
+        "", "with --url: the server's nodes, as their traces name them: 'n1 n2', or 'prefill: n1; decode: n2'"
+    )
     start_limit_s: float = option(900.0, "seconds that the server may take to be ready")
     server_args: str = option("", "further arguments of the server's command, as one text")
 
@@ -67,6 +70,14 @@ class ServerOptions:
             raise ConfigError(
                 f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/serve_on_several_nodes.md"
             )
+        try:
+            hosts = hosts_of(self.hosts)
+        except ValueError as error:
+            raise ConfigError(
+                f"--hosts {self.hosts!r}: {error}: write 'n1 n2', or 'prefill: n1; decode: n2'"
+            ) from error
+        if hosts and not (self.url and len(hosts) == self.nodes):
+            raise ConfigError(f"--hosts names {len(hosts)} nodes, and --nodes is {self.nodes}: give both, with --url")
         _ = self.address
         if self.devices > 1 and not (self.url or "{devices}" in SERVERS[self.server].command):
             raise ConfigError(

@@ -10,6 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
@@ -37,9 +38,10 @@ from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, m
 from benchmarks.llm_inference.prompts import template_tokens
 from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of, free_port
 from jpwr.backends.nvml import devices_used_by
+from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
 from results.record.answers import facts_of, judged
-from results.record.demand import DATA
+from results.record.demand import DATA, hosts_of
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
@@ -98,7 +100,11 @@ def describe(config: Config) -> RunRecord:
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
     record.choices["endpoint"] = load.endpoint
     record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
+    if roles := Counter(filter(None, hosts_of(serve.hosts).values())):
+        record.choices["roles"] = ", ".join(f"{role} on {number_of(nodes, 'node')}" for role, nodes in roles.items())
+        record.variant.append(record.choices["roles"])
     record.serving = {
+        "clock_error_s": clock_error_s(),
         "elsewhere": "",
         "server": name,
         "version": record.provenance["packages"].get(SERVERS[serve.server].package) or "",
@@ -194,7 +200,8 @@ class Started:
         names = [serve.served_model] if serve.served_model else []
         self.address = serve.address or Address("127.0.0.1", free_port())
         # The sensors of this node show no other one's power.
-        self.elsewhere = "" if not serve.url or (serve.nodes == 1 and self.address.is_here()) else self.address.host
+        is_here = not serve.url or (serve.nodes == 1 and not serve.hosts and self.address.is_here())
+        self.elsewhere = "" if is_here else self.address.host
         self.devices = [] if serve.url else _devices(config)
         if not serve.url:
             path, vocab = self._start(config, stack)
@@ -310,7 +317,7 @@ def _devices_of_running(config: Config, port: int) -> list[Device]:
 
 def _gpus(ids: Sequence[str]) -> list[Device]:
     return [
-        Device(hostname=node_name(), rank=rank, name="GPU", device_id=one, cpus=usable_cpus())
+        Device(hostname=node_name(), rank=rank, name="", device_id=one, cpus=usable_cpus())
         for rank, one in enumerate(ids)
     ]
 

@@ -35,7 +35,7 @@ MOST_LINE = 2**24  # longest line of a trace, in characters
 BLOCK = 2**20  # characters that are read at a time: some ten thousand rows
 POWER = ".power_w"  # end of the name of a column of watts
 COMMAND = {"command_started", "command_ended"}
-NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # optional keys of the header
+NUMBERS = {"interval_s", "epoch_offset_s", "clock_error_s", "idle_s"}  # optional keys of the header
 
 
 class CsvWriter:

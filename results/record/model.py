@@ -176,6 +176,7 @@ class Window(Part):
     end_s: float
     start_epoch_s: Annotated[Number, "since 1970, on the node's wall clock"] = None
     end_epoch_s: Number = None
+    clock_error_s: Annotated[Amount, "by which this clock and that of the window's client may differ"] = _added()
     kind: Annotated[Literal["measured", "effective"], "without or with the input path"]
 
     @property
@@ -487,7 +488,8 @@ class Serving(Part):
     server: str = ""
     version: str = ""
     slo: str = ""
-    elsewhere: Annotated[str, "host of a server whose energy was not measured"] = ""
+    elsewhere: Annotated[str, "host of a server on other nodes, whose energy needs their traces"] = ""
+    clock_error_s: Annotated[Amount, "by which the wall clock of the client's node may be wrong"] = None
     defined_by: Annotated[str, "the client that measured, where it is another one"] = ""
     findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
     notes: Annotated[list[str], "of older records, in place of findings"] = _list()

@@ -21,15 +21,17 @@ from benchmarks.llm_inference import load, run
 from benchmarks.llm_inference.config import AnswerOptions
 from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
+from jpwr.tests.conftest import nvml_folder as nvml_folder
 from results.join.serving import request_problems
 from results.record import served_rules
 from results.record.checks.inference import RULES, rates
 from results.record.findings import WRONG_ANSWERS, note
 from results.record.model import Record
+from results.record.records import read_checked
 from results.tests.of_dicts import contradictions
 from tests.conftest import REPOSITORY, make_checkout
 from tests.needs import need
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import NEVER_S, PATIENCE_S, until
 
 pytestmark = pytest.mark.long
 
@@ -401,13 +403,26 @@ def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
     assert not any(mine in one for one in commands)
 
 
-def test_the_job_of_several_nodes_measures_the_first_one(tmp_path):
-    """Slurm and the server are stand-ins: the first node's part serves on the port that the job asks for."""
+SRUN = """
+while [[ $1 == --* ]]; do shift; done
+trap 'kill $(jobs -p) 2>/dev/null' TERM
+for node in 0 1; do
+    SLURM_NODEID=$node SLURMD_NODENAME=127.0.0.$((node + 1)) STAND_IN_UUID=n$node- "$@" &
+done
+failed=0
+for job in $(jobs -p); do wait "$job" || failed=1; done
+exit "$failed"
+"""
+
+
+def test_the_job_of_several_nodes_measures_the_energy_of_all(tmp_path, nvml_folder):
+    """Slurm, the server and its GPUs are stand-ins: the first node's part serves on the port that the job asks for."""
     programs = {
         "scontrol": "echo 127.0.0.1; echo 127.0.0.2",
-        "srun": 'while [[ $1 == --* ]]; do shift; done; SLURM_NODEID=0 exec "$@"',
-        "vllm": f'echo "$@" >{tmp_path}/asked; while [[ $1 != --port ]]; do shift; done; '
-        f'exec "{sys.executable}" -m benchmarks.llm_inference.tests.mock_server --port "$2" --ttft-s 0.1 --tpot-s 0.02',
+        "srun": SRUN,
+        "vllm": f'[[ $* == *--headless* ]] && exec sleep {NEVER_S}; echo "$@" >{tmp_path}/asked; '
+        f'while [[ $1 != --port ]]; do shift; done; exec "{sys.executable}" '
+        '-m benchmarks.llm_inference.tests.mock_server --port "$2" --ttft-s 0.1 --tpot-s 0.02',
     }
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
@@ -417,14 +432,21 @@ def test_the_job_of_several_nodes_measures_the_first_one(tmp_path):
     flags = "--min-s 1 --min-requests 30 --input-tokens 8 --output-tokens 8"
     text = job.read_text().replace("--device gpu", f"--device gpu {flags}").replace("port=8000", f"port={free_port()}")
     job.write_text(text)
-    slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS_ON_NODE": "8"}
-    environ = {**os.environ, **slurm, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS_ON_NODE": "1"}
+    stand_in = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1"}
+    environ = {**os.environ, **slurm, **stand_in, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = ["bash", str(job), "vllm", "/models/mine", "32000", "2"]
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads((folder / "serve_on_nodes" / "2" / "result.json").read_text())
-    assert (result["status"], result["layout"]["num_devices"], result["layout"]["num_nodes"]) == ("ok", 16, 2)
-    assert result["serving"]["elsewhere"] == "127.0.0.1"
+    result = read_checked(folder / "serve_on_nodes" / "2" / "result.json")
+    assert (result.status, result.layout.num_devices, result.layout.num_nodes) == ("ok", 2, 2)
+    assert result.serving.elsewhere == "127.0.0.1"
+    assert {one.hostname: one.device_id for one in result.energy.channels} == {
+        "127.0.0.1": "GPU-n0-0",
+        "127.0.0.2": "GPU-n1-0",
+    }
+    window_s = result.windows[0].duration_s
+    assert abs(result.energy.energy_wh - 2 * 300 * window_s / 3600) <= result.energy.uncertainty_wh
     assert "--pipeline-parallel-size 2 " in (tmp_path / "asked").read_text()
 
 

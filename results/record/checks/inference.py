@@ -80,7 +80,8 @@ def _server_is_that_of_the_options(run: Record) -> Sentences:
     yield from differs("data", run.data, "the workload", DATA)
     yield from differs("choices.server's arguments", run.choices.get("server's arguments"), "config.serve", arguments)
     arrivals = run.choices.get("arrivals")
-    words = [run.serving.server, arrivals if run.option("load.rate_per_s") else None, arguments]
+    arrivals = arrivals if run.option("load.rate_per_s") else None
+    words = [run.serving.server, arrivals, run.choices.get("roles"), arguments]
     yield from differs("variant", run.variant, "its choices", list(filter(None, words)))
     if not (serve.get("url") or serve.get("real_weights")):
         folder = str(serve.get("model_path") or "").rstrip("/").rpartition("/")[2]
