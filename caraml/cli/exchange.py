@@ -16,13 +16,14 @@ from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import write_whole
 from results.exchange import archive as archives
 from results.exchange.other_clients import Stated, read_other
+from results.files.system_power import ESTIMATED
 from results.files.systems import read_systems
 from results.record.folders import results_below
 from results.record.records import RESULT_NAME, RecordError, write_record
 from results.record.values import count
 from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
 from results.show.tracking.tensorboard import log_to_tensorboard
-from results.verdicts.provisioned import ESTIMATED, STATED, as_written, read_system_power
+from results.verdicts.provisioned import STATED, as_written, kw_of, read_system_power, terms
 
 COMMANDS = Group()
 
@@ -138,21 +139,18 @@ def read_bench(options: argparse.Namespace) -> int:
 def system_power(options: argparse.Namespace) -> int:
     """Complete and check the provisioned power of a system, as MLPerf Endpoints defines it."""
     power = read_system_power(options.file, options.system, read_systems())
-    for one in power.terms() if power.computed else ():
+    for one in terms(power) if power.computed else ():
         print(f"{one.name}: {one.watts:,.0f} W, {one.figure.source_type} {one.figure.source}")
     for name, value in (power.computed or {}).items():
         print(f"{name}: {value:,.10g}")
-    origin = ESTIMATED if power.mlc_estimated_power else STATED
-    print(f"provisioned power: {power.provisioned_power_kw:g} kW, {origin}")
+    print(f"provisioned power: {power.provisioned_power_kw:g} kW, {ESTIMATED if power.mlc_estimated_power else STATED}")
     if options.nodes:
-        print(f"power of the point: {power.kw_of(dict(map(_nodes_of_set, options.nodes))):g} kW")
+        pairs = (text.partition("=")[::2] for text in options.nodes)
+        try:
+            used = {int(number): int(nodes) for number, nodes in pairs}
+        except ValueError as error:
+            raise RecordError(f"--nodes {' '.join(options.nodes)} is not SET=N, two whole numbers: {error}") from error
+        print(f"power of the point: {kw_of(power, used):g} kW")
     if options.out:
         write_whole(options.out, json.dumps(as_written(power), indent=1) + "\n")
     return 0
-
-
-def _nodes_of_set(text: str) -> tuple[int, int]:
-    number, sign, nodes = text.partition("=")
-    if not (sign and number.isdecimal() and nodes.isdecimal()):
-        raise RecordError(f"--nodes {text!r} is not SET=N: write two whole numbers, such as 0=2")
-    return int(number), int(nodes)

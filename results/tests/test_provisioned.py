@@ -11,7 +11,7 @@ from caraml.cli import main
 from results.files.systems import read_systems
 from results.record.records import RecordError
 from results.tests.made_up import result, store
-from results.verdicts.provisioned import as_written, read_system_power
+from results.verdicts.provisioned import as_written, kw_of, read_system_power
 from tests.needs import not_run
 
 pytestmark = pytest.mark.arithmetic
@@ -108,7 +108,7 @@ def test_the_examples_of_the_rules_have_their_totals(tmp_path, name):
     assert (power.provisioned_power_kw, power.mlc_estimated_power) == (kw, is_estimated)
     again = tmp_path / "system_power.json"
     again.write_text(json.dumps(as_written(power)))
-    assert read_system_power(again) == power
+    assert read_system_power(again, None, {}) == power
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -119,7 +119,7 @@ def test_the_checker_of_mlcommons_accepts_what_is_written(tmp_path, name):
     assert theirs.provisioned_power_kw == power.provisioned_power_kw
     assert bool(theirs.estimated) == power.mlc_estimated_power
     for used in ({}, *({one.node_set_id: 1} for one in power.node_sets)):
-        assert theirs.point_power_kw(used) == power.kw_of(used)
+        assert theirs.point_power_kw(used) == kw_of(power, used)
 
 
 def of_parts(**changes):
@@ -131,20 +131,26 @@ def of_parts(**changes):
     [
         ({**of_parts(), "cooling": "water"}, "cooling is 'water', but must be liquid or air"),
         (system(), "node_sets is []"),
-        (system(node_set()), "node_set 1 lacks 'components', which component_sum needs: add it"),
-        (system(node_set(method="published_system")), "lacks 'published_power'"),
+        (system(node_set()), "node set 0 lacks components, the sum of which"),
+        (system(node_set(method="published_system")), "nodes of node set 0 have no power"),
         (system(published(5, rack=5)), "node_scaling of 5 nodes needs a rack of more"),
         (system(published(1), published(2)), "two node sets have the same node_set_id"),
-        (of_parts(cpu=None), "a node set has no number of processors: add count_per_node, 0 for none"),
+        (of_parts(cpu=None), "processors of node set 0 have no number: add it"),
         (of_parts(cpu={"model": "Intel Xeon", "count_per_node": 2}), "processors of node set 0 have no power"),
         (of_parts(cpu={"model": "a 64-core", "count_per_node": 2}), "processors of node set 0 have no power"),
         (of_parts(cpu={"model": "Arm AGI 136-core", "count_per_node": 2}), "processors of node set 0 have no power"),
         (
             of_parts(accelerator={"model": "NVIDIA H200", "count_per_node": 8}),
-            "appendix D has none for them: add the fig",
+            "accelerators of node set 0 have no power, also in appendix D",
         ),
-        (of_parts(combined_cpu_accelerator=figure(9e3)), "combined_cpu_accelerator and the power of cpu: give one"),
-        (of_parts(scale_up_network={"method": "declared_tdp", "switch_count": 2}), "lacks 'tdp_per_switch'"),
+        (
+            of_parts(combined_cpu_accelerator=figure(9e3)),
+            "combined_cpu_accelerator has the power of the processors, too",
+        ),
+        (
+            of_parts(scale_up_network={"method": "declared_tdp", "switch_count": 2}),
+            "scale-up switches of node set 0 have no power",
+        ),
         (
             of_parts(accelerator={"model": "B300", "count_per_node": 8, "tdp_per_unit": figure(0)}),
             "value_w is 0, but must be a number above 0",
@@ -171,14 +177,20 @@ def of_parts(**changes):
             of_parts(accelerator={"model": "B300", "count_per_node": 8, "tdp_per_unit": figure(1) | {"value_kw": 1}}),
             "has two values: give one of",
         ),
-        (of_parts() | {"computed": {"major_components_w": 9000}}, "computed.major_components_w is 9000, but its parts"),
-        (of_parts() | {"provisioned_power_kw": 14.5}, "provisioned_power_kw is 14.5, but it is 15.11: leave it out"),
-        (of_parts() | {"declared_provisioned_power": figure(1, "value_pj")}, "declared_provisioned_power has no value"),
+        (of_parts() | {"computed": {"major_components_w": 9000}}, "major_components_w is 9000, but its parts"),
+        (
+            of_parts() | {"provisioned_power_kw": 14.5},
+            "provisioned_power_kw is 14.5, but its parts give 15.11: leave it out",
+        ),
+        (
+            of_parts() | {"declared_provisioned_power": figure(1, "value_pj")},
+            "it states a power of 0 kW, or none in watts",
+        ),
         (
             system(node_set(nodes=2, components=DGX | {"scale_up_network": {"method": "none"}})),
             "nothing joins its 2 nodes",
         ),
-        (system(published(10), scale_out={"present": True}), "lacks 'cabling', which a present network needs"),
+        (system(published(10), scale_out={"present": True}), "scale_out is present and lacks cabling, nics"),
         (
             system(published(10), scale_out=ethernet(count=1)),
             "have 64 Tbit/s, required_bandwidth_tbps is 64, and its sw",
@@ -269,6 +281,6 @@ def test_the_command_writes_the_complete_file(tmp_path, capsys):
     assert "accelerators: 88,000 W, vendor_spec https://example.org/spec\n" in shown
     assert shown.endswith("provisioned power: 161.94 kW, MLC Estimated Power\npower of the point: 80.97 kW\n")
     assert json.loads(written.read_text())["provisioned_power_kw"] == 161.94
-    for nodes, words in (("0", "--nodes '0' is not SET=N"), ("0=11", "a run used 11 nodes of set 0, which has 10")):
+    for nodes, words in (("0", "--nodes 0 is not SET=N"), ("0=11", "a run used 11 nodes of set 0, which has 10")):
         assert main(["system-power", str(written), "--nodes", nodes]) == 2
         assert words in capsys.readouterr().err

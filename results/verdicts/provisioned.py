@@ -1,72 +1,124 @@
-"""Provisioned power of a system, completed by the block of the system and by appendix D, and throughput by it."""
+"""Provisioned power of a system, completed by its block and by appendix D of MLPerf Endpoints, and throughput by it.
+
+The formulas are those of section 4.5 and appendix E of its rules, as endpoints-submission-cli 1.5.3.0 applies them.
+"""
 
 from __future__ import annotations
 
 import csv
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jpwr.messages import near
-from results.files.system_power import DEFAULT, ESTIMATED, OVERHEAD, Components, ScaleOut, Sourced, SystemPower, Units
+from results.files.system_power import DEFAULT, ESTIMATED, Components, NodeSet, ScaleOut, Sourced, SystemPower, Units
 from results.files.systems import System
 from results.files.typed_files import read_file
 from results.record.model import changed
 from results.record.records import Record, RecordError
+from results.record.values import count
 
 STATED = "by public sources"
-DEFAULTS = Path(__file__).parents[1] / "reference" / "power_defaults.csv"  # of appendix D of MLPerf Endpoints' rules
-TOLERANCE_W, TOLERANCE_KW = 0.5, 0.005  # of figures in a file that are computed again, as MLCommons' checker has them
+DEFAULTS = Path(__file__).parents[1] / "reference" / "power_defaults.csv"  # of appendix D
+OVERHEAD = {"liquid": 0.30, "air": 0.50}  # other components over the major ones
+TOLERANCE = {"overhead_fraction": 1e-9, "provisioned_power_kw": 0.005}  # of stated figures; in watts 0.5
 
 
-def _default_w(kind: str, model: str, cabling: str = "") -> Sourced | None:
-    """Return the default of appendix D, the first that fits; None without one."""
-    cores = re.search(r"(\d+)[ -]*core", model.lower())
-    name = model.lower() if kind == "processor" else re.sub(r"[^a-z0-9]", "", model.lower())
-    with DEFAULTS.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            is_like = row["kind"] == kind and re.search(row["pattern"], name) and row["cabling"] in ("", cabling)
-            fits = kind != "processor" or (cores and int(cores[1]) <= float(row["most_cores"] or "inf"))
-            if is_like and fits:
-                return Sourced(value_w=float(row["watts"]), source_type=DEFAULT, source=row["part"])
-    return None
+class Term(NamedTuple):
+    """A part of the power: its node set (None for switches between nodes), kind, name, watts and origin."""
+
+    node_set: int | None
+    kind: str  # major, published or switch
+    name: str
+    watts: float
+    figure: Sourced
 
 
-def _filled(stated: Sourced | None, default: Sourced | None, block_w: float = 0.0) -> Sourced | None:
-    """Return a figure with its value: as stated, from the block of the system, or a default of appendix D."""
-    is_default = stated is None or stated.source_type == DEFAULT
-    if stated is not None and stated.watts is None and not is_default:
-        return replace(stated, value_w=block_w) if block_w else stated
-    if stated is not None and is_default and default is not None and stated.watts not in (None, default.watts):
-        raise RecordError(
-            f"{stated.watts:g} W are stated as {DEFAULT} of {stated.source}, which has {default.watts:g} W: name the "
-            "public source of your figure, or leave it out"
-        )
-    return stated if stated is not None and stated.watts is not None else default
+def terms(power: SystemPower) -> Iterator[Term]:
+    """Yield the parts of the power, without the other components; raises RecordError for an unknown figure."""
+    nics = power.scale_out.nics if power.scale_out.present else None
+    for one in power.node_sets:
+        number, nodes, is_sum = one.node_set_id, one.nodes_provisioned, one.power_method == "component_sum"
+        if is_sum:
+            for name, units, figure in _parts(one):
+                yield _term(number, "major", name, None if units is None else nodes * units, figure)
+        else:
+            rack = one.nodes_in_published_rack if one.power_method == "node_scaling" else 1
+            yield _term(number, "published", "nodes", nodes / (rack or math.inf), one.published_power)
+        if nics and nics.counted and (is_sum or nics.excluded_from_published_power):
+            yield _term(number, "major", "network cards", nodes * nics.count_per_node, nics.tdp_per_nic)
+    for switch in power.scale_out.switches if power.scale_out.present else ():
+        yield _term(None, "switch", switch.model, switch.count, switch.power_per_switch)
+
+
+def _parts(one: NodeSet) -> Iterator[tuple[str, float | None, Sourced | None]]:
+    if one.components is None:
+        raise RecordError(f"node set {one.node_set_id} lacks components, the sum of which is its power: add them")
+    up, both = one.components.scale_up_network, one.components.combined_cpu_accelerator
+    for name, units in (("processors", one.components.cpu), ("accelerators", one.components.accelerator)):
+        if both and units and units.tdp_per_unit:
+            raise RecordError(f"combined_cpu_accelerator has the power of the {name}, too: give one of them")
+        if not both:
+            yield name, units.count_per_node if units else None, units.tdp_per_unit if units else None
+    if both:
+        yield "processors and accelerators", 1, both
+    if up.method == "declared_tdp":
+        yield "scale-up switches", up.switch_count, up.tdp_per_switch
+    if up.method == "bandwidth_estimate":
+        bit, tbps = up.energy_per_bit_pj, up.aggregate_bandwidth_tbps
+        # 1 TB/s x 8 bit x 1 pJ is 8 W.
+        in_watts = replace(bit, value_w=bit.value_pj, value_kw=None, value_pj=None) if bit else None
+        yield "scale-up network", None if tbps is None else 8 * tbps, in_watts
+
+
+def _term(node_set: int | None, kind: str, name: str, units: float | None, figure: Sourced | None) -> Term:
+    if units is None or figure is None or figure.watts is None:
+        lacks = "number" if units is None else "power, also in appendix D"
+        whose = "the network" if node_set is None else f"node set {node_set}"
+        raise RecordError(f"{name} of {whose} have no {lacks}: add it, a power with its public source")
+    return Term(node_set, kind, name, units * figure.watts, figure)
+
+
+def kw_of(power: SystemPower, used: Mapping[int, int]) -> float:
+    """Return the power of a run in kW, rounded as in section 4.5.3, by the number of nodes of each set.
+
+    A set without a number counts in full. A declared power has no shares: the largest share of a set counts. Raises
+    RecordError for more nodes than there are.
+    """
+    ids = {one.node_set_id: one.nodes_provisioned for one in power.node_sets}
+    for number, nodes in used.items():
+        if not 1 <= nodes <= ids.get(number, 0):
+            raise RecordError(f"a run used {count(nodes, 'node')} of set {number}, which has {ids.get(number, 0)}")
+    shares: dict[int | None, float] = {number: used.get(number, nodes) / nodes for number, nodes in ids.items()}
+    if power.declared_provisioned_power:
+        return round((power.provisioned_power_kw or 0.0) * max(shares.values()), 2)
+    shares[None] = sum(shares[number] * nodes for number, nodes in ids.items()) / power.nodes  # of the switches
+    factors = {"major": 1 + OVERHEAD[power.cooling]}
+    return round(
+        math.fsum(shares[one.node_set] * factors.get(one.kind, 1) * one.watts for one in terms(power)) / 1000, 2
+    )
 
 
 def completed(stated: SystemPower, system: System | None = None) -> SystemPower:
     """Return the file with every figure and sum; raises RecordError for what is unknown or contradicts itself."""
     sums = any(one.power_method == "component_sum" for one in stated.node_sets)
     sets = tuple(
-        replace(one, components=_with_block(one.components, system)) if one.components else one
-        for one in stated.node_sets
+        replace(one, components=one.components and _with_block(one.components, system)) for one in stated.node_sets
     )
-    whole = replace(
-        stated, node_sets=sets, scale_out=_network(stated, sums) if stated.scale_out.present else stated.scale_out
-    )
-    _check_nodes(whole, sums)
+    out = _network(stated, sums) if stated.scale_out.present else stated.scale_out
+    whole, declared = replace(stated, node_sets=sets, scale_out=out), stated.declared_provisioned_power
+    _check_nodes(whole)
     try:
-        terms = list(whole.terms())
+        parts = list(terms(whole))
     except RecordError:
-        if stated.declared_provisioned_power is None:
+        if declared is None:
             raise
-        terms = []  # the declared figure counts, and its parts need not be known
+        parts = []  # the declared figure counts, and its parts need not be known
     watts = {
-        kind: math.fsum(one.watts for one in terms if one.kind == kind) for kind in ("major", "published", "switch")
+        kind: math.fsum(one.watts for one in parts if one.kind == kind) for kind in ("major", "published", "switch")
     }
     other_w = OVERHEAD[stated.cooling] * watts["major"]
     found = {
@@ -77,95 +129,111 @@ def completed(stated: SystemPower, system: System | None = None) -> SystemPower:
         "scale_out_switch_power_w": watts["switch"],
         "total_system_power_w": math.fsum([*watts.values(), other_w]),
     }
-    declared = stated.declared_provisioned_power
-    if declared is not None and declared.watts is None:
-        raise RecordError("declared_provisioned_power has no value: give value_kw or value_w")
     kw = round((declared.watts or 0.0 if declared else found["total_system_power_w"]) / 1000, 2)
     if not kw:
-        raise RecordError("the provisioned power is 0 kW: a system draws power, add its parts")
-    for name, value in (stated.computed or {}).items() if terms else ():
-        if name in found and abs(value - found[name]) > (TOLERANCE_W if name.endswith("_w") else 1e-9):
-            raise RecordError(f"computed.{name} is {value:g}, but its parts give {found[name]:g}: leave it out")
-    if stated.provisioned_power_kw is not None and abs(stated.provisioned_power_kw - kw) > TOLERANCE_KW:
-        raise RecordError(f"provisioned_power_kw is {stated.provisioned_power_kw:g}, but it is {kw:g}: leave it out")
-    is_estimated = any(
-        one.source_type == DEFAULT for one in ([declared] if declared else [one.figure for one in terms])
-    )
-    computed = found if terms else None
-    return replace(whole, computed=computed, provisioned_power_kw=kw, mlc_estimated_power=is_estimated)
+        raise RecordError("it states a power of 0 kW, or none in watts: every system draws power, state it")
+    again = {**(found if parts else {}), "provisioned_power_kw": kw}
+    for name, value in {**(stated.computed or {}), "provisioned_power_kw": stated.provisioned_power_kw}.items():
+        if value is not None and abs(value - again.get(name, value)) > TOLERANCE.get(name, 0.5):
+            raise RecordError(f"{name} is {value:g}, but its parts give {again[name]:g}: leave it out")
+    counted = [declared] if declared else [one.figure for one in parts]
+    is_estimated = any(one.source_type == DEFAULT for one in counted)
+    return replace(whole, computed=found if parts else None, provisioned_power_kw=kw, mlc_estimated_power=is_estimated)
+
+
+def _check_nodes(whole: SystemPower) -> None:
+    if len({one.node_set_id for one in whole.node_sets}) < len(whole.node_sets):
+        raise RecordError("two node sets have the same node_set_id: number them")
+    for one in whole.node_sets:
+        if one.power_method == "node_scaling" and (one.nodes_in_published_rack or 0) <= one.nodes_provisioned:
+            raise RecordError(
+                f"node_scaling of {count(one.nodes_provisioned, 'node')} needs a rack of more, and "
+                f"nodes_in_published_rack is {one.nodes_in_published_rack}: take published_system for a whole rack"
+            )
+    ups = {one.components.scale_up_network.method if one.components else "" for one in whole.node_sets}
+    if not whole.scale_out.present and whole.nodes > 1 and ups == {"none"}:
+        raise RecordError(f"nothing joins its {whole.nodes} nodes: describe scale_out or scale_up_network")
 
 
 def _with_block(stated: Components, system: System | None) -> Components:
     """Return components with what the block of the system has, and with defaults."""
     each_w, each = (system.tdp_w_per_device, system.devices_per_node) if system else (0.0, 0)
-    cpu, accelerator, both = stated.cpu, stated.accelerator, stated.combined_cpu_accelerator
-    if system and not (accelerator and accelerator.model and accelerator.count_per_node is not None):
-        own = accelerator or Units()
+    cpu, own, both = stated.cpu, stated.accelerator or Units(), stated.combined_cpu_accelerator
+    if system:
         number = each if own.count_per_node is None else own.count_per_node
-        accelerator = replace(own, model=own.model or system.accelerator, count_per_node=number)
+        own = replace(own, model=own.model or system.accelerator, count_per_node=number)
     if both:
         both = _filled(both, None, each_w * each)
-    elif accelerator:
-        figure = _filled(accelerator.tdp_per_unit, _default_w("accelerator", accelerator.model or ""), each_w)
-        accelerator = replace(accelerator, tdp_per_unit=figure)
-    if cpu and not both:
-        cpu = replace(cpu, tdp_per_unit=_filled(cpu.tdp_per_unit, _default_w("processor", cpu.model or "")))
-    return replace(stated, cpu=cpu, accelerator=accelerator, combined_cpu_accelerator=both)
+    else:
+        own = replace(own, tdp_per_unit=_filled(own.tdp_per_unit, _default("accelerator", own.model), each_w))
+        cpu = cpu and replace(cpu, tdp_per_unit=_filled(cpu.tdp_per_unit, _default("processor", cpu.model)))
+    return replace(stated, cpu=cpu, accelerator=own, combined_cpu_accelerator=both)
 
 
 def _network(stated: SystemPower, sums: bool) -> ScaleOut:
-    """Return the network between nodes with defaults."""
+    """Return the network between nodes with defaults; raises RecordError if it cannot join them."""
     out, nics = stated.scale_out, stated.scale_out.nics
-    if nics is None:
-        return out
-    least_tbps = stated.nodes * nics.count_per_node * nics.bandwidth_per_nic_gbps / 1000
+    if not (nics and out.cabling and out.switches):
+        raise RecordError("scale_out is present and lacks cabling, nics or switches: add what joins the nodes")
     is_counted = sums if nics.counted is None else nics.counted
-    card = _filled(nics.tdp_per_nic, _default_w("network card", "")) if is_counted else nics.tdp_per_nic
-    switches = tuple(
-        replace(one, power_per_switch=_filled(one.power_per_switch, _default_w("switch", one.model, out.cabling or "")))
-        for one in out.switches or ()
-    )
+    if is_counted != sums and not (is_counted and nics.excluded_from_published_power):
+        why = "sums of components lack network cards, and published power has them"
+        raise RecordError(f"nics.counted is {str(is_counted).lower()}, but {why}: leave it out")
+    least_tbps = stated.nodes * nics.count_per_node * nics.bandwidth_per_nic_gbps / 1000
     required = least_tbps if out.required_bandwidth_tbps is None else out.required_bandwidth_tbps
-    offered = math.fsum(one.count * one.bandwidth_tbps for one in switches)
+    offered = math.fsum(one.count * one.bandwidth_tbps for one in out.switches)
     if required < least_tbps - 1e-6 or offered < required - 1e-6:
         raise RecordError(
             f"its network cards have {least_tbps:g} Tbit/s, required_bandwidth_tbps is {required:g}, and its switches "
             f"have {offered:g}: none may be less than the one before"
         )
-    nics = replace(nics, counted=is_counted, tdp_per_nic=card)
+    switches = tuple(
+        replace(one, power_per_switch=_filled(one.power_per_switch, _default("switch", one.model, out.cabling)))
+        for one in out.switches
+    )
+    nics = replace(nics, counted=is_counted, tdp_per_nic=_filled(nics.tdp_per_nic, _default("network card")))
     return replace(out, required_bandwidth_tbps=required, nics=nics, switches=switches)
 
 
-def _check_nodes(whole: SystemPower, sums: bool) -> None:
-    ids = [one.node_set_id for one in whole.node_sets]
-    if len(set(ids)) < len(ids):
-        raise RecordError("two node sets have the same node_set_id: number them")
-    out, nics = whole.scale_out, whole.scale_out.nics
-    ups = {one.components.scale_up_network.method if one.components else "" for one in whole.node_sets}
-    if not out.present and whole.nodes > 1 and ups == {"none"}:
-        raise RecordError(f"nothing joins its {whole.nodes} nodes: describe scale_out or scale_up_network")
-    if out.present and nics and nics.counted != sums and not (nics.counted and nics.excluded_from_published_power):
-        raise RecordError(
-            f"nics.counted is {str(nics.counted).lower()}, but sums of components lack network cards, and published "
-            "power has them: leave it out"
-        )
+def _default(kind: str, model: str | None = None, cabling: str = "") -> Sourced | None:
+    """Return the figure of appendix D, the first that fits; None without one."""
+    name, cores = (model or "").lower(), re.search(r"(\d+)[ -]*core", (model or "").lower())
+    with DEFAULTS.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            is_like = re.search(row["pattern"], name if kind == "processor" else re.sub(r"[^a-z0-9]", "", name))
+            fits = kind != "processor" or (cores and int(cores[1]) <= float(row["most_cores"] or "inf"))
+            if row["kind"] == kind and is_like and fits and row["cabling"] in ("", cabling):
+                return Sourced(value_w=float(row["watts"]), source_type=DEFAULT, source=row["part"])
+    return None
 
 
-def read_system_power(path: Path, name: str | None = None, systems: Mapping[str, System] | None = None) -> SystemPower:
+def _filled(stated: Sourced | None, default: Sourced | None, block_w: float = 0.0) -> Sourced | None:
+    """Return a figure with its value: as stated, from the block of the system, or a default of appendix D."""
+    if stated is None or (stated.source_type == DEFAULT and default):
+        if stated and default and stated.watts not in (None, default.watts):
+            raise RecordError(
+                f"{stated.watts:g} W are stated as {DEFAULT} of {stated.source}, which has {default.watts:g} W: name "
+                "the public source of your figure, or leave it out"
+            )
+        return default
+    is_unknown = (stated.value_w, stated.value_kw, stated.value_pj) == (None, None, None)
+    return replace(stated, value_w=block_w) if is_unknown and block_w else stated
+
+
+def read_system_power(path: Path, name: str | None, systems: Mapping[str, System]) -> SystemPower:
     """Return a file with every figure and sum, also those of the block of a system; raises RecordError."""
+    stated = read_file(SystemPower, path, "system power")
     try:
-        stated = read_file(SystemPower, path, "system power")
-        if name and name not in (systems or {}):
-            raise RecordError(f"there is no block of a system '{name}': {near(name, systems or {})}")
-        return completed(stated, (systems or {}).get(name or stated.system_desc_id))
+        if name and name not in systems:
+            raise RecordError(f"there is no block of a system '{name}': {near(name, systems)}")
+        return completed(stated, systems.get(name or stated.system_desc_id))
     except RecordError as error:
-        raise RecordError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
+        raise RecordError(f"{path}: {error}") from error
 
 
 def as_written(value: Any) -> Any:
     """Return a part as JSON has it, without what is unknown."""
-    if isinstance(value, SystemPower):
-        value = asdict(value)
+    value = asdict(value) if isinstance(value, SystemPower) else value
     if isinstance(value, dict):
         return {name: as_written(one) for name, one in value.items() if one is not None}
     return [as_written(one) for one in value] if isinstance(value, list | tuple) else value
@@ -180,15 +248,13 @@ def with_provisioned(records: Sequence[Record], powers: Mapping[str, SystemPower
     for record in records:
         power, rate = powers.get(record.system), record.metrics.number(f"{record.work_unit}_per_s")
         if power is not None and record.is_good and rate is not None:
-            sets = power.node_sets
+            ids = [one.node_set_id for one in power.node_sets]
             try:
-                kw = power.kw_of({sets[0].node_set_id: record.layout.num_nodes or 1} if len(sets) == 1 else {})
+                kw = kw_of(power, {ids[0]: record.layout.num_nodes or 1} if len(ids) == 1 else {})
                 origin = ESTIMATED if power.mlc_estimated_power else STATED
-                rates = {f"{record.work_unit}_per_s_per_kw": rate / kw}
-                record = changed(
-                    record, metrics=changed(record.metrics, provisioned_kw=kw, provisioned_by=origin, **rates)
-                )
+                values: dict[str, Any] = {f"{record.work_unit}_per_s_per_kw": rate / kw, "provisioned_by": origin}
+                record = changed(record, metrics=changed(record.metrics, provisioned_kw=kw, **values))
             except RecordError as error:
                 notes.append(f"{record.file.path} has no throughput by provisioned power: {error}")
         found.append(record)
-    return found, list(dict.fromkeys(notes))
+    return found, notes
