@@ -92,13 +92,12 @@ def read(tmp_path, content, name=None):
 
 
 def the_checker():
+    """The package of MLCommons."""
     try:
-        from submission_checker.models.file.system_power import SystemPower
+        import submission_checker.models
     except ImportError:
-        not_run(
-            "endpoints-submission-cli: pip install endpoints-submission-cli==1.5.3.0, which scripts/setup.sh dev does"
-        )
-    return SystemPower
+        not_run("the package endpoints-submission-cli: scripts/setup.sh report frames dev installs it")
+    return submission_checker
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -113,13 +112,19 @@ def test_the_examples_of_the_rules_have_their_totals(tmp_path, name):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_checker_of_mlcommons_accepts_what_is_written(tmp_path, name):
-    power = read(tmp_path, EXAMPLES[name][0])
-    theirs = the_checker().model_validate(as_written(power)).compute()
+    checker, power = the_checker(), read(tmp_path, EXAMPLES[name][0])
+    theirs = checker.models.SystemPower.model_validate(as_written(power)).compute()
     assert theirs.problems == []
     assert theirs.provisioned_power_kw == power.provisioned_power_kw
     assert bool(theirs.estimated) == power.mlc_estimated_power
     for used in ({}, *({one.node_set_id: 1} for one in power.node_sets)):
         assert theirs.point_power_kw(used) == kw_of(power, used)
+    place = tmp_path / "submission" / "results" / "one"
+    (place / "a model").mkdir(parents=True)
+    assert main(["system-power", str(tmp_path / "power.yaml"), "-o", str(place / "system_power.json")]) == 0
+    found = [one for one in checker.SubmissionChecker(tmp_path / "submission").run().results if "power" in one.rule]
+    assert f"Provisioned power {power.provisioned_power_kw:.2f} kW" in [one.message for one in found]
+    assert [one.message for one in found if one.severity == "error"] == []
 
 
 def of_parts(**changes):
@@ -271,6 +276,15 @@ def test_a_run_that_the_file_is_not_of_has_no_such_throughput(tmp_path, capsys, 
     shown = capsys.readouterr()
     assert words in shown.err
     assert (code, "tokens/s/kW" in shown.out) == (2 if "SYSTEM" in words else 0, False)
+
+
+def test_a_run_on_a_part_of_a_node_is_noted(tmp_path, capsys):
+    store(tmp_path / "runs", [result("B200", devices, 64, 1000.0) for devices in (4, 8)])
+    (tmp_path / "power.yaml").write_text(json.dumps(system(node_set(components=DGX))))
+    assert main(["table", str(tmp_path / "runs"), "--system-power", f"B200={tmp_path}/power.yaml"]) == 0
+    assert (
+        "caraml: 1 run used a part of a node's devices: provisioned power is that of the wh" in capsys.readouterr().err
+    )
 
 
 def test_the_command_writes_the_complete_file(tmp_path, capsys):

@@ -244,17 +244,25 @@ def with_provisioned(records: Sequence[Record], powers: Mapping[str, SystemPower
 
     The nodes that a run used count as a whole. With several node sets it is unknown which ones: all count.
     """
-    found, notes = [], []
+    found, notes, part = [], [], 0
     for record in records:
         power, rate = powers.get(record.system), record.metrics.number(f"{record.work_unit}_per_s")
         if power is not None and record.is_good and rate is not None:
-            ids = [one.node_set_id for one in power.node_sets]
+            nodes, [first, *others] = record.layout.num_nodes or 1, power.node_sets
             try:
-                kw = kw_of(power, {ids[0]: record.layout.num_nodes or 1} if len(ids) == 1 else {})
+                kw = kw_of(power, {} if others else {first.node_set_id: nodes})
                 origin = ESTIMATED if power.mlc_estimated_power else STATED
                 values: dict[str, Any] = {f"{record.work_unit}_per_s_per_kw": rate / kw, "provisioned_by": origin}
                 record = changed(record, metrics=changed(record.metrics, provisioned_kw=kw, **values))
+                installed = (
+                    first.components and first.components.accelerator and first.components.accelerator.count_per_node
+                )
+                part += (record.layout.num_devices or 0) < nodes * (installed or 0)
             except RecordError as error:
                 notes.append(f"{record.file.path} has no throughput by provisioned power: {error}")
         found.append(record)
+    if part:
+        notes.append(
+            f"{count(part, 'run')} used a part of a node's devices: provisioned power is that of the whole node"
+        )
     return found, notes
