@@ -72,7 +72,7 @@ def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read
     _name_nodes(result)
     _add_job(result, before)
     elsewhere = (result.get("serving") or {}).get("elsewhere")
-    hosts = result.get("config", {}).get("serve", {}).get("hosts") if elsewhere else ""
+    hosts = result.get("config", {}).get("run", {}).get("hosts") if elsewhere else ""
     if elsewhere and not hosts:
         print(
             f"collect: no energy: the server runs on {elsewhere}, and this node's sensors do not see it: give --hosts",

@@ -56,9 +56,6 @@ class ServerOptions:
     model_folder: str = option("", "folder for models that are made; default: a temporary one")
     devices: int = option(1, "accelerators that the server uses, by tensor parallelism")
     nodes: int = option(1, "with --url: nodes that the server runs on; the energy of several needs --hosts")
-    hosts: str = option(
-        "", "with --url: the server's nodes, as their traces name them: 'n1 n2', or 'prefill: n1; decode: n2'"
-    )
     start_limit_s: float = option(900.0, "seconds that the server may take to be ready")
     server_args: str = option("", "further arguments of the server's command, as one text")
 
@@ -70,14 +67,6 @@ class ServerOptions:
             raise ConfigError(
                 f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/serve_on_several_nodes.md"
             )
-        try:
-            hosts = hosts_of(self.hosts)
-        except ValueError as error:
-            raise ConfigError(
-                f"--hosts {self.hosts!r}: {error}: write 'n1 n2', or 'prefill: n1; decode: n2'"
-            ) from error
-        if hosts and not (self.url and len(hosts) == self.nodes):
-            raise ConfigError(f"--hosts names {len(hosts)} nodes, and --nodes is {self.nodes}: give both, with --url")
         _ = self.address
         if self.devices > 1 and not (self.url or "{devices}" in SERVERS[self.server].command):
             raise ConfigError(
@@ -241,6 +230,9 @@ class RunOptions:
     system: str = option("unnamed", "name of the system, for the record")
     record: str = option("", "file to write the record to; requests and the server's log go next to it; default: none")
     print_record: bool = option(False, "print the record, too, as one line of JSON")
+    hosts: str = option(
+        "", "with --url: the server's nodes, as their traces name them: 'n1 n2', or 'prefill: n1; decode: n2'"
+    )
 
 
 @dataclass(frozen=True)
@@ -256,6 +248,14 @@ class Config:
 
     def __post_init__(self) -> None:
         serve = self.serve
+        try:
+            hosts = hosts_of(self.run.hosts)
+        except ValueError as error:
+            raise ConfigError(
+                f"--hosts {self.run.hosts!r}: {error}: write 'n1 n2', or 'prefill: n1; decode: n2'"
+            ) from error
+        if hosts and not (serve.url and len(hosts) == serve.nodes):
+            raise ConfigError(f"--hosts names {len(hosts)} nodes, and --nodes is {serve.nodes}: give both, with --url")
         if self.answers.questions_file and not (serve.url or serve.model_path or serve.real_weights):
             raise ConfigError("--questions-file needs real weights: give --url, --model-path or --real-weights")
         if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):

@@ -100,7 +100,7 @@ def describe(config: Config) -> RunRecord:
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
     record.choices["endpoint"] = load.endpoint
     record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
-    if roles := Counter(filter(None, hosts_of(serve.hosts).values())):
+    if roles := Counter(filter(None, hosts_of(config.run.hosts).values())):
         record.choices["roles"] = ", ".join(f"{role} on {number_of(nodes, 'node')}" for role, nodes in roles.items())
         record.variant.append(record.choices["roles"])
     record.serving = {
@@ -200,7 +200,7 @@ class Started:
         names = [serve.served_model] if serve.served_model else []
         self.address = serve.address or Address("127.0.0.1", free_port())
         # The sensors of this node show no other one's power.
-        is_here = not serve.url or (serve.nodes == 1 and not serve.hosts and self.address.is_here())
+        is_here = not serve.url or (serve.nodes == 1 and not config.run.hosts and self.address.is_here())
         self.elsewhere = "" if is_here else self.address.host
         self.devices = [] if serve.url else _devices(config)
         if not serve.url:

@@ -40,7 +40,7 @@ def add_hosts(result: Json, paths: Sequence[Path]) -> None:
     for path in paths:
         with open_trace(path) as reader:
             headers.append(Header(reader.meta, reader.channels))
-    asked, hosts = result["layout"]["num_devices"], hosts_of(result["config"]["serve"]["hosts"])
+    asked, hosts = result["layout"]["num_devices"], hosts_of(result["config"]["run"]["hosts"])
     [window] = result["windows"]
     result["windows"], result["devices"] = [], []
     for host in hosts:
@@ -99,7 +99,7 @@ def energy_of_roles(result: Json) -> dict[str, float | None]:
 
     Empty unless the nodes have roles. Idle power counts: all energy of a role is by its tokens.
     """
-    roles, found = hosts_of(result["config"].get("serve", {}).get("hosts", "")), dict[str, float | None]()
+    roles, found = hosts_of(result["config"].get("run", {}).get("hosts", "")), dict[str, float | None]()
     for role, (name, tokens) in TOKENS.items() if set(roles.values()) == TOKENS.keys() else ():
         channels = [one for one in result["energy"]["channels"] if roles[one["hostname"]] == role]
         energy_wh, half_wh = (math.fsum(one[key] for one in channels) for key in ("energy_wh", "uncertainty_wh"))

@@ -17,6 +17,7 @@ from jpwr.messages import near
 from results.files.system_power import DEFAULT, ESTIMATED, Components, NodeSet, ScaleOut, Sourced, SystemPower, Units
 from results.files.systems import System
 from results.files.typed_files import read_file
+from results.record.derived import ratio
 from results.record.model import changed
 from results.record.records import Record, RecordError
 from results.record.values import count
@@ -252,7 +253,7 @@ def with_provisioned(records: Sequence[Record], powers: Mapping[str, SystemPower
             try:
                 kw = kw_of(power, {} if others else {first.node_set_id: nodes})
                 origin = ESTIMATED if power.mlc_estimated_power else STATED
-                values: dict[str, Any] = {f"{record.work_unit}_per_s_per_kw": rate / kw, "provisioned_by": origin}
+                values: dict[str, Any] = {f"{record.work_unit}_per_s_per_kw": ratio(rate, kw), "provisioned_by": origin}
                 record = changed(record, metrics=changed(record.metrics, provisioned_kw=kw, **values))
                 installed = (
                     first.components and first.components.accelerator and first.components.accelerator.count_per_node
