@@ -65,6 +65,7 @@ def published(nodes, kw=14.5, number=0, rack=None):
     return node_set(number, nodes, "node_scaling" if rack else "published_system", **more)
 
 
+BOTH = {"combined_cpu_accelerator": figure(10, "value_kw"), "scale_up_network": {"method": "none"}}
 # The examples of appendices C and E state these totals in kW, and whether they are estimated.
 EXAMPLES = {
     "E.6.1": (system(node_set(components=HELIOS), cooling="liquid"), 300.30, True),
@@ -73,6 +74,15 @@ EXAMPLES = {
         14.50,
         False,
     ),
+    "an open part": (
+        system(
+            node_set(components=DGX | {"cpu": {"model": "a new one", "count_per_node": 2}}),
+            declared_provisioned_power=figure(14.5, "value_kw"),
+        ),
+        14.50,
+        False,
+    ),
+    "both in one": (system(node_set(components=BOTH)), 15.00, False),
     "E.6.2, sum": (system(node_set(components=DGX)), 15.11, True),
     "E.6.3": (system(published(10), scale_out=ethernet()), 146.80, True),
     "E.6.3, optical": (system(published(10), scale_out=ethernet("active_optical")), 149.16, True),
@@ -182,6 +192,15 @@ def of_parts(**changes):
             of_parts(accelerator={"model": "B300", "count_per_node": 8, "tdp_per_unit": figure(1) | {"value_kw": 1}}),
             "has two values: give one of",
         ),
+        (of_parts(cpu=None) | {"declared_provisioned_power": figure(9e3)}, "processors of node set 0 have no number"),
+        (
+            of_parts(combined_cpu_accelerator=figure(9e3)) | {"declared_provisioned_power": figure(9e3)},
+            "combined_cpu_accelerator has the power of the processors, too",
+        ),
+        (
+            system(node_set(method="published_system")) | {"declared_provisioned_power": figure(9e3)},
+            "nodes of node set 0 have no power",
+        ),
         (of_parts() | {"computed": {"major_components_w": 9000}}, "major_components_w is 9000, but its parts"),
         (
             of_parts() | {"provisioned_power_kw": 14.5},
@@ -213,6 +232,12 @@ def test_what_is_missing_or_impossible_is_refused_in_a_sentence(tmp_path, conten
         read(tmp_path, content)
     assert words in str(error.value)
     assert str(error.value).startswith(f"{tmp_path}/power.yaml")
+    try:
+        accepts = not the_checker().models.SystemPower.model_validate(content).compute().problems
+    except ValueError:  # of pydantic
+        accepts = False
+    # Theirs lets a part have 0 W, and a default another value than its own.
+    assert accepts == any(one in words for one in ("value_w is 0", "stated as mlc_default"))
 
 
 @pytest.mark.parametrize(

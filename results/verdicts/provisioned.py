@@ -28,6 +28,10 @@ OVERHEAD = {"liquid": 0.30, "air": 0.50}  # other components over the major ones
 TOLERANCE = {"overhead_fraction": 1e-9, "provisioned_power_kw": 0.005}  # of stated figures; in watts 0.5
 
 
+class Open(RecordError):
+    """The power of a part is unknown, which a declared power of the whole system makes up for."""
+
+
 class Term(NamedTuple):
     """A part of the power: its node set (None for switches between nodes), kind, name, watts and origin."""
 
@@ -62,7 +66,7 @@ def _parts(one: NodeSet) -> Iterator[tuple[str, float | None, Sourced | None]]:
     for name, units in (("processors", one.components.cpu), ("accelerators", one.components.accelerator)):
         if both and units and units.tdp_per_unit:
             raise RecordError(f"combined_cpu_accelerator has the power of the {name}, too: give one of them")
-        if not both:
+        if not both or (units and units.count_per_node is None):
             yield name, units.count_per_node if units else None, units.tdp_per_unit if units else None
     if both:
         yield "processors and accelerators", 1, both
@@ -79,7 +83,9 @@ def _term(node_set: int | None, kind: str, name: str, units: float | None, figur
     if units is None or figure is None or figure.watts is None:
         lacks = "number" if units is None else "power, also in appendix D"
         whose = "the network" if node_set is None else f"node set {node_set}"
-        raise RecordError(f"{name} of {whose} have no {lacks}: add it, a power with its public source")
+        is_open = units is not None and figure is None and kind != "published"
+        kind_of_error = Open if is_open else RecordError
+        raise kind_of_error(f"{name} of {whose} have no {lacks}: add it, a power with its public source")
     return Term(node_set, kind, name, units * figure.watts, figure)
 
 
@@ -105,41 +111,46 @@ def kw_of(power: SystemPower, used: Mapping[int, int]) -> float:
 
 def completed(stated: SystemPower, system: System | None = None) -> SystemPower:
     """Return the file with every figure and sum; raises RecordError for what is unknown or contradicts itself."""
-    sums = any(one.power_method == "component_sum" for one in stated.node_sets)
+    has_sum = any(one.power_method == "component_sum" for one in stated.node_sets)
     sets = tuple(
         replace(one, components=one.components and _with_block(one.components, system)) for one in stated.node_sets
     )
-    out = _network(stated, sums) if stated.scale_out.present else stated.scale_out
+    out = _network(stated, has_sum) if stated.scale_out.present else stated.scale_out
     whole, declared = replace(stated, node_sets=sets, scale_out=out), stated.declared_provisioned_power
     _check_nodes(whole)
     try:
         parts = list(terms(whole))
-    except RecordError:
+    except Open:
         if declared is None:
             raise
-        parts = []  # the declared figure counts, and its parts need not be known
-    watts = {
-        kind: math.fsum(one.watts for one in parts if one.kind == kind) for kind in ("major", "published", "switch")
-    }
-    other_w = OVERHEAD[stated.cooling] * watts["major"]
-    found = {
-        "major_components_w": watts["major"],
-        "overhead_fraction": OVERHEAD[stated.cooling],
-        "other_components_w": other_w,
-        "published_node_power_w": watts["published"],
-        "scale_out_switch_power_w": watts["switch"],
-        "total_system_power_w": math.fsum([*watts.values(), other_w]),
-    }
-    kw = round((declared.watts or 0.0 if declared else found["total_system_power_w"]) / 1000, 2)
+        parts = []
+    sums = _sums(parts, OVERHEAD[stated.cooling])
+    kw = round((declared.watts or 0.0 if declared else sums["total_system_power_w"]) / 1000, 2)
     if not kw:
         raise RecordError("it states a power of 0 kW, or none in watts: every system draws power, state it")
-    again = {**(found if parts else {}), "provisioned_power_kw": kw}
+    again = {**(sums if parts else {}), "provisioned_power_kw": kw}
     for name, value in {**(stated.computed or {}), "provisioned_power_kw": stated.provisioned_power_kw}.items():
         if value is not None and abs(value - again.get(name, value)) > TOLERANCE.get(name, 0.5):
             raise RecordError(f"{name} is {value:g}, but its parts give {again[name]:g}: leave it out")
     counted = [declared] if declared else [one.figure for one in parts]
     is_estimated = any(one.source_type == DEFAULT for one in counted)
-    return replace(whole, computed=found if parts else None, provisioned_power_kw=kw, mlc_estimated_power=is_estimated)
+    computed = sums if parts else None
+    return replace(whole, computed=computed, provisioned_power_kw=kw, mlc_estimated_power=is_estimated)
+
+
+def _sums(parts: Sequence[Term], overhead: float) -> dict[str, float]:
+    """Return the sums by the names of appendix E."""
+    major_w, published_w, switch_w = (
+        math.fsum(one.watts for one in parts if one.kind == kind) for kind in ("major", "published", "switch")
+    )
+    return {
+        "major_components_w": major_w,
+        "overhead_fraction": overhead,
+        "other_components_w": overhead * major_w,
+        "published_node_power_w": published_w,
+        "scale_out_switch_power_w": switch_w,
+        "total_system_power_w": (1 + overhead) * major_w + published_w + switch_w,
+    }
 
 
 def _check_nodes(whole: SystemPower) -> None:
@@ -159,14 +170,15 @@ def _check_nodes(whole: SystemPower) -> None:
 def _with_block(stated: Components, system: System | None) -> Components:
     """Return components with what the block of the system has, and with defaults."""
     each_w, each = (system.tdp_w_per_device, system.devices_per_node) if system else (0.0, 0)
-    cpu, own, both = stated.cpu, stated.accelerator or Units(), stated.combined_cpu_accelerator
+    cpu, own, both = stated.cpu, stated.accelerator, stated.combined_cpu_accelerator
     if system:
+        own = own or Units()
         number = each if own.count_per_node is None else own.count_per_node
         own = replace(own, model=own.model or system.accelerator, count_per_node=number)
     if both:
         both = _filled(both, None, each_w * each)
     else:
-        own = replace(own, tdp_per_unit=_filled(own.tdp_per_unit, _default("accelerator", own.model), each_w))
+        own = own and replace(own, tdp_per_unit=_filled(own.tdp_per_unit, _default("accelerator", own.model), each_w))
         cpu = cpu and replace(cpu, tdp_per_unit=_filled(cpu.tdp_per_unit, _default("processor", cpu.model)))
     return replace(stated, cpu=cpu, accelerator=own, combined_cpu_accelerator=both)
 
