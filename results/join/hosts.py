@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from jpwr.channel import ChannelInfo
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.writers import open_trace
 from results.join.channels import IDENTIFIED, EnergyError
@@ -23,13 +21,6 @@ from results.record.values import count
 TOKENS = {"prefill": ("read", "input_tokens"), "decode": ("written", "measured_tokens")}  # by role
 
 
-class Header(NamedTuple):
-    """Facts and channels of one trace."""
-
-    meta: dict[str, Any]
-    channels: list[ChannelInfo]
-
-
 def add_hosts(result: Json, paths: Sequence[Path]) -> None:
     """Replace the client's window and devices by those of the server's nodes, from the headers of their traces.
 
@@ -39,26 +30,26 @@ def add_hosts(result: Json, paths: Sequence[Path]) -> None:
     headers = []
     for path in paths:
         with open_trace(path) as reader:
-            headers.append(Header(reader.meta, reader.channels))
+            headers.append(reader)  # its rows are not read
     asked, hosts = result["layout"]["num_devices"], hosts_of(result["config"]["run"]["hosts"])
     [window] = result["windows"]
-    result["windows"], result["devices"] = [], []
+    windows, devices = list[Json](), list[Json]()
     for host in hosts:
         header = _header_of(host, headers)
-        result["windows"].append(_window_of(host, window, header, result["serving"].get("clock_error_s")))
+        windows.append(_window_of(host, window, header, result["serving"].get("clock_error_s")))
         is_cpu = result["config"]["compute"]["device"] == "cpu"
         used = {} if is_cpu else _devices_of(header)
         for one, name in [*used.items()] or [("", "processor")] * (asked // len(hosts)):
-            device = {"hostname": host, "device_id": one, "name": name, "rank": len(result["devices"])}
-            result["devices"].append(device)
-    if len(result["devices"]) != asked:
+            devices.append({"hostname": host, "device_id": one, "name": name, "rank": len(devices)})
+    if len(devices) != asked:
         raise EnergyError(
             f"--devices {asked} was asked for, but the traces of {count(len(hosts), 'node')} have "
-            f"{len(result['devices'])}: give the number of the server's devices, and let its nodes have no others"
+            f"{len(devices)}: give the number of the server's devices, and let its nodes have no others"
         )
+    result |= {"windows": windows, "devices": devices}
 
 
-def _header_of(host: str, headers: Sequence[Header]) -> Header:
+def _header_of(host: str, headers: Sequence[open_trace]) -> open_trace:
     mine = [one for one in headers if one.meta.get("hostname") == host]
     if len(mine) != 1:
         known = ", ".join(sorted({str(one.meta.get("hostname")) for one in headers})) or "no node"
@@ -69,7 +60,7 @@ def _header_of(host: str, headers: Sequence[Header]) -> Header:
     return mine[0]
 
 
-def _window_of(host: str, window: Json, header: Header, error_s: float | None) -> Json:
+def _window_of(host: str, window: Json, header: open_trace, error_s: float | None) -> Json:
     """Return the client's window by a node's monotonic clock, with the most by which both wall clocks may differ."""
     boot_id, offset_s = header.meta.get("boot_id", ""), header.meta.get("epoch_offset_s")
     if boot_id and boot_id == window["boot_id"]:  # one kernel, one clock
@@ -82,7 +73,7 @@ def _window_of(host: str, window: Json, header: Header, error_s: float | None) -
     return found | {"start_s": start_s - offset_s, "end_s": end_s - offset_s}
 
 
-def _devices_of(header: Header) -> dict[str, str]:
+def _devices_of(header: open_trace) -> dict[str, str]:
     """Return the name of each device by its id, of the narrowest scope with ids: one sensor's where several have it."""
     for scope in IDENTIFIED:
         known: dict[str, tuple[str, str]] = {}
