@@ -169,6 +169,7 @@ _MORE_DEVICES = _undecided("Run this workload on more devices")
 
 # A run with one of these is not ranked.
 WRONG_ANSWERS = {"answers_wrong", "answers_vary", "answers_unlikely", "answers_unlike", "answers_below"}
+NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs"}
 
 KINDS: Mapping[str, Kind] = {
     "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
@@ -343,6 +344,26 @@ KINDS: Mapping[str, Kind] = {
     "no_logprobs": Kind(
         "the server gives no log-probabilities: only gross errors of its answers under load are found",
         Advice(7, "A server gives no log-probabilities.", "Switch them on, as vLLM, SGLang and llama.cpp have them"),
+    ),
+    "acceptance_differs": Kind(
+        "a step has {measured:.3g} tokens by the server's counters, and {stated:g} ± {most:.2g} were stated",
+        Advice(
+            1,
+            "A server accepts other drafts than stated, and is not ranked.",
+            "Check its version and its draft model; repeat the run",
+        ),
+    ),
+    "acceptance_unknown": Kind(
+        "the server does not count accepted tokens: that a step has {stated:g} is stated and not measured",
+        Advice(6, "A server does not count accepted draft tokens.", "Switch its metrics on, or use a newer version"),
+    ),
+    "answers_synthetic": Kind(
+        "draft tokens are accepted by chance, so that answers are wrong by design: they are not compared",
+        Advice(
+            7,
+            "A server with a stated acceptance answers by chance.",
+            "Check answers in a run of the same server without speculation",
+        ),
     ),
     "other_client": Kind(
         "by the definitions of {client}: tokens/s over the whole run, ramp and drain included; no window and no energy",

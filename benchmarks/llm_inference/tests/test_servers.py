@@ -83,7 +83,7 @@ def test_a_counter_is_summed_over_its_labels(monkeypatch):
     text = 'x:tokens_total{model="a"} 3\nx:tokens_total{model="b"} 4e0\nx:tokens_total_other 9\n'
     monkeypatch.setattr(Address, "ask", lambda self, path: (200, text))
     address = Address("h", 1)
-    assert (address.counted("x:tokens_total"), address.counted("y"), address.counted("")) == (7.0, None, None)
+    assert address.counters(["x:tokens_total", "y", ""]) == {"x:tokens_total": 7.0, "y": None}
 
 
 def test_points_are_of_devices_that_can_share_the_heads():
