@@ -61,7 +61,7 @@ def judged_acceptance(facts: Mapping[str, Any], tokens_per_request: float) -> It
     # The last step of a request is cut where its answer ends, by all draft tokens at most. A step accepts 0 to all of
     # them, so that its standard deviation is half of them at most.
     by_ends = facts["draft_tokens"] * length / tokens_per_request
-    by_chance = SIGMAS * facts["draft_tokens"] / 2 / math.sqrt(max(1.0, facts["steps"]))
+    by_chance = SIGMAS * facts["draft_tokens"] / 2 / math.sqrt(facts["steps"]) if facts["steps"] else 0.0
     most = MOST_UNLIKE_COUNT * length + by_ends + by_chance
     if abs(measured - length) > most:
         yield finding("acceptance_differs", measured=measured, stated=length, most=most)

@@ -50,7 +50,7 @@ ANSWERS = "same", "rounding", "wrong", "worse", "without", "varies"
 class Mock:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.chance = options, random.Random(options.seed)
-        self.tokens = self.requests = 0
+        self.tokens = self.requests = self.steps = self.accepted = 0
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -127,7 +127,8 @@ class Mock:
         name = "other" if self.options.fault == "other-model" else self.options.model
         body = {
             "/v1/models": json.dumps({"data": [{"id": name}]}),
-            "/metrics": f"mock_tokens_total {self.tokens}\n",
+            "/metrics": f"mock_tokens_total {self.tokens}\nmock_steps_total {self.steps}\n"
+            f"mock_proposed_total {3 * self.steps}\nmock_accepted_total {self.accepted}\n",
         }.get(path, "{}")
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         return True
@@ -155,7 +156,7 @@ class Mock:
         step_s = self._noisy(options.tpot_s)
         while left:
             await asyncio.sleep(due_s - loop.time())
-            new = min(left, options.tokens_per_chunk)
+            new = min(left, self._of_a_step() if options.accepts and given else options.tokens_per_chunk)
             given, left = given + new, left - new
             self.tokens += new // 2 if options.fault == "halve" else new
             usage = {"prompt_tokens": prompt, "completion_tokens": given}
@@ -169,12 +170,19 @@ class Mock:
             }
             sent_s.append(time.monotonic())
             self._event(event, writer)
-            due_s += step_s * options.tokens_per_chunk
+            due_s += step_s * (options.accepts or options.tokens_per_chunk)
             if options.fault == "cut" and self.requests > options.after and given > 1:
                 writer.close()
                 raise ConnectionError
         self._event({**head, "choices": [], "usage": usage}, writer)
         writer.write(b"e\r\ndata: [DONE]\n\n\r\n")
+
+    def _of_a_step(self) -> int:
+        """Return the tokens of a step of speculative decoding, which are --accepts in the mean."""
+        whole, part = divmod(self.options.accepts, 1)
+        tokens = int(whole) + (self.chance.random() < part)
+        self.steps, self.accepted = self.steps + 1, self.accepted + tokens - 1
+        return tokens
 
     def _event(self, event: dict, writer: asyncio.StreamWriter) -> None:
         text = b"data: " + json.dumps(event).encode() + b"\n\n"
@@ -195,6 +203,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tpot-s", type=float, default=0.005)
     made.add_argument("--noise", type=float, default=0.0, help="of the logarithm of both times")
     made.add_argument("--tokens-per-chunk", type=int, default=1)
+    made.add_argument(
+        "--accepts", type=float, default=0.0, help="tokens of a step of speculative decoding, of 3 drafts"
+    )
     made.add_argument("--cached", type=int, default=0)
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--fault", choices=FAULTS, default="none")

@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.llm_inference import load, run
 from benchmarks.llm_inference.config import AnswerOptions
-from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
+from benchmarks.llm_inference.servers import NAME, SERVERS, Speculation, free_port
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
 from results.join.serving import request_problems
 from results.record import served_rules
@@ -112,6 +112,38 @@ def test_tokens_of_a_chunk_are_counted_each(against_mock, tmp_path):
     code, record = against_mock("--concurrency", "2", server="--tokens-per-chunk 3")
     assert code == 0, record["error"]
     assert {so_far for one in requests_of(tmp_path) for so_far in accumulate(one["tokens"])} == {3, 6, 8}
+
+
+COUNTERS = {"steps": "mock_steps_total", "accepted": "mock_accepted_total"}
+STATED = "acceptance_differs", "acceptance_unknown", "answers_synthetic"
+
+
+@pytest.mark.parametrize(
+    ("accepts", "counters", "kinds"),
+    [
+        (2.49, COUNTERS, set()),
+        (2.49, {"proposed": "mock_proposed_total", "accepted": "mock_accepted_total"}, set()),  # as TensorRT-LLM
+        (2.49, {"steps": "mock_steps_total"}, set()),  # as SGLang, which counts generated tokens
+        (1.2, COUNTERS, {"acceptance_differs"}),
+        (0, COUNTERS, {"acceptance_differs"}),  # no step with drafts
+        (2.49, {"steps": "none_total", "accepted": "nor_this"}, {"acceptance_unknown"}),
+    ],
+)
+def test_a_server_accepts_as_many_drafts_as_stated(accepts, counters, kinds, against_mock, tmp_path):
+    flags = ("--concurrency", "2", "--draft-tokens", "3", "--input-tokens", "8", "--output-tokens", "100")
+    kind = Speculation("made up", **counters)
+    code, record = against_mock(*flags, "--questions", "8", server=f"--accepts {accepts}", speculation=kind)
+    assert code == 0, record["error"]
+    found = {one["kind"] for one in record["serving"]["findings"]} & set(STATED)
+    assert found == kinds | {"answers_synthetic"}
+    assert "answers" not in record["serving"]
+    facts = record["serving"]["speculation"]
+    assert (facts["draft_tokens"], facts["stated_length"]) == (3, 2.49)
+    assert (facts["measured_length"] is None) == ("acceptance_unknown" in kinds)
+    assert {sum(one["tokens"]) for one in requests_of(tmp_path)} == {100}
+    assert record["variant"] == ["vllm", "3 draft tokens, 2.49 tokens a step"]
+    assert list(request_problems(record, tmp_path)) == []
+    assert [one for rule in RULES for one in rule(Record.of({**record, "energy": {}}))] == []
 
 
 def test_a_kept_connection_that_is_closed_is_opened_again(against_mock, tmp_path):

@@ -86,10 +86,12 @@ def _server_is_that_of_the_options(run: Record) -> Sentences:
     yield from differs("choices.server's arguments", run.choices.get("server's arguments"), "config.serve", arguments)
     arrivals, speculation = run.choices.get("arrivals"), _speculation(run)
     yield from differs("serving.speculation", _stated(run), "config.speculation", speculation)
-    words = [run.serving.server, arrivals if run.option("load.rate_per_s") else None]
-    words += ["chat" if run.option("load.endpoint") == "chat" else None]
-    words += [label_of_speculation(*speculation[:2]) if speculation else None, arguments]
-    yield from differs("variant", run.variant, "its choices", list(filter(None, words)))
+    words = f"{label_of_speculation(*speculation[:2])} ({speculation[2]})" if speculation else None
+    yield from differs("choices.speculation", run.choices.get("speculation"), "config.speculation", words)
+    variant = [run.serving.server, arrivals if run.option("load.rate_per_s") else None]
+    variant += ["chat" if run.option("load.endpoint") == "chat" else None]
+    variant += [label_of_speculation(*speculation[:2]) if speculation else None, arguments]
+    yield from differs("variant", run.variant, "its choices", list(filter(None, variant)))
     if not (serve.get("url") or serve.get("real_weights")):
         folder = str(serve.get("model_path") or "").rstrip("/").rpartition("/")[2]
         name = folder or serve.get("served_model") or serve.get("model")
