@@ -81,8 +81,11 @@ def test_each_command_line_is_whole(name, tmp_path):
 
 EAGLE3 = "--speculative-algorithm EAGLE3 --speculative-draft-model-path /d --speculative-eagle-topk 1"
 OF_VLLM = {
-    "method": "eagle3", "model": "/d", "num_speculative_tokens": 3,
-    "rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.49,
+    "method": "eagle3",
+    "model": "/d",
+    "num_speculative_tokens": 3,
+    "rejection_sample_method": "synthetic",
+    "synthetic_acceptance_length": 2.49,
 }
 OF_SGLANG = {"LEN": "2.49", "METHOD": "match-expected", "TOKEN_MODE": "real-draft-token"}
 OF_TRTLLM = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "/d"}
