@@ -192,11 +192,17 @@ class AnswerOptions:
     )
     expected_tokens: int = option(64, "tokens of an answer to a question of the file, at most")
     reference: float = option(1.0, "share of the file's questions that the reference answers right")
+    perplexity: bool = option(True, "with real weights: the perplexity of a text of the suite, after the load")
+    perplexity_reference: float = option(
+        0.0, "that of the reference, such as the unquantised model, by the same measurement; 0: the suite's own, if any"
+    )
 
     def __post_init__(self) -> None:
         positive(self, "expected_tokens", "reference")
         if self.questions < 0:
             raise ConfigError(f"questions must be 0 or more, got {self.questions}")
+        if not 0 <= self.perplexity_reference < math.inf:
+            raise ConfigError(f"perplexity_reference must be 0 or more, got {self.perplexity_reference}")
         if self.reference > 1:
             raise ConfigError(f"reference is a share, at most 1, got {self.reference:g}")
         _ = self.expected
@@ -247,12 +253,22 @@ class Config:
 
     def __post_init__(self) -> None:
         serve = self.serve
-        if self.answers.questions_file and not (serve.url or serve.model_path or serve.real_weights):
+        if self.answers.questions_file and not self.has_weights:
             raise ConfigError("--questions-file needs real weights: give --url, --model-path or --real-weights")
         if self.speculation.draft_tokens:
             self._check_draft(bool(serve.model_path or serve.real_weights))
         if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):
             raise ConfigError(f"--precision fp8 needs weights in fp8 for {serve.server}: give them as --model-path")
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the model has real weights."""
+        return bool(self.serve.url or self.serve.model_path or self.serve.real_weights)
+
+    @property
+    def asks_text(self) -> bool:
+        """Whether the perplexity of a text is of use."""
+        return self.has_weights and self.answers.perplexity and not self.speculation.draft_tokens
 
     def _check_draft(self, is_needed: bool) -> None:
         path = self.speculation.draft_model

@@ -200,8 +200,11 @@ def make_draft(path: Path, shape: Shape, precision: str, is_gguf: bool) -> None:
     if is_gguf:
         make_gguf(path, one_layer, precision)
     else:
+        # Layers whose outputs the head reads: vLLM's own choice, of which two are the same in a model of few layers.
+        middle = shape.layers // 2
+        read = {"eagle_aux_hidden_state_layer_ids": [2, middle, max(middle + 1, shape.layers - 3)]}
         head = {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": min(DRAFT_VOCAB, shape.vocab)}
-        make_folder(path, one_layer, precision, **head)
+        make_folder(path, one_layer, precision, **head, **read, eagle_config=read)  # SGLang's place for them
 
 
 def make_folder(path: Path, shape: Shape, precision: str, **other: Any) -> None:

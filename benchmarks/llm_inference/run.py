@@ -42,6 +42,7 @@ from benchmarks.llm_inference.models import (
     make_gguf,
     packaged_file,
 )
+from benchmarks.llm_inference.perplexity import asked_text, most_tokens
 from benchmarks.llm_inference.prompts import template_tokens
 from benchmarks.llm_inference.servers import (
     NAME,
@@ -56,6 +57,7 @@ from benchmarks.llm_inference.speculation import facts_of_speculation
 from results.record.acceptance import judged_acceptance, label
 from results.record.answers import facts_of, judged
 from results.record.demand import DATA
+from results.record.perplexity import reference_of
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, number
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
@@ -168,6 +170,9 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         late_s += time.monotonic() - time_s
 
     measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
+    if config.asks_text:
+        reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
+        questions.stored["text"] = asked_text(server, adapter, reference)
     measurement = from_the_start(measured)
     # A gateway may answer for an alias by the model's own name.
     if others := sorted({one.model for one in measured.requests} - {"", server.model}):
@@ -263,11 +268,12 @@ class Started:
             (make_gguf if adapter.makes_gguf else make_folder)(path, shape, config.precision)
             vocab, self.parameters = shape.vocab, shape.parameters
         settings = folder / f"{serve.server}.yaml"
+        longest = max(*map(sum, load.lengths), most_tokens() if config.asks_text else 0)
         values: dict[str, object] = {
             "model": path,
             "port": self.address.port,
             "streams": load.concurrency,
-            "context": min(CONTEXT, max(*map(sum, load.lengths), config.answers.most_tokens) + MARGIN_TOKENS),
+            "context": min(CONTEXT, max(longest, config.answers.most_tokens) + MARGIN_TOKENS),
             "threads": max(1, usable_cores() - 1),  # the client has the other one
             "devices": serve.devices,
             "dtype": DTYPES.get(config.precision, "bfloat16"),

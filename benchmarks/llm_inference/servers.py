@@ -62,6 +62,9 @@ class Adapter(NamedTuple):
     counter: str = ""  # tokens that it has generated
     counts_requests: bool = False  # the counter moves when a request ends, and not with each token
     keep_alive: bool = True
+    text_field: str = ""  # of /tokenize; empty: it has none
+    tokenize: Mapping[str, Any] = {}  # further fields of it
+    of_text: Mapping[str, Any] = {}  # fields of a request that make it list tokens by their ids, and keep its prompt
     settings: str = ""  # content of a file that {settings} names
     environment: Mapping[str, str] = {}
 
@@ -83,6 +86,9 @@ SERVERS: Mapping[str, Adapter] = {
         makes_gguf=True,
         counter="llamacpp:tokens_predicted_total",
         counts_requests=True,
+        text_field="content",
+        tokenize={"add_special": True},
+        of_text={"cache_prompt": True},
         keep_alive=False,  # it closes each connection, although it announces to keep it
     ),
     "vllm": Adapter(
@@ -101,6 +107,8 @@ SERVERS: Mapping[str, Adapter] = {
         random="--load-format dummy",
         fp8="--quantization fp8",
         counter="vllm:generation_tokens_total",
+        text_field="prompt",
+        of_text={"return_tokens_as_token_ids": True},
         environment={"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
     ),
     "sglang": Adapter(

@@ -20,6 +20,7 @@ from results.record.checks.run import differs
 from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
 from results.record.model import Json, is_number
+from results.record.perplexity import reference_of
 from results.record.served import LATER, Request, Window, metrics_of, number, read_request
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
@@ -107,7 +108,10 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         bad += [*disturbances(window, again), *unconfirmed(window, is_confirmed)]
         facts = facts_of(end.get("answers") or {})
         speculation = serving.get("speculation") or {}
-        options = (record["config"].get("answers") or {}) | ({"questions": 0} if speculation else {})
+        options = (record["config"].get("answers") or {}) | (
+            {"questions": 0, "perplexity": False} if speculation else {}
+        )
+        yield from _other_text(record, facts, options)
         yield from _other_answers(serving.get("answers") or {}, facts, options)
         found = [*remarks(window, asked, metrics), *judged(facts), late_client(metrics, asked)]
         found += judged_acceptance(speculation, number(again, "output_tokens_per_request"))
@@ -174,6 +178,18 @@ def _other_answers(stored: Json, again: Json, options: Json) -> Iterator[str]:
     if options.get("questions_file"):
         reference = again.get("reference", 0)
         yield from differs("config.answers.reference", options.get("reference"), REQUESTS_NAME, reference)
+
+
+def _other_text(record: Json, again: Json, options: Json) -> Iterator[str]:
+    """Compare the reference of a text with the options, and find a text that was left out."""
+    serve = record["config"].get("serve") or {}
+    if not (options.get("perplexity") and any(serve.get(name) for name in ("url", "model_path", "real_weights"))):
+        return
+    if "perplexity_tokens" not in again:
+        yield f"its options ask for a perplexity, and {REQUESTS_NAME} has no text"
+    elif "perplexity" in again:
+        reference = reference_of(record["model"], record["precision"], options.get("perplexity_reference", 0.0))
+        yield from differs("its reference", again.get("perplexity_reference"), "config.answers", reference)
 
 
 def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:

@@ -44,6 +44,8 @@ FAULTS = (
 )
 
 
+TEXT_TOKENS = list(range(1, 41))
+TEXTS = "known", "less", "nameless"
 ANSWERS = "same", "rounding", "wrong", "worse", "without", "varies"
 
 
@@ -71,12 +73,12 @@ class Mock:
             return self._get(path, writer)
         length = int(re.search(r"(?i)^content-length:\s*(\d+)", head, re.MULTILINE)[1])
         asked = json.loads(await reader.readexactly(length))
+        if path == "/tokenize":
+            return self._put(200, json.dumps({"tokens": TEXT_TOKENS}).encode(), writer)
         if "messages" in asked:
             asked["prompt"] = TEMPLATE + asked["messages"][0]["content"]
         if not asked.get("stream"):
-            status, body = self._whole(asked)
-            writer.write(b"HTTP/1.1 %d Mock\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
-            return True
+            return self._put(*(self._next(asked) if asked.get("logprobs") == 20 else self._whole(asked)), writer)
         received_s, sent_s = time.monotonic(), []
         self.requests += 1
         if self.requests > self.options.after:
@@ -97,6 +99,18 @@ class Mock:
         if self.options.log:
             print(json.dumps({"tokens": len(asked["prompt"]), "came_s": received_s, "sent_s": sent_s}), flush=True)
         return not self.options.close
+
+    def _put(self, status: int, body: bytes, writer: asyncio.StreamWriter) -> bool:
+        writer.write(b"HTTP/1.1 %d Mock\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
+        return True
+
+    def _next(self, asked: dict) -> tuple[int, bytes]:
+        """List the token after a prompt of the text, whose ids are in turn, and another one."""
+        mark = "token_id:" if asked.get("return_tokens_as_token_ids") and self.options.text != "nameless" else "t"
+        token = asked["prompt"][-1] + 1
+        top = {f"{mark}0": -1.0, f"{mark}{token}": {"known": -1.0, "less": -1.02}.get(self.options.text, -1.0)}
+        listed = {"tokens": [f"{mark}0"], "token_logprobs": [-1.0], "top_logprobs": [top]}
+        return 200, json.dumps({"choices": [{"text": "x", "logprobs": listed}]}).encode()
 
     def _whole(self, asked: dict) -> tuple[int, bytes]:
         """Answer in one piece, by the same tokens for the same prompt but for what --answers asks for."""
@@ -210,6 +224,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--fault", choices=FAULTS, default="none")
     made.add_argument("--answers", choices=ANSWERS, default="same", help="after some requests")
+    made.add_argument("--text", choices=TEXTS, default="known", help="how likely its tokens are, or without their ids")
     made.add_argument("--fault-number", type=int, default=0, help="its place in the list, in place of its name")
     made.add_argument("--log", action="store_true", help="print the times of each request")
     made.add_argument("--after", type=int, default=0, help="requests before the fault, or before other answers")

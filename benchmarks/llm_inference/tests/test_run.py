@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import re
 import signal
@@ -271,6 +272,29 @@ def test_own_questions_are_asked_under_load(against_mock, tmp_path, monkeypatch)
         assert (record["serving"]["answers"]["right"], record["serving"]["answers"]["expected"]) == (1, 2)
         assert WRONG_ANSWERS & {one["kind"] for one in record["serving"]["findings"]} == kinds
         assert list(request_problems(record, tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "kinds"),
+    [
+        ("known", ("--perplexity-reference", "2.71"), set()),
+        ("less", ("--perplexity-reference", "2.71"), {"perplexity_high"}),
+        ("known", (), {"perplexity_unjudged"}),
+        ("nameless", (), {"perplexity_unknown"}),
+        ("known", ("--no-perplexity",), set()),
+    ],
+)
+def test_real_weights_know_a_text(text, flags, kinds, against_mock, tmp_path):
+    (tmp_path / "model").mkdir(exist_ok=True)
+    real = ("--model-path", str(tmp_path / "model"), "--precision", "bf16", "--concurrency", "2")
+    code, record = against_mock(*real, *flags, server=f"--text {text}")
+    assert code == 0, record["error"]
+    assert {kind for one in record["serving"]["findings"] if (kind := one["kind"]).startswith("perplexity")} == kinds
+    answers, likelihood = record["serving"].get("answers", {}), {"known": 1.0, "less": 1.02}.get(text)
+    assert answers.get("perplexity_tokens") == (None if "--no-perplexity" in flags else 39 if likelihood else 0)
+    if answers.get("perplexity"):
+        assert answers["perplexity"] == pytest.approx(math.exp(likelihood))
+    assert list(request_problems(record, tmp_path)) == []
 
 
 def test_fewer_requests_are_enough_after_the_longest_time(against_mock):

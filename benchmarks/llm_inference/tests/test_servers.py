@@ -123,6 +123,11 @@ def test_a_draft_model_has_one_layer(tmp_path):
     head = json.loads((tmp_path / "head" / "config.json").read_text())
     assert (head["architectures"], head["num_hidden_layers"]) == (["LlamaForCausalLMEagle3"], 1)
     assert (head["hidden_size"], head["vocab_size"], head["draft_vocab_size"]) == (TINY.hidden, TINY.vocab, TINY.vocab)
+    assert (
+        head["eagle_aux_hidden_state_layer_ids"]
+        == head["eagle_config"]["eagle_aux_hidden_state_layer_ids"]
+        == [2, 3, 4]
+    )
     make_draft(tmp_path / "draft.gguf", TINY, "fp16", is_gguf=True)
     make_gguf(tmp_path / "one.gguf", TINY._replace(layers=1), "fp16")
     assert (tmp_path / "draft.gguf").read_bytes() == (tmp_path / "one.gguf").read_bytes()

@@ -30,6 +30,7 @@ FREE = {
     "serving.elsewhere",
     "config.load.seed",  # of a closed loop of one length
     *(f"config.answers.{name}" for name in ("questions", "questions_file", "expected_tokens")),  # limits, and a name
+    *(f"config.answers.{name}" for name in ("perplexity", "perplexity_reference")),  # random weights know no text
 }
 
 
@@ -58,10 +59,11 @@ def lines_of(folder):
     return requests, end
 
 
-def stored_run(folder, requests, flags=FLAGS, **serving):
+def stored_run(folder, requests, flags=FLAGS, text=None, **serving):
     """Return the record of a run, stored as ok; the folder gets its requests."""
     config = parse(flags)
     answers = {} if serving else answers_of_run()
+    answers |= {"text": text} if text else {}
     measurement = from_the_start(closed_loop(STREAMS, requests, noise=0.2))
     for one in measurement.requests:
         one.prompt_tokens = one.asked_input
@@ -136,6 +138,21 @@ def test_an_edit_of_any_number_is_found(run):
     }
     assert missed == FREE, missed ^ FREE
     assert list(request_problems(record, folder)) == []
+
+
+def test_a_text_that_was_changed_or_left_out_is_found(tmp_path):
+    flags = (*FLAGS, "--url", "http://127.0.0.1:1", "--perplexity-reference", "2.7")
+    text = {"places": [[0, [-1.0, -2.0]], [1, [-1.0, -1.5]]], "vocabulary": 100, "reference": 2.7}
+    record = stored_run(tmp_path, 400, flags, text=text)
+    assert list(request_problems(record, tmp_path)) == []
+    requests, end = lines_of(tmp_path)
+    for changed, words in (
+        ({**text, "places": [[0, [-1.0]], [0, [-1.0]]]}, "serving.answers.perplexity is stored as"),
+        ({**text, "reference": 9.0}, "its reference is stored as 9.0, but config.answers has 2.7"),
+        (None, "its options ask for a perplexity"),
+    ):
+        write(tmp_path, [*requests, {**end, "answers": {**end["answers"], "text": changed}}])
+        assert any(words in one for one in request_problems(record, tmp_path)), words
 
 
 def test_an_edit_of_speculation_is_found(tmp_path):

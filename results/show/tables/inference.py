@@ -25,6 +25,7 @@ COLUMNS = quantities(
         "j_per_request",
         "j_per_token_read",
         "j_per_token_written",
+        "perplexity",
     ),
     *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "power_source", "status"),
 )
