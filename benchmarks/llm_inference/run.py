@@ -114,7 +114,7 @@ def describe(config: Config) -> RunRecord:
     name = f"server at {serve.url}" if serve.url else serve.server
     arrivals = f"{load.rate_per_s:g} requests/s at random" if load.rate_per_s else "closed loop"
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
-    record.choices["endpoint"] = load.endpoint
+    record.choices |= {"endpoint": load.endpoint, "speculation": "none"}
     record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
     record.serving = {
         "elsewhere": "",

@@ -85,9 +85,6 @@ def _server_is_that_of_the_options(run: Record) -> Sentences:
     yield from differs("data", run.data, "the workload", DATA)
     yield from differs("choices.server's arguments", run.choices.get("server's arguments"), "config.serve", arguments)
     arrivals, speculation = run.choices.get("arrivals"), _speculation(run)
-    yield from differs("serving.speculation", _stated(run), "config.speculation", speculation)
-    words = f"{label_of_speculation(*speculation[:2])} ({speculation[2]})" if speculation else None
-    yield from differs("choices.speculation", run.choices.get("speculation"), "config.speculation", words)
     variant = [run.serving.server, arrivals if run.option("load.rate_per_s") else None]
     variant += ["chat" if run.option("load.endpoint") == "chat" else None]
     variant += [label_of_speculation(*speculation[:2]) if speculation else None, arguments]
@@ -112,9 +109,14 @@ def _speculation(run: Record) -> tuple[int, float, str] | None:
         return drafts, 0.0, "nobody"
 
 
-def _stated(run: Record) -> tuple[int, float, str] | None:
-    one = run.serving.speculation
-    return (one.draft_tokens, one.stated_length, one.source) if one else None
+def _speculation_is_that_of_the_options(run: Record) -> Sentences:
+    if not run.serving or run.option("speculation.draft_tokens") is None:
+        return
+    one, options = run.serving.speculation, _speculation(run)
+    found = (one.draft_tokens, one.stated_length, one.source) if one else None
+    yield from differs("serving.speculation", found, "config.speculation", options)
+    words = f"{label_of_speculation(*options[:2])} ({options[2]})" if options else "none"
+    yield from differs("choices.speculation", run.choices.get("speculation"), "config.speculation", words)
 
 
 def _lengths_are_those_of_the_label(run: Record) -> Sentences:
@@ -221,6 +223,7 @@ RULES = (
     _energy_is_missing_for_a_reason,
     _label_is_that_of_the_load,
     _server_is_that_of_the_options,
+    _speculation_is_that_of_the_options,
     _lengths_are_those_of_the_label,
     _counts_are_whole,
     _intervals_hold_their_value,
