@@ -189,6 +189,9 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     server_tokens = change(adapter.counter)
     ended = sum(window.holds(one.ended_s) for one in window.every)
     speculation = facts_of_speculation(config.speculation, adapter.speculation, change, server_tokens, ended)
+    if server_tokens is None and speculation.get("measured_length"):  # a prompt makes a token, and each step its own
+        prompts = sum(window.holds(one.times_s[0]) for one in window.every)
+        server_tokens = prompts + speculation["steps"] + speculation["accepted_tokens"]
     shares = [
         (after.throttled - before.throttled) / max(1, after.all - before.all)
         for before, after in zip(*periods, strict=False)
