@@ -136,9 +136,11 @@ STATED = "acceptance_differs", "acceptance_unknown", "answers_synthetic"
     ],
 )
 def test_a_server_accepts_as_many_drafts_as_stated(accepts, counters, kinds, against_mock, tmp_path):
-    flags = ("--concurrency", "2", "--draft-tokens", "3", "--output-tokens", "40")
+    flags = ("--concurrency", "2", "--draft-tokens", "3", "--output-tokens", "200")
     kind, more = Speculation("made up", **counters), {"counter": ""} if "proposed" in counters else {}
-    code, record = against_mock(*flags, "--questions", "8", server=f"--accepts {accepts}", speculation=kind, **more)
+    code, record = against_mock(
+        *flags, "--questions", "8", server=f"--tpot-s 0.001 --accepts {accepts}", speculation=kind, **more
+    )
     assert code == 0, record["error"]
     found = {one["kind"] for one in record["serving"]["findings"]} & set(STATED)
     assert found == kinds | {"answers_synthetic"}
@@ -146,7 +148,7 @@ def test_a_server_accepts_as_many_drafts_as_stated(accepts, counters, kinds, aga
     facts = record["serving"]["speculation"]
     assert (facts["draft_tokens"], facts["stated_length"]) == (3, 2.49)
     assert (facts["measured_length"] is None) == ("acceptance_unknown" in kinds)
-    assert {sum(one["tokens"]) for one in requests_of(tmp_path)} == {40}
+    assert {sum(one["tokens"]) for one in requests_of(tmp_path)} == {200}
     assert record["variant"] == ["vllm", "3 draft tokens, 2.49 tokens a step"]
     assert list(request_problems(record, tmp_path)) == []
     assert [one for rule in RULES for one in rule(Record.of({**record, "energy": {}}))] == []
