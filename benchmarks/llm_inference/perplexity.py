@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.llm_inference.address import COMPLETIONS, LoadError
+from benchmarks.llm_inference.address import COMPLETIONS
 from benchmarks.llm_inference.answers import answer_of
 from benchmarks.llm_inference.client import Server
 from benchmarks.llm_inference.servers import Adapter
@@ -42,8 +42,8 @@ def asked_text(server: Server, adapter: Adapter, reference: float | None) -> dic
         for count in range(1, len(tokens)):
             places.append(_place(server, adapter, tokens[:count], tokens[count]))
             if time.monotonic() - begun_s > LIMIT_S:
-                raise LoadError(f"it took longer than {LIMIT_S:g} s")
-    except (OSError, LoadError, ValueError, LookupError, TypeError, AttributeError) as error:
+                raise ValueError(f"it took longer than {LIMIT_S:g} s")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         print(f"the perplexity of the text is unknown: {error or type(error).__name__}", flush=True)
         places = []
     return {"places": places, "vocabulary": server.vocab_size, "reference": reference}
@@ -51,11 +51,11 @@ def asked_text(server: Server, adapter: Adapter, reference: float | None) -> dic
 
 def _tokens(server: Server, adapter: Adapter) -> list[int]:
     if not adapter.text_field:
-        raise LoadError("the server does not split text into tokens")
+        raise ValueError("the server does not split text into tokens")
     body = {"model": server.model, **adapter.tokenize, adapter.text_field: text()}
     status, answer = server.address.ask(TOKENIZE, body)
     if status != 200:
-        raise LoadError(f"{TOKENIZE} has HTTP status {status}")
+        raise ValueError(f"{TOKENIZE} has HTTP status {status}")
     return [int(one) for one in json.loads(answer)["tokens"]]
 
 
@@ -64,7 +64,7 @@ def _place(server: Server, adapter: Adapter, prompt: Sequence[int], token: int) 
     asked = {"model": server.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "stream": False}
     status, answer = server.address.ask(COMPLETIONS, {**asked, "logprobs": LISTED, **adapter.of_text})
     if status != 200:
-        raise LoadError(f"{COMPLETIONS} has HTTP status {status}: {answer.strip()[:200]}")
+        raise ValueError(f"{COMPLETIONS} has HTTP status {status}: {answer.strip()[:200]}")
     listed = _by_id(answer_of(json.loads(answer)["choices"][0]).top[0])
     return list(listed).index(token) if token in listed else -1, list(listed.values())
 
@@ -72,5 +72,5 @@ def _place(server: Server, adapter: Adapter, prompt: Sequence[int], token: int) 
 def _by_id(listed: Mapping[str, float]) -> dict[int, float]:
     found = {name.removeprefix(OF_ID): value for name, value in listed.items()}
     if not found or not all(name.isdigit() for name in found):
-        raise LoadError("the server lists no token ids")
+        raise ValueError("the server lists no token ids")
     return {int(name): round(value, 6) for name, value in found.items()}

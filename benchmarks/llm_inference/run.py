@@ -10,13 +10,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from benchmarks.common.cgroup import quota_periods
 from benchmarks.common.launch import Launch, mark_window, node_window, read_launch, usable_cores
@@ -181,17 +181,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
     record.metrics |= client_metrics(measurement.statistics)
-
-    def change(name: str) -> float | None:
-        begin, end = (one.get(name) for one in counted)
-        return None if begin is None or end is None else end - begin
-
-    server_tokens = change(adapter.counter)
-    ended = sum(window.holds(one.ended_s) for one in window.every)
-    speculation = facts_of_speculation(config.speculation, adapter.speculation, change, server_tokens, ended)
-    if server_tokens is None and speculation.get("measured_length"):  # a prompt makes a token, and each step its own
-        prompts = sum(window.holds(one.times_s[0]) for one in window.every)
-        server_tokens = prompts + speculation["steps"] + speculation["accepted_tokens"]
+    server_tokens, speculation = _by_the_server(config, counted, window)
     shares = [
         (after.throttled - before.throttled) / max(1, after.all - before.all)
         for before, after in zip(*periods, strict=False)
@@ -204,12 +194,8 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     }
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     answers = facts_of(questions.stored)
-    tokens_each = number(record.metrics, "output_tokens_per_request")
-    findings = [
-        *remarks(window, load, record.metrics),
-        *judged(answers),
-        *judged_acceptance(speculation, tokens_each),
-    ]
+    findings = [*remarks(window, load, record.metrics), *judged(answers)]
+    findings += judged_acceptance(speculation, number(record.metrics, "output_tokens_per_request"))
     late = [late_client(record.metrics, load)]
     if server_tokens is not None:
         late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
@@ -222,6 +208,24 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
     _store_requests(record, measurement, questions, config)
+
+
+def _by_the_server(
+    config: Config, counted: Sequence[Mapping[str, float | None]], window: Window
+) -> tuple[float | None, dict[str, Any]]:
+    """Return the tokens generated in the window by the server's counters at its edges, and what they say of drafts."""
+
+    def change(name: str) -> float | None:
+        begin, end = (one.get(name) for one in counted)
+        return None if begin is None or end is None else end - begin
+
+    adapter = SERVERS[config.serve.server]
+    tokens, ended = change(adapter.counter), sum(window.holds(one.ended_s) for one in window.every)
+    facts = facts_of_speculation(config.speculation, adapter.speculation, change, tokens, ended)
+    if tokens is None and facts.get("measured_length"):  # a prompt makes a token, and each step one and those accepted
+        prompts = sum(window.holds(one.times_s[0]) for one in window.every)
+        tokens = prompts + facts["steps"] + facts["accepted_tokens"]
+    return tokens, facts
 
 
 class Started:
