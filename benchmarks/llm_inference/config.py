@@ -16,6 +16,7 @@ from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
 from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
+from benchmarks.llm_inference.speculation import SpeculationOptions
 from results.record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of
 
 
@@ -191,11 +192,17 @@ class AnswerOptions:
     )
     expected_tokens: int = option(64, "tokens of an answer to a question of the file, at most")
     reference: float = option(1.0, "share of the file's questions that the reference answers right")
+    perplexity: bool = option(True, "with real weights: the perplexity of a text of the suite, after the load")
+    perplexity_reference: float = option(
+        0.0, "that of the reference, such as the unquantised model, by the same measurement; 0: the suite's own, if any"
+    )
 
     def __post_init__(self) -> None:
         positive(self, "expected_tokens", "reference")
         if self.questions < 0:
             raise ConfigError(f"questions must be 0 or more, got {self.questions}")
+        if not 0 <= self.perplexity_reference < math.inf:
+            raise ConfigError(f"perplexity_reference must be 0 or more, got {self.perplexity_reference}")
         if self.reference > 1:
             raise ConfigError(f"reference is a share, at most 1, got {self.reference:g}")
         _ = self.expected
@@ -244,6 +251,7 @@ class Config:
     load: LoadOptions = field(default_factory=LoadOptions)
     window: WindowOptions = field(default_factory=WindowOptions)
     answers: AnswerOptions = field(default_factory=AnswerOptions)
+    speculation: SpeculationOptions = field(default_factory=SpeculationOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
     def __post_init__(self) -> None:
@@ -256,10 +264,35 @@ class Config:
             ) from error
         if hosts and not (serve.url and len(hosts) == serve.nodes):
             raise ConfigError(f"--hosts names {len(hosts)} nodes, and --nodes is {serve.nodes}: give both, with --url")
-        if self.answers.questions_file and not (serve.url or serve.model_path or serve.real_weights):
+        if self.answers.questions_file and not self.has_weights:
             raise ConfigError("--questions-file needs real weights: give --url, --model-path or --real-weights")
+        if self.speculation.draft_tokens:
+            self._check_draft(bool(serve.model_path or serve.real_weights))
         if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):
             raise ConfigError(f"--precision fp8 needs weights in fp8 for {serve.server}: give them as --model-path")
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the model has real weights."""
+        return bool(self.serve.url or self.serve.model_path or self.serve.real_weights)
+
+    @property
+    def asks_text(self) -> bool:
+        """Whether the perplexity of a text is of use."""
+        return self.has_weights and self.answers.perplexity and not self.speculation.draft_tokens
+
+    def _check_draft(self, is_needed: bool) -> None:
+        path = self.speculation.draft_model
+        if self.answers.questions_file:
+            raise ConfigError(
+                "--questions-file cannot be asked with --draft-tokens: draft tokens are accepted by chance, so that "
+                "answers are no text; leave one of them out"
+            )
+        if is_needed != bool(path):
+            found = f"{path} was given" if path else "none was given"
+            raise ConfigError(f"--draft-model belongs to --model-path or --real-weights, and is needed there: {found}")
+        if path and not Path(path).exists():
+            raise ConfigError(f"--draft-model {path} does not exist")
 
     @cached_property
     def device(self) -> str:

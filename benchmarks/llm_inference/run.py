@@ -11,38 +11,57 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from benchmarks.common.cgroup import quota_periods
-from benchmarks.common.launch import Launch, mark_window, node_name, node_window, read_launch, usable_cores, usable_cpus
-from benchmarks.common.node.gpu_ids import gpu_ids
+from benchmarks.common.launch import Launch, mark_window, node_window, read_launch, usable_cores
 from benchmarks.common.node.out_of_memory import is_out_of_memory
 from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unencodable, parse_config
-from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device, RunRecord
+from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.llm_inference.address import Address, LoadError
 from benchmarks.llm_inference.answers import Questions
 from benchmarks.llm_inference.client import Server
 from benchmarks.llm_inference.config import Config
-from benchmarks.llm_inference.listeners import processes_of
+from benchmarks.llm_inference.devices import devices_of, devices_of_running
 from benchmarks.llm_inference.load import Measurement, first_requests, measure
 from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
-from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
+from benchmarks.llm_inference.models import (
+    CONTEXT,
+    DTYPES,
+    PACKAGED,
+    SHAPES,
+    make_draft,
+    make_folder,
+    make_gguf,
+    packaged_file,
+)
+from benchmarks.llm_inference.perplexity import asked_text, most_tokens
 from benchmarks.llm_inference.prompts import template_tokens
-from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of, free_port
-from jpwr.backends.nvml import devices_used_by
+from benchmarks.llm_inference.servers import (
+    NAME,
+    SERVERS,
+    Process,
+    command_of,
+    environment_of,
+    free_port,
+    settings_of,
+)
+from benchmarks.llm_inference.speculation import facts_of_speculation
 from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
+from results.record.acceptance import judged_acceptance, label
 from results.record.answers import facts_of, judged
 from results.record.demand import DATA, hosts_of
-from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
+from results.record.perplexity import reference_of
+from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, number
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
@@ -98,7 +117,7 @@ def describe(config: Config) -> RunRecord:
     name = f"server at {serve.url}" if serve.url else serve.server
     arrivals = f"{load.rate_per_s:g} requests/s at random" if load.rate_per_s else "closed loop"
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
-    record.choices["endpoint"] = load.endpoint
+    record.choices |= {"endpoint": load.endpoint, "speculation": "none"}
     record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
     if roles := Counter(filter(None, hosts_of(config.run.hosts).values())):
         record.choices["roles"] = ", ".join(f"{role} on {number_of(nodes, 'node')}" for role, nodes in roles.items())
@@ -113,6 +132,10 @@ def describe(config: Config) -> RunRecord:
         "findings": [],
         "requests_format": REQUESTS_FORMAT,
     }
+    if drafts := config.speculation.draft_tokens:
+        length, source = config.speculation.stated
+        record.choices["speculation"] = f"{label(drafts, length)} ({source})"
+        record.variant.append(label(drafts, length))
     if serve.server_args:
         record.choices["server's arguments"] = serve.server_args
         record.variant.append(serve.server_args)
@@ -139,20 +162,24 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     if alone.model not in ("", server.model) and not serve.url:
         raise LoadError(f"the model {server.model} was asked for, and the server answers for {alone.model}")
     if serve.url and not started.elsewhere:  # some servers load their model at the first request
-        started.devices = _devices_of_running(config, started.address.port)
+        started.devices = devices_of_running(config, started.address.port)
     alone_s = alone.ended_s - alone.sent_s
     questions = Questions(server, config, alone_s, started.watch)
     questions.ask_idle()
     counted, late_s, periods = [], 0.0, []
+    names = [adapter.counter, *(adapter.speculation.counters if config.speculation.draft_tokens else [])]
 
     def mark(edge: str, time_s: float) -> None:
         nonlocal late_s
         mark_window(launch, edge, MEASURED, time_s)
         periods.append(quota_periods())
-        counted.append(started.address.counted(adapter.counter))
+        counted.append(started.address.counters(names, adapter.metrics))
         late_s += time.monotonic() - time_s
 
     measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
+    if config.asks_text:
+        reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
+        questions.stored["text"] = asked_text(server, adapter, reference)
     measurement = from_the_start(measured)
     # A gateway may answer for an alias by the model's own name.
     if others := sorted({one.model for one in measured.requests} - {"", server.model}):
@@ -161,8 +188,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
     record.metrics |= client_metrics(measurement.statistics)
-    begin, end = counted
-    server_tokens = None if begin is None or end is None else end - begin
+    server_tokens, speculation = _by_the_server(config, counted, window)
     shares = [
         (after.throttled - before.throttled) / max(1, after.all - before.all)
         for before, after in zip(*periods, strict=False)
@@ -176,6 +202,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     answers = facts_of(questions.stored)
     findings = [*remarks(window, load, record.metrics), *judged(answers)]
+    findings += judged_acceptance(speculation, number(record.metrics, "output_tokens_per_request"))
     late = [late_client(record.metrics, load)]
     if server_tokens is not None:
         late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
@@ -184,9 +211,28 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else findings).extend(filter(None, late))
     record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}
     record.serving |= {"answers": answers} if answers else {}
+    record.serving |= {"speculation": speculation} if speculation else {}
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
     _store_requests(record, measurement, questions, config)
+
+
+def _by_the_server(
+    config: Config, counted: Sequence[Mapping[str, float | None]], window: Window
+) -> tuple[float | None, dict[str, Any]]:
+    """Return the tokens generated in the window by the server's counters at its edges, and what they say of drafts."""
+
+    def change(name: str) -> float | None:
+        begin, end = (one.get(name) for one in counted)
+        return None if begin is None or end is None else end - begin
+
+    adapter = SERVERS[config.serve.server]
+    tokens, ended = change(adapter.counter), sum(window.holds(one.ended_s) for one in window.every)
+    facts = facts_of_speculation(config.speculation, adapter.speculation, change, tokens, ended)
+    if tokens is None and facts.get("measured_length"):  # a prompt makes a token, and each step one and those accepted
+        prompts = sum(window.holds(one.times_s[0]) for one in window.every)
+        tokens = prompts + facts["steps"] + facts["accepted_tokens"]
+    return tokens, facts
 
 
 class Started:
@@ -202,7 +248,7 @@ class Started:
         # The sensors of this node show no other one's power.
         is_here = not serve.url or (serve.nodes == 1 and not config.run.hosts and self.address.is_here())
         self.elsewhere = "" if is_here else self.address.host
-        self.devices = [] if serve.url else _devices(config)
+        self.devices = [] if serve.url else devices_of(config)
         if not serve.url:
             path, vocab = self._start(config, stack)
             names = [NAME, path.name]
@@ -237,22 +283,28 @@ class Started:
             (make_gguf if adapter.makes_gguf else make_folder)(path, shape, config.precision)
             vocab, self.parameters = shape.vocab, shape.parameters
         settings = folder / f"{serve.server}.yaml"
-        if adapter.settings:
-            settings.write_text(adapter.settings.replace("LOAD_FORMAT", "dummy" if is_random else "auto"))
-        values = {
+        longest = max(*map(sum, load.lengths), most_tokens() if config.asks_text else 0)
+        values: dict[str, object] = {
             "model": path,
             "port": self.address.port,
             "streams": load.concurrency,
-            "context": min(CONTEXT, max(*map(sum, load.lengths), config.answers.most_tokens) + MARGIN_TOKENS),
+            "context": min(CONTEXT, max(longest, config.answers.most_tokens) + MARGIN_TOKENS),
             "threads": max(1, usable_cores() - 1),  # the client has the other one
             "devices": serve.devices,
             "dtype": DTYPES.get(config.precision, "bfloat16"),
             "settings": settings,
         }
+        if config.speculation.draft_tokens:
+            draft = Path(config.speculation.draft_model or path.with_name(f"draft-{path.name}"))
+            if not config.speculation.draft_model:
+                make_draft(draft, shape, config.precision, adapter.makes_gguf)
+            values |= {"draft": draft, **config.speculation.values}
+        if adapter.settings:
+            settings.write_text(settings_of(adapter, values, is_random))
         more = f"{serve.server_args} {adapter.fp8 if config.precision == 'fp8' else ''}"
         log = _next_to(config, LOG_SUFFIX) or folder / "server.log"
         stack.enter_context(_ended_by_signals())
-        self._process = Process(command_of(adapter, values, is_random, more), adapter.environment, log)
+        self._process = Process(command_of(adapter, values, is_random, more), environment_of(adapter, values), log)
         stack.callback(self._process.stop)
         self.ready_s = self._process.wait_until_ready(self.address, serve.start_limit_s)
         return path, vocab
@@ -276,50 +328,6 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _devices(config: Config) -> list[Device]:
-    """Return the devices that the server uses; raises ConfigError where there are fewer than asked for."""
-    count = config.serve.devices
-    if config.device == "cpu":
-        return [Device(hostname=node_name(), name="processor", device_id="", cpus=usable_cpus()) for _ in range(count)]
-    ids = gpu_ids()
-    if len(ids) < count:
-        raise ConfigError(f"--devices {count} was asked for, but the node has {number_of(len(ids), 'device')}")
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if len(ids) > count else ():
-        every = os.environ.get(name) or ",".join(map(str, range(len(ids))))
-        os.environ[name] = ",".join(every.split(",")[:count])
-    return _gpus(ids[:count])
-
-
-def _devices_of_running(config: Config, port: int) -> list[Device]:
-    """Return the devices on which the processes of a server compute that was not started here.
-
-    Raises ConfigError if they are unknown and the node has more than asked for, or if their number is another one.
-    """
-    count = config.serve.devices
-    if config.device == "cpu":
-        return _devices(config)
-    used = devices_used_by(processes_of(port))
-    if not used and (there := len(gpu_ids())) > count:
-        raise ConfigError(
-            f"--devices {count} was asked for, but NVML lists no process of the server on any of the {there} GPUs: "
-            "set CUDA_VISIBLE_DEVICES to the UUIDs of its GPUs, or on AMD HIP_VISIBLE_DEVICES to their numbers, or "
-            "give --device cpu if it uses none"
-        )
-    if used and len(used) != count:
-        raise ConfigError(
-            f"--devices {count} was asked for, but the server uses {number_of(len(used), 'GPU')} ({', '.join(used)}): "
-            f"give --devices {len(used)}"
-        )
-    return _gpus(used) if used else _devices(config)
-
-
-def _gpus(ids: Sequence[str]) -> list[Device]:
-    return [
-        Device(hostname=node_name(), rank=rank, name="", device_id=one, cpus=usable_cpus())
-        for rank, one in enumerate(ids)
-    ]
 
 
 def _next_to(config: Config, suffix: str) -> Path | None:

@@ -108,8 +108,8 @@ def true_energy_j(shape: str, start_s: float, end_s: float) -> float:
 
     def since_zero(time_s: float) -> float:
         if shape == "ramp":
-            ramps, part_s = divmod(time_s, 1000.0)
-            return ramps * 2_600_000 + 100 * part_s + 2.5 * part_s**2
+            ramps, part_s = divmod(time_s, 80.0)
+            return ramps * 24_000 + 100 * part_s + 2.5 * part_s**2
         if shape.startswith("spikes"):
             return 100 * time_s + 400 * (0.02 * math.floor(time_s) + min(time_s % 1, 0.02))
         period_s = float(SHAPES[shape]["STAND_IN_PERIOD_S"])

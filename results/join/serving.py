@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.join.phases import energy_of_phases
+from results.record.acceptance import judged_acceptance
 from results.record.answers import facts_of, judged
 from results.record.checks.run import differs
 from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
 from results.record.model import Json, is_number
-from results.record.served import LATER, Request, Window, metrics_of, read_request
+from results.record.perplexity import reference_of
+from results.record.served import LATER, Request, Window, metrics_of, number, read_request
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
@@ -105,8 +107,14 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         is_confirmed &= None in [miscounted(window, asked, counted, 0.0, each) for each in (True, False) if counted]
         bad += [*disturbances(window, again), *unconfirmed(window, is_confirmed)]
         facts = facts_of(end.get("answers") or {})
-        yield from _other_answers(serving.get("answers") or {}, facts, record["config"].get("answers") or {})
+        speculation = serving.get("speculation") or {}
+        options = (record["config"].get("answers") or {}) | (
+            {"questions": 0, "perplexity": False} if speculation else {}
+        )
+        yield from _other_text(record, facts, options)
+        yield from _other_answers(serving.get("answers") or {}, facts, options)
         found = [*remarks(window, asked, metrics), *judged(facts), late_client(metrics, asked)]
+        found += judged_acceptance(speculation, number(again, "output_tokens_per_request"))
         yield from _other_findings(serving["findings"], [one.as_data() for one in found if one])
         for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
             yield from differs(f"serving.{name}", serving.get(name), "its load", value)
@@ -170,6 +178,18 @@ def _other_answers(stored: Json, again: Json, options: Json) -> Iterator[str]:
     if options.get("questions_file"):
         reference = again.get("reference", 0)
         yield from differs("config.answers.reference", options.get("reference"), REQUESTS_NAME, reference)
+
+
+def _other_text(record: Json, again: Json, options: Json) -> Iterator[str]:
+    """Compare the reference of a text with the options, and find a text that was left out."""
+    serve = record["config"].get("serve") or {}
+    if not (options.get("perplexity") and any(serve.get(name) for name in ("url", "model_path", "real_weights"))):
+        return
+    if "perplexity_tokens" not in again:
+        yield f"its options ask for a perplexity, and {REQUESTS_NAME} has no text"
+    elif "perplexity" in again:
+        reference = reference_of(record["model"], record["precision"], options.get("perplexity_reference", 0.0))
+        yield from differs("its reference", again.get("perplexity_reference"), "config.answers", reference)
 
 
 def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:

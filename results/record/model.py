@@ -482,6 +482,19 @@ class StoredFinding(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Speculation(Part):
+    """Speculative decoding at a stated acceptance; a step has accepted draft tokens and one of the model's own."""
+
+    method: Name
+    draft_tokens: Annotated[Whole, "proposed in a step"]
+    stated_length: Annotated[KnownAmount, "tokens of a step, in the mean"]
+    source: Annotated[Name, "of the stated length"]
+    steps: Annotated[Amount, "in the window, by the server; unknown without its counters"] = None
+    accepted_tokens: Annotated[Amount, "draft tokens, in the window, by the server"] = None
+    measured_length: Amount = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Serving(Part):
     """A server under load."""
 
@@ -494,6 +507,7 @@ class Serving(Part):
     findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
     notes: Annotated[list[str], "of older records, in place of findings"] = _list()
     answers: Annotated[dict[str, Any], NUMBERS, "under load, compared; see results/record/answers.py"] = _dict()
+    speculation: Speculation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

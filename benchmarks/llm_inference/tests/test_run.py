@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import re
 import signal
@@ -19,7 +20,7 @@ import pytest
 
 from benchmarks.llm_inference import load, run
 from benchmarks.llm_inference.config import AnswerOptions
-from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
+from benchmarks.llm_inference.servers import NAME, SERVERS, Speculation, free_port
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
 from jpwr.tests.conftest import nvml_folder as nvml_folder
 from results.join.serving import request_problems
@@ -51,7 +52,8 @@ def against_mock(monkeypatch, tmp_path):
 
     def start(*flags: str, server: str = "", **changes):
         command = f"{MOCK} --ttft-s {TTFT_S} --tpot-s {TPOT_S} {server}"
-        adapter = SERVERS["vllm"]._replace(command=command, random="", counter="mock_tokens_total", **changes)
+        changes = {"command": command, "random": "", "counter": "mock_tokens_total", **changes}
+        adapter = SERVERS["vllm"]._replace(**changes)
         monkeypatch.setitem(SERVERS, "vllm", adapter)
         monkeypatch.setattr(
             served_rules, "LEAST_IN_FLIGHT", 0.0
@@ -114,6 +116,44 @@ def test_tokens_of_a_chunk_are_counted_each(against_mock, tmp_path):
     code, record = against_mock("--concurrency", "2", server="--tokens-per-chunk 3")
     assert code == 0, record["error"]
     assert {so_far for one in requests_of(tmp_path) for so_far in accumulate(one["tokens"])} == {3, 6, 8}
+
+
+COUNTERS = {"steps": "mock_steps_total", "accepted": "mock_accepted_total"}
+STATED = "acceptance_differs", "acceptance_unknown", "answers_synthetic"
+
+
+@pytest.mark.parametrize(
+    ("accepts", "counters", "kinds"),
+    [
+        (2.49, COUNTERS, set()),
+        (
+            2.49,
+            {"proposed": "mock_proposed_total", "accepted": "mock_accepted_total"},
+            set(),
+        ),  # and no other, as TensorRT-LLM
+        (2.49, {"steps": "mock_steps_total"}, set()),  # as SGLang, which counts generated tokens
+        (1.2, COUNTERS, {"acceptance_differs"}),
+        (0, COUNTERS, {"acceptance_differs"}),  # no step with drafts
+        (2.49, {"steps": "none_total", "accepted": "nor_this"}, {"acceptance_unknown"}),
+    ],
+)
+def test_a_server_accepts_as_many_drafts_as_stated(accepts, counters, kinds, against_mock, tmp_path):
+    flags = ("--concurrency", "2", "--draft-tokens", "3", "--output-tokens", "200")
+    kind, more = Speculation("made up", **counters), {"counter": ""} if "proposed" in counters else {}
+    code, record = against_mock(
+        *flags, "--questions", "8", server=f"--tpot-s 0.001 --accepts {accepts}", speculation=kind, **more
+    )
+    assert code == 0, record["error"]
+    found = {one["kind"] for one in record["serving"]["findings"]} & set(STATED)
+    assert found == kinds | {"answers_synthetic"}
+    assert "answers" not in record["serving"]
+    facts = record["serving"]["speculation"]
+    assert (facts["draft_tokens"], facts["stated_length"]) == (3, 2.49)
+    assert (facts["measured_length"] is None) == ("acceptance_unknown" in kinds)
+    assert {sum(one["tokens"]) for one in requests_of(tmp_path)} == {200}
+    assert record["variant"] == ["vllm", "3 draft tokens, 2.49 tokens a step"]
+    assert list(request_problems(record, tmp_path)) == []
+    assert [one for rule in RULES for one in rule(Record.of({**record, "energy": {}}))] == []
 
 
 def test_a_kept_connection_that_is_closed_is_opened_again(against_mock, tmp_path):
@@ -241,6 +281,29 @@ def test_own_questions_are_asked_under_load(against_mock, tmp_path, monkeypatch)
         assert (record["serving"]["answers"]["right"], record["serving"]["answers"]["expected"]) == (1, 2)
         assert WRONG_ANSWERS & {one["kind"] for one in record["serving"]["findings"]} == kinds
         assert list(request_problems(record, tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "kinds"),
+    [
+        ("known", ("--perplexity-reference", "2.71"), set()),
+        ("less", ("--perplexity-reference", "2.71"), {"perplexity_high"}),
+        ("known", (), {"perplexity_unjudged"}),
+        ("nameless", (), {"perplexity_unknown"}),
+        ("known", ("--no-perplexity",), set()),
+    ],
+)
+def test_real_weights_know_a_text(text, flags, kinds, against_mock, tmp_path):
+    (tmp_path / "model").mkdir(exist_ok=True)
+    real = ("--model-path", str(tmp_path / "model"), "--precision", "bf16", "--concurrency", "2")
+    code, record = against_mock(*real, *flags, server=f"--text {text}")
+    assert code == 0, record["error"]
+    assert {kind for one in record["serving"]["findings"] if (kind := one["kind"]).startswith("perplexity")} == kinds
+    answers, likelihood = record["serving"].get("answers", {}), {"known": 1.0, "less": 1.02}.get(text)
+    assert answers.get("perplexity_tokens") == (None if "--no-perplexity" in flags else 39 if likelihood else 0)
+    if answers.get("perplexity"):
+        assert answers["perplexity"] == pytest.approx(math.exp(likelihood))
+    assert list(request_problems(record, tmp_path)) == []
 
 
 def test_fewer_requests_are_enough_after_the_longest_time(against_mock):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from benchmarks.common.options import ConfigError
-from benchmarks.llm_inference import run
+from benchmarks.llm_inference import devices, run
 from benchmarks.llm_inference.listeners import processes_of
 from benchmarks.llm_inference.servers import free_port
 from jpwr.tests.conftest import environment
@@ -59,14 +59,14 @@ def test_the_processes_of_a_server_are_the_listener_and_its_children(host):
     ],
 )
 def test_the_devices_of_a_running_server_are_its_own_or_refused(flags, used, there, found, monkeypatch):
-    monkeypatch.setattr(run, "devices_used_by", lambda processes: used)
-    monkeypatch.setattr(run, "gpu_ids", lambda: [f"GPU-{number}" for number in range(there)])
+    monkeypatch.setattr(devices, "devices_used_by", lambda processes: used)
+    monkeypatch.setattr(devices, "gpu_ids", lambda: [f"GPU-{number}" for number in range(there)])
     config = run.parse(["--url", "http://127.0.0.1:8000", "--device", "gpu", *flags])
     if isinstance(found, str):
         with pytest.raises(ConfigError, match=found):
-            run._devices_of_running(config, free_port())
+            devices.devices_of_running(config, free_port())
     else:
-        assert [one.device_id for one in run._devices_of_running(config, free_port())] == found
+        assert [one.device_id for one in devices.devices_of_running(config, free_port())] == found
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from results.show.tables.table import COLUMNS as RECORD_COLUMNS
 
 COLUMNS = quantities(
     *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
+    *("acceptance_stated", "acceptance_measured"),
     *("work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"),
     *(
         "goodput",
@@ -24,6 +25,7 @@ COLUMNS = quantities(
         "j_per_request",
         "j_per_token_read",
         "j_per_token_written",
+        "perplexity",
     ),
     *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "work_per_s_per_kw", "provisioned_kw", "provisioned_by"),
     *("power_source", "status"),
