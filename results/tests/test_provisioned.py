@@ -275,7 +275,7 @@ def test_a_table_and_a_report_have_throughput_by_provisioned_power(tmp_path, cap
     # One of two nodes of 14.5 kW; 4.303 is Student's t of three runs.
     assert float(points["B200"][at]) == pytest.approx(1010 / 14.5)
     assert float(points["B200"][at + 1]) == pytest.approx(4.303 * 10 / 3**0.5 / 14.5, rel=1e-3)
-    assert points["B200"][first.index("provisioned power is")] == "by public sources"
+    assert points["B200"][first.index("provisioned power")] == "from public sources"
     assert points["H200"][at] == ""
     assert main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "report.html"), *given]) == 0
     assert "tokens/s/kW" in (tmp_path / "report.html").read_text()

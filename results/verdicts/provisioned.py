@@ -22,7 +22,7 @@ from results.record.model import changed
 from results.record.records import Record, RecordError
 from results.record.values import count
 
-STATED = "by public sources"
+STATED = "from public sources"
 DEFAULTS = Path(__file__).parents[1] / "reference" / "power_defaults.csv"  # of appendix D
 OVERHEAD = {"liquid": 0.30, "air": 0.50}  # other components over the major ones
 TOLERANCE = {"overhead_fraction": 1e-9, "provisioned_power_kw": 0.005}  # of stated figures; in watts 0.5
