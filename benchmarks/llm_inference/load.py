@@ -17,6 +17,7 @@ from benchmarks.common.progress import Pace
 from benchmarks.llm_inference.address import LoadError
 from benchmarks.llm_inference.client import Load, Server, Statistics, run
 from benchmarks.llm_inference.config import LoadOptions, WindowOptions
+from benchmarks.llm_inference.conversations import Talk
 from results.record.demand import arrivals_s, fewest_requests
 from results.record.served import Request
 from results.record.served_rules import LEAST_E2E
@@ -148,6 +149,8 @@ def _shares(server: Server, load: LoadOptions, limit_s: float, begin_s: float, a
 
 def _load(server: Server, load: LoadOptions, **changes: Any) -> Load:
     usual: dict[str, Any] = {"salt": str(time.time_ns()), "arrivals_s": (), "first_index": 0, "stride": 1, "cpus": ()}
+    if load.conversations:
+        usual["talk"] = Talk(load.conversations.conversations, load.idle_limit_s, load.seed)
     return Load(server, lengths=load.lengths, **usual | changes)
 
 

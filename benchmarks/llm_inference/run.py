@@ -39,6 +39,7 @@ from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of,
 from jpwr.backends.nvml import devices_used_by
 from jpwr.process.words import number_of
 from results.record.answers import facts_of, judged
+from results.record.conversations import figures_of, remarks_on_cache
 from results.record.demand import DATA
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
@@ -98,6 +99,9 @@ def describe(config: Config) -> RunRecord:
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
     record.choices["endpoint"] = load.endpoint
     record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
+    if load.trace:
+        record.choices["conversations"] = f"idle for {load.idle_limit_s:g} s at most"
+        record.variant.append(record.choices["conversations"])
     record.serving = {
         "elsewhere": "",
         "server": name,
@@ -154,7 +158,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     window = Window(measurement)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
-    record.metrics |= client_metrics(measurement.statistics)
+    record.metrics |= figures_of(window) | client_metrics(measurement.statistics)
     begin, end = counted
     server_tokens = None if begin is None or end is None else end - begin
     shares = [
@@ -169,7 +173,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     }
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     answers = facts_of(questions.stored)
-    findings = [*remarks(window, load, record.metrics), *judged(answers)]
+    findings = [*remarks(window, load, record.metrics), *remarks_on_cache(window, record.metrics), *judged(answers)]
     late = [late_client(record.metrics, load)]
     if server_tokens is not None:
         late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
@@ -208,7 +212,7 @@ class Started:
         peer, extra, template = self.address.reached(), dict(adapter.extra), None
         if config.load.endpoint == "chat":
             template = template_tokens(self.address, name, min(config.load.lengths)[0], config.window.limit_s)
-        self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template)
+        self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template, adapter.of_turns)
 
     def _start(self, config: Config, stack: ExitStack) -> tuple[Path, int]:
         """Start it and wait until it is ready; return where the model is, and the size of its vocabulary."""
@@ -231,8 +235,9 @@ class Started:
             vocab, self.parameters = shape.vocab, shape.parameters
         settings = folder / f"{serve.server}.yaml"
         if adapter.settings:
-            settings.write_text(adapter.settings.replace("LOAD_FORMAT", "dummy" if is_random else "auto"))
+            settings.write_text(adapter.settings.replace("LOAD_FORMAT", "dummy" if is_random else "auto").replace("REUSE", "true" if load.trace else "false"))
         values = {
+            "cache": adapter.cache[bool(load.trace)],
             "model": path,
             "port": self.address.port,
             "streams": load.concurrency,

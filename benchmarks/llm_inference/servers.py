@@ -41,6 +41,9 @@ class Adapter(NamedTuple):
     keep_alive: bool = True
     settings: str = ""  # content of a file that {settings} names
     environment: Mapping[str, str] = {}
+    # For conversations, which a prefix cache is measured with: {cache} without and with it, and fields of a request.
+    cache: tuple[str, str] = ("", "")
+    of_turns: Mapping[str, Any] = {}
 
 
 # Command lines and fields: documentation of each server, 2026-11. xllamacpp and vllm, on CPUs, have been run.
@@ -52,22 +55,26 @@ SERVERS: Mapping[str, Adapter] = {
         makes_gguf=True,
         counter="llamacpp:tokens_predicted_total",
         counts_requests=True,
+        # The chosen token's probability lists its id, and costs nothing.
+        of_turns={"cache_prompt": True, "logprobs": 1, "post_sampling_probs": True},
         keep_alive=False,  # it closes each connection, although it announces to keep it
     ),
     "vllm": Adapter(
         "{python} -m vllm.entrypoints.openai.api_server --model {model} --served-model-name {name} --host 127.0.0.1 "
         "--port {port} --tensor-parallel-size {devices} --max-model-len {context} --dtype {dtype} "
-        "--no-enable-prefix-caching --enable-prompt-tokens-details",
+        "{cache} --enable-prompt-tokens-details",
         RUNNING_USAGE,
         "vllm",
         random="--load-format dummy",
         fp8="--quantization fp8",
         counter="vllm:generation_tokens_total",
         environment={"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+        cache=("--no-enable-prefix-caching", "--enable-prefix-caching"),
+        of_turns={"return_token_ids": True},
     ),
     "sglang": Adapter(
         "{python} -m sglang.launch_server --model-path {model} --served-model-name {name} --host 127.0.0.1 "
-        "--port {port} --tp-size {devices} --context-length {context} --dtype {dtype} --disable-radix-cache "
+        "--port {port} --tp-size {devices} --context-length {context} --dtype {dtype} {cache} "
         "--enable-metrics",
         RUNNING_USAGE,
         "sglang",
@@ -75,13 +82,14 @@ SERVERS: Mapping[str, Adapter] = {
         fp8="--quantization fp8",
         counter="sglang:generation_tokens_total",
         environment={"HF_HUB_OFFLINE": "1"},
+        cache=("--disable-radix-cache", "--enable-cache-report"),
     ),
     "trtllm": Adapter(
         "trtllm-serve {model} --host 127.0.0.1 --port {port} --tp_size {devices} --max_seq_len {context} "
         "--extra_llm_api_options {settings}",
         {"stream_options": {"include_usage": True}},  # it refuses fields that it does not know
         "tensorrt-llm",
-        settings="kv_cache_config: {enable_block_reuse: false}\nload_format: LOAD_FORMAT\n",
+        settings="kv_cache_config: {enable_block_reuse: REUSE}\nload_format: LOAD_FORMAT\n",
         environment={"HF_HUB_OFFLINE": "1"},
     ),
 }
