@@ -278,7 +278,8 @@ class Client:
         request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
         self._streams.remove(stream)
         idle_s = self._answered(request, counter.ids)
-        if idle_s < KEEP_S and self._keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
+        keeps_alive = self._keeps_alive and idle_s < KEEP_S
+        if keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
             self._selector.unregister(stream.wire.socket)
             self._idle[request.slot] = stream.wire
         else:

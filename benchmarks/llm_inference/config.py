@@ -271,8 +271,8 @@ class Config:
         longest = max(map(sum, self.load.lengths)) if self.load.trace else 0
         if longest > CONTEXT and not (serve.url or serve.model_path):
             raise ConfigError(
-                f"--trace {self.load.trace} has a request of {longest} tokens, but the model's context is {CONTEXT}: give "
-                "--url or --model-path of a model with a longer one, or a shorter trace"
+                f"--trace {self.load.trace} has a request of {longest} tokens, but the model's context is {CONTEXT}: "
+                "give --url or --model-path of a model with a longer one, or a shorter trace"
             )
         if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):
             raise ConfigError(f"--precision fp8 needs weights in fp8 for {serve.server}: give them as --model-path")

@@ -235,7 +235,8 @@ class Started:
             vocab, self.parameters = shape.vocab, shape.parameters
         settings = folder / f"{serve.server}.yaml"
         if adapter.settings:
-            settings.write_text(adapter.settings.replace("LOAD_FORMAT", "dummy" if is_random else "auto").replace("REUSE", "true" if load.trace else "false"))
+            text = adapter.settings.replace("LOAD_FORMAT", "dummy" if is_random else "auto")
+            settings.write_text(text.replace("REUSE", "true" if load.trace else "false"))
         values = {
             "cache": adapter.cache[bool(load.trace)],
             "model": path,

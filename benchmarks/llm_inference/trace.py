@@ -182,7 +182,7 @@ def _requests(entry: Mapping[str, Any], where: str) -> Iterator[Mapping[str, Any
     """Yield the requests of a conversation; those of a subagent where it was called."""
     requests = entry.get("requests")
     if not isinstance(requests, list) or not all(isinstance(one, dict) for one in requests) or not requests:
-        raise ConfigError(f"{where}: 'requests' must be a list of objects that is not empty, found {str(requests)[:40]}")
+        raise ConfigError(f"{where}: 'requests' must be a list of objects, not empty, found {str(requests)[:40]}")
     for one in requests:
         if "requests" in one:
             yield from _requests(one, where)

@@ -110,8 +110,9 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         bad += [*disturbances(window, again), *unconfirmed(window, is_confirmed)]
         facts = facts_of(end.get("answers") or {})
         yield from _other_answers(serving.get("answers") or {}, facts, record["config"].get("answers") or {})
-        found = [*remarks(window, asked, metrics), *remarks_on_cache(window, again), *judged(facts), late_client(metrics, asked)]
-        yield from _other_findings(serving["findings"], [one.as_data() for one in found if one])
+        found = [*remarks(window, asked, metrics), *remarks_on_cache(window, again), *judged(facts)]
+        found += filter(None, [late_client(metrics, asked)])
+        yield from _other_findings(serving["findings"], [one.as_data() for one in found])
         for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
             yield from differs(f"serving.{name}", serving.get(name), "its load", value)
     yield from (f"it is stored as ok, but {one}" for one in bad)

@@ -35,9 +35,9 @@ def possible_hits(window: Window) -> dict[int, int]:
     found, tree, prompts = dict[int, int](), Tree(), dict[int, list[Piece]]()
     for one in sorted(window.every, key=lambda one: one.sent_s):
         if one.said:
-            prompt = [*prompts.get(one.said.conversation, [])[: one.said.kept], *map(tuple, one.said.new)]
+            prompt = [*prompts.get(one.said.conversation, [])[: one.said.kept], *one.said.new]
             prompts[one.said.conversation] = prompt
-            answer = [(one.said.answer, one.tokens - 1)] if one.said.answer else []
+            answer: list[Piece] = [(one.said.answer, one.tokens - 1)] if one.said.answer else []
             found[one.index] = min(one.asked_input, _seen([*prompt, *answer], tree))
     return found
 
@@ -73,8 +73,8 @@ def figures_of(window: Window) -> Metrics:
     found["possible_cache_hit_percent"] = _percent(found["possible_cached_tokens"], inputs)
     if all(one.cached_tokens is not None for one in requests):
         cached = sum(one.cached_tokens or 0 for one in requests)
-        found |= {"cached_tokens": cached, "fresh_tokens": inputs - cached, "cache_hit_percent": _percent(cached, inputs)}
-        found |= dict(_ttfts(requests))
+        found |= {"cached_tokens": cached, "fresh_tokens": inputs - cached}
+        found |= {"cache_hit_percent": _percent(cached, inputs), **dict(_ttfts(requests))}
     return found
 
 

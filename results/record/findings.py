@@ -295,7 +295,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "cache_impossible": Kind(
         "{cached:.0f} prompt tokens came from a cache, but the prompts before them allow {possible:.0f} at most",
-        Advice(1, "A server's cache has more than was sent.", "Clear its cache, and let nobody else ask; repeat the run"),
+        Advice(1, "A server's cache has more than was sent.", "Clear its cache; let nobody else ask; repeat the run"),
     ),
     "retried": Kind(
         "{requests:number of request} had to be sent twice: the server closed a kept connection before an answer",

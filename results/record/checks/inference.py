@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from itertools import pairwise
-from pathlib import PurePath
 
 from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
 from results.record.demand import DATA, SLOS, label, of_trace
@@ -44,7 +43,7 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
     if not run.serving:
         return
     if trace := run.option("load.trace"):
-        yield from _trace_is_that_of_the_options(run, PurePath(trace).name)
+        yield from _trace_is_that_of_the_options(run, trace.rstrip("/").rpartition("/")[2])
     elif None not in asked:
         yield from differs("sample", run.sample, "config.load", label(*asked))
     rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
@@ -66,7 +65,7 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
 
 
 def _trace_is_that_of_the_options(run: Record, name: str) -> Sentences:
-    if not (re.fullmatch(f"{re.escape(of_trace(name, ''))}[0-9a-f]{{12}}", run.sample)):
+    if not re.fullmatch(f"{re.escape(of_trace(name, ''))}[0-9a-f]{{12}}", run.sample):
         yield f"its sample is {run.sample!r}, but config.load has the trace {name}"
     idle = f"idle for {run.option('load.idle_limit_s'):g} s at most"
     yield from differs("choices.conversations", run.choices.get("conversations"), "config.load", idle)
