@@ -185,16 +185,16 @@ class Client:
         """Send a request; in a closed loop it is due when it is sent."""
         if slot >= 0:
             self._next_index += self._load.stride
-        said = None
+        place = None
         if self._player:
-            said, prompt, (input_tokens, output_tokens, *_) = self._player.next(slot)
+            place, prompt, (input_tokens, output_tokens, *_) = self._player.next(slot)
             body = self._bodies.body_of(prompt, output_tokens)
         else:
             input_tokens, output_tokens = self._load.lengths[index % len(self._load.lengths)]
             body = self._bodies.body(index, input_tokens, output_tokens)
         exchange = Exchange(self._headers, self._path, body, self._keeps_alive)
         now_s = self._clock()
-        request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens, said=said)
+        request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens, place=place)
         stream = Stream(request, exchange, self._idle.pop(slot, None))
         self._streams.add(stream)
         self._connect(stream)
@@ -294,10 +294,10 @@ class Client:
 
     def _answered(self, request: Request, ids: Sequence[int]) -> float:
         """Return the seconds until the stream's next request."""
-        if not self._player or not request.said:
+        if not self._player or not request.place:
             return 0.0
         key, idle_s = self._player.answered(request.slot, ids)
-        request.said = request.said._replace(answer=key)
+        request.place = request.place._replace(answer=key)
         return idle_s
 
     def _fail(self, stream: Stream, why: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from benchmarks.llm_inference.trace import Conversation, Turn
-from results.record.served import Piece, Said
+from results.record.served import Piece, Place
 
 FIRST_TURN = 0.25, 0.75  # of a conversation's length, at which a stream's first one starts: AIPerf 0.14, agentx
 KEEP_S = 1.0  # idle for longer, a connection is closed: servers close it after some seconds
@@ -24,7 +24,7 @@ class Talk(NamedTuple):
 class Prompt(NamedTuple):
     """A turn's prompt."""
 
-    said: Said
+    place: Place
     text: str  # token ids, with commas between them
     turn: Turn
 
@@ -62,9 +62,9 @@ class Player:
         idle_s = self._idle_s(playing) if playing.sent else 0.0
         turn = playing.conversation.turns[playing.turn]
         kept = self._put_blocks(playing, turn) if playing.conversation.block else self._put_new(playing, turn)
-        said = Said(playing.number, playing.turn, idle_s, kept, playing.pieces[kept:])
+        place = Place(playing.number, playing.turn, idle_s, kept, playing.pieces[kept:])
         playing.turn, playing.sent = playing.turn + 1, len(playing.pieces)
-        return Prompt(said, ",".join(playing.texts), turn)
+        return Prompt(place, ",".join(playing.texts), turn)
 
     def answered(self, slot: int, ids: Sequence[int]) -> tuple[str, float]:
         """Take an answer, whose token ids are empty if unknown; return its key if it is fed back, and the idle time."""

@@ -62,5 +62,5 @@ def as_json(request: Request) -> dict[str, Any]:
         "retries": request.retries,
         "unlisted": request.unlisted,
         "is_unseen": request.is_unseen,
-        **({"said": request.said._asdict()} if request.said else {}),
+        **({"place": request.place._asdict()} if request.place else {}),
     }

@@ -96,8 +96,7 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
     window = Window(asked)
     yield from _left_out(window, asked, stored.get("client_processes") or 1)
     again = metrics_of(window, record["layout"]["num_devices"], slo) | figures_of(window)
-    if bool(load.get("trace")) != are_conversations(window):
-        yield f"its load is {'' if load.get('trace') else 'not '}of conversations, and its requests are others"
+    yield from _other_conversations(window, load)
     for name, value in [*again.items(), *((name, None) for name in NAMES if name in stored.keys() - again.keys())]:
         if not (name in stored or asked.is_older) or not _alike(stored.get(name, value), value):
             yield f"metrics.{name} is stored as {stored.get(name)!r}, but the file of requests gives {value!r}"
@@ -165,6 +164,15 @@ def _not_as_asked(asked: Requests, load: dict[str, Any]) -> Iterator[str]:
             return
 
 
+def _other_conversations(window: Window, load: Json) -> Iterator[str]:
+    """Compare whether requests are turns of conversations, and their idle times, with the options."""
+    if bool(load.get("trace")) != are_conversations(window):
+        yield f"its load is {'' if load.get('trace') else 'not '}of conversations, and its requests are others"
+    longest_s = max((one.place.idle_s for one in window.every if one.place), default=0.0)
+    if longest_s > load.get("idle_limit_s", math.inf):
+        yield f"its options let a conversation be idle for {load['idle_limit_s']:g} s, and one was for {longest_s:g} s"
+
+
 def _other_answers(stored: Json, again: Json, options: Json) -> Iterator[str]:
     """Compare the numbers of answers with the answers, and these with the options."""
     for name in sorted(stored.keys() | again.keys()):
@@ -193,7 +201,7 @@ def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:
 def _idle_s(window: Window) -> float:
     """Return the longest time from a request's end to the next one of its stream, which is sent at once."""
     ends = [(one.ended_s, False) for one in window.every]
-    starts = [(one.sent_s - (one.said.idle_s if one.said else 0.0), True) for one in window.every]
+    starts = [(one.sent_s - (one.place.idle_s if one.place else 0.0), True) for one in window.every]
     ended_s, idle_s = list[float](), [0.0]
     for time_s, is_sent in sorted([*ends, *starts]):
         if time_s >= window.end_s:

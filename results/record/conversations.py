@@ -22,7 +22,7 @@ Tree = dict[str, Any]  # by the key of a piece: the longest seen, and the tree o
 
 def are_conversations(window: Window) -> bool:
     """Check whether requests are turns of conversations."""
-    return any(one.said for one in window.every)
+    return any(one.place for one in window.every)
 
 
 def possible_hits(window: Window) -> dict[int, int]:
@@ -34,10 +34,10 @@ def possible_hits(window: Window) -> dict[int, int]:
     """
     found, tree, prompts = dict[int, int](), Tree(), dict[int, list[Piece]]()
     for one in sorted(window.every, key=lambda one: one.sent_s):
-        if one.said:
-            prompt = [*prompts.get(one.said.conversation, [])[: one.said.kept], *one.said.new]
-            prompts[one.said.conversation] = prompt
-            answer: list[Piece] = [(one.said.answer, one.tokens - 1)] if one.said.answer else []
+        if one.place:
+            prompt = [*prompts.get(one.place.conversation, [])[: one.place.kept], *one.place.new]
+            prompts[one.place.conversation] = prompt
+            answer: list[Piece] = [(one.place.answer, one.tokens - 1)] if one.place.answer else []
             found[one.index] = min(one.asked_input, _seen([*prompt, *answer], tree))
     return found
 
@@ -62,13 +62,13 @@ def figures_of(window: Window) -> Metrics:
         return {}
     possible, requests = possible_hits(window), window.requests
     inputs = sum(one.asked_input for one in requests)
-    later = [one for one in window.every if one.said and any(key.endswith(("a", "m")) for key, _ in one.said.new[:1])]
+    later = [one for one in window.every if one.place and any(key.endswith(("a", "m")) for key, _ in one.place.new[:1])]
     found: Metrics = {
         "prompt_tokens_of_requests": inputs,
         "possible_cached_tokens": sum(possible.get(one.index, 0) for one in requests),
         "turn_tokens_per_s": ratio(sum(one.tokens for one in requests), sum(window.e2e_s)),
         "mean_lanes": _lanes(window),
-        "fed_back_percent": _percent(sum(one.said.new[0][0].endswith("a") for one in later if one.said), len(later)),
+        "fed_back_percent": _percent(sum(one.place.new[0][0].endswith("a") for one in later if one.place), len(later)),
     }
     found["possible_cache_hit_percent"] = _percent(found["possible_cached_tokens"], inputs)
     if all(one.cached_tokens is not None for one in requests):
@@ -92,7 +92,7 @@ def _ttfts(requests: list[Request]) -> Iterator[tuple[str, float]]:
 
 def _lanes(window: Window) -> float:
     """Return the mean number of conversations that are played: of requests in flight, and of idle ones."""
-    spans = ((one.sent_s - (one.said.idle_s if one.said else 0.0), one.ended_s) for one in window.every)
+    spans = ((one.sent_s - (one.place.idle_s if one.place else 0.0), one.ended_s) for one in window.every)
     overlaps = (min(end_s, window.end_s) - max(begin_s, window.start_s) for begin_s, end_s in spans)
     return sum(filter(lambda one_s: one_s > 0, overlaps)) / window.duration_s
 

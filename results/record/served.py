@@ -125,7 +125,7 @@ def share_estimate(good: int, count: int) -> Estimate:
 Piece = tuple[str, int]  # of a prompt: a key that equal tokens have, and how many they are
 
 
-class Said(NamedTuple):
+class Place(NamedTuple):
     """A request's place in a conversation, and the pieces of its prompt."""
 
     conversation: int
@@ -157,7 +157,7 @@ class Request:
     is_unseen: bool = False
     model: str = ""
     error: str = ""
-    said: Said | None = None  # of a load of conversations
+    place: Place | None = None  # of a load of conversations
 
     @property
     def tokens(self) -> int:
@@ -186,7 +186,7 @@ def read_request(line: Mapping[str, Any]) -> Request:
         array("H", line["tokens"]),
         ended_s,
         **{name: line[name] for name in names if name in line},
-        said=Said(**line["said"]) if "said" in line else None,
+        place=Place(**line["place"]) if "place" in line else None,
     )
 
 

@@ -27,6 +27,7 @@ FREE = {
     *(f"metrics.client_delay_{name}_s" for name in ("p50", "p99")),
     *(f"metrics.{name}" for name in ("num_parameters", "server_start_s", "cpu_throttled_percent", "server_tokens")),
     "serving.elsewhere",
+    "config.load.idle_limit_s",  # of conversations
     "config.load.seed",  # of a closed loop of one length
     *(f"config.answers.{name}" for name in ("questions", "questions_file", "expected_tokens")),  # limits, and a name
 }
