@@ -70,7 +70,7 @@ SERVERS: Mapping[str, Adapter] = {
         counter="vllm:generation_tokens_total",
         environment={"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
         cache=("--no-enable-prefix-caching", "--enable-prefix-caching"),
-        of_turns={"return_token_ids": True},
+        of_turns={"return_token_ids": True},  # the first event has those of the prompt, too
     ),
     "sglang": Adapter(
         "{python} -m sglang.launch_server --model-path {model} --served-model-name {name} --host 127.0.0.1 "
