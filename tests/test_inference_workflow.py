@@ -112,7 +112,12 @@ def test_each_way_in_which_a_server_fails_is_a_row_with_its_cause(tmp_path, jube
 @pytest.mark.parametrize(
     ("system", "package", "words"),
     [
-        ("CPU", "", "swept inference CPU once with 2 requests in flight; the report has jube/inference_run"),
+        (
+            "CPU",
+            "",
+            "swept inference CPU once with 2 requests in flight; the report has jube/inference_run\n"
+            "swept inference CPU once agentic with 2 requests in flight; the report has jube/inference_run",
+        ),
         (
             "CPU",
             "raise ImportError('libgomp.so.1: cannot open shared object file')",

@@ -14,10 +14,11 @@ from pathlib import Path
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
 from benchmarks.llm_inference.address import Address
-from benchmarks.llm_inference.models import PACKAGED, SHAPES
+from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.speculation import SpeculationOptions
-from results.record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of
+from benchmarks.llm_inference.trace import Trace, trace_of
+from results.record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of, of_trace
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,10 @@ class LoadOptions:
     output_tokens: int = option(1024, "tokens of an answer")
     length_sigma: float = option(0.0, "shape of log-normal lengths around these means; 0: all the same")
     lengths_file: str = option("", "file with 'INPUT OUTPUT' in each line, in place of the two lengths")
+    trace: str = option(
+        "", "conversations, in place of the lengths: small or large, made from the seed, or a file or folder of a trace"
+    )
+    idle_limit_s: float = option(300.0, "with --trace: seconds between an answer and the next turn, at most")
     seed: int = option(1234, "seed of lengths and arrivals; prompts are new in each run")
     endpoint: str = option(
         "completions", "completions: prompts are token ids; chat: letters, each a token", ("completions", "chat")
@@ -145,9 +150,21 @@ class LoadOptions:
         positive(self, "concurrency", "burstiness", "input_tokens")
         if self.output_tokens < 2:
             raise ConfigError("output_tokens must be 2 or more: the time per output token is of the later ones")
-        for name in ("rate_per_s", "length_sigma", "burstiness"):
+        for name in ("rate_per_s", "length_sigma", "burstiness", "idle_limit_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be a finite number, 0 or more, got {getattr(self, name)}")
+
+        others = {"rate-per-s": self.rate_per_s, "length-sigma": self.length_sigma, "lengths-file": self.lengths_file}
+        found = [f"--{name}" for name, value in others.items() if value]
+        found += ["--endpoint chat"] if self.endpoint == "chat" else []
+        if self.trace and found:
+            raise ConfigError(f"--trace and {found[0]} exclude each other: leave one out")
+        _ = self.conversations
+
+    @cached_property
+    def conversations(self) -> Trace | None:
+        """Return the trace, if there is one; raises ConfigError."""
+        return trace_of(self.trace, self.seed) if self.trace else None
 
     @property
     def limits(self) -> Slo:
@@ -157,6 +174,8 @@ class LoadOptions:
     @cached_property
     def lengths(self) -> Lengths:
         """Input and output tokens, taken in turn."""
+        if self.conversations:
+            return [(turn.input, turn.output) for one in self.conversations.conversations for turn in one.turns]
         if self.lengths_file:
             return _read_lengths(Path(self.lengths_file))
         return lengths_of(self.input_tokens, self.output_tokens, self.length_sigma, self.seed)
@@ -164,6 +183,8 @@ class LoadOptions:
     @property
     def words(self) -> str:
         """Lengths of a request, in words."""
+        if trace := self.conversations:
+            return of_trace(trace.name, trace.digest)
         return label(self.input_tokens, self.output_tokens, self.length_sigma, self.lengths_file)
 
 
@@ -268,6 +289,12 @@ class Config:
             raise ConfigError("--questions-file needs real weights: give --url, --model-path or --real-weights")
         if self.speculation.draft_tokens:
             self._check_draft(bool(serve.model_path or serve.real_weights))
+        longest = max(map(sum, self.load.lengths)) if self.load.trace else 0
+        if longest > CONTEXT and not (serve.url or serve.model_path):
+            raise ConfigError(
+                f"--trace {self.load.trace} has a request of {longest} tokens, but the model's context is {CONTEXT}: "
+                "give --url or --model-path of a model with a longer one, or a shorter trace"
+            )
         if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):
             raise ConfigError(f"--precision fp8 needs weights in fp8 for {serve.server}: give them as --model-path")
 

@@ -59,6 +59,7 @@ from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
 from results.record.acceptance import judged_acceptance, label
 from results.record.answers import facts_of, judged
+from results.record.conversations import figures_of, remarks_on_cache
 from results.record.demand import DATA, hosts_of
 from results.record.perplexity import reference_of
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, number
@@ -122,6 +123,9 @@ def describe(config: Config) -> RunRecord:
     if roles := Counter(filter(None, hosts_of(config.run.hosts).values())):
         record.choices["roles"] = ", ".join(f"{role} on {number_of(nodes, 'node')}" for role, nodes in roles.items())
         record.variant.append(record.choices["roles"])
+    if load.trace:
+        record.choices["conversations"] = f"idle for {load.idle_limit_s:g} s at most"
+        record.variant.append(record.choices["conversations"])
     record.serving = {
         "clock_error_s": clock_error_s(),
         "elsewhere": "",
@@ -187,7 +191,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     window = Window(measurement)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
-    record.metrics |= client_metrics(measurement.statistics)
+    record.metrics |= figures_of(window) | client_metrics(measurement.statistics)
     server_tokens, speculation = _by_the_server(config, counted, window)
     shares = [
         (after.throttled - before.throttled) / max(1, after.all - before.all)
@@ -201,7 +205,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     }
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     answers = facts_of(questions.stored)
-    findings = [*remarks(window, load, record.metrics), *judged(answers)]
+    findings = [*remarks(window, load, record.metrics), *remarks_on_cache(window, record.metrics), *judged(answers)]
     findings += judged_acceptance(speculation, number(record.metrics, "output_tokens_per_request"))
     late = [late_client(record.metrics, load)]
     if server_tokens is not None:
@@ -261,7 +265,7 @@ class Started:
         peer, extra, template = self.address.reached(), dict(adapter.extra), None
         if config.load.endpoint == "chat":
             template = template_tokens(self.address, name, min(config.load.lengths)[0], config.window.limit_s)
-        self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template)
+        self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template, adapter.of_turns)
 
     def _start(self, config: Config, stack: ExitStack) -> tuple[Path, int]:
         """Start it and wait until it is ready; return where the model is, and the size of its vocabulary."""
@@ -285,6 +289,7 @@ class Started:
         settings = folder / f"{serve.server}.yaml"
         longest = max(*map(sum, load.lengths), most_tokens() if config.asks_text else 0)
         values: dict[str, object] = {
+            "cache": adapter.cache[bool(load.trace)],
             "model": path,
             "port": self.address.port,
             "streams": load.concurrency,

@@ -67,6 +67,9 @@ class Adapter(NamedTuple):
     of_text: Mapping[str, Any] = {}  # fields of a request that make it list tokens by their ids, and keep its prompt
     settings: str = ""  # content of a file that {settings} names
     environment: Mapping[str, str] = {}
+    # For conversations, which a prefix cache is measured with: {cache} without and with it, and fields of a request.
+    cache: tuple[str, str] = ("", "")
+    of_turns: Mapping[str, Any] = {}
 
 
 # Command lines and fields: documentation of each server, 2026-11. xllamacpp and vllm, on CPUs, have been run.
@@ -89,12 +92,14 @@ SERVERS: Mapping[str, Adapter] = {
         text_field="content",
         tokenize={"add_special": True},
         of_text={"cache_prompt": True},
+        # The chosen token's probability lists its id, and costs nothing.
+        of_turns={"cache_prompt": True, "logprobs": 1, "post_sampling_probs": True},
         keep_alive=False,  # it closes each connection, although it announces to keep it
     ),
     "vllm": Adapter(
         "{python} -m vllm.entrypoints.openai.api_server --model {model} --served-model-name {name} --host 127.0.0.1 "
         "--port {port} --tensor-parallel-size {devices} --max-model-len {context} --dtype {dtype} "
-        "--no-enable-prefix-caching --enable-prompt-tokens-details",
+        "{cache} --enable-prompt-tokens-details",
         RUNNING_USAGE,
         "vllm",
         Speculation(
@@ -110,10 +115,12 @@ SERVERS: Mapping[str, Adapter] = {
         text_field="prompt",
         of_text={"return_tokens_as_token_ids": True},
         environment={"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+        cache=("--no-enable-prefix-caching", "--enable-prefix-caching"),
+        of_turns={"return_token_ids": True},  # the first event has those of the prompt, too
     ),
     "sglang": Adapter(
         "{python} -m sglang.launch_server --model-path {model} --served-model-name {name} --host 127.0.0.1 "
-        "--port {port} --tp-size {devices} --context-length {context} --dtype {dtype} --disable-radix-cache "
+        "--port {port} --tp-size {devices} --context-length {context} --dtype {dtype} {cache} "
         "--enable-metrics",
         RUNNING_USAGE,
         "sglang",
@@ -132,6 +139,7 @@ SERVERS: Mapping[str, Adapter] = {
         fp8="--quantization fp8",
         counter="sglang:generation_tokens_total",
         environment={"HF_HUB_OFFLINE": "1"},
+        cache=("--disable-radix-cache", "--enable-cache-report"),
     ),
     "trtllm": Adapter(
         "trtllm-serve {model} --host 127.0.0.1 --port {port} --tp_size {devices} --max_seq_len {context} "
@@ -147,7 +155,8 @@ SERVERS: Mapping[str, Adapter] = {
             accepted="trtllm_spec_decode_num_accepted_tokens_total",
         ),
         metrics="/prometheus/metrics",
-        settings="kv_cache_config: {enable_block_reuse: false}\nload_format: LOAD_FORMAT\n",
+        settings="kv_cache_config: {enable_block_reuse: REUSE}\nload_format: LOAD_FORMAT\n",
+        cache=("false", "true"),
         environment={"HF_HUB_OFFLINE": "1"},
     ),
 }
@@ -233,4 +242,5 @@ def environment_of(adapter: Adapter, values: Mapping[str, object]) -> dict[str, 
 def settings_of(adapter: Adapter, values: Mapping[str, object], is_random: bool) -> str:
     """Return the content of a server's file of settings; empty if it has none."""
     more = adapter.speculation.settings.format(**values) if "draft" in values else ""
-    return adapter.settings.replace("LOAD_FORMAT", "dummy" if is_random else "auto") + more
+    own = adapter.settings.replace("LOAD_FORMAT", "dummy" if is_random else "auto")
+    return own.replace("REUSE", str(values["cache"])) + more

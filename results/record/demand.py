@@ -82,6 +82,11 @@ def label(mean_input: int, mean_output: int, sigma: float, lengths_file: str) ->
     return f"{mean_input}/{mean_output} tokens{about}"
 
 
+def of_trace(name: str, digest: str) -> str:
+    """Return a trace of conversations in words, which differ where its content does."""
+    return f"conversations of {name}, SHA-256 {digest}"
+
+
 def arrivals_s(rate_per_s: float, burstiness: float, seed: int, until_s: float) -> Iterator[float]:
     """Yield times of arrivals from 0 on, with gamma-distributed times between them; of shape 1 they are Poisson's."""
     chance, time_s = random.Random(seed), 0.0

@@ -169,7 +169,7 @@ _MORE_DEVICES = _undecided("Run this workload on more devices")
 
 # A run with one of these is not ranked.
 WRONG_ANSWERS = {"answers_wrong", "answers_vary", "answers_unlikely", "answers_unlike", "answers_below"}
-NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "perplexity_high"}
+NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplexity_high"}
 
 KINDS: Mapping[str, Kind] = {
     "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
@@ -288,6 +288,14 @@ KINDS: Mapping[str, Kind] = {
     "no_prompt_tokens": Kind(
         "the server reports no prompt tokens: those that were sent are counted",
         Advice(7, "A server does not count prompt tokens.", "Switch the server's report of usage on", False),
+    ),
+    "no_cached_tokens": Kind(
+        "the server does not state how many prompt tokens came from its cache: the measured hit rate is missing",
+        Advice(7, "A server does not count cached tokens.", "Let its usage have prompt_tokens_details", False),
+    ),
+    "cache_impossible": Kind(
+        "{cached:.0f} prompt tokens came from a cache, but the prompts before them allow {possible:.0f} at most",
+        Advice(1, "A server's cache has more than was sent.", "Clear its cache; let nobody else ask; repeat the run"),
     ),
     "retried": Kind(
         "{requests:number of request} had to be sent twice: the server closed a kept connection before an answer",

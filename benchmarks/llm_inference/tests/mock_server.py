@@ -46,6 +46,32 @@ FAULTS = (
 
 TEXT_TOKENS = list(range(1, 41))
 TEXTS = "known", "less", "nameless"
+class Cache:
+    """Blocks of tokens with all that comes before them; the ones used longest ago make room for others."""
+
+    def __init__(self, blocks: int, block_tokens: int) -> None:
+        self.most, self.block_tokens, self.blocks = blocks, block_tokens, {}
+
+    def keys(self, tokens: list[int]) -> list[int]:
+        keys, key = [], 0
+        for at in range(0, len(tokens) - self.block_tokens + 1, self.block_tokens):
+            key = hash((key, *tokens[at : at + self.block_tokens]))
+            keys.append(key)
+        return keys
+
+    def hit(self, tokens: list[int]) -> int:
+        """Return how many tokens at the beginning it has."""
+        keys = self.keys(tokens)
+        return self.block_tokens * next((at for at, key in enumerate(keys) if key not in self.blocks), len(keys))
+
+    def put(self, tokens: list[int]) -> None:
+        for key in reversed(self.keys(tokens)):  # the last blocks make room first
+            self.blocks.pop(key, None)
+            self.blocks[key] = True
+        while len(self.blocks) > self.most:
+            self.blocks.pop(next(iter(self.blocks)))
+
+
 ANSWERS = "same", "rounding", "wrong", "worse", "without", "varies"
 
 
@@ -53,6 +79,7 @@ class Mock:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.chance = options, random.Random(options.seed)
         self.tokens = self.requests = self.steps = self.accepted = 0
+        self.cache = Cache(options.cache_blocks, options.block_tokens) if options.cache_blocks else None
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -166,7 +193,13 @@ class Mock:
             given, left = 1, left - 1
         if options.fault == "pause" and self.requests == options.after:
             time.sleep(options.pause_s)
-        due_s = loop.time() + self._noisy(options.ttft_s)
+        ids, cached, ttft_s = [], options.cached, options.ttft_s
+        if self.cache:
+            cached = self.cache.hit(asked["prompt"])
+            self.cache.put(asked["prompt"])
+            ttft_s *= (prompt - cached) / prompt
+            cached += options.boast
+        due_s = loop.time() + self._noisy(ttft_s)
         step_s = self._noisy(options.tpot_s)
         while left:
             await asyncio.sleep(due_s - loop.time())
@@ -174,11 +207,13 @@ class Mock:
             given, left = given + new, left - new
             self.tokens += new // 2 if options.fault == "halve" else new
             usage = {"prompt_tokens": prompt, "completion_tokens": given}
-            if options.cached:
-                usage["prompt_tokens_details"] = {"cached_tokens": options.cached}
+            if options.cached or (self.cache and not options.silent):
+                usage["prompt_tokens_details"] = {"cached_tokens": cached}
+            listed = {"token_ids": [self.chance.randrange(1000, 8000) for _ in range(new)]} if self.cache else {}
+            ids += listed.get("token_ids", [])
             event = {
                 **head,
-                "choices": [{"index": 0, **text, "finish_reason": None}],
+                "choices": [{"index": 0, **text, **listed, "finish_reason": None}],
                 "usage": usage,
                 "sent_s": due_s,
             }
@@ -188,6 +223,8 @@ class Mock:
             if options.fault == "cut" and self.requests > options.after and given > 1:
                 writer.close()
                 raise ConnectionError
+        if self.cache:
+            self.cache.put([*asked["prompt"], *ids[:-1]])  # nothing was computed with the last one
         self._event({**head, "choices": [], "usage": usage}, writer)
         writer.write(b"e\r\ndata: [DONE]\n\n\r\n")
 
@@ -221,6 +258,10 @@ def parser() -> argparse.ArgumentParser:
         "--accepts", type=float, default=0.0, help="tokens of a step of speculative decoding, of 3 drafts"
     )
     made.add_argument("--cached", type=int, default=0)
+    made.add_argument("--cache-blocks", type=int, default=0, help="of a prefix cache, whose prompts are faster")
+    made.add_argument("--block-tokens", type=int, default=1, help="tokens of such a block")
+    made.add_argument("--boast", type=int, default=0, help="tokens that it never had, and states as cached")
+    made.add_argument("--silent", action="store_true", help="state no cached tokens")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--fault", choices=FAULTS, default="none")
     made.add_argument("--answers", choices=ANSWERS, default="same", help="after some requests")

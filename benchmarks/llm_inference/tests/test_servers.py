@@ -70,7 +70,7 @@ def test_a_folder_describes_the_shape(tmp_path):
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_each_command_line_is_whole(name, tmp_path):
-    values = dict.fromkeys(("port", "streams", "context", "threads", "devices"), 4)
+    values = dict.fromkeys(("port", "streams", "context", "threads", "devices", "cache"), 4)
     values |= {"model": tmp_path, "dtype": "bfloat16", "settings": tmp_path / "settings"}
     command = command_of(SERVERS[name], values, True, "--more '{\"a\": 1}'")
     assert str(tmp_path) in command

@@ -29,6 +29,7 @@ FREE = {
     *(f"metrics.{name}" for name in ("num_parameters", "server_start_s", "cpu_throttled_percent", "server_tokens")),
     "serving.elsewhere",
     "serving.clock_error_s",
+    "config.load.idle_limit_s",  # of conversations
     "config.load.seed",  # of a closed loop of one length
     *(f"config.answers.{name}" for name in ("questions", "questions_file", "expected_tokens")),  # limits, and a name
     *(f"config.answers.{name}" for name in ("perplexity", "perplexity_reference")),  # random weights know no text

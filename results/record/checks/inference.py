@@ -9,7 +9,7 @@ from itertools import pairwise
 from results.record.acceptance import label as label_of_speculation
 from results.record.acceptance import length_of, stated
 from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
-from results.record.demand import DATA, SLOS, label
+from results.record.demand import DATA, SLOS, label, of_trace
 from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
 from results.record.model import Record, is_number
 from results.record.values import value_at
@@ -47,7 +47,9 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
     asked = [run.option(f"load.{name}") for name in names]
     if not run.serving:
         return
-    if None not in asked:
+    if trace := run.option("load.trace"):
+        yield from _trace_is_that_of_the_options(run, trace.rstrip("/").rpartition("/")[2])
+    elif None not in asked:
         yield from differs("sample", run.sample, "config.load", label(*asked))
     rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
     if rate is not None and "arrivals" in run.choices:
@@ -65,6 +67,13 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
     if slo is not None:
         yield from differs("serving.slo", run.serving.slo, "config.load", slo)
         yield from _limits_are_those_of_the_preset(run, slo)
+
+
+def _trace_is_that_of_the_options(run: Record, name: str) -> Sentences:
+    if not re.fullmatch(f"{re.escape(of_trace(name, ''))}[0-9a-f]{{12}}", run.sample):
+        yield f"its sample is {run.sample!r}, but config.load has the trace {name}"
+    idle = f"idle for {run.option('load.idle_limit_s'):g} s at most"
+    yield from differs("choices.conversations", run.choices.get("conversations"), "config.load", idle)
 
 
 def _limits_are_those_of_the_preset(run: Record, name: str) -> Sentences:
@@ -87,6 +96,7 @@ def _server_is_that_of_the_options(run: Record) -> Sentences:
     arrivals, speculation = run.choices.get("arrivals"), _speculation(run)
     variant = [run.serving.server, arrivals if run.option("load.rate_per_s") else None]
     variant += ["chat" if run.option("load.endpoint") == "chat" else None, run.choices.get("roles")]
+    variant += [run.choices.get("conversations")]
     variant += [label_of_speculation(*speculation[:2]) if speculation else None, arguments]
     yield from differs("variant", run.variant, "its choices", list(filter(None, variant)))
     if not (serve.get("url") or serve.get("real_weights")):

@@ -17,6 +17,8 @@ COLUMNS = quantities(
     *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
     *("acceptance_stated", "acceptance_measured"),
     *("work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"),
+    *("cache_hit", "possible_cache_hit", "turn_tokens_per_s", "cached_tokens", "fresh_tokens"),
+    *("ttft_cached_below_50", "ttft_cached_50_to_90", "ttft_cached_from_90"),
     *(
         "goodput",
         "avg_power_w",
