@@ -46,6 +46,8 @@ FAULTS = (
 
 TEXT_TOKENS = list(range(1, 41))
 TEXTS = "known", "less", "nameless"
+
+
 class Cache:
     """Blocks of tokens with all that comes before them; the ones used longest ago make room for others."""
 

@@ -107,7 +107,9 @@ OF_TRTLLM = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model":
 )
 def test_a_server_speculates_at_the_stated_acceptance(name, words, environment, settings):
     adapter = SERVERS[name]
-    values = dict.fromkeys(("model", "port", "streams", "context", "threads", "devices", "dtype", "settings"), "x")
+    values = dict.fromkeys(
+        ("model", "port", "streams", "context", "threads", "devices", "dtype", "settings", "cache"), "x"
+    )
     drafts = {"draft": "/d", **SpeculationOptions(draft_tokens=3).values}
     with_drafts, without = (command_of(adapter, values | more, False, "") for more in (drafts, {}))
     assert with_drafts == [*without, *words]
