@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +19,13 @@ from jpwr.energy.estimate import known
 from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
+from results.join.blocks import blocks_of, mean_of
 from results.join.channels import EnergyError, choose, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of
 from results.join.phases import slices_of
 from results.record.in_parallel import for_each
-from results.record.model import Channel, Record, Window, changed
+from results.record.model import Channel, NodePower, Record, Window, changed
 from results.record.parts import of_node, total_s, windows_of
 from results.record.values import is_accelerated
 
@@ -31,8 +33,17 @@ TRACES = "power/*/trace.csv"
 WINDOW = " window"  # in the name of the region that marks a window
 NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
 PLACES = 8  # starts, per length of the windows, of the other times of that length
+MOST_PARTS = 1000  # of the windows, of which percentiles of power are: the 99th is of the ten highest
 MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
 Times = tuple[float, float]  # start and end in seconds
+
+
+class RunSums(NamedTuple):
+    """Energy of the whole command on one node, and its length and time before the windows in seconds."""
+
+    energy_j: float
+    run_s: float
+    before_s: float
 
 
 class NodeSums(NamedTuple):
@@ -47,6 +58,9 @@ class NodeSums(NamedTuple):
     notes: list[str]
     busy_w: Times  # two mean powers: from the first window to the last, and the highest over any equal time
     slices_j: list[float]  # of a server: energies of the slices of its window
+    parts_w: list[float]  # mean powers in equal parts of the windows
+    run: RunSums | None
+    blocks: NodePower | None
 
 
 class FigureSums(NamedTuple):
@@ -171,7 +185,8 @@ class _Node:
             trace.check_covered(*edge)
         counted = [curve for curve in curves if curve.info not in self.twins]
         self.estimates = {curve.info: energy_of_passes(curve, edges) for curve in counted}
-        self._curves = [curve for curve in curves if curve.info in self.chosen]
+        self._all_curves = counted
+        self._curves = [curve for curve in counted if curve.info in self.chosen]
 
     def sums(self) -> NodeSums:
         """Return what a result has of the node; raises EnergyError for a channel without energy."""
@@ -190,7 +205,34 @@ class _Node:
             # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
             self._busy_w() if self._has_steps else (0.0, 0.0),
             self._slices_j() if self._is_served else [],
+            self._parts_w(),
+            self._run(),
+            blocks_of(self.hostname, {curve.info: curve for curve in self._all_curves}),
         )
+
+    def _parts_w(self) -> list[float]:
+        """Return the mean powers in parts of the windows that are as short as a reading, up to MOST_PARTS of them."""
+        if any(len(curve.power.times_s) < 2 for curve in self._curves):
+            return []
+        interval_s = self.trace.meta.get("interval_s") or self.duration_s / MOST_PARTS
+        part_s = max(interval_s, self.duration_s / MOST_PARTS)
+        mean, found = mean_of(self._curves), []
+        for window in self._windows:
+            number = max(1, round(window.duration_s / part_s))
+            edges_s = [window.start_s + window.duration_s * one / number for one in range(number + 1)]
+            found += [mean(*edges) for edges in pairwise(edges_s)]
+        return found
+
+    def _run(self) -> RunSums | None:
+        """Return the sums of the whole command; None if the trace does not cover it."""
+        start_s, end_s = (self.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
+        if start_s is None or end_s is None:
+            return None
+        estimates = [curve.between(start_s, end_s) for curve in self._curves]
+        if any(one.unknown or one.covered_s < MIN_COVERED * one.duration_s for one in estimates):
+            return None
+        energy_j = math.fsum(one.energy_j for one in estimates)
+        return RunSums(energy_j, end_s - start_s, min(one.start_s for one in self._windows) - start_s)
 
     def _slices_j(self) -> list[float]:
         [(start_s, end_s), *_] = [(window.start_s, window.end_s) for window in self._windows]
