@@ -113,7 +113,7 @@ def _line(runs: Sequence[NodePower], point: Sequence[float], with_processors: bo
     alike = min(max(float(pairs.sum()) / squares, 0.0), 0.9) if squares else 0.0
     independent = len(node_w) * (1 - alike) / (1 + alike)
     freedom = max(1.0, independent - len(line))
-    block = squares / len(node_w) * independent / freedom
+    block = squares / (len(node_w) - len(line))
     at = np.array([1.0, *point])
     leverage = float(at @ np.linalg.pinv(full.T @ full) @ at)
     return Line(float(at @ line), block * leverage * len(node_w) / independent, block, freedom)

@@ -43,7 +43,17 @@ def _with_wall(record: Record, sensed: Sequence[NodePower]) -> Record:
     if not (record.is_good and energy and energy.window_s and energy.power_kind == MEASURED):
         return record
     found = _measured(record) or _modelled(record, sensed)
-    return changed(record, wall=found if isinstance(found, Wall) else _estimate(record, found))
+    return changed(record, wall=_with_rest(record, found if isinstance(found, Wall) else _estimate(record, found)))
+
+
+def _with_rest(record: Record, wall: Wall) -> Wall:
+    """Return the power with that of all but the boards, for each device of the nodes, whether it trained or not."""
+    boards_w, block, nodes = _boards_w(record), system_of(record.system), record.layout.num_nodes or 1
+    devices = max(record.layout.num_devices or 1, nodes * block.devices_per_node if block else 0)
+    if boards_w is None or wall.power_w is None or wall.relative is None or wall.power_w <= boards_w:
+        return wall
+    rest_w = wall.power_w - boards_w
+    return changed(wall, rest_w=rest_w / devices, rest_relative=wall.relative * wall.power_w / rest_w)
 
 
 def _measured(record: Record) -> Wall | None:
@@ -74,8 +84,12 @@ def _modelled(record: Record, sensed: Sequence[NodePower]) -> Wall | Finding:
     if isinstance(found, Finding):
         return found
     half = found.half_w / found.power_w
-    wall = _wall(nodes * found.power_w, math.sqrt(math.fsum(one.variance for one in found.parts)) / found.power_w, MODEL)
-    return changed(wall, low_w=nodes * found.power_w * (1 - half), high_w=nodes * found.power_w * (1 + half), nodes=found.nodes)
+    wall = _wall(
+        nodes * found.power_w, math.sqrt(math.fsum(one.variance for one in found.parts)) / found.power_w, MODEL
+    )
+    return changed(
+        wall, low_w=nodes * found.power_w * (1 - half), high_w=nodes * found.power_w * (1 + half), nodes=found.nodes
+    )
 
 
 def _estimate(record: Record, why_not: Finding) -> Wall:

@@ -6,7 +6,7 @@ the record lacks. A record may have further keys, which are kept and not checked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import (
@@ -581,6 +581,8 @@ class Wall(Numbers):
     low_w: Annotated[Number, "with high_w, the 95 % interval"] = None
     high_w: Number = None
     relative: Annotated[Number, "standard uncertainty"] = None
+    rest_w: Annotated[Number, "for each device of its nodes, besides the power of their boards"] = None
+    rest_relative: Annotated[Number, "standard uncertainty of rest_w"] = None
     how: Annotated[str, "measured, model or estimate; empty without a number"] = ""
     nodes: Annotated[Amount, "with a sensor, that a model is fitted on"] = None
     why_not: Annotated[Any, "why there is no better number, a finding"] = None

@@ -10,6 +10,7 @@ from results.points.repeats import PointResults
 from results.record.quantities import quantities
 from results.record.records import Record
 from results.show.tables.cells import Table
+from results.show.tables.whole_system import lacking_cell, level_cell
 from results.verdicts.quality import Rule, energy_kind, energy_rules
 
 
@@ -39,6 +40,8 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
             for record in mine
             for channel in (record.energy.channels if record.energy else ())
         )
+        level, lacking = level_cell(mine), lacking_cell(mine)
+        sources |= {f"power level: {level}" + (f"; the next one lacks {lacking}" if lacking else ""): None}
         kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
         found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
     return found

@@ -12,6 +12,8 @@ from results.record.values import count, devices_text, grouped, value_at
 from results.show.tables.point_columns import COLUMNS as POINT_COLUMNS
 from results.show.tables.point_columns import PointColumn, columns_of_points, with_interval
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS
+from results.show.tables.whole_system import CELLS
+from results.show.tables.whole_system import NAMES as POWER_NAMES
 
 COLUMNS = quantities(
     *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
@@ -25,7 +27,8 @@ COLUMNS = quantities(
         "j_per_token_read",
         "j_per_token_written",
     ),
-    *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "power_source", "status"),
+    QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE),
+    *(*POWER_NAMES, "power_source", "status"),
 )
 # These follow from other columns, and are left out of points.
 OF_DEVICES = ("metrics.{unit}_per_s_per_device", "metrics.total_{unit}_per_s", "energy.{unit}_per_wh")
@@ -34,7 +37,7 @@ OF_POINTS = (
     PointColumn(QUANTITIES["variant"], attrgetter("variant")),
     *columns_of_points("status", "runs"),
     *(made for one in COLUMNS if one.form and one.path not in OF_DEVICES for made in with_interval(one)),
-    *columns_of_points("sampling_percent", "sensor_accuracy", "energy"),
+    *columns_of_points("sampling_percent", "sensor_accuracy", "energy", *CELLS),
 )
 
 
