@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import ChannelEnergy
@@ -68,11 +69,10 @@ def _shifted(edges_s: Sequence[float], mean: Mean, delay_s: float) -> list[float
 
 
 def _means(edges_s: Sequence[float], mean: Mean) -> list[float]:
-    return [mean(*edges) for edges in zip(edges_s, edges_s[1:], strict=False)]
+    return [mean(*edges) for edges in pairwise(edges_s)]
 
 
 def _alike(blocks: NodePower, node_w: Sequence[float]) -> float:
-    boards_w = [one or 0.0 for one in blocks.boards_w]
-    if min(boards_w) == max(boards_w) or min(node_w) == max(node_w):
+    if min(blocks.boards_w) == max(blocks.boards_w) or min(node_w) == max(node_w):
         return 0.0
-    return statistics.correlation(boards_w, node_w)
+    return statistics.correlation(blocks.boards_w, node_w)

@@ -58,46 +58,37 @@ def modelled(
     """Return the mean power of a number of nodes of one kind at a power of a node's boards, or why there is none.
 
     runs: blocks with the power of the node; processors_w: None without a sensor; accuracy: bound on the error of the
-    nodes' sensors, as a share of the reading.
+    nodes' sensors, as a share of the reading. Where processors are beyond the fit, boards alone count.
     """
-    if not runs:
-        return finding("no_node_sensor")
     with_processors = processors_w is not None and all(one.processors_w for one in runs)
-    point = [boards_w, *([processors_w] if with_processors and processors_w is not None else [])]
-    lines: list[Line] = []
-    reasons: list[Finding] = []
-    for hostname in dict.fromkeys(one.hostname for one in runs):
-        mine = [one for one in runs if one.hostname == hostname]
-        found = _line(mine, point, with_processors)
-        if isinstance(found, Line):
-            lines.append(found)
-        else:
-            reasons.append(found)
-    return _of_lines(lines, SPREAD if with_processors else SPREAD_ALONE, accuracy, number) if lines else reasons[0]
-
-
-def _of_lines(lines: Sequence[Line], spread: float, accuracy: float, number: int) -> Modelled:
-    """Return the power of nodes other than those of the lines."""
+    point = [boards_w, processors_w or 0.0][: 1 + with_processors]
+    hosts = dict.fromkeys(one.hostname for one in runs)
+    found = [_line([one for one in runs if one.hostname == host], point) for host in hosts]
+    lines = [one for one in found if isinstance(one, Line)]
+    if not lines and with_processors:
+        return modelled(runs, boards_w, None, accuracy, number)
+    if not lines:
+        return next((one for one in found if isinstance(one, Finding)), finding("no_node_sensor"))
     count = len(lines)
     power_w = math.fsum(one.node_w for one in lines) / count
     # Conjugate prior of a variance: the assumed spread counts as SPREAD_NODES deviations from the mean.
-    squares = math.fsum((one.node_w - power_w) ** 2 for one in lines) + SPREAD_NODES * (spread * power_w) ** 2
+    assumed = SPREAD_NODES * ((SPREAD if with_processors else SPREAD_ALONE) * power_w) ** 2
     freedom = SPREAD_NODES + count - 1
-    fitted = math.fsum(one.fit for one in lines) / count**2
-    block = math.fsum(one.block for one in lines) / count
+    spread = (assumed + math.fsum((one.node_w - power_w) ** 2 for one in lines)) / freedom
+    fitted = math.fsum(one.fit / count**2 + one.block / count for one in lines)
     parts = (
-        Part(squares / freedom * (1 / number + 1 / count), freedom),
-        Part(fitted + block, math.fsum(one.freedom for one in lines)),
+        Part(spread * (1 / number + 1 / count), freedom),
+        Part(fitted, math.fsum(one.freedom for one in lines)),
         Part((accuracy * power_w / BOUND) ** 2, math.inf),
     )
     return Modelled(power_w, parts, count)
 
 
-def _line(runs: Sequence[NodePower], point: Sequence[float], with_processors: bool) -> Line | Finding:
+def _line(runs: Sequence[NodePower], point: Sequence[float]) -> Line | Finding:
     """Return a node's line at a point, or why there is none."""
     import numpy as np
 
-    columns = [[one.boards_w, *([one.processors_w] if with_processors else [])] for one in runs]
+    columns = [[one.boards_w, one.processors_w][: len(point)] for one in runs]
     matrix = np.concatenate([np.array(one, float).T for one in columns])
     node_w = np.concatenate([np.array(one.node_w, float) for one in runs])
     if why := _why_not(matrix, point):

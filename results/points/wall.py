@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from jpwr.intervals import BOUND
 from results.files.systems import System, system_of
-from results.points.node_model import Modelled, modelled
+from results.points.node_model import modelled
 from results.points.sensors import standard_uncertainty
 from results.record.findings import Finding, finding
 from results.record.model import NodePower, Record, Wall, changed
@@ -16,7 +16,7 @@ from results.record.parts import JOULES_PER_WH
 MEASURED, MODEL, ESTIMATE = "measured", "model", "estimate"
 WHOLE_NODE = ("node", "supply")  # scopes that include processors, fans and network
 # MLPerf Endpoints, endpoints-submission-cli 1.5.3.0, section 4.5: watts of a processor, of which a node has two, and of
-# the network card of each accelerator; the power supplied is that of all of them and half as much again with air cooling.
+# the network card of each accelerator; supplied with air cooling is half as much again.
 PROCESSORS, PROCESSOR_W, NETWORK_W, PROVISIONED = 2, 350.0, 75.0, 1.5
 # InferenceX-app, docs/powerx-system-power.md at 06b5ae8: shares of their maximum at which they work.
 PROCESSORS_USED, NETWORK_USED = 0.20, 0.05

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from jpwr.energy.estimate import JOULES_PER_WH
@@ -66,7 +67,7 @@ def power_over_time(parts_w: Sequence[float], time_s: float) -> dict[str, Any]:
     if number < TENTHS:
         return {}
     edges = [number * one // TENTHS for one in range(TENTHS + 1)]
-    tenths = [math.fsum(parts_w[low:high]) / (high - low) for low, high in zip(edges, edges[1:], strict=False)]
+    tenths = [math.fsum(parts_w[low:high]) / (high - low) for low, high in pairwise(edges)]
     percentiles = {f"p{one}_power_w": percentile(parts_w, one) for one in POWER_PERCENTILES}
     return {"part_s": time_s / number, "tenths": tenths, **percentiles}
 

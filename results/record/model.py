@@ -287,9 +287,9 @@ class NodePower(Part):
     hostname: str
     begin_s: Annotated[float, "of the first block, on the node's monotonic clock"]
     block_s: float
-    boards_w: Annotated[Sequence[Number], "all boards, whether they trained or not"]
-    processors_w: Annotated[Sequence[Number], "with their memory; empty without a sensor"] = _list()
-    node_w: Annotated[Sequence[Number], "by the node's sensor or a meter; empty without one"] = _list()
+    boards_w: Annotated[Sequence[float], "all boards, whether they trained or not"]
+    processors_w: Annotated[Sequence[float], "with their memory; empty without a sensor"] = _list()
+    node_w: Annotated[Sequence[float], "by the node's sensor or a meter; empty without one"] = _list()
     sensor: Annotated[str, "of the node; empty without one"] = ""
     delay_s: Annotated[Number, "of the node's sensor behind the boards', found by their correlation"] = None
 

@@ -24,7 +24,7 @@ from results.record.model import Record, as_json
 from results.record.records import write_record
 from results.show.tables.cells import text_of
 from results.show.tables.cost import cost_table
-from results.show.tables.whole_system import wall_cell
+from results.show.tables.whole_system import wall_cell, wall_kind_cell
 from results.tests import made_up, node_coverage
 from results.tests.conftest import GPU0, GPU1, JobFolder, make_record
 from results.tests.of_dicts import contradictions
@@ -208,7 +208,9 @@ def test_a_run_without_a_nodes_sensor_has_the_power_by_a_model_of_those_with_one
     assert (found.how, found.nodes) == ("model", 3)
     assert found.power_w == pytest.approx(node_w(500.0), rel=0.01)
     assert found.low_w < node_w(500.0) < found.high_w < 1.15 * found.power_w
-    assert ", model of 3 nodes" in text_of(wall_cell([with_wall([*sensed, other])[-1]]))
+    [record] = with_wall([*sensed, other])[-1:]
+    assert text_of(wall_cell([record])).startswith("1,10")
+    assert wall_kind_cell([record]) == "model of 3 nodes: the sensor's accuracy is not stated"
 
 
 @pytest.mark.parametrize(
@@ -331,4 +333,4 @@ def test_a_management_controllers_power_goes_from_jpwr_to_the_table(tmp_path, ca
     assert blocks["node_w"][-1] == pytest.approx(node_w(blocks["boards_w"][-1]), rel=0.02)
     assert main(["table", str(tmp_path / "runs"), "--all"]) == 0
     found = capsys.readouterr().out
-    assert "1,2" in found.partition("measured")[0]
+    assert "1,220 | measured: the sensor's accuracy is not stated" in found

@@ -118,7 +118,7 @@ class Costs:
             lines.append(f"{self.co2_g_per_kwh:g} g CO₂ per kWh")
         return lines + [
             f"{name}: {price.price_per_device:,.0f} {self.currency} per device, "
-            f"{price.overhead_w_per_device:g} W per device in addition to the measured power where no sensor of a node shows it"
+            f"{price.overhead_w_per_device:g} W per device besides the measured power, unless a node's sensor shows it"
             for name, price in self.systems.items()
         ]
 
@@ -181,7 +181,7 @@ def node_by(one: PointResults) -> str:
 
 
 def uncovered_share(one: PointResults) -> float:
-    """Return the standard uncertainty of what the energy's sensors do not cover, as a share of it; 0 if it is stated."""
+    """Return the relative standard uncertainty of what the energy's sensors do not cover; 0 if it is stated."""
     return max(record.wall.rest_relative or 0.0 for record in one.good) if node_by(one) else 0.0
 
 

@@ -12,7 +12,7 @@ from results.points.repeats import PointResults
 from results.record.findings import Finding, finding
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, count, grouped
-from results.verdicts.power_level import power_level
+from results.verdicts.power_level import lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
 from results.verdicts.requirements import MEASURED, SECONDS, TIMES, Quantity, Selection
@@ -98,8 +98,7 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
 def _of_energies(good: Sequence[PointResults], what: str) -> Answer:
     """Return the lowest grade of the runs' energies, or the lowest level of the methodology with what it lacks."""
     records = [record for one in good for record in one.good]
-    levels = [level for one in records if (level := power_level(one))]
-    worst = min(levels, key=lambda one: one.level, default=None)
+    worst = lowest_level(records)
     known = [one for one in map(grade, records) if one is not None]
     if worst is None or len(known) < len(records):
         return Answer(why_not=finding("no_energy"))

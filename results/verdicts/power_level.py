@@ -54,6 +54,12 @@ def power_level(record: Record, key: str = "energy") -> PowerLevel | None:
     return PowerLevel(reached, ())
 
 
+def lowest_level(records: Sequence[Record]) -> PowerLevel | None:
+    """Return the lowest level of the records' energies; None without an energy."""
+    levels = [level for one in records if (level := power_level(one))]
+    return min(levels, key=lambda one: one.level, default=None)
+
+
 def _lacking(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
     """Yield what an energy lacks for a level."""
     if energy.power_kind != "measured" or not set(energy.power_scope.split("+")) <= set(WHOLE_NODE):

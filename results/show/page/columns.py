@@ -15,7 +15,7 @@ from results.show.tables.point_columns import HALF, sampling_percent
 from results.show.tables.points import point_table
 from results.show.tables.summary import by_system_and_precision, precision_text
 from results.show.tables.table import units_of
-from results.show.tables.whole_system import level_cell, wall_cell
+from results.show.tables.whole_system import LONG, level_cell, wall_cell
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import fastest
 
@@ -85,7 +85,7 @@ def points_table(results: Sequence[PointResults]) -> Table:
     table = point_table(results)
     columns = [PERCENT if one.title == HALF else one for one in table.columns]
     rows = [list(map(_without_half, columns, row, [None, *row])) for row in table.rows]
-    return replace(table, columns=columns, rows=rows).filled(without=("model", "data", "in/out"))
+    return replace(table, columns=columns, rows=rows).filled(without=("model", "data", "in/out", *LONG))
 
 
 def _without_half(column: Quantity, cell: Cell, before: Cell) -> Cell:
