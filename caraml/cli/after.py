@@ -324,7 +324,7 @@ def metered(records: Sequence[Record], meters: Sequence[Path]) -> list[Record]:
         records, notes = with_meter(records, read_meter(path))
         for note in notes:
             say(note)
-    return list(records)
+    return with_wall(records) if meters else list(records)
 
 
 def _pledge(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:

@@ -16,7 +16,7 @@ from jpwr.errors import JpwrError
 from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
 from results.files.workloads import short_batch_text
-from results.join.blocks import mean_of, with_node
+from results.join.blocks import with_node
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.limits import limits_of_all
@@ -163,11 +163,7 @@ def _with_blocks(values: Energy, own: Energy | None, traces: Sequence[Trace]) ->
     """Return an energy with the blocks of the run's own sensors, next to which a node's power is that of the meter."""
     known = {one.hostname: one for one in (own.nodes if own else None) or ()}
     curves = {trace.meta["hostname"]: list(trace.curves()) for trace in traces}
-    nodes = [
-        with_node(one, mean_of(curves[hostname]), METER)
-        for hostname, one in known.items()
-        if hostname in curves and len(curves[hostname][0].power.times_s) > 1
-    ]
+    nodes = [with_node(one, curves[hostname], METER) for hostname, one in known.items() if hostname in curves]
     return changed(values, nodes=nodes) if nodes else values
 
 

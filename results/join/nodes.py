@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from jpwr.energy.estimate import known
 from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
-from results.join.blocks import blocks_of, mean_of
+from results.join.blocks import blocks_of, means_w
 from results.join.channels import EnergyError, choose, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of
@@ -207,7 +206,7 @@ class _Node:
             self._slices_j() if self._is_served else [],
             self._parts_w(),
             self._run(),
-            blocks_of(self.hostname, {curve.info: curve for curve in self._all_curves}),
+            blocks_of(self.hostname, self._all_curves),
         )
 
     def _parts_w(self) -> list[float]:
@@ -216,11 +215,11 @@ class _Node:
             return []
         interval_s = self.trace.meta.get("interval_s") or self.duration_s / MOST_PARTS
         part_s = max(interval_s, self.duration_s / MOST_PARTS)
-        mean, found = mean_of(self._curves), []
+        found = []
         for window in self._windows:
             number = max(1, round(window.duration_s / part_s))
             edges_s = [window.start_s + window.duration_s * one / number for one in range(number + 1)]
-            found += [mean(*edges) for edges in pairwise(edges_s)]
+            found += means_w(self._curves, edges_s)
         return found
 
     def _run(self) -> RunSums | None:

@@ -26,8 +26,8 @@ BEYOND = 0.1  # share of the fitted range by which a power may be outside of it
 # Standard deviation between nodes of one kind, as a share of their power, before any is measured, and the number of
 # nodes that it weighs as much as. Over eight machines, nodes under one load differ by 1 to 3 % (Scogland et al., Node
 # variability in large-scale power measurements, SC 2015). Without a sensor of the processors, their load adds to it: on
-# simulated nodes, 5 % in all.
-SPREAD, SPREAD_ALONE, SPREAD_NODES = 0.03, 0.05, 4
+# simulated nodes, 4 % in all.
+SPREAD, SPREAD_ALONE, SPREAD_NODES = 0.03, 0.04, 4
 
 
 class Line(NamedTuple):

@@ -23,7 +23,7 @@ from results.points.node_model import Modelled, modelled
 from results.record.findings import Finding
 from results.record.model import NodePower
 
-TRIALS, CURVES, SEED = 100, 60, 2026
+TRIALS, CURVES, SEED = 100, 60, 2027
 LEAST, LEAST_OF_CELL = 95, 88  # of 100; 88 is three standard deviations below 95
 STEP_S, BOARDS = 0.25, 4
 IDLE_S, RAMP_S, WINDOW_S = 20.0, 15.0, 60.0
@@ -46,7 +46,8 @@ and load with pauses. It is applied to a run on another node without a sensor.""
 LEGEND = f"""
 Each cell stands for {TRIALS} runs: `97 (±6.1, 0.9)` means that 97 of 100 intervals held the mean power of the window,
 with a median half-width of 6.1 % and a median error of 0.9 %. `refused` counts runs without a model. Of all cells
-together, {LEAST} of 100 intervals must hold, and {LEAST_OF_CELL} in each. Nodes differ by the stated standard deviation."""
+together, {LEAST} of 100 intervals must hold, and {LEAST_OF_CELL} in each. Nodes differ by the stated standard
+deviation."""
 KEPT = """
 ## Lines or curves
 
@@ -115,13 +116,10 @@ class Node:
         read = [self.step_w * round((one * self.gain + chance.gauss(0, 5)) / self.step_w) for one in shown]
         seconds = [*map(float, run.times_s[:: round(1 / STEP_S)])]
         times_s = [*map(float, run.times_s)]
-        curves = {INFOS["boards"]: (times_s, run.boards), INFOS["node"]: (seconds, read)}
+        readings = {"boards": (times_s, run.boards.tolist()), "node": (seconds, read)}
         if with_cpu:
-            curves[INFOS["cpu"]] = (times_s, run.cpu)
-        made = {
-            info: ChannelEnergy(info, times, [*map(float, power)], (), (), True)
-            for info, (times, power) in curves.items()
-        }
+            readings["cpu"] = (times_s, run.cpu.tolist())
+        made = [ChannelEnergy(INFOS[name], *both, (), (), True) for name, both in readings.items()]
         return blocks_of(hostname, made)
 
 
