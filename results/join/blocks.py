@@ -35,9 +35,14 @@ def blocks_of(hostname: str, every: Iterable[ChannelEnergy]) -> NodePower | None
     edges_s = [begin_s + number * block_s for number in range(math.floor((end_s - begin_s) / block_s) + 1)]
     if len(edges_s) <= FEWEST_BLOCKS:
         return None
-    processors_w = means_w(processors, edges_s) if processors else []
-    boards_w = means_w(boards, edges_s)
-    found = NodePower(hostname=hostname, begin_s=begin_s, block_s=block_s, boards_w=boards_w, processors_w=processors_w)
+    found = NodePower(
+        hostname=hostname,
+        begin_s=begin_s,
+        block_s=block_s,
+        num_boards=sum(one.info.num_devices for one in boards),
+        boards_w=means_w(boards, edges_s),
+        processors_w=means_w(processors, edges_s) if processors else [],
+    )
     return with_node(found, node, node[0].info.source) if node else found
 
 

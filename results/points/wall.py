@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from jpwr.intervals import BOUND
-from results.files.systems import System, system_of
+from results.files.systems import system_of
 from results.points.node_model import modelled
 from results.points.sensors import standard_uncertainty
 from results.record.derived import mean_power_w
@@ -35,9 +35,10 @@ def with_wall(records: Sequence[Record]) -> list[Record]:
     return [changed(one, wall=_wall_of(one, sensed.get(_kind(one), []))) for one in records]
 
 
-def _kind(record: Record) -> tuple[str, str]:
-    """Return what nodes of one kind share."""
-    return record.system, record.provenance.cpu or ""
+def _kind(record: Record) -> tuple[str, str, int]:
+    """Return what nodes of one kind share: system, processor and boards that are read."""
+    nodes = (record.energy and record.energy.nodes) or ()
+    return record.system, record.provenance.cpu or "", nodes[0].num_boards if nodes else 0
 
 
 def _wall_of(record: Record, sensed: Sequence[NodePower]) -> Wall:

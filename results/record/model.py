@@ -6,7 +6,7 @@ the record lacks. A record may have further keys, which are kept and not checked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import (
@@ -287,9 +287,10 @@ class NodePower(Part):
     hostname: str
     begin_s: Annotated[float, "of the first block, on the node's monotonic clock"]
     block_s: float
-    boards_w: Annotated[Sequence[float], "all boards, whether they trained or not"]
-    processors_w: Annotated[Sequence[float], "with their memory; empty without a sensor"] = _list()
-    node_w: Annotated[Sequence[float], "by the node's sensor or a meter; empty without one"] = _list()
+    num_boards: Annotated[Count, "whose power is read, whether they trained or not"]
+    boards_w: Annotated[list[float], "of all of them"]
+    processors_w: Annotated[list[float], "with their memory; empty without a sensor"] = _list()
+    node_w: Annotated[list[float], "by the node's sensor or a meter; empty without one"] = _list()
     sensor: Annotated[str, "of the node; empty without one"] = ""
     delay_s: Annotated[Number, "of the node's sensor behind the boards', found by their correlation"] = None
 
