@@ -18,7 +18,8 @@ from results.record.model import NodePower
 if TYPE_CHECKING:
     import numpy as np
 
-FEWEST_BLOCKS = 6  # twice the parameters of a line by boards and processors
+# Two minutes of blocks of 10 s: fans lag behind by about one. On simulated nodes with fewer, too few intervals held.
+FEWEST_BLOCKS = 12
 # Boards with less than this between their lowest and highest power, as a share of the highest, show no slope: an idle
 # accelerator has an eighth to a fifth of its full power.
 LEAST_VARIED = 0.3

@@ -94,8 +94,9 @@ def _estimate(record: Record, boards_w: float | None, why_not: Finding) -> Wall:
 
 
 def _with_rest(record: Record, wall: Wall, boards_w: float | None) -> Wall:
-    """Return the power with that of all but the boards, for each device of the nodes, whether it trained or not."""
-    if boards_w is None or wall.power_w is None or wall.relative is None or wall.power_w <= boards_w:
+    """Return a power that is no estimate with that of all but the boards, for each device of the nodes."""
+    is_known = wall.how in (MEASURED, MODEL) and boards_w and wall.power_w and wall.power_w > boards_w
+    if not is_known or wall.power_w is None or wall.relative is None or boards_w is None:
         return wall
     block, nodes = system_of(record.system), record.layout.num_nodes or 1
     devices = max(record.layout.num_devices or 1, nodes * block.devices_per_node if block else 0)

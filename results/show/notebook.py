@@ -49,21 +49,8 @@ FIELDS = (
     *("work_unit", "work_per_s", "work_per_s_per_device", "effective_work_per_s", "measured_s", "step_median_s"),
     *("step_p95_s", "tflop_per_s_per_device", "mfu", "input_wait_percent", "io_percent", "comm_percent"),
     *("peak_memory_bytes", "energy_wh", "energy_uncertainty_wh", "work_per_wh", "avg_power_w", "idle_power_w"),
-    *(
-        "p75_power_w",
-        "p90_power_w",
-        "p99_power_w",
-        "wall_power_w",
-        "power_level",
-        "energy_grade",
-        "energy_scope",
-        "created",
-        "node",
-        "git_commit",
-        "job_id",
-        "run_id",
-        "path",
-    ),
+    *("p75_power_w", "p90_power_w", "p99_power_w", "wall_power_w", "power_level"),
+    *("energy_grade", "energy_scope", "created", "node", "git_commit", "job_id", "run_id", "path"),
 )
 # Those that are no value of a record.
 MADE: dict[str, Callable[[Record], Any]] = {

@@ -21,14 +21,14 @@ from results.join.meter import read_meter, with_meter
 from results.points.repeats import by_point
 from results.points.wall import with_wall
 from results.record.model import Record, as_json
-from results.record.records import write_record
+from results.record.records import RecordError, write_record
 from results.show.tables.cells import text_of
 from results.show.tables.cost import cost_table
 from results.show.tables.whole_system import wall_cell, wall_kind_cell
 from results.tests import made_up, node_coverage
 from results.tests.conftest import GPU0, GPU1, JobFolder, make_record
 from results.tests.of_dicts import contradictions
-from results.verdicts.cost import Costs, Price, uncovered_w
+from results.verdicts.cost import Costs, Price, read_prices, uncovered_w
 from results.verdicts.power_level import power_level
 
 NODE = ChannelInfo("ipmi:node", Scope.NODE, "IPMI", period_s=1.0, held_s=1.0)
@@ -253,6 +253,14 @@ def test_costs_take_the_rest_of_the_node_from_its_sensor_or_the_model_and_else_a
     header, row = cost_table([[modelled]], ranged).texts()
     low, high = map(float, row[header.index("energy [kWh]")].replace(",", "").split(" to "))
     assert high / low == pytest.approx(1.4 / 1.1, rel=0.01)
+
+
+@pytest.mark.parametrize("ends", ["pue_low: 1.3", "pue_high: 1.1"])
+def test_a_range_of_the_pue_holds_the_pue(tmp_path, ends):
+    path = tmp_path / "prices.yaml"
+    path.write_text(f"{{currency: EUR, electricity_per_kwh: 0.2, systems: {{A: {{price_per_device: 1}}}}, {ends}}}")
+    with pytest.raises(RecordError, match=r"pue_low, pue and pue_high are .*: give them in ascending order"):
+        read_prices(path)
 
 
 def test_a_meters_file_gives_the_power_of_the_node_to_the_blocks_of_its_boards(tmp_path):

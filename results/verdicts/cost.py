@@ -20,7 +20,7 @@ from results.files.workloads import Amount, workloads
 from results.points.estimate import Estimate, Interval, of_runs
 from results.points.operating import at_limits
 from results.points.repeats import PointResults
-from results.points.wall import MEASURED, MODEL, WHOLE_NODE
+from results.points.wall import MODEL, WHOLE_NODE
 from results.record.records import RecordError
 from results.record.values import THROUGHPUT, WORK, devices_text, value_at
 from results.verdicts.quality import energy_kind, why_not_ranked
@@ -81,15 +81,14 @@ class Costs:
         {"minimum": 1} | _bounds(3, "a number from 1 to 3; usual are 1.05 to 1.6"),
     ] = 1.2
     co2_g_per_kwh: Annotated[NotNegative, _bounds(2000, "0 or grams up to 2000; usual are 10 to 1,000")] | None = None
-    pue_low: Annotated[PueEnd, "with pue_high: costs are ranges"] = None
+    pue_low: Annotated[PueEnd, "with it or pue_high, costs are ranges"] = None
     pue_high: PueEnd = None
 
     def check(self, where: str) -> None:
         """Raise RecordError for a price or an emission in another unit."""
-        ends = self.pue_low, self.pue_high
-        if any(ends) and not (all(ends) and (ends[0] or 0) <= self.pue <= (ends[1] or 0)):
-            known = ", ".join(f"{one:g}" if one else "none" for one in (ends[0], self.pue, ends[1]))
-            raise RecordError(f"{where}: pue_low, pue and pue_high are {known}: give all, in this order")
+        if not (self.pue_low or self.pue) <= self.pue <= (self.pue_high or self.pue):
+            found = f"pue_low, pue and pue_high are {self.pue_low}, {self.pue:g}, {self.pue_high}"
+            raise RecordError(f"{where}: {found}: give them in ascending order")
         price, co2_g = self.electricity_per_kwh, self.co2_g_per_kwh
         if set(self.currency.upper().split()) & set(CURRENCIES) and price > MOST_PER_KWH:
             found = f"electricity_per_kwh is {price:g}, but usual are 0.03 to 0.5 {self.currency}"
@@ -99,9 +98,9 @@ class Costs:
 
     def at_facility(self, value: float | None) -> Interval | None:
         """Return the range of a value that the PUE multiplies; None without a range of the PUE."""
-        if value is None or not (self.pue_low and self.pue_high):
+        if value is None or not (self.pue_low or self.pue_high):
             return None
-        return Interval(value * self.pue_low / self.pue, value * self.pue_high / self.pue)
+        return Interval(*(value * (end or self.pue) / self.pue for end in (self.pue_low, self.pue_high)))
 
     def no_price(self, system: str) -> str:
         """Return the message that the file has no price of a system."""
@@ -109,7 +108,7 @@ class Costs:
 
     def assumptions(self) -> list[str]:
         """Return the assumptions of the costs, as text."""
-        ends = f" ({self.pue_low:g} to {self.pue_high:g})" if self.pue_low and self.pue_high else ""
+        ends = " ({:g} to {:g})".format(*ends) if (ends := self.at_facility(self.pue)) else ""
         lines = [
             f"electricity {self.electricity_per_kwh:g} {self.currency}/kWh, PUE {self.pue:g}{ends}",
             f"lifetime {self.lifetime_years:g} years, used {self.utilisation:.0%} of the time",
@@ -170,24 +169,18 @@ def uncovered_w(one: PointResults, costs: Costs) -> float:
     scopes = str(value_at(one.any, "energy.power_scope") or "").split("+")
     if price is None or set(scopes) & set(WHOLE_NODE):
         return 0.0
-    rest_w = one.value("wall.rest_w") if node_by(one) else None
+    rest_w = one.value("wall.rest_w")
     return price.overhead_w_per_device if rest_w is None else rest_w
-
-
-def node_by(one: PointResults) -> str:
-    """Return how the rest of the node's power is known, measured or by a model; empty if it is stated."""
-    how = {record.wall.how for record in one.good}
-    return how.pop() if len(how) == 1 and how <= {MEASURED, MODEL} and one.value("wall.rest_w") else ""
 
 
 def uncovered_share(one: PointResults) -> float:
     """Return the relative standard uncertainty of what the energy's sensors do not cover; 0 if it is stated."""
-    return max(record.wall.rest_relative or 0.0 for record in one.good) if node_by(one) else 0.0
+    return max(one.values("wall.rest_relative"), default=0.0)
 
 
 def _energy_with_node(one: PointResults) -> str:
     """Return the kind of a point's energy, with the model of the rest of the node: it is not ranked with others."""
-    return f"{energy_kind(one.any) or ''}{'; node by a model' if node_by(one) == MODEL else ''}"
+    return f"{energy_kind(one.any) or ''}{'; node by a model' if one.any.wall.how == MODEL else ''}"
 
 
 def time_to_report(one: PointResults) -> str:
@@ -284,10 +277,8 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     if not stated.total or not min(totals):
         return stated
     sensor = at(speed, work / (1 + one.error_of_each(WORK, with_accuracy=True))).total / stated.total - 1
-    rest_money = (
-        uncovered_w(one, costs) * one.point.devices * stated.hours / 1000 * costs.pue * costs.electricity_per_kwh
-    )
-    error = math.hypot(sensor, uncovered_share(one) * rest_money / stated.total)
+    rest_kwh = uncovered_w(one, costs) * one.point.devices * stated.hours / 1000 * costs.pue
+    error = math.hypot(sensor, uncovered_share(one) * rest_kwh * costs.electricity_per_kwh / stated.total)
     return replace(stated, estimate=of_runs(totals, error)._replace(value=stated.total))
 
 
