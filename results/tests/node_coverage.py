@@ -40,9 +40,10 @@ After this page you know how often the interval of a modelled power held the tru
 wide it was. [Power of the whole system](whole_system.md) explains the model. `make coverage` writes this page.
 
 Each node has a base power, boards, processors with a load of their own, fans that follow the boards' first, second or
-third power within 15 to 90 s, and a power supply with a bent efficiency. The sensor of the node is behind by 0 to 4 s, is a mean over 1 to 3 s and shows steps of
-4 or 8 W. It is wrong by up to 2 %, which the site states. The model is fitted to one run on each node, of idle, ramp
-and load with pauses. It is applied to a run on another node without a sensor."""
+third power within 15 to 90 s, and a power supply with a bent efficiency. The sensor of the node is behind by 0 to 4 s,
+is a mean over 1 to 3 s and shows steps of 4 or 8 W. It is wrong by up to 2 %, which the site states. The model is
+fitted to one run on each node, of idle, ramp and load with pauses. It is applied to a run on another node without a
+sensor."""
 LEGEND = f"""
 Each cell stands for {TRIALS} runs: `97 (±6.1, 0.9)` means that 97 of 100 intervals held the mean power of the window,
 with a median half-width of 6.1 % and a median error of 0.9 %. `refused` counts runs without a model. Of all cells

@@ -12,7 +12,7 @@ from results.points.repeats import PointResults
 from results.record.findings import Finding, finding
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, count, grouped
-from results.verdicts.power_level import lowest_level
+from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
 from results.verdicts.requirements import MEASURED, SECONDS, TIMES, Quantity, Selection
@@ -108,7 +108,7 @@ def _of_energies(good: Sequence[PointResults], what: str) -> Answer:
         return Answer(why_not=finding("energy_left_out", reasons=(reasons[0],)))
     if what == "energy_grade":
         return Answer(exact=min(known))
-    return Answer(exact=worst.level, doubts=worst.lacking)
+    return Answer(exact=worst.level, unit=f"of {LEVELS[-1]}", doubts=worst.lacking)
 
 
 def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:
