@@ -77,9 +77,10 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m results.tests.bench
 	python -m results.tests.bench --nodes 64
 
-coverage: ## whether the stated intervals of energy hold, every case 100 times: 10 minutes
+coverage: ## whether the stated intervals of energy hold, every case 100 times: 15 minutes
 	@scripts/setup.sh $(ALL_PARTS)
 	python -m jpwr.tests.coverage > docs/explanation/energy_coverage.md
+	python -m results.tests.node_coverage > docs/explanation/whole_system_coverage.md
 
 docs: ## the documentation as a site in build/docs; a warning is an error
 	@scripts/setup.sh docs

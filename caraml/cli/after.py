@@ -18,6 +18,7 @@ from jpwr.process.whole_file import replaced, write_whole
 from results.files.systems import read_systems
 from results.join.meter import read_meter, with_meter
 from results.points.repeats import by_point
+from results.points.wall import with_wall
 from results.record.findings import finding
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, Skipped, find_records
@@ -307,7 +308,7 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
         say(f"skipped: {sentence}")
     if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
-    return found if as_recorded else found._replace(records=list(map(with_todays_figures, found.records)))
+    return found if as_recorded else found._replace(records=with_wall(list(map(with_todays_figures, found.records))))
 
 
 def matching(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
@@ -332,7 +333,7 @@ def metered(records: Sequence[Record], meters: Sequence[Path]) -> list[Record]:
         records, notes = with_meter(records, read_meter(path))
         for note in notes:
             say(note)
-    return list(records)
+    return with_wall(records) if meters else list(records)
 
 
 def provisioned(records: Sequence[Record], stated: Sequence[str]) -> list[Record]:

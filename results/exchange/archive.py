@@ -27,6 +27,7 @@ from results.join.serving import REQUESTS_NAME, TOLERANCE, request_problems
 from results.record.checks import contradictions
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.windows import CLOCK_S
+from results.record.derived import POWER_PERCENTILES
 from results.record.folders import results_below
 from results.record.model import Energy, Json
 from results.record.parts import of_node, sensor_channels
@@ -66,6 +67,9 @@ LEVEL = 10  # Zstandard's compression level
 LATER_THAN_1_0 = {"limits", "power_limit_w", "clock_limit_mhz", "power_limited_percent", "clock_drift_percent"}
 LATER_THAN_1_0 |= {"temperature_drift_c", "drift_percent", "drift_c"}
 LATER_THAN_1_0 |= {f"power_limit_{name}_w" for name in ("mean", "least", "most")}
+LATER_THAN_1_0 |= {"run_wh", "run_s", "before_s", "part_s", "tenths", "nodes"}
+LATER_THAN_1_0 |= {f"p{percent}_power_w" for percent in POWER_PERCENTILES}
+STATED_BY_SITE = {"site"}  # no trace shows it
 MARK_S = 2e-6  # marks have six decimals
 CHUNK_BYTES = 1 << 20
 SKIPPED_FRAME = 0x184D2A50
@@ -474,7 +478,7 @@ def _other_command(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:
     if isinstance(stored, dict) and isinstance(again, dict):
         added = LATER_THAN_1_0 - stored.keys()
-        for key in sorted((stored.keys() | again.keys()) - added):
+        for key in sorted((stored.keys() | again.keys()) - added - STATED_BY_SITE):
             yield from _differences(stored.get(key), again.get(key), f"{name}.{key}")
     elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
         for index, (one, other) in enumerate(zip(stored, again, strict=True)):

@@ -25,6 +25,10 @@ ByModel = Annotated[str, like(rf"{OF_ONE}(; *[^;:]+:{OF_ONE})*", "whole numbers,
 Runtime = Literal["apptainer", "podman", "charliecloud", "none"]
 Submit = Literal["bash", "sbatch", "kubernetes"]
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
+Losses = Literal["", "upstream", "maker", "offline", "together"]
+SUBSYSTEMS = ("network", "storage", "cooling")  # of a machine, besides its nodes
+_ONE = "|".join(SUBSYSTEMS)
+Subsystems = Annotated[str, like(rf" *(({_ONE})( +({_ONE}))*)? *", f"of {', '.join(SUBSYSTEMS)}, with spaces between")]
 PEAK = "peak_tflops_"  # prefix of keys; the precision follows
 COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, which may be commands with `mode: shell`
 
@@ -69,6 +73,11 @@ class System:
     default_repeats: From1
     limit_shares: Sweep = "100 85 70 55"
     highest_clock_mhz: NotNegative = 0
+    meter_accuracy_percent: NotNegative = 0
+    meter_losses: Losses = ""
+    meter_covers: Subsystems = ""
+    meter_estimates: Subsystems = ""
+    machine_nodes: From0 = 0
     values: Mapping[str, Any]  # of all keys, with those that override parameters of workloads
 
     def peak_tflops(self, precision: str) -> float:
@@ -107,6 +116,20 @@ def read_systems(file: Path | None = None) -> dict[str, System]:
     if not found:
         raise RecordError(f"{file} describes no system: it needs a 'parameterset' with a block for each")
     return found
+
+
+@cache
+def known_systems(file: Path) -> dict[str, System]:
+    """Return the systems of a file; none if it cannot be used, which `caraml check` reports."""
+    try:
+        return read_systems(file)
+    except RecordError:
+        return {}
+
+
+def system_of(name: str) -> System | None:
+    """Return the block of a system; None without one."""
+    return known_systems(table_file(SYSTEMS)).get(name)
 
 
 @cache

@@ -50,9 +50,9 @@ def choose(
             raise EnergyError(without_id)
         scopes.remove("device")  # unknown which of them trained
     for scope in scopes:
-        chosen = _of_one_method([info for info in channels if info.scope.value == scope and info.mine])
+        chosen = of_one_method([info for info in channels if info.scope.value == scope and info.mine])
         if chosen:
-            memory = _of_one_method([info for info in channels if info.scope.value == ADDED_TO.get(scope)], chosen[0])
+            memory = of_one_method([info for info in channels if info.scope.value == ADDED_TO.get(scope)], chosen[0])
             return dict.fromkeys(chosen + memory, 0)
     seen = {info.scope.value for info in channels}
     if without_id and "device" in seen:
@@ -61,7 +61,7 @@ def choose(
     raise EnergyError(f"the trace has no channel{scopes_text if seen and accelerated else ''}")
 
 
-def _of_one_method(channels: Sequence[ChannelInfo], preferred: ChannelInfo | None = None) -> list[ChannelInfo]:
+def of_one_method(channels: Sequence[ChannelInfo], preferred: ChannelInfo | None = None) -> list[ChannelInfo]:
     """Return the channels of the preferred one's method, else of the first that measures, else of the first."""
     methods = [_method(info) for info in sorted(channels, key=lambda info: info.estimated)]
     if preferred is not None and _method(preferred) in methods:

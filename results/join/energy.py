@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jpwr.energy.estimate import known
+from results.files.systems import system_of
 from results.join.channels import EnergyError, sensor
 from results.join.limits import limits_of_all
 from results.join.nodes import NodeSums, TraceSums
-from results.record.derived import computed, of_energy, product, ratio, sum_of_all
-from results.record.model import Channel, Energy, Numbers, Record, Window, changed
+from results.record.derived import computed, of_energy, power_over_time, product, ratio, sum_of_all
+from results.record.model import Channel, Energy, Numbers, Record, SitePower, Window, changed
 from results.record.parts import JOULES_PER_WH, of_node, windows_of
 
 # Components of an energy's interval; the first is the sum of the others.
@@ -59,7 +60,44 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         notes=[words for node in nodes for words in node.notes],
         sampled_by_scope=Numbers.of(_sampled_by_scope(nodes)),
     )
-    return changed(energy, **derived, **_busier_elsewhere(nodes, channels, duration_s))
+    more = _busier_elsewhere(nodes, channels, duration_s) | _over_time(nodes, duration_s)
+    more |= _of_runs(nodes) if kind == "measured" else {}
+    return changed(energy, **derived, **more, **_of_site(record))
+
+
+def _over_time(nodes: Sequence[NodeSums], duration_s: float) -> dict[str, Any]:
+    """Return percentiles and tenths of the power of all nodes, by parts of their windows, which begin together."""
+    parts = [node.parts_w for node in nodes]
+    if len(set(map(len, parts))) > 1:
+        return {}
+    return power_over_time([math.fsum(part) for part in zip(*parts, strict=True)], duration_s)
+
+
+def _of_runs(nodes: Sequence[NodeSums]) -> dict[str, Any]:
+    """Return the sums of the command on all nodes, and the blocks of power of each."""
+    runs = [node.run for node in nodes if node.run]
+    found: dict[str, Any] = {}
+    if len(runs) == len(nodes):
+        energy_wh = math.fsum(one.energy_j for one in runs) / JOULES_PER_WH
+        found = {"run_wh": energy_wh, "run_s": max(one.run_s for one in runs)}
+        found["before_s"] = max(one.before_s for one in runs)
+    blocks = [node.blocks for node in nodes if node.blocks]
+    return found | ({"nodes": blocks} if blocks else {})
+
+
+def _of_site(record: Record) -> dict[str, Any]:
+    """Return what the system's block states about meters and losses; empty if it states nothing."""
+    if (block := system_of(record.system)) is None:
+        return {}
+    stated = {
+        "accuracy_percent": block.meter_accuracy_percent,
+        "losses": block.meter_losses,
+        "measured": block.meter_covers.split(),
+        "estimated": block.meter_estimates.split(),
+        "machine_nodes": block.machine_nodes,
+    }
+    known = {name: value for name, value in stated.items() if value}
+    return {"site": SitePower.of(known)} if known else {}
 
 
 def trace_of(hostname: str, windows: Sequence[Window], traces: Sequence[TraceSums]) -> TraceSums:

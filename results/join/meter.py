@@ -16,12 +16,13 @@ from jpwr.errors import JpwrError
 from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
 from results.files.workloads import short_batch_text
+from results.join.blocks import with_node
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.limits import limits_of_all
 from results.join.nodes import sums_of
 from results.record.checks.energy import scope_conflict
-from results.record.model import Energy, Numbers, Record, changed
+from results.record.model import Energy, Numbers, Record, Window, changed
 from results.record.records import RecordError
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
@@ -141,7 +142,7 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
                 sampled = (vars(own.sampled_by_scope) if own else {}) | vars(values.sampled_by_scope)
                 limits = {key: value for key, value in vars(own).items() if key in limits_of_all([])} if own else {}
                 energies[energy] = changed(
-                    values,
+                    _with_blocks(values, own, traces),
                     sampled_by_scope=Numbers.of(sampled),
                     sensor_channels=own.channels if own else None,
                     **limits,
@@ -156,6 +157,14 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
         span = f"{_moment(min(every))} to {_moment(max(every))}"
         raise RecordError(f"{notes[0]}; nor any other run: its readings are from {span}")
     return found, notes
+
+
+def _with_blocks(values: Energy, own: Energy | None, traces: Sequence[Trace]) -> Energy:
+    """Return an energy with the blocks of the run's own sensors, next to which a node's power is that of the meter."""
+    known = {one.hostname: one for one in (own.nodes if own else None) or ()}
+    curves = {trace.meta["hostname"]: list(trace.curves()) for trace in traces}
+    nodes = [with_node(one, curves[hostname], METER) for hostname, one in known.items() if hostname in curves]
+    return changed(values, nodes=nodes) if nodes else values
 
 
 def _other_meter(energy: Energy) -> str | None:
@@ -194,10 +203,9 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
         moved_s = max((abs(one - offset_s) for one in later_s), default=0.0)
         if moved_s > CLOCK_S:
             raise EnergyError(f"the wall clock of node {hostname} was set by {moved_s:.1f} s while it ran")
-        first, last = (
-            min(window.start_s for window in mine) + offset_s - MARGIN_S,
-            max(window.end_s for window in mine) + offset_s + MARGIN_S,
-        )
+        run_s = _run_of(record, mine)
+        edges_s = [edge_s for window in mine for edge_s in (window.start_s, window.end_s)] + list(run_s)
+        first, last = min(edges_s) + offset_s - MARGIN_S, max(edges_s) + offset_s + MARGIN_S
         times_s = meter.times_s[node]
         part = slice(bisect_left(times_s, first), bisect_right(times_s, last))
         if not times_s[part]:
@@ -211,8 +219,19 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
         trace = Trace([info], {"hostname": hostname, "boot_id": mine[0].boot_id})
         for time_s, one_w in zip(times_s[part], power_w, strict=True):
             trace.append(time_s - offset_s, [one_w], [None])
+        for word, time_s in zip(("started", "ended"), run_s, strict=False):
+            trace.event(f"command_{word}", time_s)
         traces.append(trace)
     return traces
+
+
+def _run_of(record: Record, windows: Sequence[Window]) -> Sequence[float]:
+    """Return start and end of the command on a node's clock, as its own sensors' trace has them; empty if unknown."""
+    known = [record.energy.number(name) if record.energy else None for name in ("before_s", "run_s")]
+    if known[0] is None or known[1] is None:
+        return ()
+    start_s = min(window.start_s for window in windows) - known[0]
+    return start_s, start_s + known[1]
 
 
 def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> Energy:

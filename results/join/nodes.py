@@ -18,12 +18,13 @@ from jpwr.energy.estimate import known
 from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
+from results.join.blocks import blocks_of, means_w
 from results.join.channels import EnergyError, choose, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of
 from results.join.phases import slices_of
 from results.record.in_parallel import for_each
-from results.record.model import Channel, Record, Window, changed
+from results.record.model import Channel, NodePower, Record, Window, changed
 from results.record.parts import of_node, total_s, windows_of
 from results.record.values import is_accelerated
 
@@ -33,8 +34,17 @@ NOT_SAMPLED = "has too few samples inside the window: sample faster or run longe
 PLACES = 8  # starts, per length of the windows, of the other times of that length
 SHIFTS = (-1.0, -0.5, 0.5, 1.0)  # shares of the clocks' error
 MOST_OFF_S = 0.1  # of slices of several nodes that are added: as much as the counters of boards
+MOST_PARTS = 1000  # of the windows, of which percentiles of power are: the 99th is of the ten highest
 MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
 Times = tuple[float, float]  # start and end in seconds
+
+
+class RunSums(NamedTuple):
+    """Energy of the whole command on one node, and its length and time before the windows in seconds."""
+
+    energy_j: float
+    run_s: float
+    before_s: float
 
 
 class NodeSums(NamedTuple):
@@ -49,6 +59,9 @@ class NodeSums(NamedTuple):
     notes: list[str]
     busy_w: Times  # two mean powers: from the first window to the last, and the highest over any equal time
     slices_j: list[float]  # of a server: energies of the slices of its window
+    parts_w: list[float]  # mean powers in equal parts of the windows
+    run: RunSums | None
+    blocks: NodePower | None
 
 
 class FigureSums(NamedTuple):
@@ -173,7 +186,8 @@ class _Node:
             trace.check_covered(*edge)
         counted = [curve for curve in curves if curve.info not in self.twins]
         self.estimates = {curve.info: energy_of_passes(curve, edges) for curve in counted}
-        self._curves = [curve for curve in curves if curve.info in self.chosen]
+        self._all_curves = counted
+        self._curves = [curve for curve in counted if curve.info in self.chosen]
         self._error_s = max(window.number("clock_error_s") or 0.0 for window in windows)
         self._shifts_j = self._shifts(edges) if self._error_s else {}
 
@@ -194,6 +208,9 @@ class _Node:
             # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
             self._busy_w() if self._has_steps else (0.0, 0.0),
             self._slices_j() if self._is_served and self._error_s <= MOST_OFF_S else [],
+            self._parts_w(),
+            self._run(),
+            blocks_of(self.hostname, self._all_curves),
         )
 
     def _shifts(self, edges: Sequence[Times]) -> dict[ChannelInfo, float]:
@@ -212,6 +229,30 @@ class _Node:
                 change_j = energy_of_passes(curve, moved).energy_j - self.estimates[curve.info].energy_j
                 found[curve.info] = max(found[curve.info], abs(change_j))
         return found
+
+    def _parts_w(self) -> list[float]:
+        """Return the mean powers in parts of the windows that are as short as a reading, up to MOST_PARTS of them."""
+        if any(len(curve.power.times_s) < 2 for curve in self._curves):
+            return []
+        interval_s = self.trace.meta.get("interval_s") or self.duration_s / MOST_PARTS
+        part_s = max(interval_s, self.duration_s / MOST_PARTS)
+        found = []
+        for window in self._windows:
+            number = max(1, round(window.duration_s / part_s))
+            edges_s = [window.start_s + window.duration_s * one / number for one in range(number + 1)]
+            found += means_w(self._curves, edges_s)
+        return found
+
+    def _run(self) -> RunSums | None:
+        """Return the sums of the whole command; None if the trace does not cover it."""
+        start_s, end_s = (self.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
+        if start_s is None or end_s is None:
+            return None
+        estimates = [curve.between(start_s, end_s) for curve in self._curves]
+        if any(one.unknown or one.covered_s < MIN_COVERED * one.duration_s for one in estimates):
+            return None
+        energy_j = math.fsum(one.energy_j for one in estimates)
+        return RunSums(energy_j, end_s - start_s, min(one.start_s for one in self._windows) - start_s)
 
     def _slices_j(self) -> list[float]:
         [(start_s, end_s), *_] = [(window.start_s, window.end_s) for window in self._windows]

@@ -108,6 +108,11 @@ def exactly(value: float) -> Estimate:
     return Estimate(value, math.log(value), ())
 
 
+def inexactly(value: float, relative: float) -> Estimate:
+    """Return the estimate of a number with a relative standard uncertainty."""
+    return Estimate(value, math.log(value), (_of_sensor(relative),) if relative else ())
+
+
 def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
     """Return the estimate from the values of a point's runs; sensor: standard uncertainty of each value, relative.
 

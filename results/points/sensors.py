@@ -7,6 +7,8 @@ import math
 from jpwr.intervals import BOUND, NORMAL_95
 from results.record.records import Record
 
+STATED = ("data sheet", "documentation")  # sources of an accuracy that the vendor states
+
 
 def sampling_share(record: Record, energy: str = "energy") -> float | None:
     """Return the relative half-width of the energy's interval by sampling and counter; None without one."""

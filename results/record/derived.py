@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from jpwr.energy.estimate import JOULES_PER_WH
@@ -15,6 +16,8 @@ from jpwr.median import percentile
 from results.record.model import is_number
 
 PERCENTILES = (50, 90, 99)  # of the latencies of requests
+POWER_PERCENTILES = (75, 90, 99)
+TENTHS = 10  # mean powers of the core phase in the power measurement methodology of the EEHPCWG
 
 
 class Formula(NamedTuple):
@@ -56,6 +59,17 @@ def product(*values: Any) -> float | None:
 def mean_power_w(energy_wh: Any, time_s: Any) -> float | None:
     """Return the mean power in watts."""
     return ratio(product(energy_wh, JOULES_PER_WH), time_s)
+
+
+def power_over_time(parts_w: Sequence[float], time_s: float) -> dict[str, Any]:
+    """Return percentiles over time of power, and its means in tenths, from the means in equal parts of a time."""
+    number = len(parts_w)
+    if number < TENTHS:
+        return {}
+    edges = [number * one // TENTHS for one in range(TENTHS + 1)]
+    tenths = [math.fsum(parts_w[low:high]) / (high - low) for low, high in pairwise(edges)]
+    percentiles = {f"p{one}_power_w": percentile(parts_w, one) for one in POWER_PERCENTILES}
+    return {"part_s": time_s / number, "tenths": tenths, **percentiles}
 
 
 @cache

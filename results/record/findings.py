@@ -143,6 +143,10 @@ NEIGHBOURS = Advice(6, "Points differ from what their neighbours predict.", "Rep
 
 _RULE = Advice(4, "Energy breaks a rule, and is not ranked.", "Check its sensor, then repeat the run")
 _ESTIMATE = Advice(4, "Energy is estimated from load, not measured.", METER)
+_LEVEL = Advice(7, "The energy reaches no higher level of the power measurement methodology.", METER)
+_NODE = Advice(
+    6, "Power at the wall is an estimate.", "Measure one run, from idle to full load, with 'jpwr --methods ipmi' too"
+)
 _IDLE = Advice(7, "The idle power is unknown, or near that under load.", "Leave the devices idle before a job")
 _SHORT = Advice(5, "The measured window is too short.", "Measure longer")
 _UNSTEADY = Advice(6, "Step times are not steady.", "Measure more steps on an exclusive node")
@@ -276,6 +280,38 @@ KINDS: Mapping[str, Kind] = {
         _IDLE,
         "idle power",
     ),
+    # what an energy lacks for a level of the power measurement methodology
+    "level_boards": Kind("the power of the node or the supply: the energy is of scope {scope}", _LEVEL),
+    "level_counter": Kind("an energy that the meter integrates itself", _LEVEL),
+    "level_rate": Kind("a reading each second: there are {rate:.2f} a second", _LEVEL),
+    "level_core": Kind("a window of {least_s:.0f} s: it has {window_s:.0f} s", _LEVEL),
+    "level_run": Kind("the energy of the whole run, and ten means of power in the window", _LEVEL),
+    "level_idle": Kind("the idle power", _LEVEL),
+    "level_part": Kind("a larger part of the machine: {measured} of {nodes} nodes, {power_w:.0f} W", _LEVEL),
+    "level_subsystems": Kind("{lacking} {how} (meter_covers, meter_estimates of the system's block)", _LEVEL),
+    "level_losses": Kind(
+        "conversion losses: {losses}, {wanted} wanted (meter_losses of the system's block)",
+        _LEVEL,
+    ),
+    "level_accuracy": Kind("a meter within {most:.0%}: this one is within {accuracy:.1%}", _LEVEL),
+    "level_accuracy_unknown": Kind(
+        "a meter within {most:.0%}: its accuracy is not stated (meter_accuracy_percent of the system's block)", _LEVEL
+    ),
+    # of the power at the wall
+    "no_node_sensor": Kind("no run on a node of this kind has a sensor of the node next to its boards'", _NODE),
+    "few_blocks": Kind("the runs with a node's sensor have {blocks:number of block}, {wanted} wanted", _NODE),
+    "boards_steady": Kind(
+        "in the runs with a node's sensor, the boards have {low_w:.0f} W to {high_w:.0f} W: too little to show how the "
+        "node's power follows",
+        _NODE,
+    ),
+    "beyond_fit": Kind(
+        "{value_w:.0f} W of the {what} are too far from the {low_w:.0f} W to {high_w:.0f} W of the runs with a node's "
+        "sensor",
+        _NODE,
+    ),
+    "no_boards": Kind("the power of the node's boards was not measured", _NODE),
+    "no_estimate": Kind("the published estimate does not cover {what}", _NODE),
     # of a server
     "lock_step": Kind(
         "the streams run in lock-step ({share:.2f} of 1)",

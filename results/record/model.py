@@ -282,6 +282,32 @@ class Channel(Uncertain):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodePower(Part):
+    """Mean powers of one node in equal blocks of time of the whole run, in watts: its boards, and itself."""
+
+    hostname: str
+    begin_s: Annotated[float, "of the first block, on the node's monotonic clock"]
+    block_s: float
+    num_boards: Annotated[Count, "whose power is read, whether they trained or not"]
+    boards_w: Annotated[list[float], "of all of them"]
+    processors_w: Annotated[list[float], "with their memory; empty without a sensor"] = _list()
+    node_w: Annotated[list[float], "by the node's sensor or a meter; empty without one"] = _list()
+    sensor: Annotated[str, "of the node; empty without one"] = ""
+    delay_s: Annotated[Number, "of the node's sensor behind the boards', found by their correlation"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SitePower(Part):
+    """Statements of the site about the power of its nodes, from the system's block in systems.yaml."""
+
+    accuracy_percent: Annotated[Amount, "bound on the error of the node's sensor or meter"] = None
+    losses: Annotated[str, "of the conversion: upstream, maker, offline or together; empty if not stated"] = ""
+    measured: Annotated[list[str], "subsystems that are measured with the nodes"] = _list()
+    estimated: Annotated[list[str], "subsystems with an estimate that is added"] = _list()
+    machine_nodes: Annotated[Amount, "nodes of the machine; 0: the nodes of the run are the machine"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Energy(Uncertain):
     """Energy and power over the windows of one kind, summed over all devices."""
 
@@ -307,6 +333,16 @@ class Energy(Uncertain):
     temperature_drift_c: Annotated[Number, "of the worst device"] = None
     notes: list[str] = _list()
     sampled_by_scope: Numbers = Numbers.of({})
+    run_wh: Annotated[Amount, "from the start of the command to its end"] = _added()
+    run_s: Annotated[Amount, "from the start of the command to its end"] = _added()
+    before_s: Annotated[Amount, "from the start of the command to the first window"] = _added()
+    tenths: Annotated[list[Amount] | None, "mean powers in ten equal parts of the windows, in watts"] = _added()
+    part_s: Annotated[Amount, "length of the parts of the windows whose mean powers the percentiles are of"] = _added()
+    p75_power_w: Amount = _added()
+    p90_power_w: Amount = _added()
+    p99_power_w: Amount = _added()
+    nodes: Annotated[list[NodePower] | None, "how the power of each node follows that of its boards"] = _added()
+    site: SitePower = _added(SitePower.of({}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -555,6 +591,21 @@ class Layout(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Wall(Numbers):
+    """Power of the run's nodes at the wall, the mean over the measured window."""
+
+    power_w: Number = None
+    low_w: Annotated[Number, "with high_w, the 95 % interval"] = None
+    high_w: Number = None
+    relative: Annotated[Number, "standard uncertainty"] = None
+    rest_w: Annotated[Number, "for each device of its nodes, besides the power of their boards"] = None
+    rest_relative: Annotated[Number, "standard uncertainty of rest_w"] = None
+    how: Annotated[str, "measured, model or estimate; empty without a number"] = ""
+    nodes: Annotated[Amount, "with a sensor, that a model is fitted on"] = None
+    why_not: Annotated[Any, "why there is no better number, a finding"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class File(Part):
     """File that a record was read from."""
 
@@ -576,7 +627,7 @@ class Record(Part):
             "properties": {"layout": {"required": ["num_devices", "num_nodes", "global_batch_size"]}},
         },
     }
-    ADDED: ClassVar = ("file", "corrected")  # by the reader; no file has them
+    ADDED: ClassVar = ("file", "corrected", "wall")  # by the reader; no file has them
     schema_version: Literal[3]
     benchmark: Name
     system: Name
@@ -608,6 +659,7 @@ class Record(Part):
     slurm: Numbers = Numbers.of({})
     file: File = File.of({})
     corrected: Annotated[tuple[Any, ...], "findings on values that follow today's tables"] = ()
+    wall: Wall = Wall.of({})
 
     @classmethod
     def from_file(cls, values: Json, **file: str) -> Record:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results.points.wall import with_wall
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, find_records
 from results.record.restated import with_todays_figures
@@ -30,6 +31,13 @@ def _grade(record: Record) -> str | None:
     return grade(record)
 
 
+def _level(record: Record) -> int | None:
+    from results.verdicts.power_level import power_level
+
+    level = power_level(record)
+    return level.level if level else None
+
+
 def _peak_memory(record: Record) -> float | None:
     known = [one.peak_memory_bytes for one in record.devices]
     return max((value for value in known if value), default=None)
@@ -41,6 +49,7 @@ FIELDS = (
     *("work_unit", "work_per_s", "work_per_s_per_device", "effective_work_per_s", "measured_s", "step_median_s"),
     *("step_p95_s", "tflop_per_s_per_device", "mfu", "input_wait_percent", "io_percent", "comm_percent"),
     *("peak_memory_bytes", "energy_wh", "energy_uncertainty_wh", "work_per_wh", "avg_power_w", "idle_power_w"),
+    *("p75_power_w", "p90_power_w", "p99_power_w", "wall_power_w", "power_level"),
     *("energy_grade", "energy_scope", "created", "node", "git_commit", "job_id", "run_id", "path"),
 )
 # Those that are no value of a record.
@@ -48,6 +57,7 @@ MADE: dict[str, Callable[[Record], Any]] = {
     "variant": lambda record: ", ".join(record.variant),
     "peak_memory_bytes": _peak_memory,
     "energy_grade": _grade,
+    "power_level": _level,
 }
 
 
@@ -78,7 +88,7 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
             records, notes = with_meter(records, read_meter(Path(path)))
             for note in notes:
                 warnings.warn(note, stacklevel=2)
-    return frame_of(list(map(with_todays_figures, records)))
+    return frame_of(with_wall(list(map(with_todays_figures, records))))
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:

@@ -276,7 +276,7 @@ def test_what_a_cost_stands_on_is_said(tmp_path):
         "electricity 0.25 EUR/kWh, PUE 1.2",
         "lifetime 5 years, used 80% of the time",
         "400 g CO₂ per kWh",
-        "A100: 10,000 EUR per device, 100 W per device in addition to the measured power",
+        "A100: 10,000 EUR per device, 100 W per device besides the measured power, unless a node's sensor shows it",
     ]
 
 

@@ -64,7 +64,10 @@ QUESTIONS = {
     "sizes that were measured": ("cost", r"measured on .* H200 [\d.]+ [\d.]+ to [\d.]+ 64 16 .* runs several jobs"),
     "why a system is not ranked": ("cost", r"Not ranked: A100 within the whole budget: it fails the requirement"),
     "whose records are left out": ("limits", r"Records are left out\. MI300X: .*mfu.* Ask for these results again"),
-    "measured where, how accurately": ("systems", r"H200 bf16 .* Q1, device ±0\.01 % \(data sheet\) 3"),
+    "measured where, how accurately": (
+        "systems",
+        r"H200 bf16 .* Q1, device none ±0\.01 % \(data sheet\) 3",
+    ),
     "what to measure next": (
         "limits",
         r"Measure next: Measure on as many devices as would be bought "

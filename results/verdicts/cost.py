@@ -7,6 +7,7 @@ machine's price for the time that the work takes.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +17,15 @@ from typing import Annotated, NamedTuple
 from results.files.json_schema import Allowed
 from results.files.typed_files import WORDS, Above0, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
-from results.points.estimate import Estimate, of_runs
+from results.points.estimate import Estimate, Interval, of_runs
 from results.points.operating import at_limits
 from results.points.repeats import PointResults
+from results.points.wall import MODEL, WHOLE_NODE
 from results.record.records import RecordError
 from results.record.values import THROUGHPUT, WORK, devices_text, value_at
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
 
-WHOLE_NODE = ("node", "supply")  # scopes that include processors, fans and network
 # Usual electricity is 0.03 to 0.5 of these currencies per kWh; in others, a large number may be right.
 CURRENCIES, MOST_PER_KWH = ("EUR", "€", "EURO", "USD", "$", "US$", "GBP", "£", "CHF", "CAD", "AUD"), 2.0
 LEAST_CO2_G = 1.0  # per kWh, unless 0: electricity of water has 10 to 25 g, and of coal 1,000 g
@@ -44,13 +45,16 @@ def _bounds(most: float, words: str) -> Allowed:
     return Allowed({"maximum": most, WORDS: words})
 
 
+PueEnd = Annotated[float | None, {"minimum": 1, "maximum": 3}]
+
+
 @dataclass(frozen=True)
 class Price:
     """Price of one device with its share of node, network and storage."""
 
     price_per_device: Annotated[NotNegative, "including its share of node, network and storage"]
     overhead_w_per_device: Annotated[
-        NotNegative, {"maximum": 10_000}, "that device sensors do not measure: processors, fans, network"
+        NotNegative, {"maximum": 10_000}, "of processors, fans and network, where no sensor of a node shows it"
     ] = 0.0
     devices_per_rack: From1 | None = None
     devices_per_node: Annotated[From1 | None, "nodes are bought whole"] = None
@@ -77,9 +81,14 @@ class Costs:
         {"minimum": 1} | _bounds(3, "a number from 1 to 3; usual are 1.05 to 1.6"),
     ] = 1.2
     co2_g_per_kwh: Annotated[NotNegative, _bounds(2000, "0 or grams up to 2000; usual are 10 to 1,000")] | None = None
+    pue_low: Annotated[PueEnd, "with it or pue_high, costs are ranges"] = None
+    pue_high: PueEnd = None
 
     def check(self, where: str) -> None:
         """Raise RecordError for a price or an emission in another unit."""
+        if not (self.pue_low or self.pue) <= self.pue <= (self.pue_high or self.pue):
+            found = f"pue_low, pue and pue_high are {self.pue_low}, {self.pue:g}, {self.pue_high}"
+            raise RecordError(f"{where}: {found}: give them in ascending order")
         price, co2_g = self.electricity_per_kwh, self.co2_g_per_kwh
         if set(self.currency.upper().split()) & set(CURRENCIES) and price > MOST_PER_KWH:
             found = f"electricity_per_kwh is {price:g}, but usual are 0.03 to 0.5 {self.currency}"
@@ -87,21 +96,28 @@ class Costs:
         if co2_g and co2_g < LEAST_CO2_G:
             raise RecordError(f"{where}: co2_g_per_kwh is {co2_g:g}, but usual are 10 to 1,000: write it in grams")
 
+    def at_facility(self, value: float | None) -> Interval | None:
+        """Return the range of a value that the PUE multiplies; None without a range of the PUE."""
+        if value is None or not (self.pue_low or self.pue_high):
+            return None
+        return Interval(*(value * (end or self.pue) / self.pue for end in (self.pue_low, self.pue_high)))
+
     def no_price(self, system: str) -> str:
         """Return the message that the file has no price of a system."""
         return f"{system} has no price: add it to the prices file, which has {', '.join(self.systems)}"
 
     def assumptions(self) -> list[str]:
         """Return the assumptions of the costs, as text."""
+        ends = " ({:g} to {:g})".format(*ends) if (ends := self.at_facility(self.pue)) else ""
         lines = [
-            f"electricity {self.electricity_per_kwh:g} {self.currency}/kWh, PUE {self.pue:g}",
+            f"electricity {self.electricity_per_kwh:g} {self.currency}/kWh, PUE {self.pue:g}{ends}",
             f"lifetime {self.lifetime_years:g} years, used {self.utilisation:.0%} of the time",
         ]
         if self.co2_g_per_kwh is not None:
             lines.append(f"{self.co2_g_per_kwh:g} g CO₂ per kWh")
         return lines + [
             f"{name}: {price.price_per_device:,.0f} {self.currency} per device, "
-            f"{price.overhead_w_per_device:g} W per device in addition to the measured power"
+            f"{price.overhead_w_per_device:g} W per device besides the measured power, unless a node's sensor shows it"
             for name, price in self.systems.items()
         ]
 
@@ -151,7 +167,20 @@ def uncovered_w(one: PointResults, costs: Costs) -> float:
     """Return the power per device that the energy's sensors do not cover, in watts; 0 for whole nodes and meters."""
     price = costs.systems.get(one.system)
     scopes = str(value_at(one.any, "energy.power_scope") or "").split("+")
-    return 0.0 if price is None or set(scopes) & set(WHOLE_NODE) else price.overhead_w_per_device
+    if price is None or set(scopes) & set(WHOLE_NODE):
+        return 0.0
+    rest_w = one.value("wall.rest_w")
+    return price.overhead_w_per_device if rest_w is None else rest_w
+
+
+def uncovered_share(one: PointResults) -> float:
+    """Return the relative standard uncertainty of what the energy's sensors do not cover; 0 if it is stated."""
+    return max(one.values("wall.rest_relative"), default=0.0)
+
+
+def _energy_with_node(one: PointResults) -> str:
+    """Return the kind of a point's energy, with the model of the rest of the node: it is not ranked with others."""
+    return f"{energy_kind(one.any) or ''}{'; node by a model' if one.any.wall.how == MODEL else ''}"
 
 
 def time_to_report(one: PointResults) -> str:
@@ -195,7 +224,7 @@ def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheape
     by_kind: dict[Kind, dict[str, tuple[PointResults, Cost]]] = {}
     for one in results:
         if at := cost_of(one, costs):
-            systems = by_kind.setdefault(Kind(one.precision, energy_kind(one.any) or ""), {})
+            systems = by_kind.setdefault(Kind(one.precision, _energy_with_node(one)), {})
             if one.system not in systems or at.total < systems[one.system][1].total:
                 systems[one.system] = (one, at)
     return dict(by_kind)
@@ -248,7 +277,9 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     if not stated.total or not min(totals):
         return stated
     sensor = at(speed, work / (1 + one.error_of_each(WORK, with_accuracy=True))).total / stated.total - 1
-    return replace(stated, estimate=of_runs(totals, sensor)._replace(value=stated.total))
+    rest_kwh = uncovered_w(one, costs) * one.point.devices * stated.hours / 1000 * costs.pue
+    error = math.hypot(sensor, uncovered_share(one) * rest_kwh * costs.electricity_per_kwh / stated.total)
+    return replace(stated, estimate=of_runs(totals, error)._replace(value=stated.total))
 
 
 def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float]]:

@@ -12,6 +12,7 @@ from results.points.repeats import PointResults
 from results.record.findings import Finding, finding
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, count, grouped
+from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
 from results.verdicts.requirements import MEASURED, SECONDS, TIMES, Quantity, Selection
@@ -87,18 +88,27 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
         good = [one for one in good if one.keeps_limits]
         if not good:
             return Answer(why_not=finding("no_load_within_limits"), is_failure=is_known)
-    if quantity.what == "energy_grade":
-        grades = [grade(record) for one in good for record in one.good]
-        known = [one for one in grades if one is not None]
-        if len(known) < len(grades):
-            return Answer(why_not=finding("no_energy"))
-        reasons = [] if min(known) == ESTIMATE else list(filter(None, map(why_not_ranked, good)))
-        if reasons:
-            return Answer(why_not=finding("energy_left_out", reasons=(reasons[0],)))
-        return Answer(exact=min(known))
+    if quantity.what in ("energy_grade", "power_level"):
+        return _of_energies(good, quantity.what)
     if quantity.what == "scaling_efficiency":
         return _scaling(mine, good, quantity)
     return _best(good, quantity)
+
+
+def _of_energies(good: Sequence[PointResults], what: str) -> Answer:
+    """Return the lowest grade of the runs' energies, or the lowest level of the methodology with what it lacks."""
+    records = [record for one in good for record in one.good]
+    worst = lowest_level(records)
+    known = [one for one in map(grade, records) if one is not None]
+    if worst is None or len(known) < len(records):
+        return Answer(why_not=finding("no_energy"))
+    is_none = min(known) == ESTIMATE if what == "energy_grade" else not worst.level
+    reasons = [] if is_none else list(filter(None, map(why_not_ranked, good)))
+    if reasons:
+        return Answer(why_not=finding("energy_left_out", reasons=(reasons[0],)))
+    if what == "energy_grade":
+        return Answer(exact=min(known))
+    return Answer(exact=worst.level, unit=f"of {LEVELS[-1]}", doubts=worst.lacking)
 
 
 def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:

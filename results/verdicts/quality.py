@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from results.points.repeats import PointResults, step_times_s, unsteady
-from results.points.sensors import accuracy_text, sampling_share
+from results.points.sensors import STATED, accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INNER
 from results.record.findings import Finding, finding, from_data, note
@@ -38,7 +38,6 @@ MIN_REPEATS = 3
 MIN_WINDOW_S = 5.0
 MAX_LOSS_DIFFERENCE = 0.01  # relative, of fp8 to bf16: about ten times what runs of either differ by
 MIN_COMPARED_STEPS = 20
-STATED = ("data sheet", "documentation")  # sources of an accuracy that the vendor states
 IDLE_POWER = "idle power"  # does not affect ranking, as it is not part of the energy of the work
 
 

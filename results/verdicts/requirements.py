@@ -19,18 +19,21 @@ from results.record.records import RecordError
 from results.record.values import devices_text
 from results.verdicts.fixed import Fixed
 from results.verdicts.formula import Formula
+from results.verdicts.power_level import LEVELS
 from results.verdicts.quality import GRADES
 
 # Quantities that are numbers of records. More is better, or, as of power, the most of all points must meet the limit.
 MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_as}
 LESS_IS_BETTER = tuple(name for name, one in MEASURED.items() if one.better == "less")  # with a limit at_most
-AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), "scaling_efficiency", "energy_grade")
+STEPS = {"energy_grade": tuple(GRADES), "power_level": LEVELS}  # of an energy, the lowest first
+WORDS_OF_STEPS = {"energy_grade": "a grade of energy", "power_level": "a level of the power measurement"}
+AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), "scaling_efficiency", *STEPS)
 LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
 TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
     "time_to_solution": QUANTITIES["work_per_s"],
     "machine_time": QUANTITIES["work_per_s_per_device"],
 }
-WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
+WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", *STEPS)
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
@@ -139,12 +142,13 @@ class Item(Quantity):
         if (self.at_least is None) == (self.at_most is None):
             raise RecordError(f"{where}: give either 'at_least' or 'at_most'")
         limit, good = self.at_least if self.at_most is None else self.at_most, self.what in AT_LEAST
-        if good != (self.at_most is None) and self.what != "energy_grade":
+        if good != (self.at_most is None) and self.what not in STEPS:
             given, write, better = ("at_most", "at_least", "more") if good else ("at_least", "at_most", "less")
             raise RecordError(f"{where}: {self.what} has '{given}', but {better} is better: write '{write}: {limit}'")
-        if self.what == "energy_grade":
-            if self.at_most is not None or limit not in GRADES:
-                raise RecordError(f"{where}: a grade of energy needs at_least with one of {', '.join(GRADES)}")
+        if self.what in STEPS:
+            if self.at_most is not None or limit not in STEPS[self.what]:
+                steps = ", ".join(map(str, STEPS[self.what]))
+                raise RecordError(f"{where}: {WORDS_OF_STEPS[self.what]} needs at_least with one of {steps}")
         elif isinstance(limit, str):
             raise RecordError(f"{where}: {limit!r} is not a number" + ": leave out its quotes" * limit[:1].isdigit())
         elif self.what in MOST_OF_SHARES and limit is not None and limit > MOST_OF_SHARES[self.what]:
@@ -208,8 +212,9 @@ class Score:
         if self.points and not self.minimum:
             raise RecordError(f"{where}: points are those at the minimum: give 'minimum'")
         for name, quantity in self.terms.items():
-            if quantity.what == "energy_grade":
-                raise RecordError(f"{where}, term {name}: a grade is not a number")
+            if quantity.what in STEPS:
+                word = quantity.what.rpartition("_")[2]
+                raise RecordError(f"{where}, term {name}: a {word} is not a number")
 
 
 @dataclass(frozen=True)

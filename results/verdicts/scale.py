@@ -11,12 +11,12 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from results.points.estimate import Estimate, exactly, product
+from results.points.estimate import Estimate, Interval, exactly, inexactly, product
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
 from results.record.findings import Finding, finding
 from results.record.values import PER_DEVICE, devices_text, grouped, is_accelerated
-from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
+from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_share, uncovered_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
 from results.verdicts.requirements import Budget
@@ -140,7 +140,9 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
         return Power(None, "its runs have energies of different kinds")
     per_device = power / one.point.devices
     overhead_w = uncovered_w(one, costs)
-    return Power(per_device * ((per_device.value + overhead_w) / per_device.value * costs.pue))
+    whole_w = per_device.value + overhead_w
+    share = uncovered_share(one) * overhead_w / whole_w
+    return Power(per_device * inexactly(whole_w / per_device.value * costs.pue, share))
 
 
 def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int:
@@ -244,6 +246,8 @@ class Total(NamedTuple):
     purchase: float
     power_kw: float | None  # at the supply, while it works
     electricity: float | None
+    power_kw_range: Interval | None = None  # of the site's PUE
+    electricity_range: Interval | None = None
 
     @property
     def total(self) -> float | None:
@@ -259,7 +263,8 @@ def total_of(size: Size, system: str, power: Power, costs: Costs | None) -> Tota
     power_w = power.estimate.value * size.devices if power.estimate else None
     electricity = None if power_w is None else lifetime_kwh(power_w, costs) * costs.electricity_per_kwh
     kilowatts = None if power_w is None else power_w / 1000
-    return Total(price.price_per_device * size.devices, kilowatts, electricity)
+    ranges = costs.at_facility(kilowatts), costs.at_facility(electricity)
+    return Total(price.price_per_device * size.devices, kilowatts, electricity, *ranges)
 
 
 def lifetime_kwh(power_w: float, costs: Costs) -> float:

@@ -20,7 +20,7 @@ from results.record.checks.run import (
     relations,
     total,
 )
-from results.record.derived import mean_power_w, of_energy, product, ratio, sum_of_all
+from results.record.derived import POWER_PERCENTILES, mean_power_w, of_energy, product, ratio, sum_of_all
 from results.record.findings import Finding, finding
 from results.record.model import Channel, Energy, Record, is_number
 from results.record.parts import devices_of
@@ -108,6 +108,18 @@ def _uncertainty_covers_the_channels(run: Record) -> Sentences:
         least_wh = total(one.uncertainty_wh for one in energy.channels)
         if exceeds(least_wh, uncertainty_wh := energy.uncertainty_wh):
             yield f"{key}.uncertainty_wh is {uncertainty_wh:.6g}, but its channels give {least_wh:.6g} or more"
+
+
+def _run_contains_its_windows(run: Record) -> Sentences:
+    for key, energy in energies(run):
+        if exceeds(energy.energy_wh - (energy.uncertainty_wh or 0.0), energy.run_wh):
+            yield f"{key}.run_wh is {energy.run_wh:.6g}, less than the {energy.energy_wh:.6g} Wh of its windows"
+        if exceeds(energy.window_s, energy.run_s):
+            yield f"{key}.run_s is {energy.run_s:.6g}, less than the {energy.window_s:.6g} s of its windows"
+        powers_w = [energy.number(f"p{one}_power_w") for one in POWER_PERCENTILES]
+        known_w = [one for one in powers_w if one is not None]
+        if known_w != sorted(known_w):
+            yield f"{key} has a lower power at a higher percentile: {', '.join(f'{one:.6g} W' for one in known_w)}"
 
 
 def _channels_use_no_more_than_was_sampled(run: Record) -> Sentences:
@@ -274,6 +286,7 @@ RULES = (
     _channels_count_once,
     _channels_have_measured,
     _uncertainty_covers_the_channels,
+    _run_contains_its_windows,
     _channels_use_no_more_than_was_sampled,
     _nodes_contain_their_devices,
     _power_is_below_the_boards_limit,

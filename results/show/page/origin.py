@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from results.points.repeats import PointResults
-from results.record.quantities import quantities
+from results.record.quantities import QUANTITIES, quantities
 from results.record.records import Record
 from results.show.tables.cells import Table
+from results.show.tables.whole_system import CELLS
 from results.verdicts.quality import Rule, energy_kind, energy_rules
 
 
@@ -39,6 +40,8 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
             for record in mine
             for channel in (record.energy.channels if record.energy else ())
         )
+        cells = {QUANTITIES[name].title: cell(mine) for name, cell in CELLS.items() if name != "wall_power_w"}
+        sources |= {f"{title}: {cell}": None for title, cell in cells.items() if cell}
         kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
         found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from results.points.estimate import Interval
 from results.points.operating import limits_of, sweeps_of
 from results.points.repeats import PointResults
 from results.record.quantities import QUANTITIES, quantities
@@ -26,6 +27,9 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
             for system, (one, at) in best.items():
                 costed.add((system, kind.precision))
                 interval = at.estimate.interval if at.estimate else None
+                if interval and (money := costs.at_facility(at.electricity)):
+                    both = zip(interval, money, strict=True)
+                    interval = Interval(*(total + end - at.electricity for total, end in both))
                 body.append(
                     [
                         *(one.point.model, system, *kind),
@@ -33,7 +37,8 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
                         costed_work(one).words,
                         Amount(at.total, interval.half if interval else None),
                         interval,
-                        *map(Amount, (at.machine, at.electricity, at.energy_kwh, at.co2_kg)),
+                        Amount(at.machine),
+                        *(costs.at_facility(one) or Amount(one) for one in (at.electricity, at.energy_kwh, at.co2_kg)),
                     ]
                 )
         for system, precision, mine in by_system_and_precision(results):

@@ -104,7 +104,10 @@ def _score_row(one: Scored, names: Sequence[str], is_scaled: bool) -> list[Cell]
     known = [(name, speed) for name, speed in zip(names, speeds, strict=True) if speed]
     remarks = [f"{name}: {speed.words}" for name, speed in known if speed.words and not speed.measured]
     total = one.total
-    money = [total.power_kw, total.purchase, total.electricity, total.total] if total else [None] * 4
+    money: list[Cell] = [None] * 4
+    if total:
+        money = [total.power_kw_range or Amount(total.power_kw), Amount(total.purchase)]
+        money += [total.electricity_range or Amount(total.electricity), Amount(total.total)]
     return [
         one.system,
         _score(one),
@@ -112,7 +115,7 @@ def _score_row(one: Scored, names: Sequence[str], is_scaled: bool) -> list[Cell]
         one.devices,
         _measured_on(known) if is_scaled else None,
         *(Amount(speed.estimate.value) if speed and speed.estimate else None for speed in speeds),
-        *map(Amount, money),
+        *money,
         "; ".join(remarks),
     ]
 

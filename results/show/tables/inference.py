@@ -12,6 +12,8 @@ from results.record.values import count, devices_text, grouped, value_at
 from results.show.tables.point_columns import COLUMNS as POINT_COLUMNS
 from results.show.tables.point_columns import PointColumn, columns_of_points, with_interval
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS
+from results.show.tables.whole_system import CELLS
+from results.show.tables.whole_system import NAMES as POWER_NAMES
 
 COLUMNS = quantities(
     *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
@@ -30,7 +32,7 @@ COLUMNS = quantities(
         "perplexity",
     ),
     *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "work_per_s_per_kw", "provisioned_kw", "provisioned_by"),
-    *("power_source", "status"),
+    *(*POWER_NAMES, "power_source", "status"),
 )
 # These follow from other columns, and are left out of points.
 OF_DEVICES = (
@@ -44,7 +46,7 @@ OF_POINTS = (
     PointColumn(QUANTITIES["variant"], attrgetter("variant")),
     *columns_of_points("status", "runs"),
     *(made for one in COLUMNS if one.form and one.path not in OF_DEVICES for made in with_interval(one)),
-    *columns_of_points("provisioned_by", "sampling_percent", "sensor_accuracy", "energy"),
+    *columns_of_points("provisioned_by", "sampling_percent", "sensor_accuracy", "energy", *CELLS),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 from results.points.operating import limited_percent
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
-from results.record.model import Clocks
+from results.record.model import Clocks, Record
 from results.record.parts import sensor_channels
 from results.record.quantities import QUANTITIES, Quantity, quantities
 from results.record.values import value_at
 from results.show.tables.cells import Amount, Cell
+from results.show.tables.whole_system import CELLS
+from results.show.tables.whole_system import NAMES as POWER_NAMES
 from results.verdicts.quality import energy_kind
 
 
@@ -76,6 +78,10 @@ def _throttled_percent(one: PointResults) -> float | None:
     return max((percent for reasons in known for percent in reasons.values()), default=0.0) if known else None
 
 
+def _of_good(cell: Callable[[Sequence[Record]], Cell]) -> Callable[[PointResults], Cell]:
+    return lambda one: cell(one.good)
+
+
 class PointColumn(NamedTuple):
     """A quantity, and its value of a point. A number without an interval has the digits of a median."""
 
@@ -106,6 +112,7 @@ VALUES: Mapping[str, Callable[[PointResults], Cell]] = {
     "throttled_percent": _throttled_percent,
     "power_limited_percent": limited_percent,
     "provisioned_by": lambda one: value_at(one.any, "metrics.provisioned_by"),
+    **{name: _of_good(cell) for name, cell in CELLS.items()},
 }
 
 
@@ -142,6 +149,6 @@ COLUMNS = (
     *with_interval(QUANTITIES["work_per_s_per_kw"]),
     *columns_of_points("provisioned_kw", "provisioned_by"),
     *columns_of_points("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib"),
-    *columns_of_points("clock_mhz", "throttled_percent"),
+    *columns_of_points(*POWER_NAMES, "clock_mhz", "throttled_percent"),
     LIMITED._replace(quantity=LIMITED.quantity._replace(title="power limit bound")),
 )

@@ -10,6 +10,8 @@ from results.record.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.record.records import Record, RecordError
 from results.record.values import devices_text, sort_key, value_at
 from results.show.tables.cells import Cell, Table, text_of
+from results.show.tables.whole_system import NAMES as POWER_NAMES
+from results.show.tables.whole_system import OF_RECORDS
 
 COLUMNS = quantities(
     *("system", "model", "precision", "data", "sample", "comparable", "devices", "global_batch", "micro_batch"),
@@ -17,7 +19,7 @@ COLUMNS = quantities(
     *("variant", "power_limit_w", "clock_limit_mhz", "work_per_s", "slowest_copy", "work_per_s_per_device"),
     *("effective_work_per_s", "epcc_work_per_s", "input_wait_percent", "io_percent", "comm_percent"),
     *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
-    *("work_per_s_per_kw", "provisioned_kw", "provisioned_by", "slurm_wh", "power_source", "status"),
+    *("work_per_s_per_kw", "provisioned_kw", "provisioned_by", *POWER_NAMES, "slurm_wh", "power_source", "status"),
 )
 # The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
 CARAML_COLUMNS = [
@@ -44,6 +46,8 @@ def units_of(records: Iterable[Record]) -> list[str]:
 
 def _value(record: Record, column: Quantity) -> Any:
     """Return a record's value for a column; None for a measured value of a run that is not good."""
+    if cell := OF_RECORDS.get(column):
+        return cell([record]) if record.is_good else None
     is_measured = column.path.startswith(("metrics.", "energy."))
     return None if is_measured and not record.is_good else value_at(record, column.path)
 

@@ -1,0 +1,344 @@
+"""Level of a power measurement, power at the wall, and percentiles of power."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from caraml.cli import main
+from jpwr.channel import ChannelInfo, Scope
+from jpwr.process.host import boot_id
+from jpwr.tests.conftest import install_method
+from results.collect import collect
+from results.join.meter import read_meter, with_meter
+from results.points.repeats import by_point
+from results.points.wall import with_wall
+from results.record.model import Record, as_json
+from results.record.records import RecordError, write_record
+from results.show.tables.cells import text_of
+from results.show.tables.cost import cost_table
+from results.show.tables.whole_system import wall_cell, wall_kind_cell
+from results.tests import made_up, node_coverage
+from results.tests.conftest import GPU0, GPU1, JobFolder, make_record
+from results.tests.of_dicts import contradictions
+from results.verdicts.cost import Costs, Price, read_prices, uncovered_w
+from results.verdicts.power_level import power_level
+
+NODE = ChannelInfo("ipmi:node", Scope.NODE, "IPMI", period_s=1.0, held_s=1.0)
+SITE = {"accuracy_percent": 1.0, "losses": "upstream", "measured": ["network", "storage", "cooling"]}
+WHOLE = {"site": SITE, "run_wh": 100.0, "run_s": 90.0, "tenths": [100.0] * 10}
+
+
+def at_node(scope="node", method="integral", site=SITE, nodes=1, **energy):
+    """A run of 60 s whose energy is that of whole nodes."""
+    [record] = made_up.of_scope(scope, [made_up.result(power_w=3000.0)])
+    [channel] = record["energy"]["channels"]
+    channels = [channel | {"method": method, "hostname": f"n{number}"} for number in range(nodes)]
+    record["layout"]["num_nodes"] = nodes
+    record["energy"] |= {**WHOLE, "site": site, "channels": channels, "avg_power_w": 3000.0 * nodes, **energy}
+    return Record.of(record)
+
+
+@pytest.mark.parametrize(
+    ("record", "level", "lacking"),
+    [
+        (Record.of(made_up.result()), 0, ["the power of the node or the supply: the energy is of scope device"]),
+        (
+            Record.of(made_up.result(estimated=True)),
+            0,
+            ["the power of the node or the supply: the energy is of scope cpu"],
+        ),
+        (at_node(method="counter"), 3, []),
+        (at_node(), 2, ["an energy that the meter integrates itself"]),
+        (at_node("supply", site=SITE | {"losses": ""}), 2, ["an energy that the meter integrates itself"]),
+        (at_node(window_s=59.0), 0, ["a window of 60 s: it has 59 s"]),
+        (at_node(run_wh=None), 1, ["the energy of the whole run, and ten means of power in the window"]),
+        (at_node(idle_power_w=None), 1, ["the idle power"]),
+        (
+            at_node(site=SITE | {"losses": "maker"}),
+            1,
+            ["conversion losses: maker, upstream or offline or together wanted"],
+        ),
+        (at_node(site={**SITE, "losses": ""}), 0, ["conversion losses: not stated"]),
+        (at_node(site={**SITE, "accuracy_percent": 2.5}), 1, ["a meter within 2%: this one is within 2.5%"]),
+        # Four meters: each may be off by twice as much, at most by 3 %.
+        (at_node(site={**SITE, "accuracy_percent": 2.5}, nodes=4), 2, ["integrates", "a meter within 2%"]),
+        (at_node(site={**SITE, "accuracy_percent": 3.5}, nodes=4), 1, ["a meter within 3%: this one is within 3.5%"]),
+        (at_node(accuracy_from="assumed", site={**SITE, "accuracy_percent": None}), 0, ["its accuracy is not stated"]),
+        (at_node(site={**SITE, "measured": ["network"]}), 1, ["storage, cooling in it"]),
+        (
+            at_node("node", "counter", {**SITE, "measured": ["network"], "estimated": ["storage", "cooling"]}),
+            2,
+            ["measured"],
+        ),
+        (at_node(site={**SITE, "machine_nodes": 100}), 0, ["a larger part of the machine: 1 of 100 nodes, 3000 W"]),
+        (at_node(site={**SITE, "machine_nodes": 100}, nodes=15), 2, ["integrates", "15 of 100 nodes"]),
+        (at_node(site={**SITE, "machine_nodes": 150}, nodes=15), 1, ["a larger part of the machine: 15 of 150 nodes"]),
+        (at_node(site={**SITE, "machine_nodes": 400}, nodes=14), 1, ["a larger part of the machine"]),  # 42 kW
+    ],
+)
+def test_the_level_of_a_measurement_follows_from_the_facts_of_its_record(record, level, lacking):
+    found = power_level(record)
+    assert found.level == level
+    assert len(found.lacking) == len(lacking)
+    assert all(words in str(one) for words, one in zip(lacking, found.lacking, strict=True))
+
+
+def test_a_reading_each_two_seconds_reaches_no_level():
+    record = at_node()
+    slow = [{**as_json(channel), "samples": 30} for channel in record.energy.channels]
+    found = power_level(at_node(channels=slow))
+    assert (found.level, str(found.lacking[0])) == (0, "a reading each second: there are 0.50 a second")
+
+
+@pytest.mark.parametrize(
+    ("records", "limit", "code", "words"),
+    [
+        ([as_json(at_node()) for _ in range(3)], "at_least: 2", 0, "passed"),
+        ([as_json(at_node()) for _ in range(3)], "at_least: 3", 1, "failed"),
+        ([made_up.result() for _ in range(3)], "at_least: 1", 1, "the energy is of scope device"),
+        ([made_up.result()], "at_least: 4", 2, "needs at_least with one of 1, 2, 3"),
+        ([made_up.result()], "at_most: 2", 2, "needs at_least with one of 1, 2, 3"),
+    ],
+)
+def test_a_level_can_be_required(tmp_path, capsys, records, limit, code, words):
+    made_up.store(tmp_path / "runs", records)
+    (tmp_path / "needs.yaml").write_text(
+        f"workloads: {{gpt: {{benchmark: llm_training}}}}\nmust: [{{of: gpt, what: power_level, {limit}}}]"
+    )
+    assert main(["accept", str(tmp_path / "runs"), "--requirements", str(tmp_path / "needs.yaml")]) == code
+    found = capsys.readouterr()
+    assert words in found.out + found.err
+
+
+def test_percentiles_are_of_the_sum_over_nodes_at_the_same_time(tmp_path):
+    """Two nodes are busy one after the other: their sum is even, although each of them is not."""
+    window, boots = make_record()["windows"][0], ("boot-1", "boot-2")
+    job = JobFolder(tmp_path)
+    windows = [window | {"hostname": f"n{number}", "boot_id": boot, "end_s": 30.0} for number, boot in enumerate(boots)]
+    gpus = [
+        {"hostname": f"n{number}", "rank": number, "name": "GPU", "device_id": f"GPU-{number}"} for number in (0, 1)
+    ]
+    job.record(windows=windows, devices=gpus, layout={**make_record()["layout"], "num_devices": 2, "num_nodes": 2})
+    for number, info in enumerate((GPU0, GPU1)):
+        info = info._replace(has_counter=False, limit_w=500.0)
+        times_s = [0.1 * step for step in range(351)]
+        job.trace(
+            [info],
+            lambda _, t, number=number: 400.0 if (t > 20) == number else 100.0,
+            times_s=times_s,
+            hostname=f"n{number}",
+            boot_id=boots[number],
+            interval_s=0.1,
+        )
+    energy = collect(job.path)["energy"]
+    assert [energy[f"p{one}_power_w"] for one in (75, 90, 99)] == pytest.approx([500.0] * 3, rel=0.01)
+    assert energy["part_s"] == pytest.approx(0.1)
+    assert energy["tenths"] == pytest.approx([500.0] * 10, rel=0.01)
+
+
+def test_percentiles_are_of_time_whatever_the_samples():
+    """A tenth of the window at 900 W, in which the sensor is read ten times as often."""
+    from results.record.derived import power_over_time
+
+    found = power_over_time([100.0] * 90 + [900.0] * 10, 50.0)
+    assert (found["p75_power_w"], found["p99_power_w"], found["part_s"]) == (100.0, 900.0, 0.5)
+    assert power_over_time([1.0] * 9, 5.0) == {}
+
+
+@pytest.mark.parametrize(
+    ("energy", "words"),
+    [
+        ({"run_wh": 1.0}, "energy.run_wh is 1, less than the"),
+        ({"run_s": 59.0}, "energy.run_s is 59, less than the 60 s of its windows"),
+        ({"p75_power_w": 200.0, "p90_power_w": 100.0}, "lower power at a higher percentile: 200 W, 100 W"),
+    ],
+)
+def test_what_is_stored_of_a_run_must_agree(energy, words):
+    record = made_up.result()
+    record["energy"] |= energy
+    assert any(words in sentence for sentence in contradictions(record))
+
+
+def node_w(boards_w):
+    return 500.0 + 1.2 * boards_w
+
+
+def run_on(folder, hostname="n1", with_node=True, level_w=600.0, boot="boot-1"):
+    """A collected run on one node: idle to 40 s, ramp to 60 s, load to 180 s; its node follows 3 s later."""
+
+    def boards_w(time_s):
+        return 100.0 + (level_w - 100.0) * min(1.0, max(0.0, (time_s - 40) / 20))
+
+    base = made_up.result("H200", 1, 8, 100.0)
+    window = base["windows"][0] | {"hostname": hostname, "boot_id": boot, "start_s": 100.0, "end_s": 160.0}
+    window |= {"end_epoch_s": window["start_epoch_s"] + 60.0}
+    gpus = [{"hostname": hostname, "rank": 0, "name": "GPU", "device_id": "GPU-0"}]
+    plain = {key: value for key, value in base.items() if key != "energy"}
+    Path(folder).mkdir(parents=True)
+    job = JobFolder(Path(folder))
+    (job.path / "record.json").write_text(json.dumps(plain | {"windows": [window], "devices": gpus}))
+    infos = [GPU0._replace(has_counter=False, limit_w=700.0), *([NODE] if with_node else [])]
+    job.trace(
+        infos,
+        lambda channel, time_s: node_w(boards_w(time_s - 3)) if channel else boards_w(time_s),
+        times_s=[0.25 * step for step in range(721)],
+        hostname=hostname,
+        boot_id=boot,
+        started_s=30.0,
+        interval_s=0.25,
+    )
+    return Record.of(collect(job.path))
+
+
+def test_a_run_without_a_nodes_sensor_has_the_power_by_a_model_of_those_with_one(tmp_path):
+    sensed = [run_on(tmp_path / str(number), f"n{number}", boot=f"b{number}") for number in range(3)]
+    assert sensed[0].energy.nodes[0].delay_s == 3.0
+    other = run_on(tmp_path / "other", "n9", with_node=False, level_w=500.0)
+    *measured, found = (one.wall for one in with_wall([*sensed, other]))
+    assert {one.how for one in measured} == {"measured"}
+    assert measured[0].power_w == pytest.approx(node_w(600.0), rel=0.01)
+    assert (found.how, found.nodes) == ("model", 3)
+    assert found.power_w == pytest.approx(node_w(500.0), rel=0.01)
+    assert found.low_w < node_w(500.0) < found.high_w < 1.15 * found.power_w
+    [record] = with_wall([*sensed, other])[-1:]
+    assert text_of(wall_cell([record])).startswith("1,10")
+    assert wall_kind_cell([record]) == "model of 3 nodes: the sensor's accuracy is not stated"
+
+
+@pytest.mark.parametrize(
+    ("sensed", "reason"),
+    [
+        ({}, "no run on a node of this kind has a sensor of the node"),
+        ({"level_w": 110.0}, "the boards have 100 W to 110 W: too little to show"),
+        ({"level_w": 300.0}, "500 W of the boards are too far from the 100 W to 300 W"),
+    ],
+)
+def test_without_a_model_there_is_the_published_estimate_with_the_reason(tmp_path, sensed, reason):
+    others = [run_on(tmp_path / "sensed", **sensed)] if sensed else []
+    found = with_wall([*others, run_on(tmp_path / "other", "n9", with_node=False, level_w=500.0)])[-1].wall
+    assert found.how == "estimate"
+    assert reason in str(found.why_not)
+    # 500 W of boards; two processors of 350 W at a fifth, 8 network cards of 75 W at a twentieth.
+    assert found.low_w == pytest.approx(500 + 0.2 * 700 + 0.05 * 600, rel=0.01)
+    assert found.high_w == pytest.approx(1.5 * (500 + 700 + 600), rel=0.01)
+    assert found.power_w == pytest.approx(math.sqrt(found.low_w * found.high_w))
+
+
+def test_a_system_that_no_source_covers_has_no_estimate():
+    record = Record.of(made_up.result("GB200"))
+    found = with_wall([record])[0].wall
+    assert found.how == ""
+    assert "does not cover" in str(found.why_not)
+
+
+def test_costs_take_the_rest_of_the_node_from_its_sensor_or_the_model_and_else_as_stated(tmp_path):
+    sensed = run_on(tmp_path / "sensed")
+    other = run_on(tmp_path / "other", "n9", with_node=False, level_w=500.0)
+    costs = Costs("EUR", 0.25, {"H200": Price(10_000, 100.0)}, 5, 0.8, 1.2)
+    [alone] = by_point(with_wall([other]))
+    assert uncovered_w(alone, costs) == 100.0
+    *_, modelled = by_point([with_wall([sensed, other])[1]])
+    assert uncovered_w(modelled, costs) == pytest.approx((node_w(500.0) - 500.0) / 8, rel=0.01)
+    header, row = cost_table([[modelled]], costs).texts()
+    assert row[header.index("energy is")] == "Q1, device; node by a model"
+    ranged = replace(costs, pue_low=1.1, pue_high=1.4)
+    header, row = cost_table([[modelled]], ranged).texts()
+    low, high = map(float, row[header.index("energy [kWh]")].replace(",", "").split(" to "))
+    assert high / low == pytest.approx(1.4 / 1.1, rel=0.01)
+
+
+@pytest.mark.parametrize("ends", ["pue_low: 1.3", "pue_high: 1.1"])
+def test_a_range_of_the_pue_holds_the_pue(tmp_path, ends):
+    path = tmp_path / "prices.yaml"
+    path.write_text(f"{{currency: EUR, electricity_per_kwh: 0.2, systems: {{A: {{price_per_device: 1}}}}, {ends}}}")
+    with pytest.raises(RecordError, match=r"pue_low, pue and pue_high are .*: give them in ascending order"):
+        read_prices(path)
+
+
+def test_a_meters_file_gives_the_power_of_the_node_to_the_blocks_of_its_boards(tmp_path):
+    record = run_on(tmp_path / "run", with_node=False)
+    epoch_s = record.windows[0].start_epoch_s - record.windows[0].start_s
+    rows = [f"{epoch_s + 0.5 * step},{node_w(one) if (one := _level_w(0.5 * step)) else 0}" for step in range(360)]
+    (tmp_path / "meter.csv").write_text("\n".join(["timestamp,watts", *rows]))
+    [metered], _ = with_meter([record], read_meter(tmp_path / "meter.csv"))
+    [blocks] = metered.energy.nodes
+    assert blocks.node_w == pytest.approx([node_w(one) for one in blocks.boards_w], rel=0.03)
+    assert blocks.delay_s == 0.0
+
+
+def _level_w(time_s):
+    return 100.0 + 500.0 * min(1.0, max(0.0, (time_s - 40) / 20))
+
+
+def test_the_interval_of_the_model_holds_on_other_simulated_nodes():
+    """A part of `make coverage`, with seeds of its own."""
+    trials = [node_coverage.trial(f"test {number}", 2, 0.03, True) for number in range(12)]
+    held, _ = node_coverage.cell(trials)
+    assert held >= 83
+
+
+RUN = """
+import json, pathlib, time
+record = json.load(open("record.json"))
+[window] = record["windows"]
+time.sleep(20)
+for step in range(10):
+    pathlib.Path("next").write_text(str(100 + 50 * (step + 1)))
+    pathlib.Path("next").replace("load")
+    time.sleep(1)
+window["start_s"], window["start_epoch_s"] = time.monotonic(), time.time()
+time.sleep(40)
+window["end_s"], window["end_epoch_s"] = time.monotonic(), time.time()
+took_s = window["end_s"] - window["start_s"]
+record["metrics"] |= {"measured_s": took_s, "tokens_per_s": 1000 / took_s, "tokens_per_s_per_device": 1000 / took_s}
+record["step_times_s"] = [took_s]
+json.dump(record, open("record.json", "w"))
+time.sleep(2)
+"""
+IPMITOOL = """#!/bin/sh
+echo " Instantaneous power reading:  $((500 + $(cat load) * 6 / 5)) Watts"
+"""
+BOARDS = """read = lambda: float(open("load").read())
+return [Channel(ChannelInfo("boards:0", Scope("device"), "boards", limit_w=700.0), read)]"""
+
+
+@pytest.mark.slow
+def test_a_management_controllers_power_goes_from_jpwr_to_the_table(tmp_path, capsys):
+    """The program ipmitool and the boards are stand-ins; an energy by IPMI needs a minute."""
+    (tmp_path / "methods").mkdir()
+    install_method(tmp_path / "methods", "boards", BOARDS)
+    program = tmp_path / "bin" / "ipmitool"
+    program.parent.mkdir()
+    program.write_text(IPMITOOL)
+    program.chmod(0o755)
+    folder = tmp_path / "runs" / "0_benchmark" / "work"
+    folder.mkdir(parents=True)
+    (folder / "load").write_text("100")
+    record = make_record()
+    record["windows"][0] |= {"hostname": os.uname().nodename, "boot_id": boot_id()}
+    record["devices"][0]["hostname"] = os.uname().nodename
+    (folder / "record.json").write_text(json.dumps(record))
+    paths = os.pathsep.join(map(str, [tmp_path / "methods", Path.cwd()]))
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": paths}
+    command = ["jpwr", "--methods", "boards", "ipmi", "--df-out", "power/node", "--", sys.executable, "-c", RUN]
+    done = subprocess.run([sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = collect(folder)
+    assert result["status"] == "ok", result["error"]
+    write_record(result, folder / "result.json")
+    energy = result["energy"]
+    assert energy["run_wh"] > energy["energy_wh"]
+    [blocks] = energy["nodes"]
+    assert blocks["sensor"] == "management controller by ipmitool dcmi"
+    assert blocks["node_w"][-1] == pytest.approx(node_w(blocks["boards_w"][-1]), rel=0.02)
+    assert main(["table", str(tmp_path / "runs"), "--all"]) == 0
+    found = capsys.readouterr().out
+    assert "1,220 | measured: the sensor's accuracy is not stated" in found

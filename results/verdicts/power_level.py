@@ -1,0 +1,135 @@
+"""Level of the power measurement methodology of the EEHPCWG that an energy reaches, from the facts of its record.
+
+Source: EEHPCWG/PowerMeasurementMethodology at ff1d705, table "Summary of aspects and quality levels". The window is the
+core phase: the time that the performance is of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from results.points.sensors import STATED
+from results.points.wall import WHOLE_NODE
+from results.record.derived import TENTHS
+from results.record.findings import Finding, finding
+from results.record.model import Energy, Record
+from results.record.values import once
+
+LEVELS = (1, 2, 3)
+MIN_CORE_S, MAX_STEP_S = 60.0, 1.0
+# Part of the machine: the largest of a share of its nodes, watts and nodes; all of it, or for level 1 40 kW, will do.
+SHARE, LEAST_W, LEAST_NODES, ENOUGH_W = {1: 1 / 10, 2: 1 / 8}, {1: 2e3, 2: 10e3}, 15, 40e3
+SUBSYSTEMS = {1: ("network",), 2: ("network", "storage", "cooling"), 3: ("network", "storage", "cooling")}
+LOSSES = {1: ("upstream", "maker", "offline", "together"), 2: ("upstream", "offline", "together")}
+LOSSES[3] = ("upstream", "together")
+ACCURACY = {1: 0.05, 2: 0.02, 3: 0.01}
+MOST_OF_SEVERAL = 0.03  # with k equal meters, each may be worse by the root of k, up to this
+
+
+class PowerLevel(NamedTuple):
+    """Level that is reached, 0 for none, and what the next one lacks."""
+
+    level: int
+    lacking: tuple[Finding, ...]
+
+    @property
+    def words(self) -> str:
+        """The level as text."""
+        return f"level {self.level}" if self.level else "none"
+
+
+@once
+def power_level(record: Record, key: str = "energy") -> PowerLevel | None:
+    """Return the level of a record's energy; None without an energy."""
+    energy = record.energy_of(key)
+    if not energy:
+        return None
+    reached = 0
+    for level in LEVELS:
+        if lacking := tuple(_lacking(record, energy, level)):
+            return PowerLevel(reached, lacking)
+        reached = level
+    return PowerLevel(reached, ())
+
+
+def lowest_level(records: Sequence[Record]) -> PowerLevel | None:
+    """Return the lowest level of the records' energies; None without an energy."""
+    levels = [level for one in records if (level := power_level(one))]
+    return min(levels, key=lambda one: one.level, default=None)
+
+
+def _lacking(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+    """Yield what an energy lacks for a level."""
+    if energy.power_kind != "measured" or not set(energy.power_scope.split("+")) <= set(WHOLE_NODE):
+        yield finding("level_boards", scope=energy.power_scope)
+        return
+    for aspect in ASPECTS:
+        yield from aspect(record, energy, level)
+
+
+def _readings(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+    """Level 3 needs an energy that the meter itself integrates, the others a reading a second."""
+    if level == 3:
+        if any(one.method != "counter" for one in energy.channels):
+            yield finding("level_counter")
+        return
+    rates = [(one.samples or 0.0) / energy.window_s if energy.window_s else 0.0 for one in energy.channels]
+    # Both edges of a window cut a step: a reading each second is one less than its seconds.
+    least = 1 / MAX_STEP_S - (1 / energy.window_s if energy.window_s else 0.0)
+    if min(rates) < least:
+        yield finding("level_rate", rate=min(rates))
+
+
+def _span(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+    if (window_s := energy.window_s or 0.0) < MIN_CORE_S:
+        yield finding("level_core", window_s=window_s, least_s=MIN_CORE_S)
+    if level > 1 and not (energy.number("run_wh") and len(energy.tenths or ()) == TENTHS):
+        yield finding("level_run")
+    if level > 1 and energy.idle_power_w is None:
+        yield finding("level_idle")
+
+
+def _part(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+    """Check the part of the machine; without a statement on it, the nodes of the run are the machine."""
+    measured = len({one.hostname for one in energy.channels})
+    machine = int(energy.site.number("machine_nodes") or record.layout.num_nodes or 0)
+    power_w = energy.avg_power_w or 0.0
+    if measured >= machine:
+        return
+    enough = level < 3 and measured >= max(SHARE[level] * machine, LEAST_NODES) and power_w >= LEAST_W[level]
+    if not (enough or (level == 1 and power_w >= ENOUGH_W)):
+        yield finding("level_part", measured=measured, nodes=machine, power_w=power_w)
+
+
+def _subsystems(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+    """Check what is measured besides the nodes; a run on one node uses no network."""
+    site = energy.site
+    covered = {*site.measured, *(site.estimated if level < 3 else ())}
+    needed = [one for one in SUBSYSTEMS[level] if one != "network" or (record.layout.num_nodes or 1) > 1]
+    if lacking := [one for one in needed if one not in covered]:
+        yield finding("level_subsystems", lacking=", ".join(lacking), how="measured" if level == 3 else "in it")
+
+
+def _losses(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+    """A meter in the supply line is upstream of the conversion; of a node's sensor the site must state it."""
+    losses = "upstream" if energy.power_scope == "supply" else energy.site.losses
+    if losses not in LOSSES[level]:
+        yield finding("level_losses", losses=losses or "not stated", wanted=" or ".join(LOSSES[level]))
+
+
+def _accuracy(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+    own = energy.accuracy if energy.accuracy_from in STATED else None
+    percent = energy.site.number("accuracy_percent")
+    accuracy = percent / 100 if percent else own
+    most = max(ACCURACY[level], min(ACCURACY[level] * math.sqrt(len(energy.channels)), MOST_OF_SEVERAL))
+    if accuracy is None:
+        yield finding("level_accuracy_unknown", most=most)
+    elif accuracy > most:
+        yield finding("level_accuracy", accuracy=accuracy, most=most)
+
+
+ASPECTS: Sequence[Callable[[Record, Energy, int], Iterator[Finding]]] = (
+    *(_readings, _span, _part, _subsystems, _losses, _accuracy),
+)
