@@ -88,8 +88,8 @@ class Stored(Sequence[Any]):
         start, stop, _ = index.indices(len(self))
         number, first = divmod(start, self._most)
         found = self._block(number)[first : max(first, first + stop - start)]
-        for number in range(number + 1, -(-stop // self._most)):
-            found.extend(self._block(number)[: stop - number * self._most])
+        for later in range(number + 1, -(-stop // self._most)):
+            found.extend(self._block(later)[: stop - later * self._most])
         return found
 
     def found(self, search: Search, number: float) -> int:
