@@ -371,8 +371,8 @@ def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter | Trace,
     if options.df_out and not kept.is_in_place():
         where = "tables could not be written"
         log(f"the trace {kept.path} was removed or replaced during the run: its samples are lost")
-    beside = kept.path.parent if options.df_out else None
-    summary = Summary(read_trace(kept.open_file, with_status=False, store=_store(kept.size, beside, stack)))
+    folder = kept.path.parent if options.df_out else None
+    summary = Summary(read_trace(kept.open_file, with_status=False, store=_store(kept.size, folder, stack)))
     if options.df_out:
         with _errors_reported(child, where):
             from jpwr.report.frames import write_frames
@@ -381,12 +381,12 @@ def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter | Trace,
     return summary
 
 
-def _store(trace_bytes: int, beside: Path | None, stack: ExitStack) -> Store | None:
+def _store(trace_bytes: int, folder: Path | None, stack: ExitStack) -> Store | None:
     """Return a store for the readings of a long trace, in the folder of its file if it has one; None for memory."""
     if trace_bytes <= MOST_IN_MEMORY:
         return None
     try:
-        file = unnamed_file(beside)
+        file = unnamed_file(folder)
     except JpwrError:
         return None
     stack.callback(os.close, file)
