@@ -33,7 +33,7 @@ DEVICES = 8
 SHAPES = {
     "square 1 s": {"STAND_IN_PERIOD_S": "1"},
     "square 0.37 s": {"STAND_IN_PERIOD_S": "0.37"},
-    "ramp": {"STAND_IN_SHAPE": "ramp"},
+    "ramp": {"STAND_IN_SHAPE": "ramp", "STAND_IN_LIMIT_W": "5100"},  # its highest power: far above it no reading counts
     "spikes 20 ms": {"STAND_IN_SHAPE": "spikes"},
 }
 WINDOWS_S = (1.0, 5.0, 60.0)
