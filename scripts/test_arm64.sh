@@ -58,8 +58,7 @@ test_in_root() {
 [[ -n ${CARAML_ARM64:-} ]] || CARAML_ARM64=1 exec unshare --mount --propagation private --pid --fork --kill-child "$0" "$@"
 register_qemu
 make_root
-# Of the sampler's other tests, those of commands and limits need posix_spawn to report an error, which it does not under
-# qemu-user; those of signals need a library to open within 3 s, and 6 minutes in all.
+# Without the sampler's tests of commands, signals and limits: they take 5, 6 and 10 minutes under qemu-user.
 (($#)) || set -- -q -p no:cacheprovider -n auto --maxprocesses 8 --dist loadfile -m 'not slow and not long' \
     jpwr/tests/test_{backends,contract,processor,sampler,stored}.py ioprof/tests/test_counts.py \
     benchmarks/common/tests/test_launch_and_provenance.py
