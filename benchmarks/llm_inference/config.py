@@ -17,7 +17,7 @@ from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.speculation import SpeculationOptions
-from benchmarks.llm_inference.trace import Trace, trace_of
+from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
 from results.record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of, of_trace
 
 
@@ -177,7 +177,7 @@ class LoadOptions:
         if self.conversations:
             return [(turn.input, turn.output) for one in self.conversations.conversations for turn in one.turns]
         if self.lengths_file:
-            return _read_lengths(Path(self.lengths_file))
+            return read_lengths(Path(self.lengths_file))
         return lengths_of(self.input_tokens, self.output_tokens, self.length_sigma, self.seed)
 
     @property
@@ -340,18 +340,3 @@ class Config:
         if serve.url or (serve.model_path and SERVERS[serve.server].makes_gguf):
             return ""
         return "fp32" if self.device == "cpu" else "bf16"
-
-
-def _read_lengths(path: Path) -> list[tuple[int, int]]:
-    try:
-        lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
-        pairs = [(int(one), int(other)) for one, other in lines]
-    except OSError as error:
-        raise ConfigError(f"--lengths-file {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"--lengths-file {path}: each line is 'INPUT OUTPUT', two whole numbers") from error
-    if not pairs or min(map(min, pairs)) < 1:
-        raise ConfigError(f"--lengths-file {path}: it needs lines with two numbers above 0")
-    if max(output for _, output in pairs) < 2:
-        raise ConfigError(f"--lengths-file {path}: no request has 2 output tokens, of which the later one is timed")
-    return pairs

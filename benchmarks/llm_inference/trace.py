@@ -1,4 +1,4 @@
-"""Traces of conversations: two published formats, and made ones.
+"""Traces of conversations, in two published formats and made ones, and files of lengths.
 
 Mooncake's JSON lines have timestamp [ms], input_length, output_length and hash_ids of blocks of 512 tokens. The JSON of
 AIPerf's scenario has id, block_size, hash_id_scope, tool_tokens, system_tokens and requests of t [s], in, out and
@@ -213,6 +213,22 @@ def _of_requests(entry: Mapping[str, Any], where: str) -> Conversation:
         turns.append(Turn(tokens, output, max(0.0, time_s - ended_s) if turns else 0.0, ids))
         ended_s, held = time_s + (_number(one, "api_time", 0, at) if "api_time" in one else 0.0), tokens + output
     return Conversation(tuple(turns), 0 if is_fed else block, entry["hash_id_scope"] == "local", shared)
+
+
+def read_lengths(path: Path) -> list[tuple[int, int]]:
+    """Return the input and output tokens of the lines of a file; raises ConfigError."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
+        pairs = [(int(one), int(other)) for one, other in lines]
+    except OSError as error:
+        raise ConfigError(f"--lengths-file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"--lengths-file {path}: each line is 'INPUT OUTPUT', two whole numbers") from error
+    if not pairs or min(map(min, pairs)) < 1:
+        raise ConfigError(f"--lengths-file {path}: it needs lines with two numbers above 0")
+    if max(output for _, output in pairs) < 2:
+        raise ConfigError(f"--lengths-file {path}: no request has 2 output tokens, of which the later one is timed")
+    return pairs
 
 
 @dataclass(frozen=True)
