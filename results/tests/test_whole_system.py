@@ -272,6 +272,8 @@ def test_a_meters_file_gives_the_power_of_the_node_to_the_blocks_of_its_boards(t
     [blocks] = metered.energy.nodes
     assert blocks.node_w == pytest.approx([node_w(one) for one in blocks.boards_w], rel=0.03)
     assert blocks.delay_s == 0.0
+    [known] = with_wall([metered])
+    assert (known.wall.how, known.wall.power_w) == ("measured", pytest.approx(node_w(600.0), rel=0.01))
 
 
 def _level_w(time_s):
