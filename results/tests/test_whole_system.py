@@ -30,6 +30,7 @@ from results.tests.conftest import GPU0, GPU1, JobFolder, make_record
 from results.tests.of_dicts import contradictions
 from results.verdicts.cost import Costs, Price, read_prices, uncovered_w
 from results.verdicts.power_level import power_level
+from results.verdicts.scale import energy_kinds, power_at_supply
 
 NODE = ChannelInfo("ipmi:node", Scope.NODE, "IPMI", period_s=1.0, held_s=1.0)
 SITE = {"accuracy_percent": 1.0, "losses": "upstream", "measured": ["network", "storage", "cooling"]}
@@ -249,6 +250,9 @@ def test_costs_take_the_rest_of_the_node_from_its_sensor_or_the_model_and_else_a
     assert uncovered_w(modelled, costs) == pytest.approx((node_w(500.0) - 500.0) / 8, rel=0.01)
     header, row = cost_table([[modelled]], costs).texts()
     assert row[header.index("energy is")] == "Q1, device; node by a model"
+    assert energy_kinds({"gpt": [modelled]}) == {"Q1, device; node by a model"}
+    power = power_at_supply(modelled, costs).estimate
+    assert power.value == pytest.approx((500.0 + (node_w(500.0) - 500.0) / 8) * 1.2, rel=0.01)
     ranged = replace(costs, pue_low=1.1, pue_high=1.4)
     header, row = cost_table([[modelled]], ranged).texts()
     low, high = map(float, row[header.index("energy [kWh]")].replace(",", "").split(" to "))
@@ -272,6 +276,8 @@ def test_a_meters_file_gives_the_power_of_the_node_to_the_blocks_of_its_boards(t
     [blocks] = metered.energy.nodes
     assert blocks.node_w == pytest.approx([node_w(one) for one in blocks.boards_w], rel=0.03)
     assert blocks.delay_s == 0.0
+    [known] = with_wall([metered])
+    assert (known.wall.how, known.wall.power_w) == ("measured", pytest.approx(node_w(600.0), rel=0.01))
 
 
 def _level_w(time_s):

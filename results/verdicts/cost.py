@@ -178,7 +178,7 @@ def uncovered_share(one: PointResults) -> float:
     return max(one.values("wall.rest_relative"), default=0.0)
 
 
-def _energy_with_node(one: PointResults) -> str:
+def energy_with_node(one: PointResults) -> str:
     """Return the kind of a point's energy, with the model of the rest of the node: it is not ranked with others."""
     return f"{energy_kind(one.any) or ''}{'; node by a model' if one.any.wall.how == MODEL else ''}"
 
@@ -224,7 +224,7 @@ def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheape
     by_kind: dict[Kind, dict[str, tuple[PointResults, Cost]]] = {}
     for one in results:
         if at := cost_of(one, costs):
-            systems = by_kind.setdefault(Kind(one.precision, _energy_with_node(one)), {})
+            systems = by_kind.setdefault(Kind(one.precision, energy_with_node(one)), {})
             if one.system not in systems or at.total < systems[one.system][1].total:
                 systems[one.system] = (one, at)
     return dict(by_kind)

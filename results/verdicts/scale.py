@@ -16,8 +16,8 @@ from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
 from results.record.findings import Finding, finding
 from results.record.values import PER_DEVICE, devices_text, grouped, is_accelerated
-from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_share, uncovered_w
-from results.verdicts.quality import energy_kind, why_not_ranked
+from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, energy_with_node, uncovered_share, uncovered_w
+from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
 from results.verdicts.requirements import Budget
 
@@ -205,7 +205,7 @@ def _power(results: Sequence[PointResults], costs: Costs) -> Power:
 def energy_kinds(by_workload: Mapping[str, Sequence[PointResults]]) -> set[str]:
     """Return the kinds of energy that a system's power is derived from."""
     best = [one for results in by_workload.values() if (one := _on_most_devices(results))]
-    return {kind for one in best if (kind := energy_kind(one.any))}
+    return {kind for one in best if (kind := energy_with_node(one))}
 
 
 def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
