@@ -287,6 +287,11 @@ class Config:
             raise ConfigError(f"--hosts names {len(hosts)} nodes, and --nodes is {serve.nodes}: give both, with --url")
         if self.answers.questions_file and not self.has_weights:
             raise ConfigError("--questions-file needs real weights: give --url, --model-path or --real-weights")
+        if self.answers.perplexity_reference and not self.asks_text:
+            raise ConfigError(
+                "--perplexity-reference has no perplexity to judge: give --url, --model-path or --real-weights, "
+                "and neither --no-perplexity nor --draft-tokens"
+            )
         if self.speculation.draft_tokens:
             self._check_draft(bool(serve.model_path or serve.real_weights))
         longest = max(map(sum, self.load.lengths)) if self.load.trace else 0

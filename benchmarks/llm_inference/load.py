@@ -99,7 +99,8 @@ def measure(
                 if ended_after > load.concurrency:
                     found.start_s = edge("begin", now_s)
                 elif now_s - begin_s > RAMP_SHARE * window.limit_s + 4 * alone_s:
-                    raise LoadError(f"too slow: no steady state after {now_s - begin_s:.0f} s; lower the load")
+                    advice = "lower the load, or --idle-limit-s" if load.trace else "lower the load"
+                    raise LoadError(f"too slow: no steady state after {now_s - begin_s:.0f} s; {advice}")
             elif not found.end_s:
                 least_s = max(window.min_s, LEAST_E2E * (statistics.median(in_window) if in_window else alone_s))
                 took_s, requests = now_s - found.start_s, len(in_window)

@@ -40,7 +40,7 @@ from benchmarks.llm_inference.speculation import facts_of_speculation
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
-from results.record.acceptance import judged_acceptance, label
+from results.record.acceptance import judged_acceptance, label, of_text
 from results.record.answers import facts_of, judged
 from results.record.conversations import figures_of, remarks_on_cache
 from results.record.demand import DATA, hosts_of
@@ -77,7 +77,7 @@ def parse(argv: Sequence[str]) -> Config:
 
 def describe(config: Config) -> RunRecord:
     """Return the record as far as it is known beforehand."""
-    serve, load, precision = config.serve, config.load, config.precision
+    serve, load, precision, drafts = config.serve, config.load, config.precision, config.speculation.draft_tokens
     record = RunRecord(
         BENCHMARK,
         config.run.system,
@@ -87,7 +87,7 @@ def describe(config: Config) -> RunRecord:
         provenance=collect_provenance([] if serve.url else [SERVERS[serve.server].package]),
         precision=precision,
         data=DATA,
-        sample=load.words,
+        sample=load.words + of_text(drafts, config.speculation.acceptance_length, config.speculation.acceptance_of),
     )
     record.config["compute"] |= {"device": config.device, "precision": precision}
     record.layout = {
@@ -118,7 +118,7 @@ def describe(config: Config) -> RunRecord:
         "findings": [],
         "requests_format": REQUESTS_FORMAT,
     }
-    if drafts := config.speculation.draft_tokens:
+    if drafts:
         length, source = config.speculation.stated
         record.choices["speculation"] = f"{label(drafts, length)} ({source})"
         record.variant.append(label(drafts, length))

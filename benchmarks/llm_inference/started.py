@@ -41,6 +41,13 @@ LOG_SUFFIX = ".server.log"
 MARGIN_TOKENS = 64  # of a context, for what a server adds to a prompt
 
 
+def context(config: Config) -> int:
+    """Return the tokens of a request that the server must allow; a model of the user may allow more than our own."""
+    asked = max(map(sum, config.load.lengths)), most_tokens() if config.asks_text else 0, config.answers.most_tokens
+    needed = max(asked) + MARGIN_TOKENS
+    return needed if config.serve.model_path else min(CONTEXT, needed)
+
+
 class Started:
     """The server that is asked, started here or running already."""
 
@@ -89,13 +96,12 @@ class Started:
             (make_gguf if adapter.makes_gguf else make_folder)(path, shape, config.precision)
             vocab, self.parameters = shape.vocab, shape.parameters
         settings = folder / f"{serve.server}.yaml"
-        longest = max(*map(sum, load.lengths), most_tokens() if config.asks_text else 0)
         values: dict[str, object] = {
             "cache": adapter.cache[bool(load.trace)],
             "model": path,
             "port": self.address.port,
             "streams": load.concurrency,
-            "context": min(CONTEXT, max(longest, config.answers.most_tokens) + MARGIN_TOKENS),
+            "context": context(config),
             "threads": max(1, usable_cores() - 1),  # the client has the other one
             "devices": serve.devices,
             "dtype": DTYPES.get(config.precision, "bfloat16"),

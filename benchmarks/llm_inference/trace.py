@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, option, parse_config, positive
 
 MOONCAKE_BLOCK = 512
+MOST = 1 << 53  # above, floats are not exact
 SCOPES = "local", "global", "none"
 
 
@@ -98,14 +99,24 @@ def trace_of(name: str, seed: int) -> Trace:
     """Return a made trace, or that of a file or a folder of files; raises ConfigError."""
     if name in SHAPES:
         text = as_text(made(name, seed))
-        return Trace(name, _digest(text), tuple(_conversations(f"--trace {name}", [text])))
+        return _trace_of(name, f"--trace {name}", {name: text})
     path = Path(name)
     try:
         files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
-        texts = [file.read_text() for file in files]
+        texts = {str(file): file.read_text(encoding="utf-8") for file in files}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--trace {name} cannot be read: {error}; give {' or '.join(SHAPES)}, or a file") from error
-    return Trace(path.name, _digest("".join(texts)), tuple(_conversations(f"--trace {name}", texts)))
+    return _trace_of(path.name, f"--trace {name}", texts)
+
+
+def _trace_of(name: str, flag: str, texts: Mapping[str, str]) -> Trace:
+    """Return the trace of the texts of files, by their paths; raises ConfigError."""
+    found = [one for path, text in texts.items() for one in _conversations(f"--trace {path}", text)]
+    if not found:
+        raise ConfigError(f"{flag} has no conversation: give a file that is not empty, or {' or '.join(SHAPES)}")
+    if not any(turn.output > 1 for one in found for turn in one.turns):
+        raise ConfigError(f"{flag}: no request has 2 output tokens, of which the later one is timed")
+    return Trace(name, hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:12], tuple(found))
 
 
 def as_text(conversations: list[dict[str, Any]]) -> str:
@@ -113,22 +124,12 @@ def as_text(conversations: list[dict[str, Any]]) -> str:
     return "".join(f"{json.dumps(one)}\n" for one in conversations)
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _conversations(flag: str, texts: list[str]) -> list[Conversation]:
-    found = []
-    for number, one in enumerate((one for text in texts for one in _entries(flag, text)), 1):
+def _conversations(flag: str, text: str) -> Iterator[Conversation]:
+    for number, one in enumerate(_entries(flag, text), 1):
         where = f"{flag}: entry {number}"
         if not isinstance(one, dict):
             raise ConfigError(f"{where} is {str(one)[:40]!r}: each is an object, of Mooncake's or of AIPerf's format")
-        found.append(_of_requests(one, where) if "requests" in one or "id" in one else _of_mooncake(one, where))
-    if not found:
-        raise ConfigError(f"{flag} has no conversation: give a file that is not empty, or {' or '.join(SHAPES)}")
-    if not any(turn.output > 1 for one in found for turn in one.turns):
-        raise ConfigError(f"{flag}: no request has 2 output tokens, of which the later one is timed")
-    return found
+        yield _of_requests(one, where) if "requests" in one or "id" in one else _of_mooncake(one, where)
 
 
 def _entries(flag: str, text: str) -> Iterator[Any]:
@@ -136,20 +137,20 @@ def _entries(flag: str, text: str) -> Iterator[Any]:
     try:
         value = json.loads(text)
         yield from value if isinstance(value, list) else [value]
-    except ValueError:
-        for number, line in enumerate(text.splitlines(), 1):
+    except (ValueError, RecursionError):
+        for number, line in enumerate(text.split("\n"), 1):  # a text may have other ends of lines
             try:
                 if line.strip():
                     yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(f"{flag}: line {number} is no JSON ({error}): give JSON or JSON lines") from error
 
 
 def _number(entry: Mapping[str, Any], name: str, least: float, where: str) -> float:
     value = entry.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
-        found = f"{value!r}" if name in entry else "nothing"
-        raise ConfigError(f"{where}: {name!r} must be a number, {least:g} or more, found {found}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST:
+        found = f"{value!r:.40}" if name in entry else "nothing"
+        raise ConfigError(f"{where}: {name!r} must be a number from {least:g} to 2^53, found {found}")
     return value
 
 

@@ -17,7 +17,7 @@ NAMES = (
     *("mean_lanes", "fed_back_percent", "cached_tokens", "fresh_tokens", "cache_hit_percent"),
     *(f"ttft_p50_{name}_s" for name in CLASSES),
 )
-Tree = dict[str, Any]  # by the key of a piece: the longest seen, and the tree of what followed it
+Tree = dict[str, Any]  # by the key of a piece: the longest seen, and by each seen length the tree of what followed it
 
 
 def are_conversations(window: Window) -> bool:
@@ -46,10 +46,10 @@ def _seen(pieces: list[Piece], tree: Tree) -> int:
     """Return how many tokens at the beginning the tree has; add all of them."""
     seen, is_seen = 0, True
     for key, tokens in pieces:
-        entry = tree.setdefault(key, [0, Tree()])
+        entry = tree.setdefault(key, [0, {}])
         if is_seen:
-            seen, is_seen = seen + min(tokens, entry[0]), tokens == entry[0]
-        entry[0], tree = max(tokens, entry[0]), entry[1]
+            seen, is_seen = seen + min(tokens, entry[0]), tokens in entry[1]
+        entry[0], tree = max(tokens, entry[0]), entry[1].setdefault(tokens, Tree())
     return seen
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from results.record.acceptance import judged_acceptance, length_of, published, stated
+from results.record.acceptance import judged_acceptance, length_of, of_text, published, stated
 from results.tests.of_dicts import by_point
 from results.tests.test_serving import served
 from results.tests.words import deviations
@@ -65,3 +65,18 @@ def test_runs_with_and_without_speculation_are_two_points():
     with_drafts = served()
     with_drafts["variant"] = ["vllm", "3 draft tokens, 2.49 tokens a step"]
     assert len(by_point([served(), with_drafts])) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ((0, 0.0, "A"), ""),
+        ((3, 0.0, "A"), ", acceptance of A"),
+        ((3, 3.9, "A"), ", 3 draft tokens, 3.9 tokens a step by the user"),
+    ],
+)
+def test_whose_acceptance_was_stated_is_part_of_the_workload(asked, words):
+    assert of_text(*asked) == words
+    one, other = served(), served()
+    other["sample"] += words
+    assert len({(each.point.data, each.point.sample) for each in by_point([one, other])}) == 1 + bool(words)

@@ -98,6 +98,15 @@ def test_a_good_record_contradicts_nothing():
     assert contradictions(record) == []  # where some take long, an edge cuts one of them
 
 
+def test_an_edge_may_cut_a_request_that_is_longer_than_most_of_a_trace():
+    record = served()
+    record["metrics"]["output_tokens_per_request"] *= 0.5
+    words = "tokens arrived in its window, but its requests have"
+    assert any(words in one for one in contradictions(record))
+    record["config"].setdefault("load", {})["trace"] = "mine.jsonl"
+    assert not any(words in one for one in contradictions(record))
+
+
 @pytest.mark.parametrize(
     ("name", "factor", "words"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import random
 import statistics
 import sys
 from array import array
@@ -16,6 +17,7 @@ from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import run, trace
 from benchmarks.llm_inference.conversations import Player, Talk
 from benchmarks.llm_inference.prompts import Bodies
+from benchmarks.llm_inference.started import context
 from benchmarks.llm_inference.tests.test_run import ROUNDED_S, TTFT_S, against_mock, requests_of  # noqa: F401
 from benchmarks.llm_inference.trace import SHAPES, made, trace_of
 from results.join.serving import request_problems
@@ -137,21 +139,24 @@ BROKEN = [
     *((broken(LINE, **{name: -1}), f"{name!r} must be a number") for name in ("timestamp", "input_length")),
     *((broken(LINE, **{name: "1"}), f"{name!r} must be a") for name in LINE),
     (broken(LINE, input_length=1.5), "must be a whole number, found 1.5"),
-    (broken(LINE, output_length=True), "'output_length' must be a number, 1 or more, found True"),
+    (broken(LINE, output_length=True), "'output_length' must be a number from 1 to 2^53, found True"),
     (broken(LINE, hash_ids=[1]), "600 tokens are 2 blocks of 512, but it has 1 hash_ids"),
     (broken(LINE, hash_ids=[1, 2, 3]), "600 tokens are 2 blocks of 512, but it has 3 hash_ids"),
     (broken(LINE, hash_ids=[1, "2"]), "'hash_ids' must be a list of whole numbers"),
     *((broken(ENTRY, **{name: None}), f"{name!r} must be") for name in HEAD),
     ({key: one for key, one in ENTRY.items() if key != "requests"}, "'requests' must be a list"),
     (broken(ENTRY, requests=[]), "'requests' must be a list of objects, not empty, found []"),
-    (broken(ENTRY, block_size=0), "'block_size' must be a number, 1 or more, found 0"),
+    (broken(ENTRY, block_size=0), "'block_size' must be a number from 1 to 2^53, found 0"),
     (broken(ENTRY, hash_id_scope="mine"), "'hash_id_scope' must be one of local, global, none, found 'mine'"),
     *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in REQUEST),
     *((broken(ENTRY, "request", **{name: -1}), f"request 1: {name!r} must be a") for name in REQUEST),
     (broken(ENTRY, "request", hash_ids=[1]), "100 tokens are 2 blocks of 64, but it has 1 hash_ids"),
     (broken(ENTRY, "request", out=1), "no request has 2 output tokens"),
     (FED, "'in' must be above 20, the tokens before its new ones, found 20"),
+    (broken(LINE, timestamp=10**400), "'timestamp' must be a number from 0 to 2^53, found 1000"),
+    (broken(ENTRY, "request", t=10**400), "'t' must be a number from 0 to 2^53, found 1000"),
     ("[1]", "is '1': each is an object"),
+    ("[" * 10**5, "line 2 is no JSON (maximum recursion depth"),
     ("{", "line 2 is no JSON"),
 ]
 
@@ -176,6 +181,7 @@ def test_a_broken_trace_is_one_sentence(entry, words, tmp_path, capsys):
         (("--trace", "small", "--rate-per-s", "1"), "--trace and --rate-per-s exclude each other"),
         (("--trace", "small", "--endpoint", "chat"), "--trace and --endpoint chat exclude each other"),
         (("--trace", "small", "--idle-limit-s", "nan"), "idle_limit_s must be a finite number"),
+        (("--perplexity-reference", "9"), "--perplexity-reference has no perplexity to judge"),
     ],
 )
 def test_options_that_do_not_go_with_a_trace_are_one_sentence(flags, words, capsys):
@@ -187,6 +193,22 @@ def test_a_trace_longer_than_the_context_is_refused(tmp_path):
     long = {**LINE, "input_length": 512 * 300, "hash_ids": list(range(300))}
     with pytest.raises(ConfigError, match="has a request of 153605 tokens, but the model's context is 131072"):
         run.parse(["--trace", write(tmp_path / "t", [long])])
+
+
+def test_a_model_of_the_user_may_have_a_longer_context(tmp_path):
+    long = write(tmp_path / "t", [{**LINE, "input_length": 512 * 300, "hash_ids": list(range(300))}])
+    flags = ("--trace", long, "--model-path", str(tmp_path))
+    assert context(run.parse(flags)) > 512 * 300 + 5
+    assert context(run.parse(("--input-tokens", "131072"))) == 131072
+
+
+def test_a_folder_names_its_broken_file_and_lines_end_at_line_feeds_alone(tmp_path):
+    lines = [json.dumps({**ENTRY, "id": "a\u2028b"}, ensure_ascii=False), LINE]
+    write(tmp_path / "a.jsonl", lines)
+    assert len(trace_of(str(tmp_path), 1).conversations) == 2
+    (tmp_path / "package.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"package\.json: entry 1: 'timestamp' must be a number"):
+        trace_of(str(tmp_path), 1)
 
 
 def test_a_made_trace_can_be_written_and_read(tmp_path, monkeypatch):
@@ -236,6 +258,33 @@ def test_an_answer_is_possible_but_for_its_last_token_and_a_cut_block_by_its_tok
     assert possible_hits(window_of(every, 4.0)) == {0: 0, 1: 64 + 10 + 4, 2: 64 + 10, 3: 0}
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_possible_hits_are_the_longest_common_beginnings_of_token_ids(seed, tmp_path):
+    chance, entries = random.Random(seed), []
+    for _ in range(6):  # shared beginnings, blocks and last blocks of different lengths
+        size, held = chance.choice([8, 16]), chance.choice([20, 40])
+        scope = chance.choice(["none", "global", "local"])
+        requests = []
+        for _ in range(3):
+            held += chance.randint(1, 20)
+            ids = [chance.choice([1, 2]) for _ in range(-(-held // size))]
+            requests.append({**REQUEST, "in": held, "hash_ids": ids})
+            held += 5
+        head = {**HEAD, "hash_id_scope": scope, "block_size": size, "tool_tokens": 20 if requests[0]["in"] < 41 else 40}
+        entries.append({**head, "system_tokens": 0, "requests": requests})
+    sent, every, wanted = [], [], {}
+    conversations = trace_of(write(tmp_path / "t", entries), 1).conversations
+    for at, (place, ids, turn, _) in enumerate(played(conversations, 40, answers=seed % 2, slots=3)):
+        same = (next((n for n, (a, b) in enumerate(zip(ids, one, strict=False)) if a != b), None) for one in sent)
+        lengths = [min(len(ids), len(one)) if n is None else n for n, one in zip(same, sent, strict=True)]
+        wanted[at] = max(lengths, default=0)
+        sent.append(ids + [str(9000 + at)] * (turn.output - 1 if place.answer else 0))
+        every.append(asked(at, at, at + 0.5, place, len(ids)))
+    found = possible_hits(window_of(every, 99.0))
+    # A piece of random tokens may begin as another one does.
+    assert all(found[at] <= one <= found[at] + 1 for at, one in wanted.items()), (found, wanted)
+
+
 def changed_requests(folder, change):
     """Change each request of a file, and return how it was before."""
     path = folder / "record.requests.jsonl.gz"
@@ -281,6 +330,9 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(request, tmp_
     edited["config"]["load"] |= {"trace": "mine/other", "idle_limit_s": 0.001}
     assert any("and one was for" in one for one in request_problems(edited, tmp_path))
     assert any("config.load has the trace other" in one for one in contradictions(edited))
+
+    del edited["config"]["load"]["idle_limit_s"]
+    assert any("choices.conversations is stored as" in one for one in contradictions(edited))
 
     path = tmp_path / "record.requests.jsonl.gz"
     for change, words in (

@@ -166,10 +166,13 @@ def test_an_edit_of_speculation_is_found(tmp_path):
     assert list(request_problems(record, tmp_path)) == []
     names = [("serving.speculation", key) for key in facts if key != "method"]
     names += [("config.speculation", key) for key in ("draft_tokens", "acceptance_length")]
-    names += [("choices", "speculation"), ("", "variant")]
+    names += [("choices", "speculation"), ("", "variant"), ("", "sample")]
     for part, key in names:
         changed = edited(record, part, key, lambda at, key: at.update({key: other(at[key])}))
         assert set(problems(changed, tmp_path)) - set(before), key
+    for name in ("steps", "accepted_tokens"):
+        changed = edited(record, "serving.speculation", name, lambda at, key: at.update({key: None}))
+        assert any("measured_length is stored as 2.49, but its counters" in one for one in problems(changed, tmp_path))
     changed = edited(record, "serving.speculation", "accepted_tokens", lambda at, key: at.update({key: 9.0}))
     changed = edited(changed, "serving.speculation", "measured_length", lambda at, key: at.update({key: 1.009}))
     assert any("acceptance_differs" in one for one in request_problems(changed, tmp_path))

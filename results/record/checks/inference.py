@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from itertools import pairwise
+from pathlib import PurePath
 
 from results.record.acceptance import label as label_of_speculation
-from results.record.acceptance import length_of, stated
+from results.record.acceptance import length_of, of_text, stated
 from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
 from results.record.demand import DATA, SLOS, label, of_trace
 from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
@@ -21,7 +22,7 @@ OF_OPTIONS = {
     "num_nodes": "serve.nodes",
     "tensor_parallel_size": "serve.devices",
 }
-LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal .*)?")
+LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal [^,]*)?(, .*)?")
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
 CLOSED_LOOP = "closed loop"
 COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
@@ -35,9 +36,6 @@ def rates(run: Record) -> Relations:
     for name, option in OF_OPTIONS.items():
         yield f"layout.{name}", getattr(run.layout, name), run.option(option), "its options"
     yield from relations("metrics", SERVED, run.metrics)
-    if one := run.serving.speculation:
-        length = length_of(one.steps, one.accepted_tokens)
-        yield "serving.speculation.measured_length", one.measured_length, length, "its counters"
     for name, energy_j in joules_per(value_at(run, "energy.energy_wh"), vars(run.metrics)).items():
         yield f"energy.{name}", value_at(run, f"energy.{name}"), energy_j, "its energy and tokens"
 
@@ -48,9 +46,9 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
     if not run.serving:
         return
     if trace := run.option("load.trace"):
-        yield from _trace_is_that_of_the_options(run, trace.rstrip("/").rpartition("/")[2])
+        yield from _trace_is_that_of_the_options(run, PurePath(str(trace)).name)
     elif None not in asked:
-        yield from differs("sample", run.sample, "config.load", label(*asked))
+        yield from differs("sample", run.sample, "its options", label(*asked) + of_text(*_asked_speculation(run)))
     rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
     if rate is not None and "arrivals" in run.choices:
         arrivals = f"{rate:g} requests/s at random" if rate else CLOSED_LOOP
@@ -70,9 +68,11 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
 
 
 def _trace_is_that_of_the_options(run: Record, name: str) -> Sentences:
-    if not re.fullmatch(f"{re.escape(of_trace(name, ''))}[0-9a-f]{{12}}", run.sample):
+    before, after = of_trace(name, ""), of_text(*_asked_speculation(run))
+    if not re.fullmatch(f"{re.escape(before)}[0-9a-f]{{12}}{re.escape(after)}", run.sample):
         yield f"its sample is {run.sample!r}, but config.load has the trace {name}"
-    idle = f"idle for {run.option('load.idle_limit_s'):g} s at most"
+    limit_s = run.option("load.idle_limit_s")
+    idle = f"idle for {limit_s:g} s at most" if is_number(limit_s) else None
     yield from differs("choices.conversations", run.choices.get("conversations"), "config.load", idle)
 
 
@@ -107,22 +107,33 @@ def _server_is_that_of_the_options(run: Record) -> Sentences:
         yield f"serving.version is {run.serving.version!r}, which provenance.packages does not have"
 
 
+def _asked_speculation(run: Record) -> tuple[int, float, str]:
+    """Return the draft tokens, the user's acceptance length and the model of the published one."""
+    drafts, length, model = (
+        run.option(f"speculation.{name}") for name in ("draft_tokens", "acceptance_length", "acceptance_of")
+    )
+    return drafts, length, model
+
+
 def _speculation(run: Record) -> tuple[int, float, str] | None:
     """Return the draft tokens, the stated acceptance length and its source by the options; None without speculation."""
-    drafts = run.option("speculation.draft_tokens")
+    drafts, length, model = _asked_speculation(run)
     if not drafts:
         return None
     try:
-        options = (run.option(f"speculation.acceptance_{name}") for name in ("length", "of"))
-        return drafts, *stated(drafts, *options)
+        return drafts, *stated(drafts, length, model)
     except LookupError:
         return drafts, 0.0, "nobody"
 
 
 def _speculation_is_that_of_the_options(run: Record) -> Sentences:
+    one = run.serving.speculation if run.serving else None
+    if one:
+        length = length_of(one.steps, one.accepted_tokens)  # none without counters, which a relation would not compare
+        yield from differs("serving.speculation.measured_length", one.measured_length, "its counters", length)
     if not run.serving or run.option("speculation.draft_tokens") is None:
         return
-    one, options = run.serving.speculation, _speculation(run)
+    options = _speculation(run)
     found = (one.draft_tokens, one.stated_length, one.source) if one else None
     yield from differs("serving.speculation", found, "config.speculation", options)
     words = f"{label_of_speculation(*options[:2])} ({options[2]})" if options else "none"
@@ -216,7 +227,12 @@ def _requests_fill_the_streams(run: Record) -> Sentences:
 
 
 def _tokens_are_those_of_requests(run: Record) -> Sentences:
-    """In a steady state as many tokens arrive as the requests of the window have, but for its edges."""
+    """In a steady state as many tokens arrive as the requests of the window have, but for its edges.
+
+    How many tokens an edge cuts is not known where a file or a trace has the lengths.
+    """
+    if run.option("load.trace") or run.option("load.lengths_file"):
+        return
     metrics, each = run.metrics, run.metrics.number("output_tokens_per_request")
     tokens, made = metrics.number("measured_tokens"), product(metrics.number("measured_requests"), each)
     in_flight = product(metrics.number("mean_in_flight"), each)
