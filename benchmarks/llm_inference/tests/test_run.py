@@ -228,6 +228,15 @@ def test_what_takes_too_long_fails(against_mock):
     assert (code, "too slow" in record["error"]) == (1, True)
 
 
+def test_conversations_that_are_idle_for_too_long_fail_with_advice(against_mock, tmp_path):
+    turns = [{"t": 5000.0 * at, "type": "s", "model": "m", "in": 8 * at + 8, "out": 4, "hash_ids": []} for at in (0, 1)]
+    head = {"id": "a", "block_size": 1, "hash_id_scope": "none", "tool_tokens": 0, "system_tokens": 0}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({**head, "requests": turns}))
+    code, record = against_mock("--trace", str(path), "--limit-s", "8", "--concurrency", "2")
+    assert (code, "lower the load, or --idle-limit-s" in record["error"]) == (1, True), record["error"]
+
+
 @pytest.mark.parametrize("rule", ["late_client", pytest.param("miscounted", marks=pytest.mark.slow)])
 def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, against_mock, monkeypatch):
     for name in ("late_client", "miscounted"):
