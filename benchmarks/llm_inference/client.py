@@ -297,7 +297,7 @@ class Client:
         if not self._player or not request.place:
             return 0.0
         key, idle_s = self._player.answered(request.slot, ids)
-        request.place = request.place._replace(answer=key)
+        request.place = request.place._replace(answer=key, idle_s=idle_s)
         return idle_s
 
     def _fail(self, stream: Stream, why: str) -> None:

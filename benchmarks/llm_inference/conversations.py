@@ -59,10 +59,9 @@ class Player:
         playing = self._playing.get(slot)
         if playing is None or playing.turn == len(playing.conversation.turns):
             playing = self._begin(slot, is_first=playing is None)
-        idle_s = self._idle_s(playing) if playing.sent else 0.0
         turn = playing.conversation.turns[playing.turn]
         kept = self._put_blocks(playing, turn) if playing.conversation.block else self._put_new(playing, turn)
-        place = Place(playing.number, playing.turn, idle_s, kept, playing.pieces[kept:])
+        place = Place(playing.number, playing.turn, 0.0, kept, playing.pieces[kept:])
         playing.turn, playing.sent = playing.turn + 1, len(playing.pieces)
         return Prompt(place, ",".join(playing.texts), turn)
 

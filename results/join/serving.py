@@ -17,7 +17,7 @@ from results.join.phases import energy_of_phases
 from results.record.acceptance import judged_acceptance
 from results.record.answers import facts_of, judged
 from results.record.checks.run import differs
-from results.record.conversations import NAMES, are_conversations, figures_of, remarks_on_cache
+from results.record.conversations import NAMES, are_conversations, figures_of, idle_until_s, remarks_on_cache
 from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
 from results.record.model import Json, is_number
@@ -219,9 +219,9 @@ def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:
 
 
 def _idle_s(window: Window) -> float:
-    """Return the longest time from a request's end to the next one of its stream, which is sent at once."""
-    ends = [(one.ended_s, False) for one in window.every]
-    starts = [(one.sent_s - (one.place.idle_s if one.place else 0.0), True) for one in window.every]
+    """Return the longest time from when a stream's next request is due until it is sent."""
+    ends = [(idle_until_s(one), False) for one in window.every]
+    starts = [(one.sent_s, True) for one in window.every]
     ended_s, idle_s = list[float](), [0.0]
     for time_s, is_sent in sorted([*ends, *starts]):
         if time_s >= window.end_s:

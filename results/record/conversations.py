@@ -90,9 +90,14 @@ def _ttfts(requests: list[Request]) -> Iterator[tuple[str, float]]:
             yield f"ttft_p50_{name}_s", statistics.median(ttft(one.due_s, one.times_s) for one in chosen)
 
 
+def idle_until_s(request: Request) -> float:
+    """Return when the next turn of a request's conversation is due; for another load when the request ended."""
+    return request.ended_s + (request.place.idle_s if request.place else 0.0)
+
+
 def _lanes(window: Window) -> float:
     """Return the mean number of conversations that are played: of requests in flight, and of idle ones."""
-    spans = ((one.sent_s - (one.place.idle_s if one.place else 0.0), one.ended_s) for one in window.every)
+    spans = ((one.sent_s, idle_until_s(one)) for one in window.every)
     overlaps = (min(end_s, window.end_s) - max(begin_s, window.start_s) for begin_s, end_s in spans)
     return sum(filter(lambda one_s: one_s > 0, overlaps)) / window.duration_s
 

@@ -130,7 +130,7 @@ class Place(NamedTuple):
 
     conversation: int
     turn: int
-    idle_s: float  # from the former answer until it was due
+    idle_s: float  # from its answer until the next one is due
     kept: int  # pieces at the beginning that the former prompt of the conversation has, too
     new: Sequence[Piece]  # after them
     answer: str = ""  # key of its answer, if that is fed back as it came

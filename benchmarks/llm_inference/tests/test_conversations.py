@@ -236,13 +236,14 @@ def blocks(turn, kept, *ids, answer="", idle_s=0.0):
 
 def test_the_possible_hits_are_those_that_aiperf_counts():
     # aiperf, tests/unit/graph/fixtures/weka_min.json: hash ids [1, 2], [1, 2, 3], [1, 2, 3, 4]: 5 of 9 blocks.
-    turns = [(blocks(0, 0, 1, 2), 128, 0), (blocks(1, 2, 3), 192, 128), (blocks(2, 3, 4, idle_s=1.0), 256, 64)]
+    turns = [(blocks(0, 0, 1, 2), 128, 0), (blocks(1, 2, 3, idle_s=1.0), 192, 128), (blocks(2, 3, 4), 256, 64)]
     every = [asked(at, [0, 1, 3][at], [1, 2, 4][at], *turn) for at, turn in enumerate(turns)]
     found = figures_of(window_of(every, 4.0))
     assert found["possible_cache_hit_percent"] == pytest.approx(100 * 5 / 9)
     assert (found["cached_tokens"], found["fresh_tokens"]) == (192, 384)
     assert found["turn_tokens_per_s"] == pytest.approx(15 / 3)
     assert found["mean_lanes"] == pytest.approx(1)  # the idle second counts
+    assert figures_of(window_of(every[:2], 2.5))["mean_lanes"] == pytest.approx(1)  # idle at the window's end
     assert figures_of(window_of([asked(0, 0, 1, None, 64)], 4.0)) == {}
 
 
