@@ -140,7 +140,8 @@ def system_power(options: argparse.Namespace) -> int:
     """Complete and check the provisioned power of a system, as MLPerf Endpoints defines it."""
     power = read_system_power(options.file, options.system, read_systems())
     for one in terms(power) if power.computed else ():
-        print(f"{one.name}: {one.watts:,.0f} W, {one.figure.source_type} {one.figure.source}")
+        source = f"{one.figure.source_type} {one.figure.source}" if one.figure else ""
+        print(f"{one.name}: {one.watts:,.0f} W, {source}")
     for name, value in (power.computed or {}).items():
         print(f"{name}: {value:,.10g}")
     print(f"provisioned power: {power.provisioned_power_kw:g} kW, {ESTIMATED if power.mlc_estimated_power else STATED}")

@@ -21,12 +21,12 @@ BOARDS, NODES = ("device", "module"), ("node", "supply")
 
 def blocks_of(hostname: str, every: Iterable[ChannelEnergy]) -> NodePower | None:
     """Return the blocks of a node's trace; None without the power of its boards, or for less than FEWEST_BLOCKS."""
-    curves = {one.info: one for one in every}
+    curves = {one.info: one for one in every if not one.info.estimated}
     scopes = {scope: [one for one in curves if one.scope.value == scope] for scope in (*BOARDS, *NODES, "cpu", "dram")}
     boards = [curves[one] for scope in BOARDS if scopes[scope] for one in of_one_method(scopes[scope])]
     boards = [one for one in boards if one.info.scope == boards[0].info.scope]
     processors = [curves[one] for one in of_one_method(scopes["cpu"]) + scopes[ADDED_TO["cpu"]] if scopes["cpu"]]
-    node = [curves[one] for scope in NODES for one in scopes[scope]][:1]
+    node = [curves[one] for one in next((of_one_method(scopes[one]) for one in NODES if scopes[one]), [])]
     read = [one.power.times_s for one in (*boards, *processors, *node)]
     if not boards or not all(read):
         return None

@@ -132,7 +132,7 @@ def _refuse_nothing(channels: Sequence[Channel], energy_wh: float) -> None:
 
 
 def _sampled_by_scope(nodes: Sequence[NodeSums]) -> dict[str, float | None]:
-    """Return the energy of all channels by scope, whether they count or not, in watt-hours.
+    """Return the energy of the channels of each scope, whether they count or not, in watt-hours.
 
     Scopes contain each other: their energies must not be added. A scope that some nodes lack has None.
     """

@@ -193,6 +193,12 @@ def of_parts(**changes):
             "has two values: give one of",
         ),
         (of_parts(cpu=None) | {"declared_provisioned_power": figure(9e3)}, "processors of node set 0 have no number"),
+        # An open part before it, which the declared power makes up for.
+        (
+            of_parts(cpu={"model": "a new one", "count_per_node": 2}, accelerator=None)
+            | {"declared_provisioned_power": figure(9e3)},
+            "accelerators of node set 0 have no number",
+        ),
         (
             of_parts(combined_cpu_accelerator=figure(9e3)) | {"declared_provisioned_power": figure(9e3)},
             "combined_cpu_accelerator has the power of the processors, too",
