@@ -17,7 +17,9 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.process.host import boot_id
 from jpwr.tests.conftest import install_method
 from results.collect import collect
+from results.join.energy import _of_runs
 from results.join.meter import read_meter, with_meter
+from results.join.nodes import NodeSums
 from results.points.node_model import modelled
 from results.points.repeats import by_point
 from results.points.wall import with_wall
@@ -307,6 +309,14 @@ def test_boards_and_nodes_that_several_methods_read_count_once(tmp_path):
     [found] = energy.nodes
     assert found.node_w[1] == pytest.approx(810 + 2 * 3 + 3, rel=0.01)
     assert (found.num_boards, list(found.processors_w)) == (1, [])
+
+
+def test_a_large_run_stores_the_blocks_of_some_nodes_to_a_tenth_of_a_watt(tmp_path):
+    of_nodes = [changed(blocks([1.0], []), hostname=f"n{number}") for number in range(150)]
+    nodes = [NodeSums("", 60.0, "device", [], [], {}, [], (0.0, 0.0), [], [], None, one) for one in of_nodes]
+    assert _of_runs(nodes)["nodes"] == of_nodes[::3]
+    found = run_on(tmp_path / "run").energy.nodes[0]
+    assert all(one == round(one, 1) for one in (*found.boards_w, *found.node_w))
 
 
 def test_a_system_that_no_source_covers_has_no_estimate():
