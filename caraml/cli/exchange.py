@@ -151,6 +151,8 @@ def system_power(options: argparse.Namespace) -> int:
             used = {int(number): int(nodes) for number, nodes in pairs}
         except ValueError as error:
             raise RecordError(f"--nodes {' '.join(options.nodes)} is not SET=N, two whole numbers: {error}") from error
+        if len(used) < len(options.nodes):
+            raise RecordError(f"--nodes {' '.join(options.nodes)} names a set twice: give each set once")
         print(f"power of the point: {kw_of(power, used):g} kW")
     if options.out:
         write_whole(options.out, json.dumps(as_written(power), indent=1) + "\n")
