@@ -15,7 +15,7 @@ help: ## this list
 setup: ## make .venv, and install JUBE if it is missing
 	@scripts/setup.sh
 
-demo: setup ## train, measure, table and report on this machine: 2 minutes on two cores with AVX-512, 4 without
+demo: setup ## train, measure, table and report on this machine: 2.5 minutes on two cores with AVX-512, 4.5 without
 	@scripts/demo.sh
 
 test: lint ## set-up, lint, types and tests: 9 minutes on two cores with AVX-512, 15 without

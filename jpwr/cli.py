@@ -24,12 +24,14 @@ from jpwr.process.clock import SystemClock
 from jpwr.process.host import described
 from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.process.parser import EXIT_FAILED, Parser
+from jpwr.process.private_folder import unnamed_file
 from jpwr.process.threads import ANSWER_S, within
 from jpwr.process.whole_file import part_of, replacing, without_links
 from jpwr.report.summary import Summary
 from jpwr.sampling.edges import EdgeReader
 from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor
 from jpwr.sampling.recorder import Sink
+from jpwr.stored import Store
 from jpwr.trace.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.trace.trace import Trace
 from jpwr.trace.writers import CsvWriter, read_trace
@@ -38,6 +40,7 @@ TRACE_NAME = "trace.csv"
 CLOSE_S = 2.0  # longest wait for a method to close
 MIN_INTERVAL_MS = 1000 * MIN_INTERVAL_S
 MAX_INTERVAL_MS = 3_600_000  # an hour
+MOST_IN_MEMORY = 2**22  # bytes of a trace of which the summary has all readings in memory: 35 minutes of 8 GPUs
 TOOLS = ("list", "read", "check")
 
 
@@ -291,7 +294,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     with _errors_reported(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
     with _errors_reported(child, "in the summary"):
-        _report(options, child, _summary(options, child, kept), monitor)
+        _report(options, child, _summary(options, child, kept, stack), monitor)
     return not monitor.hung
 
 
@@ -360,7 +363,7 @@ def _opened_trace(
     return file
 
 
-def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter | Trace) -> Summary:
+def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter | Trace, stack: ExitStack) -> Summary:
     """Return the summary of the samples; with --df-out, also write their tables."""
     if isinstance(kept, Trace):
         return Summary(kept)
@@ -368,13 +371,26 @@ def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter | Trace)
     if options.df_out and not kept.is_in_place():
         where = "tables could not be written"
         log(f"the trace {kept.path} was removed or replaced during the run: its samples are lost")
-    summary = Summary(read_trace(kept.open_file, with_status=False))
+    folder = kept.path.parent if options.df_out else None
+    summary = Summary(read_trace(kept.open_file, with_status=False, store=_store(kept.size, folder, stack)))
     if options.df_out:
         with _errors_reported(child, where):
             from jpwr.report.frames import write_frames
 
             write_frames(kept.path.parent, options.suffix, options.df_filetype, summary)
     return summary
+
+
+def _store(trace_bytes: int, folder: Path | None, stack: ExitStack) -> Store | None:
+    """Return a store for the readings of a long trace, in the folder of its file if it has one; None for memory."""
+    if trace_bytes <= MOST_IN_MEMORY:
+        return None
+    try:
+        file = unnamed_file(folder)
+    except JpwrError:
+        return None
+    stack.callback(os.close, file)
+    return Store(file)
 
 
 def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor: PowerMonitor) -> None:

@@ -6,6 +6,7 @@ Standard library and jpwr's core only, so that it runs on any login node.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from results.join.channels import EnergyError
 from results.join.copies import add_energy, check_copies, copy_folder, copy_folders, failed_copy, of_copy, together
 from results.join.energy import energy_of
 from results.join.figures import add_power
+from results.join.hosts import add_hosts, energy_of_roles
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
 from results.join.serving import energy_of_reading_and_writing, energy_per_token
@@ -69,13 +71,17 @@ def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read
         return of_copy(1, copies[0] if copies else result, before) | {"status": "failed", "error": str(error)}
     _name_nodes(result)
     _add_job(result, before)
-    if elsewhere := (result.get("serving") or {}).get("elsewhere"):
+    elsewhere = (result.get("serving") or {}).get("elsewhere")
+    hosts = result.get("config", {}).get("run", {}).get("hosts") if elsewhere else ""
+    if elsewhere and not hosts:
         print(
-            f"collect: no energy: the server runs on {elsewhere}, and this node's sensors do not see it",
+            f"collect: no energy: the server runs on {elsewhere}, and this node's sensors do not see it: give --hosts",
             file=sys.stderr,
         )
         return result
     try:
+        if hosts:
+            add_hosts(result, sorted(folder.glob(TRACES)))
         record = Record.of(result)
         traces = read(folder, record)
         result["energy"] = as_json(energy_of(record, traces, "measured"))
@@ -83,8 +89,10 @@ def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read
             result["energy_effective"] = as_json(energy_of(record, traces, "effective"))
         if result.get("serving"):
             result["energy"] |= energy_per_token(result)
-            slices_j = [one for trace in traces for node in trace.of_kind("measured") for one in node.slices_j]
-            result["energy"] |= energy_of_reading_and_writing(result, folder, slices_j)
+            of_nodes = [node.slices_j for trace in traces for node in trace.of_kind("measured")]
+            slices_j = [math.fsum(one) for one in zip(*of_nodes, strict=True)] if all(of_nodes) else []
+            roles = energy_of_roles(result)
+            result["energy"] |= roles or energy_of_reading_and_writing(result, folder, slices_j)
         if result.get("node_check"):
             add_power(result, traces)
         if copies:

@@ -11,10 +11,10 @@ end_s=60   # torchrun gives its ranks 30 s to end
 
 # Parts of the demo on the system CPU, in order. A part waits for some seconds, whatever the machine: idle power and the
 # measured window. It computes for others: start-up above all. Measured on two cores of an AMD EPYC with AVX-512.
-parts=(check data llm llm_point resnet50 resnet50_point inference inference_point report)
-declare -A number=([check]=1 [data]=1 [llm]=1 [llm_point]=3 [resnet50]=1 [resnet50_point]=1 [inference]=1 [inference_point]=1 [report]=1)
-declare -A waits_s=([check]=0 [data]=0 [llm]=0 [llm_point]=9 [resnet50]=0 [resnet50_point]=9 [inference]=0 [inference_point]=14 [report]=0)
-declare -A works_s=([check]=4 [data]=13 [llm]=8 [llm_point]=7 [resnet50]=3 [resnet50_point]=15 [inference]=3 [inference_point]=4 [report]=8)
+parts=(check data llm llm_point resnet50 resnet50_point inference inference_point conversations conversations_point report)
+declare -A number=([check]=1 [data]=1 [llm]=1 [llm_point]=3 [resnet50]=1 [resnet50_point]=1 [inference]=1 [inference_point]=1 [conversations]=1 [conversations_point]=1 [report]=1)
+declare -A waits_s=([check]=0 [data]=0 [llm]=0 [llm_point]=9 [resnet50]=0 [resnet50_point]=9 [inference]=0 [inference_point]=14 [conversations]=0 [conversations_point]=14 [report]=0)
+declare -A works_s=([check]=4 [data]=13 [llm]=8 [llm_point]=7 [resnet50]=3 [resnet50_point]=15 [inference]=3 [inference_point]=4 [conversations]=3 [conversations_point]=4 [report]=8)
 loop_ms=600  # what the loop of measure_pace takes there
 trusted_s=10 # of computing, from which the demo's own pace counts more than the loop's
 timed="" waited_s=0 worked_s=0 pace_percent=100
@@ -48,15 +48,15 @@ newest_run() { find jube -maxdepth 2 -path "jube/$1_run/[0-9]*" | sort | tail -n
 
 # Print a line for each point that ends, with the time left, and one after each quiet_s without output.
 follow() {
-    local name=$1 jube=$2 before=$3 run total="" found finished reported=0 output="" now last_output=$SECONDS
+    local name=$1 part=${part:-$1} jube=$2 before=$3 run total="" found finished reported=0 output="" now last_output=$SECONDS
     while kill -0 "$jube" 2>/dev/null; do
         sleep 1
         run=$(newest_run "$name")
         [[ $run == "$before" || ! -e $run/workpackages.xml ]] && last_output=$SECONDS && continue
         found=$(grep -c '>benchmark</step>' "$run/workpackages.xml") || continue
-        [[ -n $total ]] || ended "$name" # JUBE's start, and the check of the data
+        [[ -n $total ]] || ended "$part" # JUBE's start, and the check of the data
         total=$found
-        number[${name}_point]=$((total - reported))
+        number[${part}_point]=$((total - reported))
         finished=$(find "$run" -maxdepth 2 -path '*_benchmark/*' \( -name done -o -name error \) | wc -l)
         now=$(find "$run" -maxdepth 3 -name 'job.*' -printf '%p %s ')
         [[ $now == "$output" ]] || last_output=$SECONDS output=$now
@@ -65,10 +65,10 @@ follow() {
             last_output=$SECONDS
         fi
         ((finished > reported)) || continue
-        for ((; reported < finished; reported++)); do ended "${name}_point"; done
+        for ((; reported < finished; reported++)); do ended "${part}_point"; done
         echo "  $reported of $total points$(to_go)"
     done
-    number[$name]=0 number[${name}_point]=0
+    number[$part]=0 number[${part}_point]=0
 }
 
 # Run a workflow, and show JUBE's own output only if it fails.
@@ -96,6 +96,8 @@ serve() {
         say "LLM inference with llama.cpp: two requests in flight"
         served=(jube/inference_run)
         CARAML_DEVICES=1 CARAML_BATCHES=2 sweep inference "$1" once
+        say "conversations of many turns with llama.cpp's prefix cache: two at once"
+        part=conversations CARAML_DEVICES=1 CARAML_BATCHES=2 sweep inference "$1" once agentic
     fi
 }
 
@@ -134,7 +136,7 @@ about $((SECONDS + $(seconds_left))) s in total"
     say "ResNet-50 with TensorFlow, on small pictures"
     CARAML_DEVICES=${CARAML_DEVICES:-1} sweep resnet50 "$@"
     serve "$1"
-    number[inference]=0 number[inference_point]=0 # also where it is left out
+    number[inference]=0 number[inference_point]=0 number[conversations]=0 number[conversations_point]=0 # also where it is left out
 
     say "the report"
     mkdir -p report

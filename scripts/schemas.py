@@ -17,6 +17,7 @@ sys.path.insert(0, str(REPOSITORY))
 from caraml.machine.images import Image  # noqa: E402
 from caraml.plan.site import SiteFile  # noqa: E402
 from results.files.json_schema import Schema, schema_of  # noqa: E402
+from results.files.system_power import SystemPower  # noqa: E402
 from results.files.systems import COMMANDS, KEYS, System, known_keys  # noqa: E402
 from results.files.typed_files import Text  # noqa: E402
 from results.files.workloads import Facts  # noqa: E402
@@ -34,6 +35,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "requirements": schema_of_file(Requirements, "Requirements, for `caraml accept --requirements`"),
         "pledge": schema_of_file(Pledge, "Pledge of a vendor, for `caraml accept --pledge`"),
         "prices": schema_of_file(Costs, "Prices, for `caraml report --prices`"),
+        "system_power": schema_of_file(SystemPower, "Provisioned power, for `caraml system-power`"),
         "known": schema_of_file(KnownChanges, "Acknowledged changes, for `caraml history check --known`"),
         "site": site | {"properties": site["properties"] | {"systems": of_systems}},
         "images": schema_of_file(Mapping[str, Image], "Container images: containers/images.yaml"),

@@ -23,7 +23,17 @@ part() {
         --disable-radix-cache --enable-metrics
 }
 
-[[ $1 == part ]] && part "${@:2}"
+# One node's sampler: on the first node around the client, on the others until the client has ended.
+sample() {
+    local out=$1 failed=0
+    shift
+    ((SLURM_NODEID)) && set -- bash -c "until [[ -e $out/ended ]]; do sleep 1; done"
+    .venv/bin/python -m jpwr --df-out "$out/power/$SLURMD_NODENAME" -- "$@" || failed=1
+    ((SLURM_NODEID)) || touch "$out/ended"
+    exit "$failed"
+}
+
+[[ $1 == part || $1 == sample ]] && "$@"
 server=$1 model=$2 vocabulary=$3 out=serve_on_nodes
 shift 3
 (($#)) || set -- 1 16 64 256
@@ -39,9 +49,11 @@ until curl --silent --fail "http://$first:$port/health" >/dev/null; do
 done
 failed=0
 for concurrency in "$@"; do
-    srun --overlap --nodes=1 --ntasks=1 --nodelist="$first" .venv/bin/python -m benchmarks.llm_inference \
+    mkdir -p "$out/$concurrency"
+    rm -f "$out/$concurrency/ended"
+    srun --overlap scripts/serve_on_nodes.sh sample "$out/$concurrency" .venv/bin/python -m benchmarks.llm_inference \
         --url "http://$first:$port" --server "$server" --device gpu --vocab-size "$vocabulary" \
-        --nodes "$SLURM_JOB_NUM_NODES" --devices "$((SLURM_JOB_NUM_NODES * SLURM_GPUS_ON_NODE))" \
+        --hosts "${nodes[*]}" --nodes "$SLURM_JOB_NUM_NODES" --devices "$((SLURM_JOB_NUM_NODES * SLURM_GPUS_ON_NODE))" \
         --concurrency "$concurrency" --record "$out/$concurrency/record.json" || failed=1
     .venv/bin/python -m results.collect "$out/$concurrency" || failed=1
 done

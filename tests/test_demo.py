@@ -10,7 +10,10 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.waiting import PATIENCE_S
 
-PARTS = "check data llm llm_point llm_point llm_point resnet50 resnet50_point inference inference_point report"
+PARTS = (
+    "check data llm llm_point llm_point llm_point resnet50 resnet50_point inference inference_point "
+    "conversations conversations_point report"
+)
 
 
 def estimates(script: str) -> list[int]:

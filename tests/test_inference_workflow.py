@@ -71,12 +71,13 @@ def test_a_server_runs_in_its_own_image(server, tmp_path, jube_command):
         (tmp_path / name).write_text(f"#!/bin/sh\necho '{said}'\n")
         (tmp_path / name).chmod(0o755)
     environ = {**os.environ, "CARAML_BATCHES": "4", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    tags = ["TESTBED", "once", *([server] if server != "vllm" else [])]
+    tags = ["TESTBED", "once", "speculative", *([server] if server != "vllm" else [])]
     command = [jube_command, "run", "jube/inference.yaml", "--outpath", str(tmp_path / "run"), "--tag", *tags]
     done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     [node] = (tmp_path / "run").glob("*/*_benchmark/work/node.sh")
     assert f'"{server}-nvidia-x86_64"' in node.read_text(), done.stdout + done.stderr
     assert f" --server {server} " in node.read_text()
+    assert " --draft-tokens 3 " in node.read_text()
 
 
 FAILURES = [  # of the points with 1 to 7 requests in flight, in the order of the mock server's list
@@ -111,7 +112,12 @@ def test_each_way_in_which_a_server_fails_is_a_row_with_its_cause(tmp_path, jube
 @pytest.mark.parametrize(
     ("system", "package", "words"),
     [
-        ("CPU", "", "swept inference CPU once with 2 requests in flight; the report has jube/inference_run"),
+        (
+            "CPU",
+            "",
+            "swept inference CPU once with 2 requests in flight; the report has jube/inference_run\n"
+            "swept inference CPU once agentic with 2 requests in flight; the report has jube/inference_run",
+        ),
         (
             "CPU",
             "raise ImportError('libgomp.so.1: cannot open shared object file')",

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import ssl
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,11 +115,14 @@ class Address:
         except (ValueError, LookupError, TypeError) as error:
             raise LoadError(f"the server lists no models at {MODELS}: {error!r}") from error
 
-    def counted(self, name: str) -> float | None:
-        """Return a counter of its /metrics, summed over labels; None where there is none."""
+    def counters(self, names: Iterable[str], page: str = METRICS) -> dict[str, float | None]:
+        """Return the counters of a page by name, summed over labels; None where there is none."""
         try:
-            status, text = self.ask(METRICS)
+            status, text = self.ask(page)
         except OSError:
-            return None
-        found = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? ([0-9.eE+]+)", text, re.MULTILINE) if name else []
-        return sum(map(float, found)) if status == 200 and found else None
+            status, text = 0, ""
+        found = {}
+        for name in filter(None, names):
+            values = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? ([0-9.eE+]+)", text, re.MULTILINE)
+            found[name] = sum(map(float, values)) if status == 200 and values else None
+        return found

@@ -37,7 +37,8 @@ class Questions:
         self._concurrency = min(config.load.concurrency, MOST_AT_ONCE)
         each_s = alone_s * ANSWER_TOKENS / max(output for _, output in config.load.lengths)
         can = int(SHARE_OF_WINDOW * max(config.window.min_s, LEAST_E2E * alone_s) / (ROUNDS * each_s))
-        self._count = min(config.answers.questions, max(FEWEST, can))
+        most = 0 if config.speculation.draft_tokens else config.answers.questions  # chance chooses tokens there
+        self._count = min(most, max(FEWEST, can))
         self._is_chat = server.template_tokens is not None
         self._more: dict[str, Any] = {"logprobs": LISTED}
         if self._is_chat:

@@ -12,12 +12,13 @@ import selectors
 import ssl
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from benchmarks.llm_inference.address import CHAT, COMPLETIONS, Address
+from benchmarks.llm_inference.conversations import KEEP_S, Player, Talk
 from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.stream import BadResponse, Counter
 from benchmarks.llm_inference.wire import RECEIVE_BYTES, Exchange, Wire
@@ -38,6 +39,7 @@ class Server(NamedTuple):
     extra: dict[str, Any]
     keep_alive: bool
     template_tokens: int | None = None  # that chat adds to a prompt; None: completions
+    of_turns: Mapping[str, Any] = {}  # further fields of a request of a conversation
 
 
 class Load(NamedTuple):
@@ -51,6 +53,7 @@ class Load(NamedTuple):
     first_index: int  # of requests of a closed loop, which counts in steps of `stride`
     stride: int
     cpus: Sequence[int]  # to run on; empty: any
+    talk: Talk | None = None  # conversations, in place of the lengths
 
 
 class Statistics(NamedTuple):
@@ -84,8 +87,10 @@ class Client:
 
     def __init__(self, load: Load, link: Connection, clock: Callable[[], float] = time.monotonic) -> None:
         self._load, self._link, self._clock = load, link, clock
-        server = load.server
-        self._bodies = Bodies(server.model, server.vocab_size, server.extra, load.salt, server.template_tokens)
+        server, talk = load.server, load.talk
+        extra = {**server.extra, **(server.of_turns if talk else {})}
+        self._bodies = Bodies(server.model, server.vocab_size, extra, load.salt, server.template_tokens)
+        self._player = Player(talk, load.first_index, load.stride, self._bodies.tokens().made) if talk else None
         self._path = server.address.base + (COMPLETIONS if server.template_tokens is None else CHAT)
         self._headers, self._tls = server.address.headers, server.address.tls()
         self._selector = selectors.DefaultSelector()
@@ -180,11 +185,16 @@ class Client:
         """Send a request; in a closed loop it is due when it is sent."""
         if slot >= 0:
             self._next_index += self._load.stride
-        input_tokens, output_tokens = self._load.lengths[index % len(self._load.lengths)]
-        body = self._bodies.body(index, input_tokens, output_tokens)
+        place = None
+        if self._player:
+            place, prompt, (input_tokens, output_tokens, *_) = self._player.next(slot)
+            body = self._bodies.body_of(prompt, output_tokens)
+        else:
+            input_tokens, output_tokens = self._load.lengths[index % len(self._load.lengths)]
+            body = self._bodies.body(index, input_tokens, output_tokens)
         exchange = Exchange(self._headers, self._path, body, self._keeps_alive)
         now_s = self._clock()
-        request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens)
+        request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens, place=place)
         stream = Stream(request, exchange, self._idle.pop(slot, None))
         self._streams.add(stream)
         self._connect(stream)
@@ -267,15 +277,28 @@ class Client:
         request.cached_tokens = counter.cached_tokens
         request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
         self._streams.remove(stream)
-        if self._keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
+        idle_s = self._answered(request, counter.ids)
+        keeps_alive = self._keeps_alive and idle_s < KEEP_S
+        if keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
             self._selector.unregister(stream.wire.socket)
             self._idle[request.slot] = stream.wire
         else:
             self._close(stream)
-        if request.slot >= 0:
+        if request.slot >= 0 and not idle_s:
             self._send(request.slot, self._next_index, now_s)
+        elif request.slot >= 0:
+            self._waiting.append((now_s + idle_s, request.slot, True))
+            self._waiting.sort(reverse=True)
         self._link.send(("ended", request))
         self._report_drained()
+
+    def _answered(self, request: Request, ids: Sequence[int]) -> float:
+        """Return the seconds until the stream's next request."""
+        if not self._player or not request.place:
+            return 0.0
+        key, idle_s = self._player.answered(request.slot, ids)
+        request.place = request.place._replace(answer=key)
+        return idle_s
 
     def _fail(self, stream: Stream, why: str) -> None:
         stream.request.error = self._load.server.address.hide(why)

@@ -14,9 +14,11 @@ from pathlib import Path
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
 from benchmarks.llm_inference.address import Address
-from benchmarks.llm_inference.models import PACKAGED, SHAPES
+from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
-from results.record.demand import SLOS, Lengths, Slo, label, lengths_of
+from benchmarks.llm_inference.speculation import SpeculationOptions
+from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
+from results.record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of, of_trace
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class ServerOptions:
     real_weights: bool = option(False, f"weights of {PACKAGED.title}, from the package {PACKAGED.package}")
     model_folder: str = option("", "folder for models that are made; default: a temporary one")
     devices: int = option(1, "accelerators that the server uses, by tensor parallelism")
-    nodes: int = option(1, "with --url: nodes that the server runs on; the energy of several is not measured")
+    nodes: int = option(1, "with --url: nodes that the server runs on; the energy of several needs --hosts")
     start_limit_s: float = option(900.0, "seconds that the server may take to be ready")
     server_args: str = option("", "further arguments of the server's command, as one text")
 
@@ -134,6 +136,10 @@ class LoadOptions:
     output_tokens: int = option(1024, "tokens of an answer")
     length_sigma: float = option(0.0, "shape of log-normal lengths around these means; 0: all the same")
     lengths_file: str = option("", "file with 'INPUT OUTPUT' in each line, in place of the two lengths")
+    trace: str = option(
+        "", "conversations, in place of the lengths: small or large, made from the seed, or a file or folder of a trace"
+    )
+    idle_limit_s: float = option(300.0, "with --trace: seconds between an answer and the next turn, at most")
     seed: int = option(1234, "seed of lengths and arrivals; prompts are new in each run")
     endpoint: str = option(
         "completions", "completions: prompts are token ids; chat: letters, each a token", ("completions", "chat")
@@ -144,9 +150,21 @@ class LoadOptions:
         positive(self, "concurrency", "burstiness", "input_tokens")
         if self.output_tokens < 2:
             raise ConfigError("output_tokens must be 2 or more: the time per output token is of the later ones")
-        for name in ("rate_per_s", "length_sigma", "burstiness"):
+        for name in ("rate_per_s", "length_sigma", "burstiness", "idle_limit_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be a finite number, 0 or more, got {getattr(self, name)}")
+
+        others = {"rate-per-s": self.rate_per_s, "length-sigma": self.length_sigma, "lengths-file": self.lengths_file}
+        found = [f"--{name}" for name, value in others.items() if value]
+        found += ["--endpoint chat"] if self.endpoint == "chat" else []
+        if self.trace and found:
+            raise ConfigError(f"--trace and {found[0]} exclude each other: leave one out")
+        _ = self.conversations
+
+    @cached_property
+    def conversations(self) -> Trace | None:
+        """Return the trace, if there is one; raises ConfigError."""
+        return trace_of(self.trace, self.seed) if self.trace else None
 
     @property
     def limits(self) -> Slo:
@@ -156,13 +174,17 @@ class LoadOptions:
     @cached_property
     def lengths(self) -> Lengths:
         """Input and output tokens, taken in turn."""
+        if self.conversations:
+            return [(turn.input, turn.output) for one in self.conversations.conversations for turn in one.turns]
         if self.lengths_file:
-            return _read_lengths(Path(self.lengths_file))
+            return read_lengths(Path(self.lengths_file))
         return lengths_of(self.input_tokens, self.output_tokens, self.length_sigma, self.seed)
 
     @property
     def words(self) -> str:
         """Lengths of a request, in words."""
+        if trace := self.conversations:
+            return of_trace(trace.name, trace.digest)
         return label(self.input_tokens, self.output_tokens, self.length_sigma, self.lengths_file)
 
 
@@ -191,11 +213,17 @@ class AnswerOptions:
     )
     expected_tokens: int = option(64, "tokens of an answer to a question of the file, at most")
     reference: float = option(1.0, "share of the file's questions that the reference answers right")
+    perplexity: bool = option(True, "with real weights: the perplexity of a text of the suite, after the load")
+    perplexity_reference: float = option(
+        0.0, "that of the reference, such as the unquantised model, by the same measurement; 0: the suite's own, if any"
+    )
 
     def __post_init__(self) -> None:
         positive(self, "expected_tokens", "reference")
         if self.questions < 0:
             raise ConfigError(f"questions must be 0 or more, got {self.questions}")
+        if not 0 <= self.perplexity_reference < math.inf:
+            raise ConfigError(f"perplexity_reference must be 0 or more, got {self.perplexity_reference}")
         if self.reference > 1:
             raise ConfigError(f"reference is a share, at most 1, got {self.reference:g}")
         _ = self.expected
@@ -230,6 +258,9 @@ class RunOptions:
     system: str = option("unnamed", "name of the system, for the record")
     record: str = option("", "file to write the record to; requests and the server's log go next to it; default: none")
     print_record: bool = option(False, "print the record, too, as one line of JSON")
+    hosts: str = option(
+        "", "with --url: the server's nodes, as their traces name them: 'n1 n2', or 'prefill: n1; decode: n2'"
+    )
 
 
 @dataclass(frozen=True)
@@ -241,14 +272,54 @@ class Config:
     load: LoadOptions = field(default_factory=LoadOptions)
     window: WindowOptions = field(default_factory=WindowOptions)
     answers: AnswerOptions = field(default_factory=AnswerOptions)
+    speculation: SpeculationOptions = field(default_factory=SpeculationOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
     def __post_init__(self) -> None:
         serve = self.serve
-        if self.answers.questions_file and not (serve.url or serve.model_path or serve.real_weights):
+        try:
+            hosts = hosts_of(self.run.hosts)
+        except ValueError as error:
+            raise ConfigError(
+                f"--hosts {self.run.hosts!r}: {error}: write 'n1 n2', or 'prefill: n1; decode: n2'"
+            ) from error
+        if hosts and not (serve.url and len(hosts) == serve.nodes):
+            raise ConfigError(f"--hosts names {len(hosts)} nodes, and --nodes is {serve.nodes}: give both, with --url")
+        if self.answers.questions_file and not self.has_weights:
             raise ConfigError("--questions-file needs real weights: give --url, --model-path or --real-weights")
+        if self.speculation.draft_tokens:
+            self._check_draft(bool(serve.model_path or serve.real_weights))
+        longest = max(map(sum, self.load.lengths)) if self.load.trace else 0
+        if longest > CONTEXT and not (serve.url or serve.model_path):
+            raise ConfigError(
+                f"--trace {self.load.trace} has a request of {longest} tokens, but the model's context is {CONTEXT}: "
+                "give --url or --model-path of a model with a longer one, or a shorter trace"
+            )
         if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):
             raise ConfigError(f"--precision fp8 needs weights in fp8 for {serve.server}: give them as --model-path")
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the model has real weights."""
+        return bool(self.serve.url or self.serve.model_path or self.serve.real_weights)
+
+    @property
+    def asks_text(self) -> bool:
+        """Whether the perplexity of a text is of use."""
+        return self.has_weights and self.answers.perplexity and not self.speculation.draft_tokens
+
+    def _check_draft(self, is_needed: bool) -> None:
+        path = self.speculation.draft_model
+        if self.answers.questions_file:
+            raise ConfigError(
+                "--questions-file cannot be asked with --draft-tokens: draft tokens are accepted by chance, so that "
+                "answers are no text; leave one of them out"
+            )
+        if is_needed != bool(path):
+            found = f"{path} was given" if path else "none was given"
+            raise ConfigError(f"--draft-model belongs to --model-path or --real-weights, and is needed there: {found}")
+        if path and not Path(path).exists():
+            raise ConfigError(f"--draft-model {path} does not exist")
 
     @cached_property
     def device(self) -> str:
@@ -269,18 +340,3 @@ class Config:
         if serve.url or (serve.model_path and SERVERS[serve.server].makes_gguf):
             return ""
         return "fp32" if self.device == "cpu" else "bf16"
-
-
-def _read_lengths(path: Path) -> list[tuple[int, int]]:
-    try:
-        lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
-        pairs = [(int(one), int(other)) for one, other in lines]
-    except OSError as error:
-        raise ConfigError(f"--lengths-file {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"--lengths-file {path}: each line is 'INPUT OUTPUT', two whole numbers") from error
-    if not pairs or min(map(min, pairs)) < 1:
-        raise ConfigError(f"--lengths-file {path}: it needs lines with two numbers above 0")
-    if max(output for _, output in pairs) < 2:
-        raise ConfigError(f"--lengths-file {path}: no request has 2 output tokens, of which the later one is timed")
-    return pairs

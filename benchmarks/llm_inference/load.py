@@ -17,6 +17,7 @@ from benchmarks.common.progress import Pace
 from benchmarks.llm_inference.address import LoadError
 from benchmarks.llm_inference.client import Load, Server, Statistics, run
 from benchmarks.llm_inference.config import LoadOptions, WindowOptions
+from benchmarks.llm_inference.conversations import Talk
 from results.record.demand import arrivals_s, fewest_requests
 from results.record.served import Request
 from results.record.served_rules import LEAST_E2E
@@ -42,7 +43,7 @@ class Measurement:
 def first_requests(server: Server, load: LoadOptions, limit_s: float, watch: Callable[[], None]) -> Request:
     """Send requests one after the other; the first warms the server up, the last, which is returned, is timed alone."""
     found: list[Request] = []
-    with _clients([_load(server, load, starts_s=[(0, time.monotonic())])]) as links:
+    with _clients([_load(server, load, 0.0, starts_s=[(0, time.monotonic())])]) as links:
         for message, content in _messages(links, watch, time.monotonic() + limit_s):
             if message == "ended":
                 found.append(_good(content, watch))
@@ -137,6 +138,7 @@ def _shares(server: Server, load: LoadOptions, limit_s: float, begin_s: float, a
         yield _load(
             server,
             load,
+            load.idle_limit_s,
             salt=salt,
             starts_s=[(slot, begin_s + alone_s * slot / load.concurrency) for slot in own],
             arrivals_s=[(index, begin_s + time_s) for index, time_s in due[process::processes]],
@@ -146,8 +148,10 @@ def _shares(server: Server, load: LoadOptions, limit_s: float, begin_s: float, a
         )
 
 
-def _load(server: Server, load: LoadOptions, **changes: Any) -> Load:
+def _load(server: Server, load: LoadOptions, idle_limit_s: float, **changes: Any) -> Load:
     usual: dict[str, Any] = {"salt": str(time.time_ns()), "arrivals_s": (), "first_index": 0, "stride": 1, "cpus": ()}
+    if load.conversations:
+        usual["talk"] = Talk(load.conversations.conversations, idle_limit_s, load.seed)
     return Load(server, lengths=load.lengths, **usual | changes)
 
 

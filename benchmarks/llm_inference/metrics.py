@@ -62,4 +62,5 @@ def as_json(request: Request) -> dict[str, Any]:
         "retries": request.retries,
         "unlisted": request.unlisted,
         "is_unseen": request.is_unseen,
+        **({"place": request.place._asdict()} if request.place else {}),
     }

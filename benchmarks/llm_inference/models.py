@@ -27,6 +27,7 @@ ALIGNMENT = 32
 # Random weights repeat. By a prime number of them, so that no two rows are equal: their tokens would tie.
 BLOCK_BYTES = 4 * 262_139
 CONTEXT = 131072
+DRAFT_VOCAB = 32000  # of the published head for Llama 3.1 8B, yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
 CHAT_TEMPLATE = "{% for one in messages %}{{ one.content }}{% endfor %}"
 SPACE = "\u2581"  # in tokens of llama.cpp
 UNKNOWN, NORMAL, CONTROL, BYTE = 2, 1, 3, 6  # kinds of tokens
@@ -193,7 +194,20 @@ def _value(value: Any) -> bytes:
     return struct.pack("<If", 6, value) if isinstance(value, float) else struct.pack("<II", 4, value)
 
 
-def make_folder(path: Path, shape: Shape, precision: str) -> None:
+def make_draft(path: Path, shape: Shape, precision: str, is_gguf: bool) -> None:
+    """Write a draft model of one layer for a model: a file for llama.cpp, a head of EAGLE-3 for the other servers."""
+    one_layer = shape._replace(layers=1)
+    if is_gguf:
+        make_gguf(path, one_layer, precision)
+    else:
+        # Layers whose outputs the head reads: vLLM's own choice, of which two are the same in a model of few layers.
+        middle = shape.layers // 2
+        read = {"eagle_aux_hidden_state_layer_ids": [2, middle, max(middle + 1, shape.layers - 3)]}
+        head = {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": min(DRAFT_VOCAB, shape.vocab)}
+        make_folder(path, one_layer, precision, **head, **read, eagle_config=read)  # SGLang's place for them
+
+
+def make_folder(path: Path, shape: Shape, precision: str, **other: Any) -> None:
     """Write the description of a model whose weights the server makes itself."""
     config = {
         "architectures": ["LlamaForCausalLM"],
@@ -213,6 +227,7 @@ def make_folder(path: Path, shape: Shape, precision: str) -> None:
         "bos_token_id": 1,
         "eos_token_id": 2,
         "torch_dtype": DTYPES.get(precision, "bfloat16"),
+        **other,
     }
     words = {f"w{index}": index for index in range(shape.vocab)}
     tokenizer = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Mapping
@@ -12,6 +13,27 @@ from benchmarks.llm_inference.address import CHAT, MOST_LETTERS, Address, LoadEr
 
 SALT_TOKENS = 16  # a block of vLLM's prefix cache, which is looked up from the first token on
 TAIL_TOKENS = 1 << 16
+
+
+class Tokens:
+    """Text of made tokens: slices of one random text, each begun by tokens of its own."""
+
+    def __init__(self, salt: str, tail: str, least: int, most: int) -> None:
+        self._salt, self._tail, self._least, self._span = salt, f"{tail},{tail}", least, most - least + 1
+        self._width = len(str(least)) + 1
+        self._count = (len(tail) + 1) // self._width
+
+    def made(self, key: str, tokens: int) -> str:
+        """Return as many token ids, the same for the same key, and for fewer tokens the first of them."""
+        parts = []
+        for at in range(0, tokens, self._count):
+            seed = hashlib.blake2b(f"{self._salt} {key} {at}".encode(), digest_size=32).digest()
+            numbers = [int.from_bytes(seed[place : place + 8], "little") for place in range(0, 32, 8)]
+            own = [str(self._least + one % self._span) for one in numbers[1:]]
+            count, start = min(tokens - at, self._count), numbers[0] % self._count * self._width
+            rest = self._tail[start : start + max(0, count - len(own)) * self._width - 1] if count > len(own) else ""
+            parts.append(",".join([*own[:count], *([rest] if rest else [])]))
+        return ",".join(parts)
 
 
 class Bodies:
@@ -40,11 +62,22 @@ class Bodies:
 
     def body(self, index: int, input_tokens: int, output_tokens: int) -> bytes:
         """Return the body of the request of that index."""
+        return self.body_of(self._salted(index, input_tokens), output_tokens)
+
+    def tokens(self) -> Tokens:
+        """Return the made tokens of conversations."""
+        return Tokens(self._salt, self._tail, self._least, self._most)
+
+    def _salted(self, index: int, input_tokens: int) -> str:
         own = input_tokens - (self._template_tokens or 0)
         salted = min(SALT_TOKENS, own)
         prompt = self._prompt(random.Random(f"{self._salt} {index}"), salted)
         if rest := own - salted:
             prompt += (" " if self._is_chat else ",") + self._tail[: rest * (self._width + 1) - 1]
+        return prompt
+
+    def body_of(self, prompt: str, output_tokens: int) -> bytes:
+        """Return the body of a request with a prompt of token ids, or in chat of letters."""
         asked = {
             **self._fields,
             "max_tokens": output_tokens,

@@ -5,48 +5,52 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import signal
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from benchmarks.common.cgroup import quota_periods
-from benchmarks.common.launch import Launch, mark_window, node_name, node_window, read_launch, usable_cores, usable_cpus
-from benchmarks.common.node.gpu_ids import gpu_ids
+from benchmarks.common.launch import Launch, mark_window, node_window, read_launch
 from benchmarks.common.node.out_of_memory import is_out_of_memory
 from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unencodable, parse_config
-from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, Device, RunRecord
+from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
-from benchmarks.llm_inference.address import Address, LoadError
+from benchmarks.llm_inference.address import LoadError
 from benchmarks.llm_inference.answers import Questions
-from benchmarks.llm_inference.client import Server
 from benchmarks.llm_inference.config import Config
-from benchmarks.llm_inference.listeners import processes_of
+from benchmarks.llm_inference.devices import devices_of_running
 from benchmarks.llm_inference.load import Measurement, first_requests, measure
 from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
-from benchmarks.llm_inference.models import CONTEXT, DTYPES, PACKAGED, SHAPES, make_folder, make_gguf, packaged_file
-from benchmarks.llm_inference.prompts import template_tokens
-from benchmarks.llm_inference.servers import NAME, SERVERS, Process, command_of, free_port
-from jpwr.backends.nvml import devices_used_by
+from benchmarks.llm_inference.models import (
+    PACKAGED,
+)
+from benchmarks.llm_inference.perplexity import asked_text
+from benchmarks.llm_inference.servers import (
+    SERVERS,
+)
+from benchmarks.llm_inference.speculation import facts_of_speculation
+from benchmarks.llm_inference.started import Started, next_to
+from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
+from results.record.acceptance import judged_acceptance, label
 from results.record.answers import facts_of, judged
-from results.record.demand import DATA
-from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
+from results.record.conversations import figures_of, remarks_on_cache
+from results.record.demand import DATA, hosts_of
+from results.record.perplexity import reference_of
+from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, number
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
 DESCRIPTION = "Load a server of language models with requests, and record how fast it answered."
-REQUESTS_SUFFIX, LOG_SUFFIX = ".requests.jsonl.gz", ".server.log"
-MARGIN_TOKENS = 64  # of a context, for what a server adds to a prompt
+REQUESTS_SUFFIX = ".requests.jsonl.gz"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,9 +100,16 @@ def describe(config: Config) -> RunRecord:
     name = f"server at {serve.url}" if serve.url else serve.server
     arrivals = f"{load.rate_per_s:g} requests/s at random" if load.rate_per_s else "closed loop"
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
-    record.choices["endpoint"] = load.endpoint
+    record.choices |= {"endpoint": load.endpoint, "speculation": "none"}
     record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
+    if roles := Counter(filter(None, hosts_of(config.run.hosts).values())):
+        record.choices["roles"] = ", ".join(f"{role} on {number_of(nodes, 'node')}" for role, nodes in roles.items())
+        record.variant.append(record.choices["roles"])
+    if load.trace:
+        record.choices["conversations"] = f"idle for {load.idle_limit_s:g} s at most"
+        record.variant.append(record.choices["conversations"])
     record.serving = {
+        "clock_error_s": clock_error_s(),
         "elsewhere": "",
         "server": name,
         "version": record.provenance["packages"].get(SERVERS[serve.server].package) or "",
@@ -107,6 +118,10 @@ def describe(config: Config) -> RunRecord:
         "findings": [],
         "requests_format": REQUESTS_FORMAT,
     }
+    if drafts := config.speculation.draft_tokens:
+        length, source = config.speculation.stated
+        record.choices["speculation"] = f"{label(drafts, length)} ({source})"
+        record.variant.append(label(drafts, length))
     if serve.server_args:
         record.choices["server's arguments"] = serve.server_args
         record.variant.append(serve.server_args)
@@ -133,20 +148,24 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     if alone.model not in ("", server.model) and not serve.url:
         raise LoadError(f"the model {server.model} was asked for, and the server answers for {alone.model}")
     if serve.url and not started.elsewhere:  # some servers load their model at the first request
-        started.devices = _devices_of_running(config, started.address.port)
+        started.devices = devices_of_running(config, started.address.port)
     alone_s = alone.ended_s - alone.sent_s
     questions = Questions(server, config, alone_s, started.watch)
     questions.ask_idle()
     counted, late_s, periods = [], 0.0, []
+    names = [adapter.counter, *(adapter.speculation.counters if config.speculation.draft_tokens else [])]
 
     def mark(edge: str, time_s: float) -> None:
         nonlocal late_s
         mark_window(launch, edge, MEASURED, time_s)
         periods.append(quota_periods())
-        counted.append(started.address.counted(adapter.counter))
+        counted.append(started.address.counters(names, adapter.metrics))
         late_s += time.monotonic() - time_s
 
     measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
+    if config.asks_text:
+        reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
+        questions.stored["text"] = asked_text(server, adapter, reference)
     measurement = from_the_start(measured)
     # A gateway may answer for an alias by the model's own name.
     if others := sorted({one.model for one in measured.requests} - {"", server.model}):
@@ -154,9 +173,8 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     window = Window(measurement)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
-    record.metrics |= client_metrics(measurement.statistics)
-    begin, end = counted
-    server_tokens = None if begin is None or end is None else end - begin
+    record.metrics |= figures_of(window) | client_metrics(measurement.statistics)
+    server_tokens, speculation = _by_the_server(config, counted, window)
     shares = [
         (after.throttled - before.throttled) / max(1, after.all - before.all)
         for before, after in zip(*periods, strict=False)
@@ -169,7 +187,8 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     }
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     answers = facts_of(questions.stored)
-    findings = [*remarks(window, load, record.metrics), *judged(answers)]
+    findings = [*remarks(window, load, record.metrics), *remarks_on_cache(window, record.metrics), *judged(answers)]
+    findings += judged_acceptance(speculation, number(record.metrics, "output_tokens_per_request"))
     late = [late_client(record.metrics, load)]
     if server_tokens is not None:
         late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
@@ -178,150 +197,33 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else findings).extend(filter(None, late))
     record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}
     record.serving |= {"answers": answers} if answers else {}
+    record.serving |= {"speculation": speculation} if speculation else {}
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
     _store_requests(record, measurement, questions, config)
 
 
-class Started:
-    """The server that is asked, started here or running already."""
+def _by_the_server(
+    config: Config, counted: Sequence[Mapping[str, float | None]], window: Window
+) -> tuple[float | None, dict[str, Any]]:
+    """Return the tokens generated in the window by the server's counters at its edges, and what they say of drafts."""
 
-    def __init__(self, config: Config, stack: ExitStack) -> None:
-        serve, adapter = config.serve, SERVERS[config.serve.server]
-        self._process: Process | None = None
-        self.parameters: int | None = None
-        self.ready_s, vocab = 0.0, serve.vocab_size
-        names = [serve.served_model] if serve.served_model else []
-        self.address = serve.address or Address("127.0.0.1", free_port())
-        # The sensors of this node show no other one's power.
-        self.elsewhere = "" if not serve.url or (serve.nodes == 1 and self.address.is_here()) else self.address.host
-        self.devices = [] if serve.url else _devices(config)
-        if not serve.url:
-            path, vocab = self._start(config, stack)
-            names = [NAME, path.name]
-        served = self.address.models()
-        names = names or served[:1]
-        name = next((one for one in names if one in served), "")
-        if not name:
-            asked, found = " or ".join(names), ", ".join(served) or "none"
-            raise LoadError(f"the model {asked} was asked for, and the server has {found}")
-        peer, extra, template = self.address.reached(), dict(adapter.extra), None
-        if config.load.endpoint == "chat":
-            template = template_tokens(self.address, name, min(config.load.lengths)[0], config.window.limit_s)
-        self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template)
+    def change(name: str) -> float | None:
+        begin, end = (one.get(name) for one in counted)
+        return None if begin is None or end is None else end - begin
 
-    def _start(self, config: Config, stack: ExitStack) -> tuple[Path, int]:
-        """Start it and wait until it is ready; return where the model is, and the size of its vocabulary."""
-        serve, load, adapter = config.serve, config.load, SERVERS[config.serve.server]
-        folder = Path(serve.model_folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="caraml-")))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"--model-folder {folder} cannot be made: {error.strerror}") from error
-        is_random = not (serve.model_path or serve.real_weights)
-        shape, vocab = SHAPES[serve.model], serve.vocab_size
-        if serve.real_weights:
-            path, vocab = packaged_file(), PACKAGED.vocab_size
-        elif serve.model_path:
-            path = Path(serve.model_path)
-        else:
-            name = f"{serve.model}-{config.precision}"
-            path = folder / (f"{name}.gguf" if adapter.makes_gguf else f"{name}/{NAME}")
-            (make_gguf if adapter.makes_gguf else make_folder)(path, shape, config.precision)
-            vocab, self.parameters = shape.vocab, shape.parameters
-        settings = folder / f"{serve.server}.yaml"
-        if adapter.settings:
-            settings.write_text(adapter.settings.replace("LOAD_FORMAT", "dummy" if is_random else "auto"))
-        values = {
-            "model": path,
-            "port": self.address.port,
-            "streams": load.concurrency,
-            "context": min(CONTEXT, max(*map(sum, load.lengths), config.answers.most_tokens) + MARGIN_TOKENS),
-            "threads": max(1, usable_cores() - 1),  # the client has the other one
-            "devices": serve.devices,
-            "dtype": DTYPES.get(config.precision, "bfloat16"),
-            "settings": settings,
-        }
-        more = f"{serve.server_args} {adapter.fp8 if config.precision == 'fp8' else ''}"
-        log = _next_to(config, LOG_SUFFIX) or folder / "server.log"
-        stack.enter_context(_ended_by_signals())
-        self._process = Process(command_of(adapter, values, is_random, more), adapter.environment, log)
-        stack.callback(self._process.stop)
-        self.ready_s = self._process.wait_until_ready(self.address, serve.start_limit_s)
-        return path, vocab
-
-    def watch(self) -> None:
-        """Raise LoadError when the server is gone."""
-        if self._process:
-            self._process.watch()
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """End by an exception at a signal, so that the server is ended, too."""
-
-    def leave(number: int, _: FrameType | None) -> None:
-        raise LoadError(f"ended by signal {number} ({signal.Signals(number).name})")
-
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _devices(config: Config) -> list[Device]:
-    """Return the devices that the server uses; raises ConfigError where there are fewer than asked for."""
-    count = config.serve.devices
-    if config.device == "cpu":
-        return [Device(hostname=node_name(), name="processor", device_id="", cpus=usable_cpus()) for _ in range(count)]
-    ids = gpu_ids()
-    if len(ids) < count:
-        raise ConfigError(f"--devices {count} was asked for, but the node has {number_of(len(ids), 'device')}")
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if len(ids) > count else ():
-        every = os.environ.get(name) or ",".join(map(str, range(len(ids))))
-        os.environ[name] = ",".join(every.split(",")[:count])
-    return _gpus(ids[:count])
-
-
-def _devices_of_running(config: Config, port: int) -> list[Device]:
-    """Return the devices on which the processes of a server compute that was not started here.
-
-    Raises ConfigError if they are unknown and the node has more than asked for, or if their number is another one.
-    """
-    count = config.serve.devices
-    if config.device == "cpu":
-        return _devices(config)
-    used = devices_used_by(processes_of(port))
-    if not used and (there := len(gpu_ids())) > count:
-        raise ConfigError(
-            f"--devices {count} was asked for, but NVML lists no process of the server on any of the {there} GPUs: "
-            "set CUDA_VISIBLE_DEVICES to the UUIDs of its GPUs, or on AMD HIP_VISIBLE_DEVICES to their numbers, or "
-            "give --device cpu if it uses none"
-        )
-    if used and len(used) != count:
-        raise ConfigError(
-            f"--devices {count} was asked for, but the server uses {number_of(len(used), 'GPU')} ({', '.join(used)}): "
-            f"give --devices {len(used)}"
-        )
-    return _gpus(used) if used else _devices(config)
-
-
-def _gpus(ids: Sequence[str]) -> list[Device]:
-    return [
-        Device(hostname=node_name(), rank=rank, name="GPU", device_id=one, cpus=usable_cpus())
-        for rank, one in enumerate(ids)
-    ]
-
-
-def _next_to(config: Config, suffix: str) -> Path | None:
-    return Path(config.run.record).with_suffix(suffix) if config.run.record else None
+    adapter = SERVERS[config.serve.server]
+    tokens, ended = change(adapter.counter), sum(window.holds(one.ended_s) for one in window.every)
+    facts = facts_of_speculation(config.speculation, adapter.speculation, change, tokens, ended)
+    if tokens is None and facts.get("measured_length"):  # a prompt makes a token, and each step one and those accepted
+        prompts = sum(window.holds(one.times_s[0]) for one in window.every)
+        tokens = prompts + facts["steps"] + facts["accepted_tokens"]
+    return tokens, facts
 
 
 def _store_requests(record: RunRecord, measurement: Measurement, questions: Questions, config: Config) -> None:
     """Write every request, all answers and the run's end next to the record, for whoever computes its numbers again."""
-    path = _next_to(config, REQUESTS_SUFFIX)
+    path = next_to(config, REQUESTS_SUFFIX)
     if path is None:
         return
     end = end_line(len(measurement.requests), record.status, record.error, questions.stored)

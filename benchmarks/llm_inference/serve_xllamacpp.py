@@ -1,6 +1,8 @@
 """llama.cpp's own server in this process, from the package xllamacpp, until it is ended.
 
-python -m benchmarks.llm_inference.serve_xllamacpp MODEL.gguf PORT STREAMS CONTEXT THREADS
+python -m benchmarks.llm_inference.serve_xllamacpp MODEL.gguf PORT STREAMS CONTEXT THREADS [DRAFT.gguf TOKENS LENGTH]
+
+With a draft model it proposes TOKENS in each step, of which the mean LENGTH less 1 are accepted by chance.
 """
 
 from __future__ import annotations
@@ -27,6 +29,13 @@ def main() -> None:
     params.cache_prompt, params.cache_idle_slots, params.cache_ram_mib = False, False, 0
     params.endpoint_metrics, params.warmup = True, True
     params.verbosity = 1  # errors alone: a line for each request is work
+    if draft := sys.argv[6:]:
+        speculative = params.speculative
+        speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+        speculative.draft.mparams.path, speculative.draft.n_max = draft[0], int(draft[1])
+        speculative.draft.n_min, speculative.draft.p_min = 0, 0.0  # as many as allowed, however unlikely they are
+        speculative.draft.cpuparams.n_threads = speculative.draft.cpuparams_batch.n_threads = threads
+        speculative.synth_len = float(draft[2])
     server = xllamacpp.Server(params)
     print(f"serving at {server.listening_address}", flush=True)
     threading.Event().wait()

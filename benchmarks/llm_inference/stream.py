@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.llm_inference.address import MOST_LETTERS
@@ -110,6 +110,7 @@ class Counter:
     is_unseen: bool = False  # the answer began with tokens that no reader sees
     _is_running: bool = False  # usage came with tokens, and not only at the end
     _has_begun: bool = False
+    ids: list[int] = field(default_factory=list)  # of the tokens, as far as the server lists them
     _held: int = 0  # tokens before the first one
 
     def new_tokens(self, event: Mapping[str, Any]) -> int:
@@ -138,6 +139,7 @@ class Counter:
         self.tokens += new
         logprobs = choice.get("logprobs") or {}
         words = [*(logprobs.get("tokens") or ()), *(one.get("token") for one in logprobs.get("content") or ())]
+        self.ids += choice.get("token_ids") or [one["id"] for one in logprobs.get("content") or () if "id" in one]
         listed = len(choice.get("token_ids") or list(filter(None, words)))
         self.unlisted += max(0, new - max(1, listed))
         if new and not self._has_begun:

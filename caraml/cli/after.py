@@ -15,6 +15,7 @@ from caraml.cli.command import Argument, Group, argument, either, file, flag, fo
 from caraml.errors import SweepError
 from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
+from results.files.systems import read_systems
 from results.join.meter import read_meter, with_meter
 from results.points.repeats import by_point
 from results.points.wall import with_wall
@@ -37,6 +38,7 @@ from results.show.tables.regions import region_table
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import is_check
 from results.verdicts.outcome import exit_code
+from results.verdicts.provisioned import read_system_power, with_provisioned
 from results.verdicts.requirements import Requirements, read_requirements
 from results.verdicts.tender.award import judge_tender
 from results.verdicts.tender.offers import names_of_offers, split_offers
@@ -61,6 +63,11 @@ NODE_CHECK = repeated(
     "FOLDER",
     "a node check, for the column of achievable FLOP/s; default: those among the results, else published figures",
     type=Path,
+)
+SYSTEM_POWER = repeated(
+    "--system-power",
+    "SYSTEM=FILE",
+    "a system's provisioned power, for the column of throughput by it, as 'caraml system-power' checks it",
 )
 OFFER = repeated(
     "--offer",
@@ -95,6 +102,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     FILTER,
     METER,
     NODE_CHECK,
+    SYSTEM_POWER,
     argument("--sort", metavar="COLUMN", help="sort by a column, such as 'tokens/s'"),
     flag("--largest-first", "with --sort: in descending order"),
     argument("--tier", type=float, metavar="MB/S", help="with --reads: bandwidth of another storage"),
@@ -110,7 +118,7 @@ def table(options: argparse.Namespace) -> int:
     """Print results as a table."""
     _check_table(options)
     records, sources = with_achievable(records_in(options.folders).records, good_checks(options.node_check))
-    records = metered(matching(records, options.filter), options.meter)
+    records = provisioned(metered(matching(records, options.filter), options.meter), options.system_power)
     if options.format == PARQUET:
         with replaced(options.out) as part:
             frame_of(records).to_parquet(part, index=False)
@@ -187,6 +195,7 @@ def printed(shown: Table, form: str) -> str:
     out("an .html or a .pdf; default: %(default)s", Path("report.html")),
     METER,
     NODE_CHECK,
+    SYSTEM_POWER,
     file("--prices", "add costs, from prices in the form of prices.example.yaml"),
     file("--requirements", REQUIREMENTS),
     PLEDGE,
@@ -209,7 +218,7 @@ def report(options: argparse.Namespace) -> int:
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
             costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
-    records = metered(found.records, options.meter)
+    records = provisioned(metered(found.records, options.meter), options.system_power)
     given = (costs, options.published, requirements, pledge)
     with_details = options.details or not is_pdf(options.out)
     page, *_ = write_report(records, found.skipped, options.out, *given, with_details)
@@ -325,6 +334,23 @@ def metered(records: Sequence[Record], meters: Sequence[Path]) -> list[Record]:
         for note in notes:
             say(note)
     return with_wall(records) if meters else list(records)
+
+
+def provisioned(records: Sequence[Record], stated: Sequence[str]) -> list[Record]:
+    """Return the runs with their throughput by provisioned power, from SYSTEM=FILE; raises RecordError."""
+    powers, blocks = {}, read_systems() if stated else {}
+    for text in stated:
+        system, sign, path = text.partition("=")
+        tags = {record.system for record in records}
+        if not sign or system not in tags:
+            raise RecordError(
+                f"--system-power {text!r} is not SYSTEM=FILE with one of the systems {', '.join(sorted(tags))}"
+            )
+        powers[system] = read_system_power(Path(path), system if system in blocks else None, blocks)
+    found, notes = with_provisioned(records, powers)
+    for note in notes:
+        say(note)
+    return found
 
 
 def _pledge(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:

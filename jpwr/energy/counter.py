@@ -8,9 +8,8 @@ moment (estimation with bounded errors: Milanese and Vicino, Automatica 27 (1991
 from __future__ import annotations
 
 import math
-from array import array
-from bisect import bisect_left, bisect_right
-from itertools import compress, count, islice, repeat
+from bisect import bisect_left
+from itertools import chain, compress, count, islice, repeat
 from operator import add, gt, lt, mul, ne, sub
 from typing import Iterator, NamedTuple, Sequence
 
@@ -18,6 +17,7 @@ from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import EnergyEstimate
 from jpwr.energy.power import PowerCurve
 from jpwr.intervals import ASSUMED_ACCURACY, Numbers
+from jpwr.stored import PIECE, Stored, kept_as, searches
 
 NEIGHBOURS = 8  # values on each side of a moment that bound it; more would narrow no bound noticeably
 
@@ -49,15 +49,14 @@ class CounterCurve:
     ) -> None:
         self._info, self._power, self._accuracy = info, power, info.accuracy or ASSUMED_ACCURACY
         if not math.isfinite(sum(energy_j)):
-            finite = bytes(map(math.isfinite, energy_j))
-            times_s, energy_j, half_s = (array("d", compress(one, finite)) for one in (times_s, energy_j, half_s))
+            columns = (times_s, energy_j, half_s)
+            times_s, energy_j, half_s = (kept_as(one, compress(one, map(math.isfinite, energy_j))) for one in columns)
         self.read_s, self._read_j, self._half_s = times_s, energy_j, half_s
         # Index of the first reading of each value.
-        self._firsts = array("I", [0][: len(times_s)])
-        self._firsts.extend(compress(count(1), map(ne, islice(energy_j, 1, None), energy_j)))
+        self._left, self._right = searches(times_s)
+        self._firsts = kept_as(times_s, compress(count(), self._are_new()), "I")
         # From the reading before one change to the next change there are two refreshes.
-        changes = zip(self._firsts[1:], self._firsts[2:])
-        longest_s = min((times_s[after] - times_s[before - 1] for before, after in changes), default=math.inf)
+        longest_s = min(map(sub, islice(self._starts_s(), 2, None), self._ends_s()), default=math.inf)
         self.refresh_s = info.counter_refresh_s or longest_s + 2 * max(half_s, default=0.0)
         self._faults = sorted(self._find_faults())
         # Values before a fault do not bound the energy after it.
@@ -67,14 +66,25 @@ class CounterCurve:
         parts = (Span(starts_s[first], ends_s[last], "", first, last) for first, last in zip(edges, edges[1:]))
         self._parts = [part for part in parts if part.last - part.first > 1]
 
+    def _are_new(self) -> Iterator[bool]:
+        """Iterate over the readings: whether each one shows another value than the one before."""
+        return chain([True][: len(self.read_s)], map(ne, islice(self._read_j, 1, None), self._read_j))
+
+    def _starts_s(self) -> Iterator[float]:
+        """Iterate over the times at which each value was first read."""
+        return compress(self.read_s, self._are_new())
+
+    def _ends_s(self) -> Iterator[float]:
+        """Iterate over the times at which each value but the last was last read."""
+        return compress(self.read_s, islice(self._are_new(), 1, None))
+
     def _find_faults(self) -> Iterator[Span]:
         """Yield the faults; a refresh that was late and counted all raises the refresh interval."""
         times_s, read_j, firsts, most_w = self.read_s, self._read_j, self._firsts, self._power.most_w
         resolution_j, lowest_w, last = self._info.counter_resolution_j, self._power.lowest_w, len(firsts) - 1
         for index in compress(count(1), map(lt, islice(read_j, 1, None), read_j)):
-            yield Span(times_s[index - 1], times_s[index], "fell", bisect_left(firsts, index))
-        ends_s = map(times_s.__getitem__, map(sub, islice(firsts, 1, None), repeat(1)))
-        shown_s = map(sub, ends_s, map(times_s.__getitem__, firsts))
+            yield Span(times_s[index - 1], times_s[index], "fell", self._left(firsts, index))
+        shown_s = map(sub, self._ends_s(), self._starts_s())
         for number in compress(count(), map(self.refresh_s.__lt__, shown_s)) if last + 1 < len(times_s) else ():
             one, two = self._values(number, number + 2)
             stood_s, step_j = one.seen_s - one.late_s, two.value_j - one.value_j
@@ -91,28 +101,32 @@ class CounterCurve:
         most_j = map(mul, longest_s, repeat(most_w))
         steps_j = map(sub, islice(read_j, 1, None), read_j)
         for index in compress(count(1), map(gt, steps_j, most_j)) if most_w < math.inf else ():
-            number = bisect_left(firsts, index)
+            number = self._left(firsts, index)
             one, two = self._values(number - 1, number + 1)
             if two.value_j - one.value_j - resolution_j > most_w * (two.late_s - one.early_s):
                 yield Span(one.early_s, times_s[index], "jumped", number)
 
     def _values(self, low: int, high: int) -> list[Value]:
         """Return the values with numbers from `low` to below `high`."""
-        times_s, half_s, found = self.read_s, self._half_s, []
+        times_s, half_s, read_j, found = self.read_s, self._half_s, self._read_j, []
         edges = [*self._firsts[low : high + 1], len(times_s)][: high - low + 1]
+        base = max(0, edges[0] - 1)
+        if isinstance(times_s, Stored) and edges[-1] - base <= PIECE:  # one slice takes less time than many numbers
+            times_s, half_s, read_j = (one[base : edges[-1]] for one in (times_s, half_s, read_j))
+            edges = [edge - base for edge in edges]
         before_s = times_s[edges[0] - 1] - (half_s[edges[0] - 1] if half_s else 0.0) if low else -math.inf
         for first, after in zip(edges, edges[1:]):
             first_half_s, last_half_s = (half_s[first], half_s[after - 1]) if half_s else (0.0, 0.0)
             seen_s = times_s[after - 1] - last_half_s
             is_sound = seen_s <= times_s[first] - first_half_s + self.refresh_s  # else the last reading bounds nothing
             early_s = max(before_s, seen_s - self.refresh_s) if is_sound else before_s
-            found.append(Value(self._read_j[first], early_s, times_s[first] + first_half_s, seen_s))
+            found.append(Value(read_j[first], early_s, times_s[first] + first_half_s, seen_s))
             before_s = seen_s
         return found
 
     def _number(self, time_s: float) -> int:
         """Return the number of values that were first read until a moment."""
-        return bisect_left(self._firsts, bisect_right(self.read_s, time_s))
+        return self._left(self._firsts, self._right(self.read_s, time_s))
 
     def fault(self, start_s: float = -math.inf, end_s: float = math.inf) -> str:
         """Return the first fault in a window, as words that complete "the counter ..."; empty without one."""

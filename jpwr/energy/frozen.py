@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
-from itertools import compress, count, islice, repeat
+from heapq import nsmallest
+from itertools import chain, compress, count, islice, repeat, tee
 from math import lgamma, log
 from operator import and_, ne, sub
+from typing import Iterator
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.power import GAP_STEPS, ROUNDING, usual_step_s
 from jpwr.intervals import ASSUMED_ACCURACY, TEST_LEVEL, Numbers
+from jpwr.stored import between, kept_as, searches
 
 CANDIDATES = 8  # longest runs that are examined; more would take time
 
@@ -22,11 +23,7 @@ def frozen_runs(
 
     In such a run the counter stood still as well, or the run is improbably long.
     """
-    edges = array("I", [0])
-    edges.extend(compress(count(1), map(ne, islice(power_w, 1, None), power_w)))
-    edges.append(len(power_w))
-    long = compress(count(), map(GAP_STEPS.__lt__, map(sub, islice(edges, 1, None), edges)))
-    runs = sorted(((edges[at], edges[at + 1] - 1) for at in long), key=lambda run: run[0] - run[1])[:CANDIDATES]
+    runs = nsmallest(CANDIDATES, _repeats(power_w), key=lambda run: run[0] - run[1])
     # A sensor in order repeats a value for its own times, and a sample may be missing.
     usual_s = info.held_s + info.averaging_s + info.counter_refresh_s
     usual_s += GAP_STEPS * usual_step_s(times_s) if runs else 0.0
@@ -44,12 +41,23 @@ def frozen_runs(
     return sorted(frozen)
 
 
+def _repeats(power_w: Numbers) -> Iterator[tuple[int, int]]:
+    """Return the indices of the first and last reading of each run of more than GAP_STEPS equal powers."""
+    changes = compress(count(1), map(ne, islice(power_w, 1, None), power_w))
+    one, two, three, four = tee(chain([0], changes, [len(power_w)]), 4)
+    runs = zip(one, map(sub, islice(two, 1, None), repeat(1)))
+    return compress(runs, map(GAP_STEPS.__lt__, map(sub, islice(three, 1, None), four)))
+
+
 def _stood_still(times_s: Numbers, counter_j: Numbers, start_s: float, end_s: float, edge_s: float) -> bool:
     """Whether a counter stood still from one moment to another, both to within `edge_s`, but not before or after."""
-    shown = set(counter_j[bisect_left(times_s, start_s + edge_s) : bisect_right(times_s, end_s - edge_s)])
+    bisect_left, bisect_right = searches(times_s)
+    first, last = bisect_left(times_s, start_s + edge_s), bisect_right(times_s, end_s - edge_s)
     before, after = bisect_left(times_s, start_s - edge_s), bisect_right(times_s, end_s + edge_s)
-    around = {*counter_j[max(0, before - 1) : before], *counter_j[after : after + 1]}
-    return len(shown) == 1 and bool(around) and not shown & around
+    around = [*counter_j[max(0, before - 1) : before], *counter_j[after : after + 1]]
+    if first >= last or not around or counter_j[first] in around:
+        return False
+    return all(map(counter_j[first].__eq__, between(counter_j, first + 1, last)))
 
 
 def _is_improbable(power_w: Numbers, watts: float, repeats: int) -> bool:
@@ -59,9 +67,12 @@ def _is_improbable(power_w: Numbers, watts: float, repeats: int) -> bool:
     the next L do so with a probability of (k+1)...(k+L) / ((n+2)...(n+1+L)); each end of a run is a chance for another.
     A change by the smallest step counts as a repeat: steady power repeats for long between two steps of a sensor.
     """
-    is_near = bytes(map((ASSUMED_ACCURACY * abs(watts)).__ge__, map(abs, map(sub, power_w, repeat(watts)))))
-    pairs = bytes(map(and_, is_near, islice(is_near, 1, None)))
-    changes_w = array("d", map(abs, map(sub, compress(islice(power_w, 1, None), pairs), compress(power_w, pairs))))
+    ones, others = (
+        map((ASSUMED_ACCURACY * abs(watts)).__ge__, map(abs, map(sub, islice(power_w, first, None), repeat(watts))))
+        for first in (0, 1)
+    )
+    steps_w = map(abs, map(sub, islice(power_w, 1, None), power_w))
+    changes_w = kept_as(power_w, compress(steps_w, map(and_, ones, others)))
     smallest_w = max(1.5 * min(filter(None, changes_w), default=0.0), ROUNDING * abs(watts))
     n, k = len(changes_w) - repeats, sum(map(smallest_w.__ge__, changes_w)) - repeats
     chance = lgamma(k + 1 + repeats) - lgamma(k + 1) + lgamma(n + 2) - lgamma(n + 2 + repeats)

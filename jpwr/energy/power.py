@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
-from itertools import accumulate, compress, count, islice, repeat
-from operator import add, itemgetter, mul, sub
+from bisect import bisect_left
+from heapq import merge
+from itertools import compress, count, groupby, islice, repeat
+from operator import add, mul, not_, sub
 from typing import NamedTuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import EnergyEstimate
 from jpwr.intervals import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, Numbers, missed_share, students_t
+from jpwr.stored import between, kept_as, searches
 
 # One sample at a random moment of each interval is one from each stratum, and the variance follows from differences of
 # neighbours (collapsed strata: Cochran, Sampling Techniques, 3rd ed., 5A.12; Wolter, Introduction to Variance
@@ -46,10 +48,12 @@ class PowerCurve:
         self, times_s: Numbers, power_w: Numbers, info: ChannelInfo, random_phase: bool, half_s: Numbers = ()
     ) -> None:
         self.info, self.random_phase = info, random_phase
-        finite = b"" if math.isfinite(sum(power_w)) else bytes(map(math.isfinite, power_w))
-        self.missing_s = [time_s for time_s, is_finite in zip(times_s, finite) if not is_finite]
-        if finite:
-            times_s, power_w, half_s = (array("d", compress(one, finite)) for one in (times_s, power_w, half_s))
+        self._left, self._right = searches(times_s)
+        self.missing_s = kept_as(times_s, ())
+        if not math.isfinite(sum(power_w)):
+            self.missing_s = kept_as(times_s, compress(times_s, map(not_, map(math.isfinite, power_w))))
+            columns = (times_s, power_w, half_s)
+            times_s, power_w, half_s = (kept_as(one, compress(one, map(math.isfinite, power_w))) for one in columns)
         self.times_s, self.power_w, self._half_s, self._last = times_s, power_w, half_s, max(0, len(times_s) - 1)
         self.lowest_w, self.peak_w = min(power_w, default=math.nan), max(power_w, default=math.nan)
         # Readings of an H200 reach 829 W at a limit of 700 W: the limit alone does not bound the power of a moment.
@@ -57,12 +61,16 @@ class PowerCurve:
         self.most_w = self.highest_w if info.limit_w else math.inf  # upper bound on power, in watts
         # In long steps, and in those with a failed reading, power is unseen: high power itself may be the cause.
         most_s = GAP_STEPS * usual_step_s(times_s)
-        gaps = set(compress(count(), map(most_s.__lt__, map(sub, islice(times_s, 1, None), times_s))))
-        gaps.update(bisect_right(times_s, time_s) - 1 for time_s in self.missing_s)
-        self._gaps = array("I", sorted(index for index in gaps if 0 <= index < self._last))
-        blocks = [self._sums_of(low, min(low + BLOCK, self._last)) for low in range(0, self._last, BLOCK)]
-        self._longest_s = array("d", [one.longest_s for one in blocks])
-        self._sums = [array("d", accumulate(map(itemgetter(one), blocks), initial=0.0)) for one in range(1, 5)]
+        long = compress(count(), map(most_s.__lt__, map(sub, islice(times_s, 1, None), times_s)))
+        failed = (self._right(times_s, time_s) - 1 for time_s in self.missing_s)
+        gaps = (index for index, _ in groupby(merge(long, failed)))
+        self._gaps = array("I", (index for index in gaps if 0 <= index < self._last))
+        self._longest_s, self._sums = array("d"), [array("d", [0.0]) for _ in range(4)]
+        for low in range(0, self._last, BLOCK):
+            longest_s, *block = self._sums_of(low, min(low + BLOCK, self._last))
+            self._longest_s.append(longest_s)
+            for running, one in zip(self._sums, block):
+                running.append(running[-1] + one)
         self._recent = (0, 0), Sums()
         self._all = self._over(0, self._last)
 
@@ -108,14 +116,15 @@ class PowerCurve:
         If these do not cover every moment, the range is from 0 to the limit, or to infinity without one.
         """
         times_s, info = self.times_s, self.info
-        first, last = bisect_right(times_s, start_s), bisect_left(times_s, end_s + info.held_s)
+        first, last = self._right(times_s, start_s), self._left(times_s, end_s + info.held_s)
         is_covered = len(times_s) >= SAMPLES_FOR_A_RANGE and times_s[0] <= start_s and end_s <= times_s[-1]
         is_of_a_moment = info.seen_share == 1 and not info.averaging_s and not info.from_counter
         if not is_covered or not is_of_a_moment or self._gaps_in(first - 1, last):
             return 0.0, self.most_w
         more = max(0, SAMPLES_FOR_A_RANGE - (last - first)) // 2 + 1
-        near_w = self.power_w[max(0, first - more) : last + more]
-        return max(0.0, min(near_w)), max(near_w)
+        low, high = max(0, first - more), min(last + more, len(times_s))
+        lowest_w, highest_w = (edge(between(self.power_w, low, high)) for edge in (min, max))
+        return max(0.0, lowest_w), highest_w
 
     def until_j(self, time_s: float) -> float:
         """Return the energy from the first sample to a moment, in joules."""
@@ -134,21 +143,21 @@ class PowerCurve:
         return from_w + min(1.0, max(0.0, share)) * (to_w - from_w)
 
     def _step(self, time_s: float) -> int:
-        return max(0, min(bisect_right(self.times_s, time_s), self._last) - 1)
+        return max(0, min(self._right(self.times_s, time_s), self._last) - 1)
 
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """Integrate over a window; the energy is unknown unless two samples cover a part of it."""
         times_s, info, duration_s = self.times_s, self.info, end_s - start_s
-        missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
+        missing = self._right(self.missing_s, end_s) - self._left(self.missing_s, start_s)
         first_s, last_s = (max(start_s, times_s[0]), min(end_s, times_s[-1])) if times_s else (0.0, 0.0)
         covered_s = last_s - first_s
         if not covered_s > 0:
             why = "has fewer than two readings of power in the window"
             return EnergyEstimate(unknown=why, duration_s=duration_s, missing=missing, largest_gap_s=duration_s)
-        begin, end = bisect_left(times_s, start_s), bisect_right(times_s, end_s)
+        begin, end = self._left(times_s, start_s), self._right(times_s, end_s)
         edges_s = (times_s[begin] - start_s, end_s - times_s[end - 1]) if begin < end else (duration_s,)
         gap_s = max(*edges_s, self._over(begin, max(begin, end - 1)).longest_s)
-        low, high = self._step(start_s), min(bisect_left(self.times_s, end_s), self._last)
+        low, high = self._step(start_s), min(self._left(self.times_s, end_s), self._last)
         sums = self._over(low, high)
         average_w = (sums.twice_j / 2 - self._part_j(low, first_s) + self._part_j(high, last_s)) / covered_s
         beyond_w = self._beyond_w(average_w)
@@ -178,7 +187,7 @@ class PowerCurve:
 
         It is at least this window's share of the trace's: a short window may by chance have sampled little change.
         """
-        low, high = self._step(start_s), min(bisect_left(self.times_s, end_s), self._last)
+        low, high = self._step(start_s), min(self._left(self.times_s, end_s), self._last)
         sums, share = self._over(low, high), (high - low) / self._last
         square, fourth = sums.squares, sums.fourths
         if square < self._all.squares * share:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from array import array
-from functools import partial, reduce
-from typing import Iterable, NamedTuple, Sequence
+from functools import reduce
+from itertools import chain, repeat, starmap
+from typing import Iterable, Iterator, Sequence, Tuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.counter import CounterCurve
@@ -13,10 +13,12 @@ from jpwr.energy.estimate import EnergyEstimate, add_estimates
 from jpwr.energy.frozen import frozen_runs
 from jpwr.energy.power import PowerCurve
 from jpwr.intervals import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL, Numbers
+from jpwr.stored import between, kept_as
 
 # Largest share of failed readings without a power limit: high power itself may be the cause of the failure.
 MOST_MISSING = 0.01
 NO_COUNTER = "has no counter"
+Window = Tuple[float, float]  # start and end in seconds
 # Fields of an estimate that a counter has of its own, and fields that are those of the source in use.
 BY_COUNTER = ("counter_j", "counter_low_j", "counter_high_j")
 RESULT = ("energy_j", "uncertainty_j", "systematic_j", "method", "reason", "unknown")
@@ -44,10 +46,8 @@ class ChannelEnergy:
         self.info, self._accuracy = info, info.accuracy or ASSUMED_ACCURACY
         runs = frozen_runs(info, times_s, power_w, counter_times_s, counter_j)
         self.frozen = [(times_s[first], times_s[last], power_w[first]) for first, last in runs]
-        live_w = array("d", power_w if runs else ())
-        for first, last in runs:
-            live_w[first + 1 : last + 1] = array("d", [math.nan]) * (last - first)
-        self.power = PowerCurve(times_s, live_w or power_w, info, random_phase, half_s)
+        live_w = kept_as(power_w, _without(power_w, runs)) if runs else power_w
+        self.power = PowerCurve(times_s, live_w, info, random_phase, half_s)
         readings = counter_times_s, counter_j, info, self.power, counter_half_s
         self.counter = CounterCurve(*readings) if info.has_counter else None
         self._inconsistent, self._is_doubted = self._compared()
@@ -161,55 +161,66 @@ class ChannelEnergy:
         return found._replace(counter_j=found.energy_j, counter_low_j=low_j, counter_high_j=high_j)
 
 
-class Pass(NamedTuple):
-    """A window and its energy."""
+def _without(power_w: Numbers, runs: Sequence[tuple[int, int]]) -> Iterator[float]:
+    """Yield readings, and nan for those of some runs but the first of each; runs are indices of first and last."""
+    begin = 0
+    for first, last in runs:
+        yield from chain(between(power_w, begin, first + 1), repeat(math.nan, last - first))
+        begin = last + 1
+    yield from between(power_w, begin, len(power_w))
 
-    start_s: float
-    end_s: float
-    estimate: EnergyEstimate
 
-
-def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, float]]) -> EnergyEstimate:
+def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[Window]) -> EnergyEstimate:
     """Add up the energy of windows, given as starts and ends in seconds, in the order of their ends.
 
     Energy that one pass gains at its last edge, the next one loses at its first. So passes are one window if the pause
     between them can use less than the uncertainty of these two edges. Unknown if the energy of one window is.
     """
-    passes = [Pass(start_s, end_s, curve.between(start_s, end_s)) for start_s, end_s in windows_s]
-    if not passes:
+    windows = list(windows_s)
+    if not windows:
         return EnergyEstimate(unknown="has no window longer than 0 s")
-    if lost := next((one.estimate for one in passes if one.estimate.unknown), None):
-        return lost
-    if any(after.start_s < before.end_s for before, after in zip(passes, passes[1:])):
-        return _total(passes, overlap=True)
-    most_w = curve.power.range_w(passes[0].start_s, passes[-1].end_s)[1]
-    rows = [passes[:1]]
-    for before, after in zip(passes, passes[1:]):
-        pause_s = after.start_s - before.end_s
-        open_j = (before.estimate.systematic_j + after.estimate.systematic_j) / 2
+    most_w = curve.power.range_w(windows[0][0], windows[-1][1])[1]
+    overlap = any(start_s < before_s for (_, before_s), (start_s, _) in zip(windows, windows[1:]))
+    total: EnergyEstimate | None = None
+    for row in starmap(curve.between, windows) if overlap else _rows(curve, windows, most_w):
+        if row.unknown:
+            return row
+        total = add_estimates(total, row, overlap) if total else row
+    assert total is not None
+    return total if overlap else _bounded(curve, windows, total, most_w)
+
+
+def _rows(curve: ChannelEnergy, windows: Sequence[Window], most_w: float) -> Iterator[EnergyEstimate]:
+    """Yield the energy of each row of passes that are one window; end with the first pass whose energy is unknown."""
+    before, first = curve.between(*windows[0]), 0
+    row = before
+    for number in range(1, len(windows)):
+        if before.unknown:
+            break
+        after, pause_s = curve.between(*windows[number]), windows[number][0] - windows[number - 1][1]
+        open_j = (before.systematic_j + after.systematic_j) / 2
+        before = after
+        if after.unknown:
+            break
         if pause_s == 0 or pause_s * most_w < open_j:
-            rows[-1].append(after)
+            row = add_estimates(row, after)
         else:
-            rows.append([after])
-    total = reduce(add_estimates, [_bounded(curve, row, _total(row), most_w) for row in rows])
-    return _bounded(curve, passes, total, most_w)
+            yield _bounded(curve, windows[first:number], row, most_w)
+            row, first = after, number
+    yield before if before.unknown else _bounded(curve, windows[first:], row, most_w)
 
 
-def _total(passes: Sequence[Pass], overlap: bool = False) -> EnergyEstimate:
-    return reduce(partial(add_estimates, overlap=overlap), [one.estimate for one in passes])
-
-
-def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate, most_w: float) -> EnergyEstimate:
+def _bounded(curve: ChannelEnergy, windows: Sequence[Window], total: EnergyEstimate, most_w: float) -> EnergyEstimate:
     """Return the sum of passes with its interval, or with that of the window around them if that is narrower.
 
     The power of the pauses in that window is between 0 and `most_w`.
     """
-    if len(passes) == 1:
+    if len(windows) == 1:
         return total
-    whole = curve.between(passes[0].start_s, passes[-1].end_s)
+    whole = curve.between(windows[0][0], windows[-1][1])
     if whole.unknown:
         return total
-    pauses_s = math.fsum(after.start_s - before.end_s for before, after in zip(passes, passes[1:]))
+    pauses_s = math.fsum(start_s - before_s for (_, before_s), (start_s, _) in zip(windows, windows[1:]))
     if not pauses_s:
         return whole if whole.uncertainty_j < total.uncertainty_j else total
     low_j = max(0.0, whole.energy_j - whole.uncertainty_j - most_w * pauses_s)

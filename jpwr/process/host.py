@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+UNKNOWN_US = 16_000_000  # maxerror of a clock that nothing sets: NTP_PHASE_LIMIT of Linux, include/linux/timex.h
+
 
 def text_of(path: Path) -> str:
     """Return the file's text without white space at both ends; empty if it cannot be read."""
@@ -20,7 +22,25 @@ def boot_id() -> str:
     return text_of(Path("/proc/sys/kernel/random/boot_id"))
 
 
+def clock_error_s() -> float | None:
+    """Return the most by which the wall clock is wrong, as the kernel knows it from the service that sets the clock.
+
+    The maxerror of adjtimex(2), in seconds; None without a service. It grows by 500 ppm from one setting to the next.
+    """
+    import ctypes  # not needed to print help
+
+    long = ctypes.c_long
+    known = (long * 64)()  # struct timex: modes, 0 to read alone, offset, freq, maxerror in microseconds, and others
+    try:
+        state = ctypes.CDLL(None).adjtimex(known)
+    except (AttributeError, OSError):  # not Linux
+        return None
+    return known[3] / 1e6 if state >= 0 and known[3] < UNKNOWN_US else None
+
+
 def described(epoch_offset_s: float) -> dict[str, Any]:
     """Return the node, its boot and the offset of its clock in seconds, as keys of a trace or profile."""
     hostname = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
-    return {"hostname": hostname, "boot_id": boot_id(), "epoch_offset_s": epoch_offset_s}
+    error_s = clock_error_s()
+    known = {} if error_s is None else {"clock_error_s": error_s}
+    return {"hostname": hostname, "boot_id": boot_id(), "epoch_offset_s": epoch_offset_s, **known}

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
+from pathlib import Path
 
 from jpwr.errors import JpwrError
 
 UNNAMED = "unnamed"  # the file's name until it has none
 
 
-def unnamed_file() -> int:
+def unnamed_file(preferred: Path | None = None) -> int:
     """Return a new file, open to read and write, that disappears when it is closed, also if this process is killed.
 
-    Raises JpwrError if there is no folder for temporary files.
+    It is in the preferred folder if that is writable. Raises JpwrError if there is no folder for temporary files.
     """
+    if preferred:
+        with suppress(OSError):
+            path = preferred / f".jpwr-{os.urandom(8).hex()}.part"
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            path.unlink()
+            return file
     folder = PrivateFolder(without="samples cannot be kept there", file=UNNAMED)
     os.unlink(f"{folder.path}/{UNNAMED}")  # noqa: PTH108 - pathlib is slower to start
     os.rmdir(folder.path)  # noqa: PTH106

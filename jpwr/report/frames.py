@@ -143,17 +143,16 @@ def _write_energy(summary: Summary, file: TextIO) -> None:
 
 def _counted(summary: Summary) -> dict[str, float]:
     """Return the watt-hours of the command by each counter; without an estimate, by its values during the command."""
-    if not any(map(has_counter_table, summary.infos)):
-        return {}
-    started_s, ended_s = (summary.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
-    during = summary.trace.series(
-        -math.inf if started_s is None else started_s, math.inf if ended_s is None else ended_s
-    )
-    return {
-        one.info.name: counted_wh(one) if estimate.unknown else estimate.counter_j / JOULES_PER_WH
-        for one, estimate in zip(during, summary.command)
-        if has_counter_table(one.info)
-    }
+    counted = [(info, one) for info, one in zip(summary.infos, summary.command) if has_counter_table(info)]
+    known = {info.name: one.counter_j / JOULES_PER_WH for info, one in counted}
+    if any(one.unknown for _, one in counted):
+        started_s, ended_s = (summary.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
+        during_s = -math.inf if started_s is None else started_s, math.inf if ended_s is None else ended_s
+        lacking = {info.name for info, one in counted if one.unknown}
+        known.update(
+            (one.info.name, counted_wh(one)) for one in summary.trace.series(*during_s) if one.info.name in lacking
+        )
+    return known
 
 
 def _write_counters(counted_wh_of: Mapping[str, float], file: TextIO) -> None:

@@ -33,7 +33,7 @@ DEVICES = 8
 SHAPES = {
     "square 1 s": {"STAND_IN_PERIOD_S": "1"},
     "square 0.37 s": {"STAND_IN_PERIOD_S": "0.37"},
-    "ramp": {"STAND_IN_SHAPE": "ramp"},
+    "ramp": {"STAND_IN_SHAPE": "ramp", "STAND_IN_LIMIT_W": "5100"},  # its highest power: far above it no reading counts
     "spikes 20 ms": {"STAND_IN_SHAPE": "spikes"},
 }
 WINDOWS_S = (1.0, 5.0, 60.0)
@@ -108,8 +108,8 @@ def true_energy_j(shape: str, start_s: float, end_s: float) -> float:
 
     def since_zero(time_s: float) -> float:
         if shape == "ramp":
-            ramps, part_s = divmod(time_s, 1000.0)
-            return ramps * 2_600_000 + 100 * part_s + 2.5 * part_s**2
+            ramps, part_s = divmod(time_s, 80.0)
+            return ramps * 24_000 + 100 * part_s + 2.5 * part_s**2
         if shape.startswith("spikes"):
             return 100 * time_s + 400 * (0.02 * math.floor(time_s) + min(time_s % 1, 0.02))
         period_s = float(SHAPES[shape]["STAND_IN_PERIOD_S"])
@@ -268,7 +268,7 @@ class Bench:
     def memory(self) -> None:
         """Peak memory of the sampler after 10^4 and 10^6 rows while it samples, and at the end with the summary."""
         script = (
-            "import resource, sys\n"
+            "import contextlib, resource, sys\n"
             "from jpwr.channel import ChannelInfo, Scope\n"
             "from jpwr.trace.trace import Row; from jpwr.trace.writers import CsvWriter, read_trace; import jpwr.cli\n"
             f"infos = [ChannelInfo(f'a:{{i}}', Scope.DEVICE, '', has_counter=True) for i in range({DEVICES})]\n"
@@ -277,8 +277,10 @@ class Bench:
             "for row in range(int(sys.argv[1])):\n"
             "    file.extend([Row(row * 0.1, [300.0 + row % 7] * len(infos), [30.0 * row] * len(infos))])\n"
             "sampling_mb = peak_mb()\n"
-            "summary = jpwr.cli.Summary(read_trace(file.open_file, with_status=False))\n"
-            "summary.lines(), summary.to_dict()\n"
+            "with contextlib.ExitStack() as stack:\n"
+            "    store = jpwr.cli._store(file.size, None, stack)\n"
+            "    summary = jpwr.cli.Summary(read_trace(file.open_file, with_status=False, store=store))\n"
+            "    summary.lines(), summary.to_dict()\n"
             "print(sampling_mb, peak_mb())\n"
         )
         print(f"\npeak memory with {DEVICES} devices and their counters")

@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 # No test waits for a time: each waits for something that must come, and this ends one that hangs.
 DEADLINE_S = 600.0
+NO_ERRORS = "posix_spawn reports no error under qemu-user, which makes a fork of a vfork"
 
 # Of a job in the background, or under nohup: its children would ignore them, too.
 for number, default in (

@@ -11,6 +11,7 @@
  *   STAND_IN_VIRTUAL   virtualization mode; 3: divided among virtual machines
  *   STAND_IN_STATE     a folder in which limits are kept, for all processes; power then follows them by the model below
  *   STAND_IN_RIGHTS    what may be set: all (default), application-clocks, none
+ *   STAND_IN_UUID      what the UUIDs of devices begin with, after GPU-, on another node (default: nothing)
  *   STAND_IN_PROCESSES   the processes that compute, such as 0:4711 1:4712, by device (default: none)
  *   STAND_IN_PRINTS    a line that the library prints on stdout when it is opened
  *   STAND_IN_TAKES_S   how long after it was set a power limit is in force (default 0)
@@ -78,7 +79,7 @@ int nvmlDeviceGetName(void *handle, char *name, unsigned size) {
     return SUCCESS;
 }
 int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned size) {
-    if (device(handle) < INSTANCES) snprintf(uuid, size, "GPU-%u", device(handle));
+    if (device(handle) < INSTANCES) snprintf(uuid, size, "GPU-%s%u", getenv("STAND_IN_UUID") ? getenv("STAND_IN_UUID") : "", device(handle));
     else snprintf(uuid, size, "MIG-%u-%u", device(handle) / INSTANCES - 1, device(handle) % INSTANCES);
     return SUCCESS;
 }

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double high_w = 500, low_w = 100, spike_s = 0.02, ramp_w_per_s = 5, ramp_s = 1000;
+static const double high_w = 500, low_w = 100, spike_s = 0.02, ramp_w_per_s = 5, ramp_s = 80;
 static double start_s;
 double stand_in_time_s = -1;
 

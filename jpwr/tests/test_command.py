@@ -16,6 +16,7 @@ from jpwr import cli
 from jpwr.errors import JpwrError
 from jpwr.tests.conftest import (
     DEADLINE_S,
+    NO_ERRORS,
     REPOSITORY,
     environment,
     install_method,
@@ -26,6 +27,7 @@ from jpwr.tests.conftest import (
 )
 from jpwr.tests.loads import square
 from jpwr.trace.writers import read_trace
+from tests.needs import need_real_processor
 
 ESTIMATE = ["--methods", "estimate"]
 
@@ -58,6 +60,7 @@ def test_a_child_that_a_signal_ended_is_128_and_the_signal(jpwr, script, code):
 
 @pytest.mark.parametrize("idle", [[], ["--idle", "0.1"]])
 def test_a_command_that_is_not_there_is_127(jpwr, idle):
+    need_real_processor(NO_ERRORS)
     done = jpwr(*ESTIMATE, *idle, "--", "no-such-command")
     assert done.returncode == 127
     assert "command 'no-such-command' was not found" in done.stderr
@@ -65,6 +68,7 @@ def test_a_command_that_is_not_there_is_127(jpwr, idle):
 
 @pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
 def test_a_script_that_does_not_say_by_what_it_is_run_is_run_as_by_a_shell(jpwr, tmp_path, variables):
+    need_real_processor(NO_ERRORS)
     (tmp_path / "a-script").write_text("echo ran $1; exit 5\n")
     (tmp_path / "a-script").chmod(0o755)
     later = tmp_path / "later"
@@ -92,6 +96,7 @@ def test_the_command_has_the_environment_that_we_were_given(tmp_path, variables)
 
 @pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
 def test_a_command_that_cannot_be_executed_is_reported_with_its_reason(jpwr, tmp_path, variables):
+    need_real_processor(NO_ERRORS)
     (tmp_path / "text").write_text("no program")
     (tmp_path / "script").write_text("#!/no/such/interpreter\n")
     (tmp_path / "script").chmod(0o755)

@@ -22,8 +22,10 @@ from jpwr.limits import hold, kept, nvml
 from jpwr.limits.guardian import guarded
 from jpwr.limits.hold import Hold
 from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting, checked, value_of
-from jpwr.tests.conftest import DEADLINE_S, environment, wait_until
+from jpwr.process.child import EXIT_NOT_EXECUTABLE
+from jpwr.tests.conftest import DEADLINE_S, NO_ERRORS, environment, wait_until
 from jpwr.trace.writers import read_trace
+from tests.needs import need_real_processor
 
 FULL_W, FULL_MHZ = 400.0, 1410.0
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,6 +213,8 @@ def test_what_was_there_before_is_restored_on_every_way_out(machine, way):
     ],
 )
 def test_what_was_there_before_is_restored_where_the_sampler_fails(machine, arguments, patch, expected):
+    if expected == EXIT_NOT_EXECUTABLE:
+        need_real_processor(NO_ERRORS)
     code, said = machine.run("--power-limit", "70%", "--clock", "85%", *arguments, patch=patch)
     assert code == expected, said
     assert machine.gpus() == [UNLIMITED, UNLIMITED]

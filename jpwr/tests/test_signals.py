@@ -17,6 +17,7 @@ import pytest
 from jpwr.process.child import SETTLE_S
 from jpwr.tests.conftest import DEADLINE_S, environment, rows_of, wait_until
 from jpwr.trace.writers import read_trace
+from tests.needs import need_real_processor
 
 # The command with a signal that arrives at a moment of a test's choice: `arrive` returns when it has been handled. Two
 # of them are two requests, however short the time between them.
@@ -238,6 +239,7 @@ def test_where_another_process_samples_a_signal_before_the_command_does_what_it_
 
 
 def test_a_ctrl_c_ends_a_library_that_does_not_answer(start, nvml_folder):
+    need_real_processor("the library takes more than 3 s to load under qemu-user")
     variables = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_FAULT": "hang"}
     process = start("true", flags=("--methods", "pynvml"), **variables)
     wait_until(lambda: "libnvidia-ml" in read("/proc", process.pid, "maps"), "the library's loading")

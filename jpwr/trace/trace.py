@@ -7,13 +7,15 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from functools import partial
 from itertools import chain, compress, repeat
 from operator import attrgetter, itemgetter
-from typing import Any, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
 from jpwr.errors import NotEnoughSamples
+from jpwr.stored import Growing, Store, Stored, kept_as
 
 ROWS_TOGETHER = 512
 storing = threading.RLock()  # held while rows of any trace are stored; reentrant for signal handlers
@@ -97,22 +99,22 @@ class Column(NamedTuple):
 class Moments:
     """Times at which one or several quantities were read; `half_s` is empty as long as it is 0 for all."""
 
-    def __init__(self, times_s: Iterable[float] = (), half_s: Iterable[float] = ()) -> None:
-        self.times_s, self._half_s = array("d", times_s), array("d", half_s)
+    def __init__(self, times_s: Growing, half_s: Growing) -> None:
+        self.times_s, self._half_s = times_s, half_s
 
     def copy(self) -> Moments:
         """Return a copy, which has times of its own."""
-        return Moments(self.times_s, self._half_s)
+        return Moments(kept_as(self.times_s, self.times_s), kept_as(self.times_s, self._half_s))
 
     def extend(self, times_s: Sequence[float], half_s: Sequence[float], read: bytes) -> None:
         """Add the times of the rows in which the quantities were read: all of them if `read` is empty."""
         if any(half_s):
-            self._half_s = self.half_s or array("d", [0.0]) * len(self.times_s)
-            self._half_s.extend(compress(half_s, read) if read else half_s)
+            zeros = repeat(0.0, 0 if self._half_s else len(self.times_s))
+            self.half_s.extend(chain(zeros, compress(half_s, read) if read else half_s))
         self.times_s.extend(compress(times_s, read) if read else times_s)
 
     @property
-    def half_s(self) -> array[float]:
+    def half_s(self) -> Growing:
         """Half of the time in seconds that each reading took; empty if it is 0 for all."""
         if self._half_s:
             self._half_s.extend(repeat(0.0, len(self.times_s) - len(self._half_s)))
@@ -123,17 +125,21 @@ class Trace:
     """Readings of one node's channels, in the order of time for each channel.
 
     The columns are power and, with a counter, energy of each channel. Those that were read in the same rows share
-    their times.
+    their times. All are in memory, or in a store.
     """
 
-    def __init__(self, channels: Sequence[ChannelInfo], meta: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, channels: Sequence[ChannelInfo], meta: dict[str, Any] | None = None, store: Store | None = None
+    ) -> None:
         self.channels = list(channels)
         self.meta: dict[str, Any] = dict(meta or {})
         self.events: list[Event] = []
         self._rows: list[Row] = []
         self._is_column = [is_one for info in self.channels for is_one in (True, info.has_counter)]
-        self._values = [array("d") for _ in filter(None, self._is_column)]
-        self._moments = [Moments()] * len(self._values)
+        new: Callable[[], Growing] = partial(Stored, store) if store else partial(array, "d")
+        self._nothing = Moments(new(), new())
+        self._values = [new() for _ in filter(None, self._is_column)]
+        self._moments = [self._nothing.copy()] * len(self._values)
 
     def append(
         self,
@@ -224,13 +230,13 @@ class Trace:
         """Time of the last sample of power in seconds; nan without any."""
         return max((times_s[-1] for times_s, _ in self.power() if times_s), default=math.nan)
 
-    def _by_channel(self) -> Iterator[tuple[ChannelInfo, array[float], Moments, array[float] | None, Moments]]:
+    def _by_channel(self) -> Iterator[tuple[ChannelInfo, Growing, Moments, Growing | None, Moments]]:
         """Yield each channel with its power and the moments of it, and with its counter, None without one."""
         self._store()
         columns = zip(self._values, self._moments)
         for info in self.channels:
             power_w, moments = next(columns)
-            yield (info, power_w, moments, *(next(columns) if info.has_counter else (None, Moments())))
+            yield (info, power_w, moments, *(next(columns) if info.has_counter else (None, self._nothing)))
 
     def series(self, start_s: float = -math.inf, end_s: float = math.inf) -> list[Series]:
         """Return the readings of each channel from `start_s` to `end_s`, both included."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from array import array
 from itertools import chain, compress
 from math import isnan
@@ -23,6 +24,7 @@ from jpwr.channel import MOST, MOST_W, ChannelInfo, Scope, check_info, check_num
 from jpwr.errors import TraceError
 from jpwr.messages import log, printable
 from jpwr.process.private_folder import unnamed_file
+from jpwr.stored import Store
 from jpwr.trace.files import create_trace
 from jpwr.trace.trace import STATUS, Column, Event, Row, Trace
 
@@ -32,10 +34,10 @@ LEAST_HALF_S = 1e-4  # readings within twice this time share a row; at 1 kW, 0.1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
 MOST_LINE = 2**24  # longest line of a trace, in characters
-BLOCK = 2**20  # characters that are read at a time: some ten thousand rows
+BLOCK = 2**17  # characters that are read at a time: some hundred rows of 8 devices
 POWER = ".power_w"  # end of the name of a column of watts
 COMMAND = {"command_started", "command_ended"}
-NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # optional keys of the header
+NUMBERS = {"interval_s", "epoch_offset_s", "clock_error_s", "idle_s"}  # optional keys of the header
 
 
 class CsvWriter:
@@ -64,7 +66,7 @@ class CsvWriter:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path, file = create_trace(path, header)
             self._file = open(file, "a", buffering=1, encoding="utf-8")
-            self._size = os.fstat(file).st_size
+            self.size = os.fstat(file).st_size  # in bytes
         except OSError as error:
             raise TraceError(
                 f"the trace cannot be written to {path or 'a temporary file'} ({error.strerror}): choose another "
@@ -96,7 +98,7 @@ class CsvWriter:
             return
         try:
             self._file.write(lines)
-            self._size += len(lines)  # all characters are ASCII
+            self.size += len(lines)  # all characters are ASCII
         except OSError as error:
             self.failed = True
             log(
@@ -108,7 +110,7 @@ class CsvWriter:
         """Whether `path` is still this file, with all that was written."""
         try:
             there = self.path.stat()
-            return os.path.samestat(there, os.fstat(self._file.fileno())) and there.st_size >= self._size
+            return os.path.samestat(there, os.fstat(self._file.fileno())) and there.st_size >= self.size
         except OSError:
             return False
 
@@ -133,13 +135,14 @@ def _columns(channels: Sequence[ChannelInfo], with_half: bool = True) -> list[st
     return columns
 
 
-def read_trace(path: Path, with_status: bool = True) -> Trace:
+def read_trace(path: Path, with_status: bool = True, store: Store | None = None) -> Trace:
     """Read a trace from a file; ignore a truncated last line, and raise TraceError for any other damage.
 
-    Its events include the status of devices, unless that is not asked for: a long run has many.
+    Its events include the status of devices, unless that is not asked for: a long run has many. Its readings are in
+    memory, or in a store.
     """
     with open_trace(path) as reader:
-        trace = Trace(reader.channels, reader.meta)
+        trace = Trace(reader.channels, reader.meta, store)
         for text in reader.blocks():
             block = reader.whole(text)
             if block is None:  # read line by line, to name the line that is damaged
@@ -422,5 +425,5 @@ def _event(text: str) -> Event:
     if not isinstance(name, str) or (name.startswith("region_") and not isinstance(details.get("region"), str)):
         raise ValueError("an event has no name")
     if "region" in details:
-        details["region"] = printable(str(details["region"]))
-    return Event(name, time_s, details)
+        details["region"] = sys.intern(printable(str(details["region"])))
+    return Event(sys.intern(name), time_s, details)

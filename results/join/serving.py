@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.join.phases import energy_of_phases
+from results.record.acceptance import judged_acceptance
 from results.record.answers import facts_of, judged
 from results.record.checks.run import differs
+from results.record.conversations import NAMES, are_conversations, figures_of, remarks_on_cache
 from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
 from results.record.model import Json, is_number
-from results.record.served import LATER, Request, Window, metrics_of, read_request
+from results.record.perplexity import reference_of
+from results.record.served import LATER, Request, Window, metrics_of, number, read_request
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
@@ -45,7 +48,8 @@ def energy_per_token(record: Json) -> dict[str, Any]:
 def energy_of_reading_and_writing(record: Json, folder: Path, energies_j: Sequence[float]) -> dict[str, float]:
     """Return what energy_of_phases() finds for a server in a closed loop, whose requests are in a job's folder."""
     load = record["config"].get("load") or {}
-    if load.get("rate_per_s") or not energies_j:
+    # What a cache holds is not read, and how much that is differs from slice to slice.
+    if load.get("rate_per_s") or load.get("trace") or not energies_j:
         return {}
     try:
         lines = [line for line in _read(folder / REQUESTS_NAME) if "format" not in line]
@@ -93,8 +97,9 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield from differs("layout.work_per_sample", record["layout"].get("work_per_sample"), "its load", each)
     window = Window(asked)
     yield from _left_out(window, asked, stored.get("client_processes") or 1)
-    again = metrics_of(window, record["layout"]["num_devices"], slo)
-    for name, value in again.items():
+    again = metrics_of(window, record["layout"]["num_devices"], slo) | figures_of(window)
+    yield from _other_conversations(window, load)
+    for name, value in [*again.items(), *((name, None) for name in NAMES if name in stored.keys() - again.keys())]:
         if not (name in stored or asked.is_older) or not _alike(stored.get(name, value), value):
             yield f"metrics.{name} is stored as {stored.get(name)!r}, but the file of requests gives {value!r}"
     bad, metrics = list(faults(window, asked, again)), stored | again
@@ -105,9 +110,16 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         is_confirmed &= None in [miscounted(window, asked, counted, 0.0, each) for each in (True, False) if counted]
         bad += [*disturbances(window, again), *unconfirmed(window, is_confirmed)]
         facts = facts_of(end.get("answers") or {})
-        yield from _other_answers(serving.get("answers") or {}, facts, record["config"].get("answers") or {})
-        found = [*remarks(window, asked, metrics), *judged(facts), late_client(metrics, asked)]
-        yield from _other_findings(serving["findings"], [one.as_data() for one in found if one])
+        speculation = serving.get("speculation") or {}
+        options = (record["config"].get("answers") or {}) | (
+            {"questions": 0, "perplexity": False} if speculation else {}
+        )
+        yield from _other_text(record, facts, options)
+        yield from _other_answers(serving.get("answers") or {}, facts, options)
+        found = [*remarks(window, asked, metrics), *remarks_on_cache(window, again), *judged(facts)]
+        found += judged_acceptance(speculation, number(again, "output_tokens_per_request"))
+        found += filter(None, [late_client(metrics, asked)])
+        yield from _other_findings(serving["findings"], [one.as_data() for one in found])
         for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
             yield from differs(f"serving.{name}", serving.get(name), "its load", value)
     yield from (f"it is stored as ok, but {one}" for one in bad)
@@ -126,7 +138,7 @@ def _other_end(serving: Json, lines: Sequence[dict[str, Any]], end: dict[str, An
 
 def _asked(record: Json, load: dict[str, Any], lines: Sequence[dict[str, Any]], is_older: bool) -> Requests:
     names = ("input_tokens", "output_tokens", "length_sigma", "seed")
-    is_known = all(name in load for name in names) and not load.get("lengths_file")
+    is_known = all(name in load for name in names) and not (load.get("lengths_file") or load.get("trace"))
     return Requests(
         list(map(read_request, lines)),
         0.0,
@@ -160,6 +172,15 @@ def _not_as_asked(asked: Requests, load: dict[str, Any]) -> Iterator[str]:
             return
 
 
+def _other_conversations(window: Window, load: Json) -> Iterator[str]:
+    """Compare whether requests are turns of conversations, and their idle times, with the options."""
+    if bool(load.get("trace")) != are_conversations(window):
+        yield f"its load is {'' if load.get('trace') else 'not '}of conversations, and its requests are others"
+    longest_s = max((one.place.idle_s for one in window.every if one.place), default=0.0)
+    if longest_s > load.get("idle_limit_s", math.inf):
+        yield f"its options let a conversation be idle for {load['idle_limit_s']:g} s, and one was for {longest_s:g} s"
+
+
 def _other_answers(stored: Json, again: Json, options: Json) -> Iterator[str]:
     """Compare the numbers of answers with the answers, and these with the options."""
     for name in sorted(stored.keys() | again.keys()):
@@ -170,6 +191,18 @@ def _other_answers(stored: Json, again: Json, options: Json) -> Iterator[str]:
     if options.get("questions_file"):
         reference = again.get("reference", 0)
         yield from differs("config.answers.reference", options.get("reference"), REQUESTS_NAME, reference)
+
+
+def _other_text(record: Json, again: Json, options: Json) -> Iterator[str]:
+    """Compare the reference of a text with the options, and find a text that was left out."""
+    serve = record["config"].get("serve") or {}
+    if not (options.get("perplexity") and any(serve.get(name) for name in ("url", "model_path", "real_weights"))):
+        return
+    if "perplexity_tokens" not in again:
+        yield f"its options ask for a perplexity, and {REQUESTS_NAME} has no text"
+    elif "perplexity" in again:
+        reference = reference_of(record["model"], record["precision"], options.get("perplexity_reference", 0.0))
+        yield from differs("its reference", again.get("perplexity_reference"), "config.answers", reference)
 
 
 def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:
@@ -187,7 +220,8 @@ def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:
 
 def _idle_s(window: Window) -> float:
     """Return the longest time from a request's end to the next one of its stream, which is sent at once."""
-    ends, starts = [(one.ended_s, False) for one in window.every], [(one.sent_s, True) for one in window.every]
+    ends = [(one.ended_s, False) for one in window.every]
+    starts = [(one.sent_s - (one.place.idle_s if one.place else 0.0), True) for one in window.every]
     ended_s, idle_s = list[float](), [0.0]
     for time_s, is_sent in sorted([*ends, *starts]):
         if time_s >= window.end_s:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from jpwr.intervals import LEVEL, students_t
 from results.record.findings import Finding, finding
+from results.record.perplexity import facts_of_text, judged_text
 
 # Of the reference: MLPerf Inference 6.0, inference_policies at ac93e89, accuracy of most workloads.
 LEAST_RIGHT = 0.99
@@ -85,7 +86,7 @@ def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
     if expected := stored.get("expected"):
         right = sum(wanted.casefold() in answer.casefold() for wanted, answer in expected)
         found |= {"expected": len(expected), "right": right, "reference": stored["reference"]}
-    return found
+    return found | facts_of_text(stored.get("text"))
 
 
 def _agreement(idle: Sequence[Answer], others: Sequence[Answer]) -> float:
@@ -126,3 +127,4 @@ def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
     least = LEAST_RIGHT * facts.get("reference", 0.0)
     if facts.get("expected") and facts["right"] < least * facts["expected"]:
         yield finding("answers_below", right=facts["right"], expected=facts["expected"], least=least)
+    yield from judged_text(facts)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 DATA = "random tokens"
 PAIRS = 1024  # of log-normal lengths, taken in turn
+ROLES = ("prefill", "decode")  # of nodes that read prompts, and that write answers
 FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
 Lengths = Sequence[tuple[int, int]]  # input and output tokens, taken in turn
 
@@ -81,8 +82,29 @@ def label(mean_input: int, mean_output: int, sigma: float, lengths_file: str) ->
     return f"{mean_input}/{mean_output} tokens{about}"
 
 
+def of_trace(name: str, digest: str) -> str:
+    """Return a trace of conversations in words, which differ where its content does."""
+    return f"conversations of {name}, SHA-256 {digest}"
+
+
 def arrivals_s(rate_per_s: float, burstiness: float, seed: int, until_s: float) -> Iterator[float]:
     """Yield times of arrivals from 0 on, with gamma-distributed times between them; of shape 1 they are Poisson's."""
     chance, time_s = random.Random(seed), 0.0
     while (time_s := time_s + chance.gammavariate(burstiness, 1 / (rate_per_s * burstiness))) < until_s:
         yield time_s
+
+
+def hosts_of(text: str) -> dict[str, str]:
+    """Return the role of each node of a server, from 'n1 n2', which have none, or 'prefill: n1; decode: n2 n3'.
+
+    Raises ValueError for another text.
+    """
+    found: dict[str, str] = {}
+    for part in filter(str.strip, text.split(";")):
+        role, _, names = part.rpartition(":")
+        for name in names.split():
+            if found.setdefault(name, role.strip()) != role.strip():
+                raise ValueError(f"{name} has two roles")
+    if text and set(found.values()) not in ({""}, set(ROLES)):
+        raise ValueError(f"it names no nodes, or not those of {' and '.join(ROLES)}")
+    return found

@@ -173,6 +173,7 @@ _MORE_DEVICES = _undecided("Run this workload on more devices")
 
 # A run with one of these is not ranked.
 WRONG_ANSWERS = {"answers_wrong", "answers_vary", "answers_unlikely", "answers_unlike", "answers_below"}
+NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplexity_high"}
 
 KINDS: Mapping[str, Kind] = {
     "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
@@ -324,6 +325,14 @@ KINDS: Mapping[str, Kind] = {
         "the server reports no prompt tokens: those that were sent are counted",
         Advice(7, "A server does not count prompt tokens.", "Switch the server's report of usage on", False),
     ),
+    "no_cached_tokens": Kind(
+        "the server does not state how many prompt tokens came from its cache: the measured hit rate is missing",
+        Advice(7, "A server does not count cached tokens.", "Let its usage have prompt_tokens_details", False),
+    ),
+    "cache_impossible": Kind(
+        "{cached:.0f} prompt tokens came from a cache, but the prompts before them allow {possible:.0f} at most",
+        Advice(1, "A server's cache has more than was sent.", "Clear its cache; let nobody else ask; repeat the run"),
+    ),
     "retried": Kind(
         "{requests:number of request} had to be sent twice: the server closed a kept connection before an answer",
         Advice(6, "A server closed connections with requests on them.", "Check its log and its limits"),
@@ -379,6 +388,41 @@ KINDS: Mapping[str, Kind] = {
     "no_logprobs": Kind(
         "the server gives no log-probabilities: only gross errors of its answers under load are found",
         Advice(7, "A server gives no log-probabilities.", "Switch them on, as vLLM, SGLang and llama.cpp have them"),
+    ),
+    "perplexity_high": Kind(
+        "the perplexity of the text is {perplexity:.4g}, and that of the reference {reference:.4g}: a token is "
+        "{likelihood:.1%} as likely, at least {least:.0%} wanted",
+        Advice(1, "A server's weights do not know the text.", "Check its weights and quantisation; repeat the run"),
+    ),
+    "perplexity_unjudged": Kind(
+        "the perplexity of the text is {perplexity:.4g}, and no reference is known",
+        Advice(7, "A perplexity has no reference.", "Measure the unquantised model; give it as --perplexity-reference"),
+    ),
+    "perplexity_unknown": Kind(
+        "the perplexity of the text is unknown: the run's output has the reason",
+        Advice(
+            7, "A server's perplexity is unknown.", "Let it split text and list token ids, as llama.cpp and vLLM do"
+        ),
+    ),
+    "acceptance_differs": Kind(
+        "a step has {measured:.3g} tokens by the server's counters, and {stated:g} ± {most:.2g} were stated",
+        Advice(
+            1,
+            "A server accepts other drafts than stated, and is not ranked.",
+            "Check its version and its draft model; repeat the run",
+        ),
+    ),
+    "acceptance_unknown": Kind(
+        "the server does not count accepted tokens: that a step has {stated:g} is stated and not measured",
+        Advice(6, "A server does not count accepted draft tokens.", "Switch its metrics on, or use a newer version"),
+    ),
+    "answers_synthetic": Kind(
+        "draft tokens are accepted by chance, so that answers are wrong by design: they are not compared",
+        Advice(
+            7,
+            "A server with a stated acceptance answers by chance.",
+            "Check answers in a run of the same server without speculation",
+        ),
     ),
     "other_client": Kind(
         "by the definitions of {client}: tokens/s over the whole run, ramp and drain included; no window and no energy",

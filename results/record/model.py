@@ -176,6 +176,7 @@ class Window(Part):
     end_s: float
     start_epoch_s: Annotated[Number, "since 1970, on the node's wall clock"] = None
     end_epoch_s: Number = None
+    clock_error_s: Annotated[Amount, "by which this clock and that of the window's client may differ"] = _added()
     kind: Annotated[Literal["measured", "effective"], "without or with the input path"]
 
     @property
@@ -517,17 +518,32 @@ class StoredFinding(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Speculation(Part):
+    """Speculative decoding at a stated acceptance; a step has accepted draft tokens and one of the model's own."""
+
+    method: Name
+    draft_tokens: Annotated[Whole, "proposed in a step"]
+    stated_length: Annotated[KnownAmount, "tokens of a step, in the mean"]
+    source: Annotated[Name, "of the stated length"]
+    steps: Annotated[Amount, "in the window, by the server; unknown without its counters"] = None
+    accepted_tokens: Annotated[Amount, "draft tokens, in the window, by the server"] = None
+    measured_length: Amount = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Serving(Part):
     """A server under load."""
 
     server: str = ""
     version: str = ""
     slo: str = ""
-    elsewhere: Annotated[str, "host of a server whose energy was not measured"] = ""
+    elsewhere: Annotated[str, "host of a server on other nodes, whose energy needs their traces"] = ""
+    clock_error_s: Annotated[Amount, "by which the wall clock of the client's node may be wrong"] = None
     defined_by: Annotated[str, "the client that measured, where it is another one"] = ""
     findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
     notes: Annotated[list[str], "of older records, in place of findings"] = _list()
     answers: Annotated[dict[str, Any], NUMBERS, "under load, compared; see results/record/answers.py"] = _dict()
+    speculation: Speculation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

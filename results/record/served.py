@@ -122,6 +122,20 @@ def share_estimate(good: int, count: int) -> Estimate:
     return Estimate(share, (middle - spread) / (1 + z2), (middle + spread) / (1 + z2))
 
 
+Piece = tuple[str, int]  # of a prompt: a key that equal tokens have, and how many they are
+
+
+class Place(NamedTuple):
+    """A request's place in a conversation, and the pieces of its prompt."""
+
+    conversation: int
+    turn: int
+    idle_s: float  # from the former answer until it was due
+    kept: int  # pieces at the beginning that the former prompt of the conversation has, too
+    new: Sequence[Piece]  # after them
+    answer: str = ""  # key of its answer, if that is fed back as it came
+
+
 @dataclass
 class Request:
     """One request and what came back; times in seconds of one clock."""
@@ -143,6 +157,7 @@ class Request:
     is_unseen: bool = False
     model: str = ""
     error: str = ""
+    place: Place | None = None  # of a load of conversations
 
     @property
     def tokens(self) -> int:
@@ -171,6 +186,7 @@ def read_request(line: Mapping[str, Any]) -> Request:
         array("H", line["tokens"]),
         ended_s,
         **{name: line[name] for name in names if name in line},
+        place=Place(**line["place"]) if "place" in line else None,
     )
 
 

@@ -37,13 +37,18 @@ def faults(window: Window, load: Asked, metrics: Metrics) -> Iterator[str]:
     yield from _other_lengths(window)
     cached = sum(one.cached_tokens or 0 for one in window.requests)
     prompts = sum(one.prompt_tokens or 0 for one in window.requests)
-    if cached > MOST_CACHED * prompts:
+    if cached > MOST_CACHED * prompts and "mean_lanes" not in metrics:
         yield f"{cached} of {prompts} prompt tokens came from a cache: switch prefix caching off"
-    in_flight = number(metrics, "mean_in_flight")
+    in_flight = _busy(metrics)
     if load.rate_per_s:
         yield from _growing_queue(window, typical_s)
     elif in_flight < LEAST_IN_FLIGHT * streams:
         yield f"{in_flight:.2f} requests were in flight, {streams} wanted"
+
+
+def _busy(metrics: Metrics) -> float:
+    """Return the mean number of requests in flight; of conversations those that are idle count, too."""
+    return number(metrics, "mean_lanes" if "mean_lanes" in metrics else "mean_in_flight")
 
 
 def faults_of_figures(
@@ -128,7 +133,7 @@ def _other_lengths(window: Window) -> Iterator[str]:
 
 def late_client(metrics: Metrics, load: Asked) -> Finding | None:
     """Return a finding where the client's own delay is no small part of what was measured."""
-    in_flight = number(metrics, "mean_in_flight")
+    in_flight = _busy(metrics)
     if not load.rate_per_s and in_flight < (1 - MOST_GAP) * load.concurrency:
         return finding("few_in_flight", in_flight=in_flight, wanted=load.concurrency)
     delay_s, most_s = (number(metrics, f"client_delay_{name}_s") for name in ("p50", "p99"))

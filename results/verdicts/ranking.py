@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, overlap
 from results.points.repeats import PointResults
-from results.record.findings import WRONG_ANSWERS, Finding, finding, from_data
+from results.record.findings import NOT_RANKED, Finding, finding, from_data
 from results.record.model import as_json
 from results.record.values import PER_DEVICE, grouped
 from results.verdicts.quality import energy_kind
@@ -20,7 +20,7 @@ def why_left_out(one: PointResults) -> Finding | None:
     if client := one.any.serving.defined_by:
         return finding("defined_by_others", client=client)
     for record in one.good:
-        if wrong := next((each for each in record.serving.findings if each.kind in WRONG_ANSWERS), None):
+        if wrong := next((each for each in record.serving.findings if each.kind in NOT_RANKED), None):
             return from_data(as_json(wrong))
     return None if one.precision else finding("no_precision")
 

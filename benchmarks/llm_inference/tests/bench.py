@@ -32,8 +32,8 @@ from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, 
 from benchmarks.llm_inference.load import measure
 from benchmarks.llm_inference.metrics import client_metrics
 from benchmarks.llm_inference.models import SHAPES, make_folder
-from benchmarks.llm_inference.run import Started
 from benchmarks.llm_inference.servers import RUNNING_USAGE
+from benchmarks.llm_inference.started import Started
 from benchmarks.llm_inference.stream import Counter
 from benchmarks.llm_inference.wire import PARSER
 from jpwr.median import percentile

@@ -44,13 +44,44 @@ FAULTS = (
 )
 
 
+TEXT_TOKENS = list(range(1, 41))
+TEXTS = "known", "less", "nameless"
+
+
+class Cache:
+    """Blocks of tokens with all that comes before them; the ones used longest ago make room for others."""
+
+    def __init__(self, blocks: int, block_tokens: int) -> None:
+        self.most, self.block_tokens, self.blocks = blocks, block_tokens, {}
+
+    def keys(self, tokens: list[int]) -> list[int]:
+        keys, key = [], 0
+        for at in range(0, len(tokens) - self.block_tokens + 1, self.block_tokens):
+            key = hash((key, *tokens[at : at + self.block_tokens]))
+            keys.append(key)
+        return keys
+
+    def hit(self, tokens: list[int]) -> int:
+        """Return how many tokens at the beginning it has."""
+        keys = self.keys(tokens)
+        return self.block_tokens * next((at for at, key in enumerate(keys) if key not in self.blocks), len(keys))
+
+    def put(self, tokens: list[int]) -> None:
+        for key in reversed(self.keys(tokens)):  # the last blocks make room first
+            self.blocks.pop(key, None)
+            self.blocks[key] = True
+        while len(self.blocks) > self.most:
+            self.blocks.pop(next(iter(self.blocks)))
+
+
 ANSWERS = "same", "rounding", "wrong", "worse", "without", "varies"
 
 
 class Mock:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.chance = options, random.Random(options.seed)
-        self.tokens = self.requests = 0
+        self.tokens = self.requests = self.steps = self.accepted = 0
+        self.cache = Cache(options.cache_blocks, options.block_tokens) if options.cache_blocks else None
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -71,12 +102,12 @@ class Mock:
             return self._get(path, writer)
         length = int(re.search(r"(?i)^content-length:\s*(\d+)", head, re.MULTILINE)[1])
         asked = json.loads(await reader.readexactly(length))
+        if path == "/tokenize":
+            return self._put(200, json.dumps({"tokens": TEXT_TOKENS}).encode(), writer)
         if "messages" in asked:
             asked["prompt"] = TEMPLATE + asked["messages"][0]["content"]
         if not asked.get("stream"):
-            status, body = self._whole(asked)
-            writer.write(b"HTTP/1.1 %d Mock\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
-            return True
+            return self._put(*(self._next(asked) if asked.get("logprobs") == 20 else self._whole(asked)), writer)
         received_s, sent_s = time.monotonic(), []
         self.requests += 1
         if self.requests > self.options.after:
@@ -97,6 +128,18 @@ class Mock:
         if self.options.log:
             print(json.dumps({"tokens": len(asked["prompt"]), "came_s": received_s, "sent_s": sent_s}), flush=True)
         return not self.options.close
+
+    def _put(self, status: int, body: bytes, writer: asyncio.StreamWriter) -> bool:
+        writer.write(b"HTTP/1.1 %d Mock\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
+        return True
+
+    def _next(self, asked: dict) -> tuple[int, bytes]:
+        """List the token after a prompt of the text, whose ids are in turn, and another one."""
+        mark = "token_id:" if asked.get("return_tokens_as_token_ids") and self.options.text != "nameless" else "t"
+        token = asked["prompt"][-1] + 1
+        top = {f"{mark}0": -1.0, f"{mark}{token}": {"known": -1.0, "less": -1.02}.get(self.options.text, -1.0)}
+        listed = {"tokens": [f"{mark}0"], "token_logprobs": [-1.0], "top_logprobs": [top]}
+        return 200, json.dumps({"choices": [{"text": "x", "logprobs": listed}]}).encode()
 
     def _whole(self, asked: dict) -> tuple[int, bytes]:
         """Answer in one piece, by the same tokens for the same prompt but for what --answers asks for."""
@@ -127,7 +170,8 @@ class Mock:
         name = "other" if self.options.fault == "other-model" else self.options.model
         body = {
             "/v1/models": json.dumps({"data": [{"id": name}]}),
-            "/metrics": f"mock_tokens_total {self.tokens}\n",
+            "/metrics": f"mock_tokens_total {self.tokens}\nmock_steps_total {self.steps}\n"
+            f"mock_proposed_total {3 * self.steps}\nmock_accepted_total {self.accepted}\n",
         }.get(path, "{}")
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         return True
@@ -151,30 +195,47 @@ class Mock:
             given, left = 1, left - 1
         if options.fault == "pause" and self.requests == options.after:
             time.sleep(options.pause_s)
-        due_s = loop.time() + self._noisy(options.ttft_s)
+        ids, cached, ttft_s = [], options.cached, options.ttft_s
+        if self.cache:
+            cached = self.cache.hit(asked["prompt"])
+            self.cache.put(asked["prompt"])
+            ttft_s *= (prompt - cached) / prompt
+            cached += options.boast
+        due_s = loop.time() + self._noisy(ttft_s)
         step_s = self._noisy(options.tpot_s)
         while left:
             await asyncio.sleep(due_s - loop.time())
-            new = min(left, options.tokens_per_chunk)
+            new = min(left, self._of_a_step() if options.accepts and given else options.tokens_per_chunk)
             given, left = given + new, left - new
             self.tokens += new // 2 if options.fault == "halve" else new
             usage = {"prompt_tokens": prompt, "completion_tokens": given}
-            if options.cached:
-                usage["prompt_tokens_details"] = {"cached_tokens": options.cached}
+            if options.cached or (self.cache and not options.silent):
+                usage["prompt_tokens_details"] = {"cached_tokens": cached}
+            listed = {"token_ids": [self.chance.randrange(1000, 8000) for _ in range(new)]} if self.cache else {}
+            ids += listed.get("token_ids", [])
             event = {
                 **head,
-                "choices": [{"index": 0, **text, "finish_reason": None}],
+                "choices": [{"index": 0, **text, **listed, "finish_reason": None}],
                 "usage": usage,
                 "sent_s": due_s,
             }
             sent_s.append(time.monotonic())
             self._event(event, writer)
-            due_s += step_s * options.tokens_per_chunk
+            due_s += step_s * (options.accepts or options.tokens_per_chunk)
             if options.fault == "cut" and self.requests > options.after and given > 1:
                 writer.close()
                 raise ConnectionError
+        if self.cache:
+            self.cache.put([*asked["prompt"], *ids[:-1]])  # nothing was computed with the last one
         self._event({**head, "choices": [], "usage": usage}, writer)
         writer.write(b"e\r\ndata: [DONE]\n\n\r\n")
+
+    def _of_a_step(self) -> int:
+        """Return the tokens of a step of speculative decoding, which are --accepts in the mean."""
+        whole, part = divmod(self.options.accepts, 1)
+        tokens = int(whole) + (self.chance.random() < part)
+        self.steps, self.accepted = self.steps + 1, self.accepted + tokens - 1
+        return tokens
 
     def _event(self, event: dict, writer: asyncio.StreamWriter) -> None:
         text = b"data: " + json.dumps(event).encode() + b"\n\n"
@@ -195,10 +256,18 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tpot-s", type=float, default=0.005)
     made.add_argument("--noise", type=float, default=0.0, help="of the logarithm of both times")
     made.add_argument("--tokens-per-chunk", type=int, default=1)
+    made.add_argument(
+        "--accepts", type=float, default=0.0, help="tokens of a step of speculative decoding, of 3 drafts"
+    )
     made.add_argument("--cached", type=int, default=0)
+    made.add_argument("--cache-blocks", type=int, default=0, help="of a prefix cache, whose prompts are faster")
+    made.add_argument("--block-tokens", type=int, default=1, help="tokens of such a block")
+    made.add_argument("--boast", type=int, default=0, help="tokens that it never had, and states as cached")
+    made.add_argument("--silent", action="store_true", help="state no cached tokens")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--fault", choices=FAULTS, default="none")
     made.add_argument("--answers", choices=ANSWERS, default="same", help="after some requests")
+    made.add_argument("--text", choices=TEXTS, default="known", help="how likely its tokens are, or without their ids")
     made.add_argument("--fault-number", type=int, default=0, help="its place in the list, in place of its name")
     made.add_argument("--log", action="store_true", help="print the times of each request")
     made.add_argument("--after", type=int, default=0, help="requests before the fault, or before other answers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import re
 import signal
@@ -19,17 +20,19 @@ import pytest
 
 from benchmarks.llm_inference import load, run
 from benchmarks.llm_inference.config import AnswerOptions
-from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
+from benchmarks.llm_inference.servers import NAME, SERVERS, Speculation, free_port
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
+from jpwr.tests.conftest import nvml_folder as nvml_folder
 from results.join.serving import request_problems
 from results.record import served_rules
 from results.record.checks.inference import RULES, rates
 from results.record.findings import WRONG_ANSWERS, note
 from results.record.model import Record
+from results.record.records import read_checked
 from results.tests.of_dicts import contradictions
 from tests.conftest import REPOSITORY, make_checkout
 from tests.needs import need
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import NEVER_S, PATIENCE_S, until
 
 pytestmark = pytest.mark.long
 
@@ -49,7 +52,8 @@ def against_mock(monkeypatch, tmp_path):
 
     def start(*flags: str, server: str = "", **changes):
         command = f"{MOCK} --ttft-s {TTFT_S} --tpot-s {TPOT_S} {server}"
-        adapter = SERVERS["vllm"]._replace(command=command, random="", counter="mock_tokens_total", **changes)
+        changes = {"command": command, "random": "", "counter": "mock_tokens_total", **changes}
+        adapter = SERVERS["vllm"]._replace(**changes)
         monkeypatch.setitem(SERVERS, "vllm", adapter)
         monkeypatch.setattr(
             served_rules, "LEAST_IN_FLIGHT", 0.0
@@ -112,6 +116,44 @@ def test_tokens_of_a_chunk_are_counted_each(against_mock, tmp_path):
     code, record = against_mock("--concurrency", "2", server="--tokens-per-chunk 3")
     assert code == 0, record["error"]
     assert {so_far for one in requests_of(tmp_path) for so_far in accumulate(one["tokens"])} == {3, 6, 8}
+
+
+COUNTERS = {"steps": "mock_steps_total", "accepted": "mock_accepted_total"}
+STATED = "acceptance_differs", "acceptance_unknown", "answers_synthetic"
+
+
+@pytest.mark.parametrize(
+    ("accepts", "counters", "kinds"),
+    [
+        (2.49, COUNTERS, set()),
+        (
+            2.49,
+            {"proposed": "mock_proposed_total", "accepted": "mock_accepted_total"},
+            set(),
+        ),  # and no other, as TensorRT-LLM
+        (2.49, {"steps": "mock_steps_total"}, set()),  # as SGLang, which counts generated tokens
+        (1.2, COUNTERS, {"acceptance_differs"}),
+        (0, COUNTERS, {"acceptance_differs"}),  # no step with drafts
+        (2.49, {"steps": "none_total", "accepted": "nor_this"}, {"acceptance_unknown"}),
+    ],
+)
+def test_a_server_accepts_as_many_drafts_as_stated(accepts, counters, kinds, against_mock, tmp_path):
+    flags = ("--concurrency", "2", "--draft-tokens", "3", "--output-tokens", "200")
+    kind, more = Speculation("made up", **counters), {"counter": ""} if "proposed" in counters else {}
+    code, record = against_mock(
+        *flags, "--questions", "8", server=f"--tpot-s 0.001 --accepts {accepts}", speculation=kind, **more
+    )
+    assert code == 0, record["error"]
+    found = {one["kind"] for one in record["serving"]["findings"]} & set(STATED)
+    assert found == kinds | {"answers_synthetic"}
+    assert "answers" not in record["serving"]
+    facts = record["serving"]["speculation"]
+    assert (facts["draft_tokens"], facts["stated_length"]) == (3, 2.49)
+    assert (facts["measured_length"] is None) == ("acceptance_unknown" in kinds)
+    assert {sum(one["tokens"]) for one in requests_of(tmp_path)} == {200}
+    assert record["variant"] == ["vllm", "3 draft tokens, 2.49 tokens a step"]
+    assert list(request_problems(record, tmp_path)) == []
+    assert [one for rule in RULES for one in rule(Record.of({**record, "energy": {}}))] == []
 
 
 def test_a_kept_connection_that_is_closed_is_opened_again(against_mock, tmp_path):
@@ -241,6 +283,29 @@ def test_own_questions_are_asked_under_load(against_mock, tmp_path, monkeypatch)
         assert list(request_problems(record, tmp_path)) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "flags", "kinds"),
+    [
+        ("known", ("--perplexity-reference", "2.71"), set()),
+        ("less", ("--perplexity-reference", "2.71"), {"perplexity_high"}),
+        ("known", (), {"perplexity_unjudged"}),
+        ("nameless", (), {"perplexity_unknown"}),
+        ("known", ("--no-perplexity",), set()),
+    ],
+)
+def test_real_weights_know_a_text(text, flags, kinds, against_mock, tmp_path):
+    (tmp_path / "model").mkdir(exist_ok=True)
+    real = ("--model-path", str(tmp_path / "model"), "--precision", "bf16", "--concurrency", "2")
+    code, record = against_mock(*real, *flags, server=f"--text {text}")
+    assert code == 0, record["error"]
+    assert {kind for one in record["serving"]["findings"] if (kind := one["kind"]).startswith("perplexity")} == kinds
+    answers, likelihood = record["serving"].get("answers", {}), {"known": 1.0, "less": 1.02}.get(text)
+    assert answers.get("perplexity_tokens") == (None if "--no-perplexity" in flags else 39 if likelihood else 0)
+    if answers.get("perplexity"):
+        assert answers["perplexity"] == pytest.approx(math.exp(likelihood))
+    assert list(request_problems(record, tmp_path)) == []
+
+
 def test_fewer_requests_are_enough_after_the_longest_time(against_mock):
     code, record = against_mock("--concurrency", "2", "--min-requests", "5000", "--max-s", "1.5")
     assert code == 0
@@ -327,6 +392,9 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
         (("--rate-per-s", "inf"), "rate_per_s must be a finite number, 0 or more, got inf"),
         (("--length-sigma", "nan"), "length_sigma must be a finite number"),
         (("--nodes", "2"), "--nodes 2 needs --url: start the server first"),
+        (("--hosts", "n1"), "--hosts names 1 nodes, and --nodes is 1: give both, with --url"),
+        (("--url", "http://x", "--hosts", "n1 n2"), "--hosts names 2 nodes, and --nodes is 1: give both, with --url"),
+        (("--url", "http://x", "--hosts", "prefill: n1"), "--hosts 'prefill: n1': it names no nodes, or not those of"),
         (("--output-tokens", "1"), "output_tokens must be 2 or more"),
         (("--questions", "-1"), "questions must be 0 or more, got -1"),
         (("--questions-file", "/nowhere", "--url", "http://x"), "--questions-file /nowhere cannot be read"),
@@ -401,30 +469,63 @@ def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
     assert not any(mine in one for one in commands)
 
 
-def test_the_job_of_several_nodes_measures_the_first_one(tmp_path):
-    """Slurm and the server are stand-ins: the first node's part serves on the port that the job asks for."""
-    programs = {
-        "scontrol": "echo 127.0.0.1; echo 127.0.0.2",
-        "srun": 'while [[ $1 == --* ]]; do shift; done; SLURM_NODEID=0 exec "$@"',
-        "vllm": f'echo "$@" >{tmp_path}/asked; while [[ $1 != --port ]]; do shift; done; '
-        f'exec "{sys.executable}" -m benchmarks.llm_inference.tests.mock_server --port "$2" --ttft-s 0.1 --tpot-s 0.02',
-    }
+SRUN = """
+while [[ $1 == --* ]]; do shift; done
+trap 'kill $(jobs -p) 2>/dev/null' TERM
+for node in 0 1; do
+    SLURM_NODEID=$node SLURMD_NODENAME=127.0.0.$((node + 1)) "$@" &
+done
+failed=0
+for job in $(jobs -p); do wait "$job" || failed=1; done
+exit "$failed"
+"""
+
+
+def job_of_two_nodes(tmp_path, **programs):
+    """Return the job in a checkout, with stand-ins for programs and a quick load; GPUs of two nodes differ in ids."""
+    programs["vllm"] = (
+        f'[[ $* == *--headless* ]] && exec sleep {NEVER_S}; echo "$@" >{tmp_path}/asked; '
+        f'while [[ $1 != --port ]]; do shift; done; exec "{sys.executable}" '
+        '-m benchmarks.llm_inference.tests.mock_server --port "$2" --ttft-s 0.1 --tpot-s 0.02'
+    )
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    folder = make_checkout(tmp_path / "caraml")
-    job = folder / "scripts" / "serve_on_nodes.sh"
-    flags = "--min-s 1 --min-requests 30 --input-tokens 8 --output-tokens 8"
-    text = job.read_text().replace("--device gpu", f"--device gpu {flags}").replace("port=8000", f"port={free_port()}")
-    job.write_text(text)
-    slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS_ON_NODE": "8"}
-    environ = {**os.environ, **slurm, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    job = make_checkout(tmp_path / "caraml") / "scripts" / "serve_on_nodes.sh"
+    for words, others in (
+        ("--device gpu", "--device gpu --min-s 1 --min-requests 30 --input-tokens 8 --output-tokens 8"),
+        ("port=8000", f"port={free_port()}"),
+        (".venv/bin/python -m jpwr", "STAND_IN_UUID=$SLURMD_NODENAME- .venv/bin/python -m jpwr --methods pynvml"),
+    ):
+        assert words in job.read_text()
+        job.write_text(job.read_text().replace(words, others))
+    return job
+
+
+def check_energy_of_two_nodes(folder):
+    """Check the result of a job of two nodes with a GPU of 300 W each."""
+    result = read_checked(folder / "serve_on_nodes" / "2" / "result.json")
+    assert (result.status, result.layout.num_devices, result.layout.num_nodes) == ("ok", 2, 2)
+    assert result.serving.elsewhere == "127.0.0.1"
+    hosts = ("127.0.0.1", "127.0.0.2")
+    assert {one.hostname: one.device_id for one in result.energy.channels} == {one: f"GPU-{one}-0" for one in hosts}
+    energy_wh = 2 * 300 * result.windows[0].duration_s / 3600
+    assert abs(result.energy.energy_wh - energy_wh) <= result.energy.uncertainty_wh
+
+
+ONE_GPU = {"STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1"}
+
+
+def test_the_job_of_several_nodes_measures_the_energy_of_all(tmp_path, nvml_folder):
+    """Slurm, the server and its GPUs are stand-ins: the first node's part serves on the port that the job asks for."""
+    job = job_of_two_nodes(tmp_path, scontrol="echo 127.0.0.1; echo 127.0.0.2", srun=SRUN)
+    slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS_ON_NODE": "1"}
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environ = {**os.environ, **slurm, **ONE_GPU, "LD_LIBRARY_PATH": str(nvml_folder), "PATH": path}
     command = ["bash", str(job), "vllm", "/models/mine", "32000", "2"]
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(command, cwd=job.parents[1], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads((folder / "serve_on_nodes" / "2" / "result.json").read_text())
-    assert (result["status"], result["layout"]["num_devices"], result["layout"]["num_nodes"]) == ("ok", 16, 2)
-    assert result["serving"]["elsewhere"] == "127.0.0.1"
+    check_energy_of_two_nodes(job.parents[1])
     assert "--pipeline-parallel-size 2 " in (tmp_path / "asked").read_text()
 
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import run
 from benchmarks.llm_inference.address import Address
-from benchmarks.llm_inference.models import SHAPES, TYPES, make_folder, make_gguf, tensors
+from benchmarks.llm_inference.models import SHAPES, TYPES, make_draft, make_folder, make_gguf, tensors
 from benchmarks.llm_inference.points import check_point
-from benchmarks.llm_inference.servers import SERVERS, command_of
+from benchmarks.llm_inference.servers import SERVERS, command_of, environment_of, settings_of
+from benchmarks.llm_inference.speculation import SpeculationOptions
 from caraml.plan.workloads import workload
 from results.files.workloads import workloads
 from results.record import served_rules
 from results.record.findings import WRONG_ANSWERS
+from tests.conftest import REPOSITORY
 from tests.needs import not_run
 
 TINY = SHAPES["tiny"]
@@ -66,13 +70,92 @@ def test_a_folder_describes_the_shape(tmp_path):
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_each_command_line_is_whole(name, tmp_path):
-    values = dict.fromkeys(("port", "streams", "context", "threads", "devices"), 4)
+    values = dict.fromkeys(("port", "streams", "context", "threads", "devices", "cache"), 4)
     values |= {"model": tmp_path, "dtype": "bfloat16", "settings": tmp_path / "settings"}
     command = command_of(SERVERS[name], values, True, "--more '{\"a\": 1}'")
     assert str(tmp_path) in command
     assert command[-1] == '{"a": 1}'
     assert not any(one.startswith("{") for one in command[:-1])
     assert ("dummy" in command) == ("dummy" in SERVERS[name].random)
+
+
+EAGLE3 = "--speculative-algorithm EAGLE3 --speculative-draft-model-path /d --speculative-eagle-topk 1"
+OF_VLLM = {
+    "method": "eagle3",
+    "model": "/d",
+    "num_speculative_tokens": 3,
+    "rejection_sample_method": "synthetic",
+    "synthetic_acceptance_length": 2.49,
+}
+OF_SGLANG = {"LEN": "2.49", "METHOD": "match-expected", "TOKEN_MODE": "real-draft-token"}
+OF_TRTLLM = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "/d"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "environment", "settings"),
+    [
+        ("xllamacpp", ["/d", "3", "2.49"], {}, {}),
+        ("vllm", ["--speculative-config", json.dumps(OF_VLLM, separators=(",", ":"))], {}, {}),
+        (
+            "sglang",
+            f"{EAGLE3} --speculative-num-steps 3 --speculative-num-draft-tokens 4".split(),
+            {f"SGLANG_SIMULATE_ACC_{name}": value for name, value in OF_SGLANG.items()},
+            {},
+        ),
+        ("trtllm", [], {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": "1.49"}, {"speculative_config": OF_TRTLLM}),
+    ],
+)
+def test_a_server_speculates_at_the_stated_acceptance(name, words, environment, settings):
+    adapter = SERVERS[name]
+    values = dict.fromkeys(
+        ("model", "port", "streams", "context", "threads", "devices", "dtype", "settings", "cache"), "x"
+    )
+    drafts = {"draft": "/d", **SpeculationOptions(draft_tokens=3).values}
+    with_drafts, without = (command_of(adapter, values | more, False, "") for more in (drafts, {}))
+    assert with_drafts == [*without, *words]
+    assert environment_of(adapter, values | drafts) == environment_of(adapter, values) | environment
+    found, usual = (yaml.safe_load(settings_of(adapter, values | more, True)) or {} for more in (drafts, {}))
+    more = {name: value for name, value in found.items() if name not in usual}
+    assert more.items() >= settings.items()
+    assert usual.items() <= found.items()
+
+
+def test_a_draft_model_has_one_layer(tmp_path):
+    make_draft(tmp_path / "head", TINY, "bf16", is_gguf=False)
+    head = json.loads((tmp_path / "head" / "config.json").read_text())
+    assert (head["architectures"], head["num_hidden_layers"]) == (["LlamaForCausalLMEagle3"], 1)
+    assert (head["hidden_size"], head["vocab_size"], head["draft_vocab_size"]) == (TINY.hidden, TINY.vocab, TINY.vocab)
+    assert (
+        head["eagle_aux_hidden_state_layer_ids"]
+        == head["eagle_config"]["eagle_aux_hidden_state_layer_ids"]
+        == [2, 3, 4]
+    )
+    make_draft(tmp_path / "draft.gguf", TINY, "fp16", is_gguf=True)
+    make_gguf(tmp_path / "one.gguf", TINY._replace(layers=1), "fp16")
+    assert (tmp_path / "draft.gguf").read_bytes() == (tmp_path / "one.gguf").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--draft-tokens -1", "draft_tokens must be 0 or more, got -1"),
+        ("--acceptance-length 2", "--acceptance-length and --draft-model need --draft-tokens"),
+        ("--draft-tokens 3 --acceptance-length 4.5", "is no mean of a step with 3 draft tokens: give one from 1 to 4"),
+        ("--draft-tokens 3 --acceptance-length 0.5", "is no mean of a step with 3 draft tokens: give one from 1 to 4"),
+        ("--draft-tokens 9", "of DeepSeek-V4-Pro acceptance lengths are published for 1, 2, 3, 4, 5, 6, 7, 8: choose"),
+        ("--draft-tokens 3 --real-weights", "--draft-model belongs to --model-path or --real-weights, and is needed"),
+        ("--draft-tokens 3 --draft-model x", "--draft-model belongs to --model-path or --real-weights, and is needed"),
+        ("--draft-tokens 3 --real-weights --draft-model nowhere", "--draft-model nowhere does not exist"),
+        (
+            "--draft-tokens 3 --real-weights --draft-model . --questions-file benchmarks/llm_inference/questions.jsonl",
+            "--questions-file cannot be asked with --draft-tokens",
+        ),
+    ],
+)
+def test_speculation_that_is_none_is_one_sentence(flags, words, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        run.parse(flags.split())
 
 
 def test_the_field_set_of_trtllm_has_nothing_that_it_refuses():
@@ -83,7 +166,7 @@ def test_a_counter_is_summed_over_its_labels(monkeypatch):
     text = 'x:tokens_total{model="a"} 3\nx:tokens_total{model="b"} 4e0\nx:tokens_total_other 9\n'
     monkeypatch.setattr(Address, "ask", lambda self, path: (200, text))
     address = Address("h", 1)
-    assert (address.counted("x:tokens_total"), address.counted("y"), address.counted("")) == (7.0, None, None)
+    assert address.counters(["x:tokens_total", "y", ""]) == {"x:tokens_total": 7.0, "y": None}
 
 
 def test_points_are_of_devices_that_can_share_the_heads():
@@ -93,16 +176,28 @@ def test_points_are_of_devices_that_can_share_the_heads():
         check_point("8B", 3, 4)
 
 
-@pytest.mark.parametrize("endpoint", ["completions", "chat"])
-def test_llama_cpp_serves_a_model_that_was_made(endpoint, tmp_path, monkeypatch):
-    monkeypatch.setattr(served_rules, "LEAST_IN_FLIGHT", 0.0)  # a busy machine leaves gaps between such short requests
+def test_llama_cpp_accepts_as_many_drafts_as_stated(tmp_path, monkeypatch):
+    monkeypatch.setattr(served_rules, "LEAST_IN_FLIGHT", 0.0)
+    found = run_of_llama_cpp(tmp_path, "--draft-tokens", "3", "--output-tokens", "64")
+    facts, kinds = found["serving"]["speculation"], {one["kind"] for one in found["serving"]["findings"]}
+    assert facts["accepted_tokens"] > facts["steps"] > 0
+    assert not kinds & {"acceptance_differs", "acceptance_unknown"}, facts
+
+
+def run_of_llama_cpp(folder, *more):
     # In a process of its own: this one may have PyTorch's copy of the library.
     if subprocess.run([sys.executable, "-c", "import xllamacpp"], capture_output=True).returncode:
         not_run("the library libgomp1")
-    record = tmp_path / "record.json"
+    record = folder / "record.json"
     flags = "--concurrency 2 --input-tokens 32 --output-tokens 16 --min-s 1 --min-requests 30 --model-folder"
-    assert run.main([*flags.split(), str(tmp_path), "--record", str(record), "--endpoint", endpoint]) == 0
-    found = json.loads(record.read_text())
+    assert run.main([*flags.split(), str(folder), "--record", str(record), *more]) == 0
+    return json.loads(record.read_text())
+
+
+@pytest.mark.parametrize("endpoint", ["completions", "chat"])
+def test_llama_cpp_serves_a_model_that_was_made(endpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(served_rules, "LEAST_IN_FLIGHT", 0.0)  # a busy machine leaves gaps between such short requests
+    found = run_of_llama_cpp(tmp_path, "--endpoint", endpoint)
     assert found["metrics"]["num_parameters"] == TINY.parameters
     assert found["metrics"]["server_tokens"] > 0
     assert found["serving"]["version"]

@@ -15,6 +15,7 @@ from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_s
 from benchmarks.llm_inference.run import describe, parse
 from benchmarks.llm_inference.tests.simulated import closed_loop
 from results.join.serving import REQUESTS_NAME, request_problems
+from results.record.acceptance import judged_acceptance, published
 from results.record.answers import facts_of, judged
 from results.record.served import LATER, Window, end_line, metrics_of
 from results.record.served_rules import late_client, remarks
@@ -27,8 +28,11 @@ FREE = {
     *(f"metrics.client_delay_{name}_s" for name in ("p50", "p99")),
     *(f"metrics.{name}" for name in ("num_parameters", "server_start_s", "cpu_throttled_percent", "server_tokens")),
     "serving.elsewhere",
+    "serving.clock_error_s",
+    "config.load.idle_limit_s",  # of conversations
     "config.load.seed",  # of a closed loop of one length
     *(f"config.answers.{name}" for name in ("questions", "questions_file", "expected_tokens")),  # limits, and a name
+    *(f"config.answers.{name}" for name in ("perplexity", "perplexity_reference")),  # random weights know no text
 }
 
 
@@ -57,19 +61,24 @@ def lines_of(folder):
     return requests, end
 
 
-def stored_run(folder, requests):
+def stored_run(folder, requests, flags=FLAGS, text=None, **serving):
     """Return the record of a run, stored as ok; the folder gets its requests."""
-    answers, config = answers_of_run(), parse(FLAGS)
+    config = parse(flags)
+    answers = {} if serving else answers_of_run()
+    answers |= {"text": text} if text else {}
     measurement = from_the_start(closed_loop(STREAMS, requests, noise=0.2))
     for one in measurement.requests:
         one.prompt_tokens = one.asked_input
     window, record = Window(measurement), describe(config)
-    record.config["answers"] |= {"questions_file": "mine.jsonl", "reference": answers["reference"]}
+    if answers:
+        record.config["answers"] |= {"questions_file": "mine.jsonl", "reference": answers["reference"]}
     record.metrics = metrics_of(window, 1, config.load.limits) | client_metrics([Statistics([1e-6], 0.01, 9, 0)])
     record.metrics |= {"num_parameters": 1, "server_start_s": 1.0, "cpu_throttled_percent": 0.0}
     record.metrics["server_tokens"] = record.metrics["measured_tokens"]
     record.serving["answers"], late = facts_of(answers), late_client(record.metrics, config.load)
+    record.serving |= serving
     found = [*remarks(window, config.load, record.metrics), *judged(record.serving["answers"]), *filter(None, [late])]
+    found += judged_acceptance(serving.get("speculation", {}), record.metrics["output_tokens_per_request"])
     record.serving["findings"], record.status = [one.as_data() for one in found], "ok"
     write(folder, [*map(as_json, measurement.requests), end_line(len(measurement.requests), "ok", "", answers)])
     stored = json.loads(json.dumps(asdict(record)))
@@ -131,6 +140,39 @@ def test_an_edit_of_any_number_is_found(run):
     }
     assert missed == FREE, missed ^ FREE
     assert list(request_problems(record, folder)) == []
+
+
+def test_a_text_that_was_changed_or_left_out_is_found(tmp_path):
+    flags = (*FLAGS, "--url", "http://127.0.0.1:1", "--perplexity-reference", "2.7")
+    text = {"places": [[0, [-1.0, -2.0]], [1, [-1.0, -1.5]]], "vocabulary": 100, "reference": 2.7}
+    record = stored_run(tmp_path, 400, flags, text=text)
+    assert list(request_problems(record, tmp_path)) == []
+    requests, end = lines_of(tmp_path)
+    for changed, words in (
+        ({**text, "places": [[0, [-1.0]], [0, [-1.0]]]}, "serving.answers.perplexity is stored as"),
+        ({**text, "reference": 9.0}, "its reference is stored as 9.0, but config.answers has 2.7"),
+        (None, "its options ask for a perplexity"),
+    ):
+        write(tmp_path, [*requests, {**end, "answers": {**end["answers"], "text": changed}}])
+        assert any(words in one for one in request_problems(record, tmp_path)), words
+
+
+def test_an_edit_of_speculation_is_found(tmp_path):
+    length, source = published()["DeepSeek-V4-Pro", 3]
+    facts = {"method": "eagle3", "draft_tokens": 3, "stated_length": length, "source": source}
+    facts |= {"steps": 1000.0, "accepted_tokens": 1490.0, "measured_length": 2.49}
+    record = stored_run(tmp_path, 400, (*FLAGS, "--draft-tokens", "3"), speculation=facts)
+    before = problems(record, tmp_path)
+    assert list(request_problems(record, tmp_path)) == []
+    names = [("serving.speculation", key) for key in facts if key != "method"]
+    names += [("config.speculation", key) for key in ("draft_tokens", "acceptance_length")]
+    names += [("choices", "speculation"), ("", "variant")]
+    for part, key in names:
+        changed = edited(record, part, key, lambda at, key: at.update({key: other(at[key])}))
+        assert set(problems(changed, tmp_path)) - set(before), key
+    changed = edited(record, "serving.speculation", "accepted_tokens", lambda at, key: at.update({key: 9.0}))
+    changed = edited(changed, "serving.speculation", "measured_length", lambda at, key: at.update({key: 1.009}))
+    assert any("acceptance_differs" in one for one in request_problems(changed, tmp_path))
 
 
 @pytest.mark.parametrize(("counted", "is_found"), [(1.0, False), (1.01, False), (0.5, True), (2.0, True)])

@@ -6,8 +6,10 @@ import math
 import re
 from itertools import pairwise
 
+from results.record.acceptance import label as label_of_speculation
+from results.record.acceptance import length_of, stated
 from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
-from results.record.demand import DATA, SLOS, label
+from results.record.demand import DATA, SLOS, label, of_trace
 from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
 from results.record.model import Record, is_number
 from results.record.values import value_at
@@ -33,6 +35,9 @@ def rates(run: Record) -> Relations:
     for name, option in OF_OPTIONS.items():
         yield f"layout.{name}", getattr(run.layout, name), run.option(option), "its options"
     yield from relations("metrics", SERVED, run.metrics)
+    if one := run.serving.speculation:
+        length = length_of(one.steps, one.accepted_tokens)
+        yield "serving.speculation.measured_length", one.measured_length, length, "its counters"
     for name, energy_j in joules_per(value_at(run, "energy.energy_wh"), vars(run.metrics)).items():
         yield f"energy.{name}", value_at(run, f"energy.{name}"), energy_j, "its energy and tokens"
 
@@ -42,7 +47,9 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
     asked = [run.option(f"load.{name}") for name in names]
     if not run.serving:
         return
-    if None not in asked:
+    if trace := run.option("load.trace"):
+        yield from _trace_is_that_of_the_options(run, trace.rstrip("/").rpartition("/")[2])
+    elif None not in asked:
         yield from differs("sample", run.sample, "config.load", label(*asked))
     rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
     if rate is not None and "arrivals" in run.choices:
@@ -62,6 +69,13 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
         yield from _limits_are_those_of_the_preset(run, slo)
 
 
+def _trace_is_that_of_the_options(run: Record, name: str) -> Sentences:
+    if not re.fullmatch(f"{re.escape(of_trace(name, ''))}[0-9a-f]{{12}}", run.sample):
+        yield f"its sample is {run.sample!r}, but config.load has the trace {name}"
+    idle = f"idle for {run.option('load.idle_limit_s'):g} s at most"
+    yield from differs("choices.conversations", run.choices.get("conversations"), "config.load", idle)
+
+
 def _limits_are_those_of_the_preset(run: Record, name: str) -> Sentences:
     if name not in SLOS:
         yield f"its limits of TTFT and TPOT are those of {name!r}, but the presets are {', '.join(SLOS)}"
@@ -79,15 +93,40 @@ def _server_is_that_of_the_options(run: Record) -> Sentences:
     arguments, packages = serve.get("server_args") or None, run.provenance.packages or {}
     yield from differs("data", run.data, "the workload", DATA)
     yield from differs("choices.server's arguments", run.choices.get("server's arguments"), "config.serve", arguments)
-    arrivals = run.choices.get("arrivals")
-    words = [run.serving.server, arrivals if run.option("load.rate_per_s") else None, arguments]
-    yield from differs("variant", run.variant, "its choices", list(filter(None, words)))
+    arrivals, speculation = run.choices.get("arrivals"), _speculation(run)
+    variant = [run.serving.server, arrivals if run.option("load.rate_per_s") else None]
+    variant += ["chat" if run.option("load.endpoint") == "chat" else None, run.choices.get("roles")]
+    variant += [run.choices.get("conversations")]
+    variant += [label_of_speculation(*speculation[:2]) if speculation else None, arguments]
+    yield from differs("variant", run.variant, "its choices", list(filter(None, variant)))
     if not (serve.get("url") or serve.get("real_weights")):
         folder = str(serve.get("model_path") or "").rstrip("/").rpartition("/")[2]
         name = folder or serve.get("served_model") or serve.get("model")
         yield from differs("model", run.model, "config.serve", name)
     if run.serving.version and run.serving.version not in packages.values():
         yield f"serving.version is {run.serving.version!r}, which provenance.packages does not have"
+
+
+def _speculation(run: Record) -> tuple[int, float, str] | None:
+    """Return the draft tokens, the stated acceptance length and its source by the options; None without speculation."""
+    drafts = run.option("speculation.draft_tokens")
+    if not drafts:
+        return None
+    try:
+        options = (run.option(f"speculation.acceptance_{name}") for name in ("length", "of"))
+        return drafts, *stated(drafts, *options)
+    except LookupError:
+        return drafts, 0.0, "nobody"
+
+
+def _speculation_is_that_of_the_options(run: Record) -> Sentences:
+    if not run.serving or run.option("speculation.draft_tokens") is None:
+        return
+    one, options = run.serving.speculation, _speculation(run)
+    found = (one.draft_tokens, one.stated_length, one.source) if one else None
+    yield from differs("serving.speculation", found, "config.speculation", options)
+    words = f"{label_of_speculation(*options[:2])} ({options[2]})" if options else "none"
+    yield from differs("choices.speculation", run.choices.get("speculation"), "config.speculation", words)
 
 
 def _lengths_are_those_of_the_label(run: Record) -> Sentences:
@@ -194,6 +233,7 @@ RULES = (
     _energy_is_missing_for_a_reason,
     _label_is_that_of_the_load,
     _server_is_that_of_the_options,
+    _speculation_is_that_of_the_options,
     _lengths_are_those_of_the_label,
     _counts_are_whole,
     _intervals_hold_their_value,

@@ -17,7 +17,10 @@ from results.show.tables.whole_system import NAMES as POWER_NAMES
 
 COLUMNS = quantities(
     *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
+    *("acceptance_stated", "acceptance_measured"),
     *("work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"),
+    *("cache_hit", "possible_cache_hit", "turn_tokens_per_s", "cached_tokens", "fresh_tokens"),
+    *("ttft_cached_below_50", "ttft_cached_50_to_90", "ttft_cached_from_90"),
     *(
         "goodput",
         "avg_power_w",
@@ -26,18 +29,24 @@ COLUMNS = quantities(
         "j_per_request",
         "j_per_token_read",
         "j_per_token_written",
+        "perplexity",
     ),
-    QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE),
+    *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "work_per_s_per_kw", "provisioned_kw", "provisioned_by"),
     *(*POWER_NAMES, "power_source", "status"),
 )
 # These follow from other columns, and are left out of points.
-OF_DEVICES = ("metrics.{unit}_per_s_per_device", "metrics.total_{unit}_per_s", "energy.{unit}_per_wh")
+OF_DEVICES = (
+    "metrics.{unit}_per_s_per_device",
+    "metrics.total_{unit}_per_s",
+    "energy.{unit}_per_wh",
+    "metrics.provisioned_kw",
+)
 OF_POINTS = (
     *columns_of_points("system", "model", "in/out", "devices", "concurrency"),
     PointColumn(QUANTITIES["variant"], attrgetter("variant")),
     *columns_of_points("status", "runs"),
     *(made for one in COLUMNS if one.form and one.path not in OF_DEVICES for made in with_interval(one)),
-    *columns_of_points("sampling_percent", "sensor_accuracy", "energy", *CELLS),
+    *columns_of_points("provisioned_by", "sampling_percent", "sensor_accuracy", "energy", *CELLS),
 )
 
 

@@ -1,0 +1,142 @@
+"""The server that is asked: started here, with its model and its options, or running already."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+from benchmarks.common.launch import usable_cores
+from benchmarks.common.options import ConfigError
+from benchmarks.llm_inference.address import Address, LoadError
+from benchmarks.llm_inference.client import Server
+from benchmarks.llm_inference.config import Config
+from benchmarks.llm_inference.devices import devices_of
+from benchmarks.llm_inference.models import (
+    CONTEXT,
+    DTYPES,
+    PACKAGED,
+    SHAPES,
+    make_draft,
+    make_folder,
+    make_gguf,
+    packaged_file,
+)
+from benchmarks.llm_inference.perplexity import most_tokens
+from benchmarks.llm_inference.prompts import template_tokens
+from benchmarks.llm_inference.servers import (
+    NAME,
+    SERVERS,
+    Process,
+    command_of,
+    environment_of,
+    free_port,
+    settings_of,
+)
+
+LOG_SUFFIX = ".server.log"
+MARGIN_TOKENS = 64  # of a context, for what a server adds to a prompt
+
+
+class Started:
+    """The server that is asked, started here or running already."""
+
+    def __init__(self, config: Config, stack: ExitStack) -> None:
+        serve, adapter = config.serve, SERVERS[config.serve.server]
+        self._process: Process | None = None
+        self.parameters: int | None = None
+        self.ready_s, vocab = 0.0, serve.vocab_size
+        names = [serve.served_model] if serve.served_model else []
+        self.address = serve.address or Address("127.0.0.1", free_port())
+        # The sensors of this node show no other one's power.
+        is_here = not serve.url or (serve.nodes == 1 and not config.run.hosts and self.address.is_here())
+        self.elsewhere = "" if is_here else self.address.host
+        self.devices = [] if serve.url else devices_of(config)
+        if not serve.url:
+            path, vocab = self._start(config, stack)
+            names = [NAME, path.name]
+        served = self.address.models()
+        names = names or served[:1]
+        name = next((one for one in names if one in served), "")
+        if not name:
+            asked, found = " or ".join(names), ", ".join(served) or "none"
+            raise LoadError(f"the model {asked} was asked for, and the server has {found}")
+        peer, extra, template = self.address.reached(), dict(adapter.extra), None
+        if config.load.endpoint == "chat":
+            template = template_tokens(self.address, name, min(config.load.lengths)[0], config.window.limit_s)
+        self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template, adapter.of_turns)
+
+    def _start(self, config: Config, stack: ExitStack) -> tuple[Path, int]:
+        """Start it and wait until it is ready; return where the model is, and the size of its vocabulary."""
+        serve, load, adapter = config.serve, config.load, SERVERS[config.serve.server]
+        folder = Path(serve.model_folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="caraml-")))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--model-folder {folder} cannot be made: {error.strerror}") from error
+        is_random = not (serve.model_path or serve.real_weights)
+        shape, vocab = SHAPES[serve.model], serve.vocab_size
+        if serve.real_weights:
+            path, vocab = packaged_file(), PACKAGED.vocab_size
+        elif serve.model_path:
+            path = Path(serve.model_path)
+        else:
+            name = f"{serve.model}-{config.precision}"
+            path = folder / (f"{name}.gguf" if adapter.makes_gguf else f"{name}/{NAME}")
+            (make_gguf if adapter.makes_gguf else make_folder)(path, shape, config.precision)
+            vocab, self.parameters = shape.vocab, shape.parameters
+        settings = folder / f"{serve.server}.yaml"
+        longest = max(*map(sum, load.lengths), most_tokens() if config.asks_text else 0)
+        values: dict[str, object] = {
+            "cache": adapter.cache[bool(load.trace)],
+            "model": path,
+            "port": self.address.port,
+            "streams": load.concurrency,
+            "context": min(CONTEXT, max(longest, config.answers.most_tokens) + MARGIN_TOKENS),
+            "threads": max(1, usable_cores() - 1),  # the client has the other one
+            "devices": serve.devices,
+            "dtype": DTYPES.get(config.precision, "bfloat16"),
+            "settings": settings,
+        }
+        if config.speculation.draft_tokens:
+            draft = Path(config.speculation.draft_model or path.with_name(f"draft-{path.name}"))
+            if not config.speculation.draft_model:
+                make_draft(draft, shape, config.precision, adapter.makes_gguf)
+            values |= {"draft": draft, **config.speculation.values}
+        if adapter.settings:
+            settings.write_text(settings_of(adapter, values, is_random))
+        more = f"{serve.server_args} {adapter.fp8 if config.precision == 'fp8' else ''}"
+        log = next_to(config, LOG_SUFFIX) or folder / "server.log"
+        stack.enter_context(_ended_by_signals())
+        self._process = Process(command_of(adapter, values, is_random, more), environment_of(adapter, values), log)
+        stack.callback(self._process.stop)
+        self.ready_s = self._process.wait_until_ready(self.address, serve.start_limit_s)
+        return path, vocab
+
+    def watch(self) -> None:
+        """Raise LoadError when the server is gone."""
+        if self._process:
+            self._process.watch()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End by an exception at a signal, so that the server is ended, too."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise LoadError(f"ended by signal {number} ({signal.Signals(number).name})")
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def next_to(config: Config, suffix: str) -> Path | None:
+    """Return the path of a file next to the record; None if none is written."""
+    return Path(config.run.record).with_suffix(suffix) if config.run.record else None

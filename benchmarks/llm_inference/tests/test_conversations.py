@@ -1,0 +1,316 @@
+"""Conversations with a prefix cache: their traces, prompts and hit rates, and what a record of them has."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import statistics
+import sys
+from array import array
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.common.options import ConfigError
+from benchmarks.llm_inference import run, trace
+from benchmarks.llm_inference.conversations import Player, Talk
+from benchmarks.llm_inference.prompts import Bodies
+from benchmarks.llm_inference.tests.test_run import ROUNDED_S, TTFT_S, against_mock, requests_of  # noqa: F401
+from benchmarks.llm_inference.trace import SHAPES, made, trace_of
+from results.join.serving import request_problems
+from results.record.conversations import figures_of, possible_hits
+from results.record.findings import NOT_RANKED
+from results.record.served import Place, Request, Window, read_request
+from results.tests.of_dicts import contradictions
+
+ENDLESS = 10**9  # blocks
+REQUEST = {"t": 0.0, "type": "s", "model": "m", "in": 100, "out": 5, "hash_ids": [1, 2]}
+HEAD = {"id": "a", "block_size": 64, "hash_id_scope": "local", "tool_tokens": 10, "system_tokens": 10}
+ENTRY = {**HEAD, "requests": [REQUEST]}
+LINE = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}
+
+
+def played(conversations, turns, idle_limit_s=300.0, answers=True, slots=1):
+    """Play so many turns in slots, one after the other; return their places in conversations, and token ids."""
+    tokens = Bodies("m", 8192, {}, "salt").tokens()
+    player = Player(Talk(conversations, idle_limit_s, 1), 0, 1, tokens.made)
+    found = []
+    for at in range(turns):
+        prompt = player.next(at % slots)
+        ids = [9000 + at] * prompt.turn.output if answers else []
+        key, idle_s = player.answered(at % slots, ids)
+        found.append((prompt.place._replace(answer=key), prompt.text.split(","), prompt.turn, idle_s))
+    return found
+
+
+def write(path, entries):
+    path.write_text("".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in entries))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_made_conversations_grow_and_share_their_beginning(name):
+    shape, found = SHAPES[name], trace_of(name, 1)
+    assert len(found.conversations) == shape.conversations
+    assert max(turn.input + turn.output for one in found.conversations for turn in one.turns) <= shape.most_tokens
+    assert (found.digest == trace_of(name, 1).digest) and (found.digest != trace_of(name, 2).digest)
+    for place, ids, turn, _ in played(found.conversations, 60):
+        assert len(ids) == turn.input
+        assert sum(tokens for _, tokens in place.new) <= turn.input
+    # With 24 and more conversations of at least 4 turns, several begin within 60 turns.
+    begun = [ids[: shape.shared] for place, ids, *_ in played(found.conversations, 60) if not place.turn]
+    assert begun
+    assert all(one == begun[0] for one in begun)
+
+
+def test_an_answer_is_part_of_the_next_prompt_as_it_came(tmp_path):
+    conversations = trace_of("small", 1).conversations
+    turns = played(conversations, 9)
+    for (_, before, turn, _), (place, ids, *_) in pairwise(turns):
+        if place.kept:
+            assert ids[: len(before)] == before
+            assert set(ids[len(before) : len(before) + turn.output]) == {ids[len(before)]} > set()
+            assert ids[len(before)].startswith("900")
+    unknown = played(conversations, 9, answers=False)
+    assert not any(one.startswith("900") for _, ids, *_ in unknown for one in ids)
+    assert [len(ids) for _, ids, *_ in unknown] == [len(ids) for _, ids, *_ in turns]
+    assert {place.answer for place, *_ in unknown} == {""}
+
+
+def test_a_trace_that_has_been_played_starts_again_with_other_tokens():
+    conversations = trace_of("small", 1).conversations[:1]
+    first, again = (
+        [ids for place, ids, *_ in played(conversations, 30) if place.conversation == number and not place.turn]
+        for number in (1, 2)
+    )
+    assert first[0][0] != again[0][0]
+
+
+def test_idle_times_are_capped():
+    every = {idle_s for *_, idle_s in played(trace_of("small", 1).conversations, 60)}
+    assert max(every) > 0.1
+    assert max(idle_s for *_, idle_s in played(trace_of("small", 1).conversations, 60, 0.1)) == 0.1
+
+
+def test_equal_hash_ids_are_equal_blocks_and_the_last_one_is_cut(tmp_path):
+    lines = [LINE, {**LINE, "input_length": 1030, "hash_ids": [1, 2, 3]}, {**LINE, "hash_ids": [4, 2]}]
+    one, other, third = (ids for _, ids, *_ in played(trace_of(write(tmp_path / "t", lines), 1).conversations, 3))
+    assert [len(ids) for ids in (one, other, third)] == [600, 1030, 600]
+    assert other[:600] == one
+    assert third[:512] != one[:512]
+    assert third[512:] == one[512:]
+
+
+@pytest.mark.parametrize(("scope", "is_same"), [("local", False), ("global", True)])
+def test_hash_ids_are_of_a_conversation_or_of_all(scope, is_same, tmp_path):
+    entries = [{**ENTRY, "hash_id_scope": scope}, {**ENTRY, "hash_id_scope": scope, "id": "b"}]
+    path = tmp_path / "all"
+    path.mkdir()
+    (path / "a.json").write_text(json.dumps(entries))  # a folder, with a list
+    one, other = (ids for _, ids, *_ in played(trace_of(str(path), 1).conversations, 2))
+    assert (one == other) is is_same
+
+
+def test_requests_of_a_subagent_are_played_where_it_was_called(tmp_path):
+    inner = {"t": 3.0, "type": "subagent", "requests": [{**REQUEST, "t": 3.0, "hash_ids": [8, 9]}]}
+    entry = {**ENTRY, "requests": [{**REQUEST, "api_time": 1.0}, inner, {**REQUEST, "t": 9.0}]}
+    [found] = trace_of(write(tmp_path / "t", [entry]), 1).conversations
+    assert [(turn.ids, turn.idle_s) for turn in found.turns] == [((1, 2), 0.0), ((8, 9), 2.0), ((1, 2), 6.0)]
+
+
+def broken(entry, place="", **changes):
+    """Return an entry with other values, or without those that are None, in the entry or in its request."""
+    copied = copy.deepcopy(entry)
+    part = copied["requests"][0] if place else copied
+    for name, value in changes.items():
+        if value is None:
+            del part[name]
+        else:
+            part[name] = value
+    return copied
+
+
+FED = {**HEAD, "hash_id_scope": "none", "requests": [{**REQUEST, "in": 20}]}
+BROKEN = [
+    *((broken(LINE, **{name: None}), f"{name!r} must be a") for name in LINE),
+    *((broken(LINE, **{name: -1}), f"{name!r} must be a number") for name in ("timestamp", "input_length")),
+    *((broken(LINE, **{name: "1"}), f"{name!r} must be a") for name in LINE),
+    (broken(LINE, input_length=1.5), "must be a whole number, found 1.5"),
+    (broken(LINE, output_length=True), "'output_length' must be a number, 1 or more, found True"),
+    (broken(LINE, hash_ids=[1]), "600 tokens are 2 blocks of 512, but it has 1 hash_ids"),
+    (broken(LINE, hash_ids=[1, 2, 3]), "600 tokens are 2 blocks of 512, but it has 3 hash_ids"),
+    (broken(LINE, hash_ids=[1, "2"]), "'hash_ids' must be a list of whole numbers"),
+    *((broken(ENTRY, **{name: None}), f"{name!r} must be") for name in HEAD),
+    ({key: one for key, one in ENTRY.items() if key != "requests"}, "'requests' must be a list"),
+    (broken(ENTRY, requests=[]), "'requests' must be a list of objects, not empty, found []"),
+    (broken(ENTRY, block_size=0), "'block_size' must be a number, 1 or more, found 0"),
+    (broken(ENTRY, hash_id_scope="mine"), "'hash_id_scope' must be one of local, global, none, found 'mine'"),
+    *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in REQUEST),
+    *((broken(ENTRY, "request", **{name: -1}), f"request 1: {name!r} must be a") for name in REQUEST),
+    (broken(ENTRY, "request", hash_ids=[1]), "100 tokens are 2 blocks of 64, but it has 1 hash_ids"),
+    (broken(ENTRY, "request", out=1), "no request has 2 output tokens"),
+    (FED, "'in' must be above 20, the tokens before its new ones, found 20"),
+    ("[1]", "is '1': each is an object"),
+    ("{", "line 2 is no JSON"),
+]
+
+
+@pytest.mark.parametrize(("entry", "words"), BROKEN)
+def test_a_broken_trace_is_one_sentence(entry, words, tmp_path, capsys):
+    entries = [entry] if entry == "[1]" else [LINE if "timestamp" in entry else {**ENTRY, "id": "good"}, entry]
+    if "2 output tokens" in words:
+        entries = [entry]
+    path = write(tmp_path / "trace.jsonl", entries)
+    assert run.main(["--trace", path]) == 2
+    [told] = capsys.readouterr().err.splitlines()
+    assert f"error: --trace {path}" in told
+    assert words in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--trace", "/nowhere"), "--trace /nowhere cannot be read"),
+        (("--trace", "/dev/null"), "has no conversation: give a file that is not empty, or small or large"),
+        (("--trace", "small", "--rate-per-s", "1"), "--trace and --rate-per-s exclude each other"),
+        (("--trace", "small", "--endpoint", "chat"), "--trace and --endpoint chat exclude each other"),
+        (("--trace", "small", "--idle-limit-s", "nan"), "idle_limit_s must be a finite number"),
+    ],
+)
+def test_options_that_do_not_go_with_a_trace_are_one_sentence(flags, words, capsys):
+    assert run.main(list(flags)) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_trace_longer_than_the_context_is_refused(tmp_path):
+    long = {**LINE, "input_length": 512 * 300, "hash_ids": list(range(300))}
+    with pytest.raises(ConfigError, match="has a request of 153605 tokens, but the model's context is 131072"):
+        run.parse(["--trace", write(tmp_path / "t", [long])])
+
+
+def test_a_made_trace_can_be_written_and_read(tmp_path, monkeypatch):
+    path = tmp_path / "t.jsonl"
+    monkeypatch.setattr(sys, "argv", ["trace", "--size", "small", "--seed", "5", "--out", str(path)])
+    assert trace.main() == 0
+    assert len(path.read_text().splitlines()) == len(made("small", 5))
+    assert trace_of(str(path), 1).conversations == trace_of("small", 5).conversations
+    assert trace_of(str(path), 1).digest == trace_of("small", 5).digest
+
+
+def window_of(requests, end_s):
+    return Window(type("All", (), {"requests": requests, "start_s": 0.0, "end_s": end_s}))
+
+
+def asked(index, sent_s, ended_s, place, tokens, cached=None):
+    found = Request(index, 0, sent_s, sent_s, tokens, 5, array("d", [ended_s]), array("H", [5]), ended_s, place=place)
+    found.cached_tokens = cached
+    return found
+
+
+def blocks(turn, kept, *ids, answer="", idle_s=0.0):
+    return Place(0, turn, idle_s, kept, [(str(one), 64) for one in ids], answer)
+
+
+def test_the_possible_hits_are_those_that_aiperf_counts():
+    # aiperf, tests/unit/graph/fixtures/weka_min.json: hash ids [1, 2], [1, 2, 3], [1, 2, 3, 4]: 5 of 9 blocks.
+    turns = [(blocks(0, 0, 1, 2), 128, 0), (blocks(1, 2, 3), 192, 128), (blocks(2, 3, 4, idle_s=1.0), 256, 64)]
+    every = [asked(at, [0, 1, 3][at], [1, 2, 4][at], *turn) for at, turn in enumerate(turns)]
+    found = figures_of(window_of(every, 4.0))
+    assert found["possible_cache_hit_percent"] == pytest.approx(100 * 5 / 9)
+    assert (found["cached_tokens"], found["fresh_tokens"]) == (192, 384)
+    assert found["turn_tokens_per_s"] == pytest.approx(15 / 3)
+    assert found["mean_lanes"] == pytest.approx(1)  # the idle second counts
+    assert figures_of(window_of([asked(0, 0, 1, None, 64)], 4.0)) == {}
+
+
+def test_an_answer_is_possible_but_for_its_last_token_and_a_cut_block_by_its_tokens():
+    places = [
+        Place(0, 0, 0.0, 0, [("1", 64), ("2", 10)], "a"),
+        Place(0, 1, 0.0, 2, [("a", 5), ("3", 7)]),
+        Place(1, 0, 0.0, 0, [("1", 64), ("2", 64)]),  # the same ids, the second one not cut
+        Place(2, 0, 0.0, 0, [("9", 64)]),
+    ]
+    every = [asked(at, at, at + 0.5, place, sum(count for _, count in place.new)) for at, place in enumerate(places)]
+    every[1].asked_input = 86
+    assert possible_hits(window_of(every, 4.0)) == {0: 0, 1: 64 + 10 + 4, 2: 64 + 10, 3: 0}
+
+
+def changed_requests(folder, change):
+    """Change each request of a file, and return how it was before."""
+    path = folder / "record.requests.jsonl.gz"
+    before = path.read_bytes()
+    *requests, end = map(json.loads, gzip.decompress(before).splitlines())
+    path.write_bytes(gzip.compress("".join(f"{json.dumps(one)}\n" for one in [*map(change, requests), end]).encode()))
+    return before
+
+
+@pytest.mark.long
+def test_an_endless_cache_has_what_is_possible_and_edits_are_found(request, tmp_path):
+    start = request.getfixturevalue("against_mock")
+    server = f"--cache-blocks {ENDLESS}"
+    code, record = start("--trace", "small", "--idle-limit-s", "0.01", server=server)
+    assert code == 0, record["error"]
+    requests = list(map(read_request, requests_of(tmp_path)))
+    window = window_of(requests, record["metrics"]["measured_s"])
+    assert {one.index: one.cached_tokens for one in requests} == possible_hits(window)
+    metrics = record["metrics"]
+    assert 50 < metrics["cache_hit_percent"] == metrics["possible_cache_hit_percent"] < 100
+    assert metrics["fed_back_percent"] == 100
+    shares = [(one.cached_tokens / one.asked_input, one.times_s[0] - one.due_s) for one in requests]
+    assert all(ttft_s > (1 - share) * TTFT_S - ROUNDED_S for share, ttft_s in shares)  # no answer is early
+    both = zip(requests, shares, strict=True)
+    cached = [ttft_s for one, (share, ttft_s) in both if share >= 0.9 and window.holds(one.due_s)]
+    assert metrics["ttft_p50_cached_from_90_s"] == pytest.approx(statistics.median(cached))
+    assert metrics["cached_tokens"] + metrics["fresh_tokens"] == metrics["prompt_tokens_of_requests"]
+    assert record["sample"].startswith("conversations of small, SHA-256 ")
+    assert record["variant"] == ["vllm", "idle for 0.01 s at most"]
+    assert list(request_problems(record, tmp_path)) == []
+    here = {"it has no energy, and its work was done on its own nodes"}
+    record |= {"energy": None, "energy_effective": None}
+    assert set(contradictions(record)) == here
+
+    names = ("cache_hit_percent", "possible_cached_tokens", "fresh_tokens", "turn_tokens_per_s", "mean_lanes")
+    for name in (*names, "ttft_p50_cached_from_90_s"):
+        edited = copy.deepcopy(record)
+        edited["metrics"][name] *= 1.01
+        assert any(f"metrics.{name} is" in one for one in request_problems(edited, tmp_path)), name
+    edited = copy.deepcopy(record)
+    edited["config"]["load"]["trace"] = ""
+    assert any("its load is not of conversations" in one for one in request_problems(edited, tmp_path))
+    edited["config"]["load"] |= {"trace": "mine/other", "idle_limit_s": 0.001}
+    assert any("and one was for" in one for one in request_problems(edited, tmp_path))
+    assert any("config.load has the trace other" in one for one in contradictions(edited))
+
+    path = tmp_path / "record.requests.jsonl.gz"
+    for change, words in (
+        (lambda one: {**one, "cached_tokens": one["cached_tokens"] // 2}, "metrics.cache_hit_percent is"),
+        (lambda one: {**one, "place": {**one["place"], "answer": ""}}, "metrics.possible_cached_tokens is"),
+        (lambda one: {key: value for key, value in one.items() if key != "place"}, "its load is of conversations"),
+    ):
+        before = changed_requests(tmp_path, change)
+        assert any(words in one for one in request_problems(record, tmp_path)), words
+        path.write_bytes(before)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("server", "kinds"),
+    [
+        ("--cache-blocks 40 --block-tokens 16", set()),
+        (f"--cache-blocks {ENDLESS} --boast 9", {"cache_impossible"}),
+        (f"--cache-blocks {ENDLESS} --silent", {"no_cached_tokens"}),
+    ],
+)
+def test_a_smaller_cache_has_less_and_an_impossible_one_is_not_ranked(request, server, kinds, tmp_path):
+    start = request.getfixturevalue("against_mock")
+    code, record = start("--trace", "small", "--idle-limit-s", "0.01", "--concurrency", "3", server=server)
+    assert code == 0, record["error"]
+    metrics = record["metrics"]
+    found = {one["kind"] for one in record["serving"]["findings"]}
+    assert found & {*NOT_RANKED, "no_cached_tokens"} == kinds
+    assert metrics["possible_cache_hit_percent"] > 50
+    if not kinds:
+        assert 0 < metrics["cache_hit_percent"] < metrics["possible_cache_hit_percent"] - 1
+    assert ("cache_hit_percent" in metrics) == (kinds != {"no_cached_tokens"})
+    assert list(request_problems(record, tmp_path)) == []

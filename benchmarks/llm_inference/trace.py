@@ -1,0 +1,260 @@
+"""Traces of conversations, in two published formats and made ones, and files of lengths.
+
+Mooncake's JSON lines have timestamp [ms], input_length, output_length and hash_ids of blocks of 512 tokens. The JSON of
+AIPerf's scenario has id, block_size, hash_id_scope, tool_tokens, system_tokens and requests of t [s], in, out and
+hash_ids. Where hash_id_scope is "none", requests have no hash ids: a prompt is the former one, the former answer as it
+came, and new tokens; the first tool_tokens + system_tokens of all conversations are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, option, parse_config, positive
+
+MOONCAKE_BLOCK = 512
+SCOPES = "local", "global", "none"
+
+
+class Turn(NamedTuple):
+    """A request of a conversation."""
+
+    input: int
+    output: int
+    idle_s: float  # from the former answer's end until it is sent
+    ids: tuple[int, ...] = ()
+
+
+class Conversation(NamedTuple):
+    """Requests that are sent one after the other."""
+
+    turns: tuple[Turn, ...]
+    block: int  # tokens for each hash id; 0: answers are fed back
+    is_local: bool = False  # equal ids of other conversations have other tokens
+    shared: int = 0  # first tokens that all conversations have, where answers are fed back
+
+
+class Trace(NamedTuple):
+    """Conversations, and what identifies them."""
+
+    name: str
+    digest: str
+    conversations: tuple[Conversation, ...]
+
+
+class Shape(NamedTuple):
+    """Made conversations: numbers of tokens, and times in seconds; means of log-normal distributions have their name.
+
+    The small one is for a laptop. The large one grows as coding agents do: its longest prompt fits 131072 tokens.
+    """
+
+    conversations: int
+    turns: tuple[int, int]  # fewest and most
+    shared: int
+    mean_new: int
+    mean_output: int
+    mean_idle_s: float
+    most_tokens: int
+
+
+SHAPES: Mapping[str, Shape] = {
+    "small": Shape(24, (4, 10), 192, 48, 16, 0.1, 1024),
+    "large": Shape(256, (10, 60), 8192, 1500, 400, 5.0, 120_000),
+}
+SIGMA = 0.6  # of made lengths and idle times
+
+
+def made(name: str, seed: int) -> list[dict[str, Any]]:
+    """Return made conversations as their file holds them."""
+    shape, chance = SHAPES[name], random.Random(f"{name} {seed}")
+
+    def drawn(mean: float) -> float:
+        return chance.lognormvariate(math.log(mean) - SIGMA**2 / 2, SIGMA)
+
+    found = []
+    for number in range(shape.conversations):
+        requests, tokens, time_s = list[dict[str, Any]](), shape.shared, 0.0
+        for _ in range(chance.randint(*shape.turns)):
+            tokens, output = tokens + max(4, round(drawn(shape.mean_new))), max(4, round(drawn(shape.mean_output)))
+            if tokens + output > shape.most_tokens:
+                break
+            requests.append({"t": round(time_s, 3), "type": "s", "model": "model", "in": tokens, "out": output})
+            tokens, time_s = tokens + output, time_s + drawn(shape.mean_idle_s)
+        tools = shape.shared * 3 // 4
+        head = {"id": f"{name}-{number}", "block_size": 1, "hash_id_scope": "none"}
+        found.append({**head, "tool_tokens": tools, "system_tokens": shape.shared - tools, "requests": requests})
+    return found
+
+
+def trace_of(name: str, seed: int) -> Trace:
+    """Return a made trace, or that of a file or a folder of files; raises ConfigError."""
+    if name in SHAPES:
+        text = as_text(made(name, seed))
+        return Trace(name, _digest(text), tuple(_conversations(f"--trace {name}", [text])))
+    path = Path(name)
+    try:
+        files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
+        texts = [file.read_text() for file in files]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--trace {name} cannot be read: {error}; give {' or '.join(SHAPES)}, or a file") from error
+    return Trace(path.name, _digest("".join(texts)), tuple(_conversations(f"--trace {name}", texts)))
+
+
+def as_text(conversations: list[dict[str, Any]]) -> str:
+    """Return conversations as JSON lines."""
+    return "".join(f"{json.dumps(one)}\n" for one in conversations)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _conversations(flag: str, texts: list[str]) -> list[Conversation]:
+    found = []
+    for number, one in enumerate((one for text in texts for one in _entries(flag, text)), 1):
+        where = f"{flag}: entry {number}"
+        if not isinstance(one, dict):
+            raise ConfigError(f"{where} is {str(one)[:40]!r}: each is an object, of Mooncake's or of AIPerf's format")
+        found.append(_of_requests(one, where) if "requests" in one or "id" in one else _of_mooncake(one, where))
+    if not found:
+        raise ConfigError(f"{flag} has no conversation: give a file that is not empty, or {' or '.join(SHAPES)}")
+    if not any(turn.output > 1 for one in found for turn in one.turns):
+        raise ConfigError(f"{flag}: no request has 2 output tokens, of which the later one is timed")
+    return found
+
+
+def _entries(flag: str, text: str) -> Iterator[Any]:
+    """Yield the entries of one JSON value, or of JSON lines."""
+    try:
+        value = json.loads(text)
+        yield from value if isinstance(value, list) else [value]
+    except ValueError:
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                if line.strip():
+                    yield json.loads(line)
+            except ValueError as error:
+                raise ConfigError(f"{flag}: line {number} is no JSON ({error}): give JSON or JSON lines") from error
+
+
+def _number(entry: Mapping[str, Any], name: str, least: float, where: str) -> float:
+    value = entry.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+        found = f"{value!r}" if name in entry else "nothing"
+        raise ConfigError(f"{where}: {name!r} must be a number, {least:g} or more, found {found}")
+    return value
+
+
+def _whole(entry: Mapping[str, Any], name: str, least: int, where: str) -> int:
+    value = _number(entry, name, least, where)
+    if value != int(value):
+        raise ConfigError(f"{where}: {name!r} must be a whole number, found {value!r}")
+    return int(value)
+
+
+def _ids(entry: Mapping[str, Any], tokens: int, block: int, where: str) -> tuple[int, ...]:
+    """Return the hash ids of a prompt, one for each block that has begun."""
+    ids = entry.get("hash_ids")
+    if not isinstance(ids, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in ids):
+        raise ConfigError(f"{where}: 'hash_ids' must be a list of whole numbers, found {str(ids)[:40]}")
+    if len(ids) != (wanted := -(-tokens // block)):
+        raise ConfigError(f"{where}: {tokens} tokens are {wanted} blocks of {block}, but it has {len(ids)} hash_ids")
+    return tuple(ids)
+
+
+def _of_mooncake(entry: Mapping[str, Any], where: str) -> Conversation:
+    """Return a conversation of one request: the format does not state which requests follow each other."""
+    _number(entry, "timestamp", 0, where)
+    tokens, output = (_whole(entry, name, 1, where) for name in ("input_length", "output_length"))
+    ids = _ids(entry, tokens, MOONCAKE_BLOCK, where)
+    return Conversation((Turn(tokens, output, 0.0, ids),), MOONCAKE_BLOCK)
+
+
+def _requests(entry: Mapping[str, Any], where: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the requests of a conversation; those of a subagent where it was called."""
+    requests = entry.get("requests")
+    if not isinstance(requests, list) or not all(isinstance(one, dict) for one in requests) or not requests:
+        raise ConfigError(f"{where}: 'requests' must be a list of objects, not empty, found {str(requests)[:40]}")
+    for one in requests:
+        if "requests" in one:
+            yield from _requests(one, where)
+        else:
+            yield one
+
+
+def _of_requests(entry: Mapping[str, Any], where: str) -> Conversation:
+    if not isinstance(entry.get("id"), str):
+        raise ConfigError(f"{where}: 'id' must be a text, found {entry.get('id')!r}")
+    if entry.get("hash_id_scope") not in SCOPES:
+        scopes, found = ", ".join(SCOPES), entry.get("hash_id_scope")
+        raise ConfigError(f"{where}: 'hash_id_scope' must be one of {scopes}, found {found!r}")
+    is_fed = entry["hash_id_scope"] == "none"
+    block = _whole(entry, "block_size", 1, where)
+    shared = sum(_whole(entry, name, 0, where) for name in ("tool_tokens", "system_tokens"))
+    turns, ended_s, held = list[Turn](), 0.0, shared if is_fed else 0
+    for number, one in enumerate(_requests(entry, where), 1):
+        at = f"{where}, request {number}"
+        for name in ("type", "model"):
+            if not isinstance(one.get(name), str):
+                raise ConfigError(f"{at}: {name!r} must be a text, found {one.get(name)!r}")
+        time_s = _number(one, "t", 0, at)
+        tokens, output = (_whole(one, name, 1, at) for name in ("in", "out"))
+        if is_fed and tokens <= held:
+            raise ConfigError(f"{at}: 'in' must be above {held}, the tokens before its new ones, found {tokens}")
+        ids = () if is_fed else _ids(one, tokens, block, at)
+        turns.append(Turn(tokens, output, max(0.0, time_s - ended_s) if turns else 0.0, ids))
+        ended_s, held = time_s + (_number(one, "api_time", 0, at) if "api_time" in one else 0.0), tokens + output
+    return Conversation(tuple(turns), 0 if is_fed else block, entry["hash_id_scope"] == "local", shared)
+
+
+def read_lengths(path: Path) -> list[tuple[int, int]]:
+    """Return the input and output tokens of the lines of a file; raises ConfigError."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
+        pairs = [(int(one), int(other)) for one, other in lines]
+    except OSError as error:
+        raise ConfigError(f"--lengths-file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"--lengths-file {path}: each line is 'INPUT OUTPUT', two whole numbers") from error
+    if not pairs or min(map(min, pairs)) < 1:
+        raise ConfigError(f"--lengths-file {path}: it needs lines with two numbers above 0")
+    if max(output for _, output in pairs) < 2:
+        raise ConfigError(f"--lengths-file {path}: no request has 2 output tokens, of which the later one is timed")
+    return pairs
+
+
+@dataclass(frozen=True)
+class MadeOptions:
+    """Made trace."""
+
+    size: str = option("small", "small: for a laptop; large: contexts of up to 120,000 tokens", tuple(SHAPES))
+    seed: int = option(1234, "seed of lengths and idle times")
+    out: str = option("trace.jsonl", "file to write")
+
+    def __post_init__(self) -> None:
+        positive(self, "seed")
+
+
+def main() -> int:
+    """Write a made trace; return the exit code."""
+    try:
+        [options] = parse_config(
+            [MadeOptions], sys.argv[1:], "python -m benchmarks.llm_inference.trace", "Make conversations."
+        )
+        Path(options.out).write_text(as_text(made(options.size, options.seed)))
+    except (ConfigError, OSError) as error:
+        print(f"trace: error: {error}", file=sys.stderr)
+        return EXIT_BAD_OPTIONS
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

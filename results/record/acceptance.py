@@ -1,0 +1,67 @@
+"""Speculative decoding at a stated acceptance: published lengths, and whether a server's counters agree with one.
+
+The acceptance length is the mean number of tokens of a step: the draft tokens that are accepted, and the model's own.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from results.record.findings import Finding, finding
+from results.record.served_rules import MOST_UNLIKE_COUNT
+
+PUBLISHED = Path(__file__).with_suffix(".csv")
+SIGMAS = 3  # standard deviations of a mean by chance, of which 1 in 370 is beyond
+
+
+@cache
+def published() -> Mapping[tuple[str, int], tuple[float, str]]:
+    """Return the published acceptance length with its source, by model and number of draft tokens."""
+    with PUBLISHED.open(newline="", encoding="utf-8") as file:
+        return {
+            (row["model"], int(row["draft_tokens"])): (float(row["length"]), f"{row['model']}: {row['source']}")
+            for row in csv.DictReader(file)
+        }
+
+
+def stated(draft_tokens: int, length: float, model: str) -> tuple[float, str]:
+    """Return the stated acceptance length with its source: `length` itself, or for 0 the published one of a model.
+
+    Raises LookupError if none is published.
+    """
+    return (length, "stated by the user") if length else published()[model, draft_tokens]
+
+
+def label(draft_tokens: int, length: float) -> str:
+    """Return what is different from a server without speculation, in words."""
+    return f"{draft_tokens} draft tokens, {length:g} tokens a step"
+
+
+def length_of(steps: float | None, accepted_tokens: float | None) -> float | None:
+    """Return the acceptance length that counters give; 1 without any step, None without counters."""
+    if steps is None or accepted_tokens is None:
+        return None
+    return 1 + accepted_tokens / steps if steps else 1.0
+
+
+def judged_acceptance(facts: Mapping[str, Any], tokens_per_request: float) -> Iterator[Finding]:
+    """Yield what limits a run whose server accepts a stated number of tokens: the facts are its record's."""
+    if not facts:
+        return
+    yield finding("answers_synthetic")
+    length, measured = facts["stated_length"], facts["measured_length"]
+    if measured is None:
+        yield finding("acceptance_unknown", stated=length)
+        return
+    # The last step of a request is cut where its answer ends, by all draft tokens at most. A step accepts 0 to all of
+    # them, so that its standard deviation is half of them at most.
+    by_ends = facts["draft_tokens"] * length / tokens_per_request
+    by_chance = SIGMAS * facts["draft_tokens"] / 2 / math.sqrt(facts["steps"]) if facts["steps"] else 0.0
+    most = MOST_UNLIKE_COUNT * length + by_ends + by_chance
+    if abs(measured - length) > most:
+        yield finding("acceptance_differs", measured=measured, stated=length, most=most)

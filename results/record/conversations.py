@@ -1,0 +1,111 @@
+"""Figures of a load of conversations: what a server's prefix cache gave, next to what an endless one could give."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from results.record.derived import ratio, ttft
+from results.record.findings import Finding, finding
+from results.record.served import Metrics, Piece, Request, Window
+
+# Classes of prompts by the share of their tokens that came from the cache, and the ends of these shares.
+CLASSES = {"cached_below_50": (0.0, 0.5), "cached_50_to_90": (0.5, 0.9), "cached_from_90": (0.9, 2.0)}
+NAMES = (
+    *("prompt_tokens_of_requests", "possible_cached_tokens", "possible_cache_hit_percent", "turn_tokens_per_s"),
+    *("mean_lanes", "fed_back_percent", "cached_tokens", "fresh_tokens", "cache_hit_percent"),
+    *(f"ttft_p50_{name}_s" for name in CLASSES),
+)
+Tree = dict[str, Any]  # by the key of a piece: the longest seen, and the tree of what followed it
+
+
+def are_conversations(window: Window) -> bool:
+    """Check whether requests are turns of conversations."""
+    return any(one.place for one in window.every)
+
+
+def possible_hits(window: Window) -> dict[int, int]:
+    """Return how many prompt tokens of each request, by its index, a cache without limit could have.
+
+    They are the longest prefix in common with a prompt that was sent before in the run, and the answer to it. The last
+    token of an answer is no part of that: the server never computed with it. Blocks of one token make this the limit of
+    every cache: one of larger blocks has less.
+    """
+    found, tree, prompts = dict[int, int](), Tree(), dict[int, list[Piece]]()
+    for one in sorted(window.every, key=lambda one: one.sent_s):
+        if one.place:
+            prompt = [*prompts.get(one.place.conversation, [])[: one.place.kept], *one.place.new]
+            prompts[one.place.conversation] = prompt
+            answer: list[Piece] = [(one.place.answer, one.tokens - 1)] if one.place.answer else []
+            found[one.index] = min(one.asked_input, _seen([*prompt, *answer], tree))
+    return found
+
+
+def _seen(pieces: list[Piece], tree: Tree) -> int:
+    """Return how many tokens at the beginning the tree has; add all of them."""
+    seen, is_seen = 0, True
+    for key, tokens in pieces:
+        entry = tree.setdefault(key, [0, Tree()])
+        if is_seen:
+            seen, is_seen = seen + min(tokens, entry[0]), tokens == entry[0]
+        entry[0], tree = max(tokens, entry[0]), entry[1]
+    return seen
+
+
+def figures_of(window: Window) -> Metrics:
+    """Return the figures of conversations; none for another load.
+
+    Measured ones are missing where the server states for some request not how many tokens came from its cache.
+    """
+    if not are_conversations(window):
+        return {}
+    possible, requests = possible_hits(window), window.requests
+    inputs = sum(one.asked_input for one in requests)
+    later = [one for one in window.every if one.place and any(key.endswith(("a", "m")) for key, _ in one.place.new[:1])]
+    found: Metrics = {
+        "prompt_tokens_of_requests": inputs,
+        "possible_cached_tokens": sum(possible.get(one.index, 0) for one in requests),
+        "turn_tokens_per_s": ratio(sum(one.tokens for one in requests), sum(window.e2e_s)),
+        "mean_lanes": _lanes(window),
+        "fed_back_percent": _percent(sum(one.place.new[0][0].endswith("a") for one in later if one.place), len(later)),
+    }
+    found["possible_cache_hit_percent"] = _percent(found["possible_cached_tokens"], inputs)
+    if all(one.cached_tokens is not None for one in requests):
+        cached = sum(one.cached_tokens or 0 for one in requests)
+        found |= {"cached_tokens": cached, "fresh_tokens": inputs - cached}
+        found |= {"cache_hit_percent": _percent(cached, inputs), **dict(_ttfts(requests))}
+    return found
+
+
+def _percent(part: Any, whole: Any) -> float | None:
+    share = ratio(part, whole)
+    return None if share is None else 100 * share
+
+
+def _ttfts(requests: list[Request]) -> Iterator[tuple[str, float]]:
+    for name, (low, high) in CLASSES.items():
+        chosen = [one for one in requests if low <= (one.cached_tokens or 0) / one.asked_input < high]
+        if chosen:
+            yield f"ttft_p50_{name}_s", statistics.median(ttft(one.due_s, one.times_s) for one in chosen)
+
+
+def _lanes(window: Window) -> float:
+    """Return the mean number of conversations that are played: of requests in flight, and of idle ones."""
+    spans = ((one.sent_s - (one.place.idle_s if one.place else 0.0), one.ended_s) for one in window.every)
+    overlaps = (min(end_s, window.end_s) - max(begin_s, window.start_s) for begin_s, end_s in spans)
+    return sum(filter(lambda one_s: one_s > 0, overlaps)) / window.duration_s
+
+
+def remarks_on_cache(window: Window, metrics: Metrics) -> Iterator[Finding]:
+    """Yield what limits the figures of conversations, or contradicts them.
+
+    A piece of random tokens begins like another one by chance: a token of each request is allowed for.
+    """
+    if not are_conversations(window):
+        return
+    cached, possible = metrics.get("cached_tokens"), metrics.get("possible_cached_tokens")
+    if cached is None:
+        yield finding("no_cached_tokens")
+    elif isinstance(cached, int) and isinstance(possible, int) and cached > possible + len(window.requests):
+        yield finding("cache_impossible", cached=cached, possible=possible)

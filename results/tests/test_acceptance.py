@@ -1,0 +1,67 @@
+"""Speculative decoding: the acceptance of a server is as stated, or the run is not ranked."""
+
+from __future__ import annotations
+
+import pytest
+
+from results.record.acceptance import judged_acceptance, length_of, published, stated
+from results.tests.of_dicts import by_point
+from results.tests.test_serving import served
+from results.tests.words import deviations
+from results.verdicts.ranking import ranked_points
+
+pytestmark = pytest.mark.arithmetic
+
+
+def test_published_lengths_are_means_of_their_steps():
+    assert [published()["DeepSeek-V4-Pro", count][0] for count in (1, 2, 3)] == [1.79, 2.27, 2.49]
+    assert all(
+        1 <= length <= count + 1 and "arXiv:2604.09557" in source
+        for (_, count), (length, source) in published().items()
+    )
+    assert stated(3, 2.0, "DeepSeek-V4-Pro") == (2.0, "stated by the user")
+    with pytest.raises(LookupError):
+        stated(9, 0.0, "DeepSeek-V4-Pro")
+
+
+@pytest.mark.parametrize(
+    ("steps", "accepted", "length"), [(100.0, 149.0, 2.49), (0.0, 0.0, 1.0), (None, 1.0, None), (1.0, None, None)]
+)
+def test_a_step_has_its_own_token_and_those_accepted(steps, accepted, length):
+    assert length_of(steps, accepted) == (None if length is None else pytest.approx(length))
+
+
+@pytest.mark.parametrize(
+    ("measured", "steps", "tokens", "kinds"),
+    [
+        (2.49, 1e6, 1024, []),
+        (2.46, 1e6, 1024, []),  # 1 %, and what the ends of answers cut, 3 of 1024 tokens times 2.49
+        (2.45, 1e6, 1024, ["acceptance_differs"]),
+        (2.53, 1e6, 1024, ["acceptance_differs"]),
+        (2.10, 1e6, 16, []),  # the last of 6 steps is cut
+        (1.90, 1e6, 16, ["acceptance_differs"]),
+        (2.40, 2000, 1024, []),  # chance: 3 standard deviations of 1.5 / 45
+        (1.0, 0.0, 1024, ["acceptance_differs"]),  # no step has drafts
+        (None, None, 1024, ["acceptance_unknown"]),
+    ],
+)
+def test_a_measured_length_is_as_stated_but_for_chance_and_ends(measured, steps, tokens, kinds):
+    facts = {"draft_tokens": 3, "stated_length": 2.49, "measured_length": measured, "steps": steps}
+    found = [one.kind for one in judged_acceptance(facts, tokens)]
+    assert found == ["answers_synthetic", *kinds]
+    assert list(judged_acceptance({}, tokens)) == []
+
+
+def test_a_server_that_accepts_otherwise_is_shown_and_not_ranked():
+    record, values = served(), {"measured": 1.8, "stated": 2.49, "most": 0.1}
+    assert ranked_points(by_point([record]))
+    record["serving"]["findings"] = [{"kind": "acceptance_differs", "values": values}]
+    [point] = by_point([record])
+    assert ranked_points([point]) == []
+    assert "a step has 1.8 tokens by the server's counters, and 2.49 ± 0.1 were stated" in deviations(point)
+
+
+def test_runs_with_and_without_speculation_are_two_points():
+    with_drafts = served()
+    with_drafts["variant"] = ["vllm", "3 draft tokens, 2.49 tokens a step"]
+    assert len(by_point([served(), with_drafts])) == 2
