@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
+from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.energy.estimate import known
 from jpwr.errors import JpwrError, NotEnoughSamples
+from jpwr.passes import energy_of_passes
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
 from results.join.blocks import blocks_of, means_w

@@ -17,6 +17,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.process.host import boot_id
 from jpwr.tests.conftest import install_method
 from results.collect import collect
+from results.files.systems import read_systems
 from results.join.energy import _of_runs
 from results.join.meter import read_meter, with_meter
 from results.join.nodes import NodeSums
@@ -353,6 +354,29 @@ def test_a_range_of_the_pue_holds_the_pue(tmp_path, ends):
     path.write_text(f"{{currency: EUR, electricity_per_kwh: 0.2, systems: {{A: {{price_per_device: 1}}}}, {ends}}}")
     with pytest.raises(RecordError, match=r"pue_low, pue and pue_high are .*: give them in ascending order"):
         read_prices(path)
+
+
+def test_a_record_has_what_the_block_of_its_system_states(tmp_path, monkeypatch):
+    table = tmp_path / "jube" / "include" / "systems.yaml"
+    table.parent.mkdir(parents=True)
+    stated = {"meter_accuracy_percent": "1", "meter_losses": "maker", "meter_covers": "network storage"}
+    lines = "".join(f"\n      - {{name: {name}, _: {value}}}" for name, value in stated.items())
+    name = "      - {name: system_name,        _: H200}"
+    text = (Path.cwd() / "jube" / "include" / "systems.yaml").read_text()
+    assert name in text
+    table.write_text(text.replace(name, name + lines))
+    monkeypatch.setattr("results.files.systems.ROOT", tmp_path)
+    record = run_on(tmp_path / "run")
+    assert as_json(record.energy.site) == {
+        "accuracy_percent": 1.0,
+        "losses": "maker",
+        "measured": ["network", "storage"],
+    }
+    [known] = with_wall([record])
+    assert known.wall.relative == pytest.approx(0.01 / math.sqrt(3))
+    table.write_text(text.replace(name, name + lines.replace("network storage", "network roof")))
+    with pytest.raises(RecordError, match="meter_covers is 'network roof', but must be of network, storage, cooling"):
+        read_systems(table)
 
 
 def test_a_meters_file_gives_the_power_of_the_node_to_the_blocks_of_its_boards(tmp_path):
