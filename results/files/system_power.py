@@ -125,7 +125,7 @@ class ScaleOut:
     cabling: Literal["passive", "active_optical"] | None = None
     required_bandwidth_tbps: Annotated[NotNegative | None, "default: that of all network cards"] = None
     nics: Nics | None = None
-    switches: tuple[Switch, ...] = ()
+    switches: Annotated[tuple[Switch, ...], {"title": "switch"}] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
