@@ -58,9 +58,9 @@ test_in_root() {
 [[ -n ${CARAML_ARM64:-} ]] || CARAML_ARM64=1 exec unshare --mount --propagation private --pid --fork --kill-child "$0" "$@"
 register_qemu
 make_root
-# Without the sampler's tests of commands, signals and limits: they take 5, 6 and 10 minutes under qemu-user.
+# Without the tests of methods, commands, signals and limits: they take 5, 5, 6 and more than 10 minutes under qemu-user.
 (($#)) || set -- -q -p no:cacheprovider -n auto --maxprocesses 8 --dist loadfile -m 'not slow and not long' \
-    jpwr/tests/test_{backends,contract,processor,sampler,stored}.py ioprof/tests/test_counts.py \
+    jpwr/tests/test_{contract,processor,sampler}.py ioprof/tests/test_counts.py \
     benchmarks/common/tests/test_launch_and_provenance.py
 test_in_root "$@"
 echo "test_arm64: passed in $SECONDS s, $([[ $(uname -m) == aarch64 ]] || echo "emulated ")on aarch64"

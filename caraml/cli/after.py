@@ -346,6 +346,8 @@ def provisioned(records: Sequence[Record], stated: Sequence[str]) -> list[Record
             raise RecordError(
                 f"--system-power {text!r} is not SYSTEM=FILE with one of the systems {', '.join(sorted(tags))}"
             )
+        if system in powers:
+            raise RecordError(f"--system-power names {system} twice: give one file of each system")
         powers[system] = read_system_power(Path(path), system if system in blocks else None, blocks)
     found, notes = with_provisioned(records, powers)
     for note in notes:

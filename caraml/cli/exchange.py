@@ -140,7 +140,8 @@ def system_power(options: argparse.Namespace) -> int:
     """Complete and check the provisioned power of a system, as MLPerf Endpoints defines it."""
     power = read_system_power(options.file, options.system, read_systems())
     for one in terms(power) if power.computed else ():
-        print(f"{one.name}: {one.watts:,.0f} W, {one.figure.source_type} {one.figure.source}")
+        source = f"{one.figure.source_type} {one.figure.source}" if one.figure else ""
+        print(f"{one.name}: {one.watts:,.0f} W, {source}")
     for name, value in (power.computed or {}).items():
         print(f"{name}: {value:,.10g}")
     print(f"provisioned power: {power.provisioned_power_kw:g} kW, {ESTIMATED if power.mlc_estimated_power else STATED}")
@@ -150,6 +151,8 @@ def system_power(options: argparse.Namespace) -> int:
             used = {int(number): int(nodes) for number, nodes in pairs}
         except ValueError as error:
             raise RecordError(f"--nodes {' '.join(options.nodes)} is not SET=N, two whole numbers: {error}") from error
+        if len(used) < len(options.nodes):
+            raise RecordError(f"--nodes {' '.join(options.nodes)} names a set twice: give each set once")
         print(f"power of the point: {kw_of(power, used):g} kW")
     if options.out:
         write_whole(options.out, json.dumps(as_written(power), indent=1) + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from contextlib import ExitStack, suppress
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Callable, Container, Mapping, Union
 
 from jpwr.backends.parts import Lost, attempt, channel_of, in_time, seconds_of, unless_all_are_lost
@@ -155,13 +155,6 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
     return channel._replace(info=channel.info._replace(lacks="; ".join(lacks))), ids
 
 
-@lru_cache(maxsize=None)
-def _library() -> ctypes.CDLL:
-    """Return the library with one object per function: after a sleep, each object that is touched takes time."""
-    # By the name: the package's own variable for it has another name in old packages.
-    return ctypes.CDLL(LIBRARY)
-
-
 class _Device:
     """One GPU.
 
@@ -172,7 +165,8 @@ class _Device:
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
         self._handle = handle
-        self._library = _library()
+        # By the name: the package's own variable for it has another name in old packages.
+        self._library = ctypes.CDLL(LIBRARY)
 
     def averaged_power(self) -> Callable[[], float]:
         """Return a function that reads watts; this and the next two raise ReadError if the reading is unavailable."""
@@ -299,7 +293,7 @@ class _Device:
     def _function(self, name: str) -> Callable[..., int]:
         """Return a function of the library, which returns an error code; raise ReadError if the library lacks it."""
         try:
-            found: Callable[..., int] = getattr(self._library, name)
+            found: Callable[..., int] = self._library[name]
             return found
         except AttributeError as error:
             raise ReadError(f"this driver's NVML has no {name}") from error

@@ -4,6 +4,6 @@ Pure arithmetic: no clock, no files, no vendor library. `docs/explanation/energy
 """
 
 from jpwr.energy.estimate import EnergyEstimate, add_estimates
-from jpwr.energy.window import ChannelEnergy, energy_of_passes
+from jpwr.energy.window import ChannelEnergy
 
-__all__ = ["ChannelEnergy", "EnergyEstimate", "add_estimates", "energy_of_passes"]
+__all__ = ["ChannelEnergy", "EnergyEstimate", "add_estimates"]

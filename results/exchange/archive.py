@@ -478,6 +478,8 @@ def _other_command(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:
     if isinstance(stored, dict) and isinstance(again, dict):
         added = LATER_THAN_1_0 - stored.keys()
+        if added & again.keys():  # release 1.0 added the energies of all methods of a scope
+            added |= {"sampled_by_scope"}
         for key in sorted((stored.keys() | again.keys()) - added - STATED_BY_SITE):
             yield from _differences(stored.get(key), again.get(key), f"{name}.{key}")
     elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):

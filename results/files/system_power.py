@@ -5,8 +5,12 @@ The keys are those of appendix E of its rules, as the package endpoints-submissi
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from results.errors import RecordError
@@ -15,6 +19,8 @@ from results.files.typed_files import Above0, From0, From1, NotNegative, Text
 DEFAULT: Literal["mlc_default"] = "mlc_default"
 ESTIMATED = "MLC Estimated Power"
 APPENDIX_D = ("D.1", "D.2", "D.3", "D.4")
+DEFAULTS = Path(__file__).parents[1] / "reference" / "power_defaults.csv"  # of appendix D
+OVERHEAD = {"liquid": 0.30, "air": 0.50}  # other components over the major ones, section 4.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +125,7 @@ class ScaleOut:
     cabling: Literal["passive", "active_optical"] | None = None
     required_bandwidth_tbps: Annotated[NotNegative | None, "default: that of all network cards"] = None
     nics: Nics | None = None
-    switches: tuple[Switch, ...] = ()
+    switches: Annotated[tuple[Switch, ...], {"title": "switch"}] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,3 +146,16 @@ class SystemPower:
     def nodes(self) -> int:
         """Number of all nodes."""
         return sum(one.nodes_provisioned for one in self.node_sets)
+
+
+@cache
+def default_of(kind: str, model: str | None = None, cabling: str = "") -> Sourced | None:
+    """Return the figure of appendix D, the first that fits; None without one."""
+    name, cores = (model or "").lower(), re.search(r"(\d+)[ -]*core", (model or "").lower())
+    with DEFAULTS.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            is_like = re.search(row["pattern"], name if kind == "processor" else re.sub(r"[^a-z0-9]", "", name))
+            fits = kind != "processor" or (cores and int(cores[1]) <= float(row["most_cores"] or "inf"))
+            if row["kind"] == kind and is_like and fits and row["cabling"] in ("", cabling):
+                return Sourced(value_w=float(row["watts"]), source_type=DEFAULT, source=row["part"])
+    return None

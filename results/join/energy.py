@@ -8,6 +8,7 @@ from typing import Any
 
 from jpwr.energy.estimate import known
 from results.files.systems import system_of
+from results.join.blocks import MOST_NODES
 from results.join.channels import EnergyError, sensor
 from results.join.limits import limits_of_all
 from results.join.nodes import NodeSums, TraceSums
@@ -82,7 +83,7 @@ def _of_runs(nodes: Sequence[NodeSums]) -> dict[str, Any]:
         found = {"run_wh": energy_wh, "run_s": max(one.run_s for one in runs)}
         found["before_s"] = max(one.before_s for one in runs)
     blocks = [node.blocks for node in nodes if node.blocks]
-    return found | ({"nodes": blocks} if blocks else {})
+    return found | ({"nodes": blocks[:: math.ceil(len(blocks) / MOST_NODES)]} if blocks else {})
 
 
 def _of_site(record: Record) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def _refuse_nothing(channels: Sequence[Channel], energy_wh: float) -> None:
 
 
 def _sampled_by_scope(nodes: Sequence[NodeSums]) -> dict[str, float | None]:
-    """Return the energy of all channels by scope, whether they count or not, in watt-hours.
+    """Return the energy of the channels of each scope, whether they count or not, in watt-hours.
 
     Scopes contain each other: their energies must not be added. A scope that some nodes lack has None.
     """

@@ -66,8 +66,8 @@ def _window_of(host: str, window: Json, header: open_trace, error_s: float | Non
     if boot_id and boot_id == window["boot_id"]:  # one kernel, one clock
         return window | {"hostname": host}
     own_s, start_s, end_s = (header.meta.get("clock_error_s"), window["start_epoch_s"], window["end_epoch_s"])
-    if own_s is None or error_s is None or offset_s is None:
-        where = "the client's node" if error_s is None else f"node {host}"
+    if own_s is None or error_s is None or offset_s is None or min(own_s, error_s) < 0:
+        where = "the client's node" if error_s is None or error_s < 0 else f"node {host}"
         raise EnergyError(f"the error of the clock of {where} is unknown: synchronise it, by chrony or another service")
     found = window | {"hostname": host, "boot_id": boot_id, "clock_error_s": error_s + own_s}
     return found | {"start_s": start_s - offset_s, "end_s": end_s - offset_s}

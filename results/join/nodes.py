@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
+from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.energy.estimate import known
 from jpwr.errors import JpwrError, NotEnoughSamples
+from jpwr.passes import energy_of_passes
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
 from results.join.blocks import blocks_of, means_w
-from results.join.channels import EnergyError, choose, twins
+from results.join.channels import EnergyError, choose, of_one_method, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of
 from results.join.phases import slices_of
@@ -55,7 +56,7 @@ class NodeSums(NamedTuple):
     scope: str
     chosen: list[ChannelInfo]  # channels that count
     channels: list[Channel]  # the record's entries for them
-    by_scope_j: dict[str, list[float]]  # energies of all channels with one, whether they count or not
+    by_scope_j: dict[str, list[float]]  # energies of all channels of one method, whether they count or not
     notes: list[str]
     busy_w: Times  # two mean powers: from the first window to the last, and the highest over any equal time
     slices_j: list[float]  # of a server: energies of the slices of its window
@@ -193,17 +194,13 @@ class _Node:
 
     def sums(self) -> NodeSums:
         """Return what a result has of the node; raises EnergyError for a channel without energy."""
-        by_scope_j: dict[str, list[float]] = {}
-        for info, estimate in self.estimates.items():
-            if not estimate.unknown:
-                by_scope_j.setdefault(info.scope.value, []).append(estimate.energy_j)
         return NodeSums(
             self.hostname,
             self.duration_s,
             self.scope,
             list(self.chosen),
             list(self._channels()),
-            by_scope_j,
+            self._by_scope_j(),
             [words for note in NOTES for words in note(self)],
             # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
             self._busy_w() if self._has_steps else (0.0, 0.0),
@@ -212,6 +209,17 @@ class _Node:
             self._run(),
             blocks_of(self.hostname, self._all_curves),
         )
+
+    def _by_scope_j(self) -> dict[str, list[float]]:
+        """Return the energies of the channels of each scope, those of one method where several read the same."""
+        known_j = {info: one.energy_j for info, one in self.estimates.items() if not one.unknown}
+        found = dict[str, list[float]]()
+        for scope in dict.fromkeys(info.scope for info in known_j):
+            mine = [info for info in known_j if info.scope is scope]
+            counted = [info for info in mine if info in self.chosen]
+            same = dict.fromkeys(counted + of_one_method(mine, *counted[:1]))
+            found[scope.value] = [known_j[info] for info in same]
+        return found
 
     def _shifts(self, edges: Sequence[Times]) -> dict[ChannelInfo, float]:
         """Return by how much the energy of each channel changes at most if the windows are off by the clocks' error."""

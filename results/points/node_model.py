@@ -7,6 +7,7 @@ the fit, of what one block differs from the line, and of the spread between node
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,9 @@ FEWEST_BLOCKS = 12
 # Boards with less than this between their lowest and highest power, as a share of the highest, show no slope: an idle
 # accelerator has an eighth to a fifth of its full power.
 LEAST_VARIED = 0.3
+# All that the boards draw passes the node's sensor, with losses on top. Processors that idle while boards work, and
+# a sensor that averages, take a part of that; one that stands still or shows another time shows less.
+LEAST_SLOPE = 0.5  # of the node's power over that of its boards
 BEYOND = 0.1  # share of the fitted range by which a power may be outside of it
 # Standard deviation between nodes of one kind, as a share of their power, before any is measured, and the number of
 # nodes that it weighs as much as. Over eight machines, nodes under one load differ by 1 to 3 % (Scogland et al., Node
@@ -82,7 +86,8 @@ def modelled(
         Part(fitted, math.fsum(one.freedom for one in lines)),
         Part((accuracy * power_w / BOUND) ** 2, math.inf),
     )
-    return Modelled(power_w, parts, count)
+    model = Modelled(power_w, parts, count)
+    return model if model.half_w < power_w else finding("model_too_wide", power_w=power_w, half_w=model.half_w)
 
 
 def _line(runs: Sequence[NodePower], point: Sequence[float]) -> Line | Finding:
@@ -92,7 +97,7 @@ def _line(runs: Sequence[NodePower], point: Sequence[float]) -> Line | Finding:
     columns = [[one.boards_w, one.processors_w][: len(point)] for one in runs]
     matrix = np.concatenate([np.array(one, float).T for one in columns])
     node_w = np.concatenate([np.array(one.node_w, float) for one in runs])
-    if why := _why_not(matrix, point):
+    if why := _why_not(matrix, point) or not_following(runs):
         return why
     full = np.column_stack([np.ones(len(matrix)), matrix])
     line, *_ = np.linalg.lstsq(full, node_w, rcond=None)
@@ -109,6 +114,16 @@ def _line(runs: Sequence[NodePower], point: Sequence[float]) -> Line | Finding:
     at = np.array([1.0, *point])
     leverage = float(at @ np.linalg.pinv(full.T @ full) @ at)
     return Line(float(at @ line), block * leverage * len(node_w) / independent, block, freedom)
+
+
+def not_following(runs: Sequence[NodePower]) -> Finding | None:
+    """Return why the sensor of a node does not show its power; None if it does, or its boards varied too little."""
+    boards_w = [power_w for one in runs for power_w in one.boards_w]
+    node_w = [power_w for one in runs for power_w in one.node_w]
+    if len(node_w) < FEWEST_BLOCKS or max(boards_w) - min(boards_w) < LEAST_VARIED * max(boards_w):
+        return None
+    slope = statistics.linear_regression(boards_w, node_w).slope
+    return finding("node_not_following", hostname=runs[0].hostname, slope=slope) if slope < LEAST_SLOPE else None
 
 
 def _why_not(matrix: np.ndarray, point: Sequence[float]) -> Finding | None:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from jpwr.intervals import BOUND
+from results.files.system_power import OVERHEAD, default_of
 from results.files.systems import system_of
-from results.points.node_model import modelled
+from results.points.node_model import modelled, not_following
 from results.points.sensors import standard_uncertainty
 from results.record.derived import mean_power_w
 from results.record.findings import Finding, finding
@@ -17,9 +18,7 @@ from results.record.values import grouped
 MEASURED, MODEL, ESTIMATE = "measured", "model", "estimate"
 BOARDS = ("device", "module")
 WHOLE_NODE = ("node", "supply")  # scopes that include processors, fans and network
-# MLPerf Endpoints, endpoints-submission-cli 1.5.3.0, section 4.5: watts of a processor, of which a node has two, and of
-# the network card of each accelerator; supplied with air cooling is half as much again.
-PROCESSORS, PROCESSOR_W, NETWORK_W, PROVISIONED = 2, 350.0, 75.0, 1.5
+PROCESSORS, PROCESSOR = 2, "x86 64-core"  # of a node, which has a network card for each accelerator
 # InferenceX-app, docs/powerx-system-power.md at 06b5ae8: shares of their maximum at which they work.
 PROCESSORS_USED, NETWORK_USED = 0.20, 0.05
 SUPERCHIP = "aarch64"  # accelerator and processor share a module: neither source covers it
@@ -53,7 +52,9 @@ def _wall_of(record: Record, sensed: Sequence[NodePower]) -> Wall:
 
 
 def _measured(record: Record, energy: Energy) -> Wall | None:
-    """Return the power by the run's own meter or node sensors; None without."""
+    """Return the power by the run's own meter or node sensors; None without, or if one does not follow its boards."""
+    if any(not_following([one]) for one in energy.nodes or ()):
+        return None
     accuracy = _accuracy(energy) / BOUND
     if energy.power_scope in WHOLE_NODE and energy.avg_power_w:
         return _wall(energy.avg_power_w, math.hypot(standard_uncertainty(record), accuracy), MEASURED)
@@ -67,6 +68,8 @@ def _modelled(record: Record, energy: Energy, boards_w: float | None, sensed: Se
     if boards_w is None:
         return finding("no_boards")
     nodes, processors_w = record.layout.num_nodes or 1, _mean_w(energy, "cpu")
+    if not all(one.processors_w for one in energy.nodes or ()):  # an estimate, or of some nodes
+        processors_w = None
     if processors_w is not None:
         processors_w = (processors_w + (_mean_w(energy, "dram") or 0.0)) / nodes
     found = modelled(sensed, boards_w / nodes, processors_w, _accuracy(energy), nodes)
@@ -85,12 +88,19 @@ def _estimate(record: Record, boards_w: float | None, why_not: Finding) -> Wall:
     if block is None or block.cpu_arch == SUPERCHIP or block.vendor not in ("nvidia", "amd"):
         return Wall(why_not=finding("no_estimate", what=block.accelerator if block else f"the system {record.system}"))
     nodes = record.layout.num_nodes or 1
-    processors_w, network_w = nodes * PROCESSORS * PROCESSOR_W, nodes * block.devices_per_node * NETWORK_W
+    processors_w = nodes * PROCESSORS * _default_w("processor", PROCESSOR)
+    network_w = nodes * block.devices_per_node * _default_w("network card")
     low_w = boards_w + PROCESSORS_USED * processors_w + NETWORK_USED * network_w
-    high_w = PROVISIONED * (boards_w + processors_w + network_w)
+    high_w = (1 + OVERHEAD["air"]) * (boards_w + processors_w + network_w)
     middle_w = math.sqrt(low_w * high_w)
     wall = _wall(middle_w, math.log(high_w / middle_w) / BOUND, ESTIMATE)
     return changed(wall, low_w=low_w, high_w=high_w, why_not=why_not)
+
+
+def _default_w(kind: str, model: str | None = None) -> float:
+    """Return a power by appendix D of MLPerf Endpoints, in watts."""
+    known = default_of(kind, model)
+    return (known.watts if known else None) or math.nan
 
 
 def _with_rest(record: Record, wall: Wall, boards_w: float | None) -> Wall:

@@ -284,7 +284,8 @@ KINDS: Mapping[str, Kind] = {
     "level_boards": Kind("the power of the node or the supply: the energy is of scope {scope}", _LEVEL),
     "level_counter": Kind("an energy that the meter integrates itself", _LEVEL),
     "level_rate": Kind("a reading each second: there are {rate:.2f} a second", _LEVEL),
-    "level_core": Kind("a window of {least_s:.0f} s: it has {window_s:.0f} s", _LEVEL),
+    "level_gap": Kind("a reading each second: there is none for {gap_s:.1f} s", _LEVEL),
+    "level_core": Kind("a window of {least_s:.0f} s: it has {window_s:g} s", _LEVEL),
     "level_run": Kind("the energy of the whole run, and ten means of power in the window", _LEVEL),
     "level_idle": Kind("the idle power", _LEVEL),
     "level_part": Kind("a larger part of the machine: {measured} of {nodes} nodes, {power_w:.0f} W", _LEVEL),
@@ -305,11 +306,16 @@ KINDS: Mapping[str, Kind] = {
         "node's power follows",
         _NODE,
     ),
+    "node_not_following": Kind(
+        "the sensor of node {hostname} rises by {slope:.2f} W for each W of its boards: it stands still, or is late",
+        _NODE,
+    ),
     "beyond_fit": Kind(
         "{value_w:.0f} W of the {what} are too far from the {low_w:.0f} W to {high_w:.0f} W of the runs with a node's "
         "sensor",
         _NODE,
     ),
+    "model_too_wide": Kind("the model gives {power_w:.0f} W with an interval of ±{half_w:.0f} W", _NODE),
     "no_boards": Kind("the power of the node's boards was not measured", _NODE),
     "no_estimate": Kind("the published estimate does not cover {what}", _NODE),
     # of a server

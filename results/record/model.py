@@ -341,7 +341,9 @@ class Energy(Uncertain):
     p75_power_w: Amount = _added()
     p90_power_w: Amount = _added()
     p99_power_w: Amount = _added()
-    nodes: Annotated[list[NodePower] | None, "how the power of each node follows that of its boards"] = _added()
+    nodes: Annotated[
+        list[NodePower] | None, "how the power of nodes follows that of their boards, of up to 64 nodes"
+    ] = _added()
     site: SitePower = _added(SitePower.of({}))
 
 

@@ -193,6 +193,12 @@ def of_parts(**changes):
             "has two values: give one of",
         ),
         (of_parts(cpu=None) | {"declared_provisioned_power": figure(9e3)}, "processors of node set 0 have no number"),
+        # An open part before it, which the declared power makes up for.
+        (
+            of_parts(cpu={"model": "a new one", "count_per_node": 2}, accelerator=None)
+            | {"declared_provisioned_power": figure(9e3)},
+            "accelerators of node set 0 have no number",
+        ),
         (
             of_parts(combined_cpu_accelerator=figure(9e3)) | {"declared_provisioned_power": figure(9e3)},
             "combined_cpu_accelerator has the power of the processors, too",
@@ -284,6 +290,7 @@ def test_a_table_and_a_report_have_throughput_by_provisioned_power(tmp_path, cap
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
+        ("B200=power.yaml --system-power=B200=power.yaml", "--system-power names B200 twice"),
         ("power.yaml", "--system-power 'power.yaml' is not SYSTEM=FILE with one of the systems B200"),
         ("B300=power.yaml", "is not SYSTEM=FILE with one of the systems B200"),
         ("B200=power.yaml", "has no throughput by provisioned power: a run used 2 nodes of set 0, which has 1"),
@@ -297,10 +304,10 @@ def test_a_run_that_the_file_is_not_of_has_no_such_throughput(tmp_path, capsys, 
     record["devices"][4:] = [one | {"hostname": "n2"} for one in record["devices"][4:]]
     store(tmp_path / "runs", [record])
     (tmp_path / "power.yaml").write_text(json.dumps(system(published(1))))
-    code = main(["table", "runs", "--system-power", stated])
+    code = main(["table", "runs", "--system-power", *stated.split()])
     shown = capsys.readouterr()
     assert words in shown.err
-    assert (code, "tokens/s/kW" in shown.out) == (2 if "SYSTEM" in words else 0, False)
+    assert (code, "tokens/s/kW" in shown.out) == (0 if "throughput" in words else 2, False)
 
 
 def test_a_run_on_a_part_of_a_node_is_noted(tmp_path, capsys):
@@ -320,6 +327,11 @@ def test_the_command_writes_the_complete_file(tmp_path, capsys):
     assert "accelerators: 88,000 W, vendor_spec https://example.org/spec\n" in shown
     assert shown.endswith("provisioned power: 161.94 kW, MLC Estimated Power\npower of the point: 80.97 kW\n")
     assert json.loads(written.read_text())["provisioned_power_kw"] == 161.94
-    for nodes, words in (("0", "--nodes 0 is not SET=N"), ("0=11", "a run used 11 nodes of set 0, which has 10")):
-        assert main(["system-power", str(written), "--nodes", nodes]) == 2
+    for nodes, words in (
+        (["0"], "--nodes 0 is not SET=N"),
+        (["0=11"], "a run used 11 nodes of set 0, which has 10"),
+        (["0=1", "0=2"], "--nodes 0=1 0=2 names a set twice"),
+    ):
+        given = [word for one in nodes for word in ("--nodes", one)]
+        assert main(["system-power", str(written), *given]) == 2
         assert words in capsys.readouterr().err

@@ -17,10 +17,14 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.process.host import boot_id
 from jpwr.tests.conftest import install_method
 from results.collect import collect
+from results.files.systems import read_systems
+from results.join.energy import _of_runs
 from results.join.meter import read_meter, with_meter
+from results.join.nodes import NodeSums
+from results.points.node_model import modelled
 from results.points.repeats import by_point
 from results.points.wall import with_wall
-from results.record.model import Record, as_json
+from results.record.model import NodePower, Numbers, Record, as_json, changed
 from results.record.records import RecordError, write_record
 from results.show.tables.cells import text_of
 from results.show.tables.cost import cost_table
@@ -47,6 +51,12 @@ def at_node(scope="node", method="integral", site=SITE, nodes=1, **energy):
     return Record.of(record)
 
 
+def one_of_two(**energy):
+    """A run on two nodes, one of which was measured."""
+    [first, _] = as_json(at_node(nodes=2))["energy"]["channels"]
+    return at_node(nodes=2, channels=[first], **energy)
+
+
 @pytest.mark.parametrize(
     ("record", "level", "lacking"),
     [
@@ -59,9 +69,10 @@ def at_node(scope="node", method="integral", site=SITE, nodes=1, **energy):
         (at_node(method="counter"), 3, []),
         (at_node(), 2, ["an energy that the meter integrates itself"]),
         (at_node("supply", site=SITE | {"losses": ""}), 2, ["an energy that the meter integrates itself"]),
-        (at_node(window_s=59.0), 0, ["a window of 60 s: it has 59 s"]),
+        (at_node(window_s=59.9), 0, ["a window of 60 s: it has 59.9 s"]),
         (at_node(run_wh=None), 1, ["the energy of the whole run, and ten means of power in the window"]),
         (at_node(idle_power_w=None), 1, ["the idle power"]),
+        (at_node(idle_power_w=0.0), 1, ["the idle power"]),
         (
             at_node(site=SITE | {"losses": "maker"}),
             1,
@@ -73,13 +84,16 @@ def at_node(scope="node", method="integral", site=SITE, nodes=1, **energy):
         (at_node(site={**SITE, "accuracy_percent": 2.5}, nodes=4), 2, ["integrates", "a meter within 2%"]),
         (at_node(site={**SITE, "accuracy_percent": 3.5}, nodes=4), 1, ["a meter within 3%: this one is within 3.5%"]),
         (at_node(accuracy_from="assumed", site={**SITE, "accuracy_percent": None}), 0, ["its accuracy is not stated"]),
+        *((at_node(site={**SITE, "accuracy_percent": one}), 0, ["not stated"]) for one in (-1.0, math.nan)),
         (at_node(site={**SITE, "measured": ["network"]}), 1, ["storage, cooling in it"]),
+        (at_node("node", "counter", {**SITE, "estimated": ["storage"]}), 2, ["storage measured"]),
         (
             at_node("node", "counter", {**SITE, "measured": ["network"], "estimated": ["storage", "cooling"]}),
             2,
             ["measured"],
         ),
         (at_node(site={**SITE, "machine_nodes": 100}), 0, ["a larger part of the machine: 1 of 100 nodes, 3000 W"]),
+        (one_of_two(site={**SITE, "machine_nodes": 1}), 0, ["a larger part of the machine: 1 of 2 nodes"]),
         (at_node(site={**SITE, "machine_nodes": 100}, nodes=15), 2, ["integrates", "15 of 100 nodes"]),
         (at_node(site={**SITE, "machine_nodes": 150}, nodes=15), 1, ["a larger part of the machine: 15 of 150 nodes"]),
         (at_node(site={**SITE, "machine_nodes": 400}, nodes=14), 1, ["a larger part of the machine"]),  # 42 kW
@@ -92,11 +106,21 @@ def test_the_level_of_a_measurement_follows_from_the_facts_of_its_record(record,
     assert all(words in str(one) for words, one in zip(lacking, found.lacking, strict=True))
 
 
-def test_a_reading_each_two_seconds_reaches_no_level():
-    record = at_node()
-    slow = [{**as_json(channel), "samples": 30} for channel in record.energy.channels]
-    found = power_level(at_node(channels=slow))
-    assert (found.level, str(found.lacking[0])) == (0, "a reading each second: there are 0.50 a second")
+@pytest.mark.parametrize(
+    ("readings", "level", "words"),
+    [
+        ({"samples": 30}, 0, "there are 0.50 a second"),
+        ({"samples": 58}, 0, "there are 0.97 a second"),
+        ({"samples": 59}, 2, ""),
+        ({"samples": 600, "largest_gap_s": 2.1}, 0, "there is none for 2.1 s"),
+        ({"samples": 600, "largest_gap_s": 1.9}, 2, ""),
+    ],
+)
+def test_a_level_needs_a_reading_each_second(readings, level, words):
+    channels = [{**as_json(channel), **readings} for channel in at_node().energy.channels]
+    found = power_level(at_node(channels=channels))
+    assert found.level == level
+    assert words in str(found.lacking[0])
 
 
 @pytest.mark.parametrize(
@@ -233,6 +257,69 @@ def test_without_a_model_there_is_the_published_estimate_with_the_reason(tmp_pat
     assert found.power_w == pytest.approx(math.sqrt(found.low_w * found.high_w))
 
 
+def blocks(boards_w, node_w):
+    return NodePower(hostname="n1", begin_s=0.0, block_s=10.0, num_boards=8, boards_w=boards_w, node_w=node_w)
+
+
+@pytest.mark.parametrize(
+    ("nodes_w", "words"),
+    [
+        (lambda boards_w, number: 900.0 + number % 2, "rises by 0.00 W for each W of its boards"),
+        (lambda boards_w, number: node_w(700.0 - boards_w), "it stands still, or is late"),
+        (lambda boards_w, number: node_w(boards_w) * (1 - 0.9 * (number % 7 > 3)), "with an interval of ±"),
+        (lambda boards_w, number: node_w(boards_w), ""),
+    ],
+)
+def test_a_sensor_that_stands_still_or_shows_another_time_is_fitted_by_no_model(nodes_w, words):
+    boards_w = [100.0 + 50 * (number % 12) for number in range(24)]
+    run = blocks(boards_w, [nodes_w(one, number) for number, one in enumerate(boards_w)])
+    found = modelled([run], 400.0, None)
+    assert words in str(found) if words else found.power_w == pytest.approx(node_w(400.0))
+
+
+def test_a_nodes_sensor_that_stands_still_is_no_measurement():
+    record = Record.of(made_up.result("H200", 8, 64, 100.0, power_w=600.0))
+    varied_w = [100.0 + 300 * (number % 12) for number in range(24)]
+    for number, how in ((node_w, "measured"), (lambda _: 9000.0, "estimate")):
+        nodes = [blocks(varied_w, [*map(number, varied_w)])]
+        sampled = Numbers.of({"device_wh": record.energy.energy_wh, "node_wh": 150.0})
+        energy = changed(record.energy, nodes=nodes, sampled_by_scope=sampled)
+        assert with_wall([changed(record, energy=energy)])[0].wall.how == how
+
+
+def test_boards_and_nodes_that_several_methods_read_count_once(tmp_path):
+    """NVML and DCGM read the same boards; each of two packages has a RAPL counter of half of the platform."""
+    names = ("dcgm:0", "rapl:psys", "rapl:psys-1", "ipmi:node", "estimate:cpu")
+    scopes = (Scope.DEVICE, *[Scope.NODE] * 3, Scope.CPU)
+    more = [ChannelInfo(*one, "other", estimated=one[1] is Scope.CPU) for one in zip(names, scopes, strict=True)]
+    gpu = GPU0._replace(has_counter=False, limit_w=700.0)
+    job = JobFolder(tmp_path)
+    window = make_record()["windows"][0] | {"end_s": 60.0, "end_epoch_s": 1060.0}
+    gpus = [{"hostname": "n1", "rank": 0, "name": "GPU", "device_id": "GPU-0"}]
+    job.record(windows=[window], devices=gpus)
+    shown_w = (300.0, 301.0, 400.0, 410.0, 820.0, 50.0)
+    job.trace(
+        [gpu, *(one._replace(device_id="GPU-0") if one.name == "dcgm:0" else one for one in more)],
+        lambda channel, time_s: shown_w[channel] + time_s % 7 + channel * (time_s % 3),
+        times_s=[0.25 * step for step in range(300)],
+    )
+    energy = Record.of(collect(job.path)).energy
+    of_scope = vars(energy.sampled_by_scope)
+    assert of_scope["device_wh"] == pytest.approx(energy.energy_wh)
+    assert of_scope["node_wh"] * 3600 / 50 == pytest.approx(810 + 2 * 3 + 3, rel=0.01)
+    [found] = energy.nodes
+    assert found.node_w[1] == pytest.approx(810 + 2 * 3 + 3, rel=0.01)
+    assert (found.num_boards, list(found.processors_w)) == (1, [])
+
+
+def test_a_large_run_stores_the_blocks_of_some_nodes_to_a_tenth_of_a_watt(tmp_path):
+    of_nodes = [changed(blocks([1.0], []), hostname=f"n{number}") for number in range(150)]
+    nodes = [NodeSums("", 60.0, "device", [], [], {}, [], (0.0, 0.0), [], [], None, one) for one in of_nodes]
+    assert _of_runs(nodes)["nodes"] == of_nodes[::3]
+    found = run_on(tmp_path / "run").energy.nodes[0]
+    assert all(one == round(one, 1) for one in (*found.boards_w, *found.node_w))
+
+
 def test_a_system_that_no_source_covers_has_no_estimate():
     record = Record.of(made_up.result("GB200"))
     found = with_wall([record])[0].wall
@@ -246,15 +333,17 @@ def test_costs_take_the_rest_of_the_node_from_its_sensor_or_the_model_and_else_a
     costs = Costs("EUR", 0.25, {"H200": Price(10_000, 100.0)}, 5, 0.8, 1.2)
     [alone] = by_point(with_wall([other]))
     assert uncovered_w(alone, costs) == 100.0
-    *_, modelled = by_point([with_wall([sensed, other])[1]])
-    assert uncovered_w(modelled, costs) == pytest.approx((node_w(500.0) - 500.0) / 8, rel=0.01)
-    header, row = cost_table([[modelled]], costs).texts()
+    *_, by_model = by_point([with_wall([sensed, other])[1]])
+    assert uncovered_w(by_model, costs) == pytest.approx((node_w(500.0) - 500.0) / 8, rel=0.01)
+    header, row = cost_table([[by_model]], costs).texts()
     assert row[header.index("energy is")] == "Q1, device; node by a model"
-    assert energy_kinds({"gpt": [modelled]}) == {"Q1, device; node by a model"}
-    power = power_at_supply(modelled, costs).estimate
+    assert energy_kinds({"gpt": [by_model]}) == {"Q1, device; node by a model"}
+    mixed = by_model._replace(good=[*alone.good, *by_model.good])
+    assert energy_kinds({"gpt": [mixed]}) == {"Q1, device; node by a model"}
+    power = power_at_supply(by_model, costs).estimate
     assert power.value == pytest.approx((500.0 + (node_w(500.0) - 500.0) / 8) * 1.2, rel=0.01)
     ranged = replace(costs, pue_low=1.1, pue_high=1.4)
-    header, row = cost_table([[modelled]], ranged).texts()
+    header, row = cost_table([[by_model]], ranged).texts()
     low, high = map(float, row[header.index("energy [kWh]")].replace(",", "").split(" to "))
     assert high / low == pytest.approx(1.4 / 1.1, rel=0.01)
 
@@ -265,6 +354,29 @@ def test_a_range_of_the_pue_holds_the_pue(tmp_path, ends):
     path.write_text(f"{{currency: EUR, electricity_per_kwh: 0.2, systems: {{A: {{price_per_device: 1}}}}, {ends}}}")
     with pytest.raises(RecordError, match=r"pue_low, pue and pue_high are .*: give them in ascending order"):
         read_prices(path)
+
+
+def test_a_record_has_what_the_block_of_its_system_states(tmp_path, monkeypatch):
+    table = tmp_path / "jube" / "include" / "systems.yaml"
+    table.parent.mkdir(parents=True)
+    stated = {"meter_accuracy_percent": "1", "meter_losses": "maker", "meter_covers": "network storage"}
+    lines = "".join(f"\n      - {{name: {name}, _: {value}}}" for name, value in stated.items())
+    name = "      - {name: system_name,        _: H200}"
+    text = (Path.cwd() / "jube" / "include" / "systems.yaml").read_text()
+    assert name in text
+    table.write_text(text.replace(name, name + lines))
+    monkeypatch.setattr("results.files.systems.ROOT", tmp_path)
+    record = run_on(tmp_path / "run")
+    assert as_json(record.energy.site) == {
+        "accuracy_percent": 1.0,
+        "losses": "maker",
+        "measured": ["network", "storage"],
+    }
+    [known] = with_wall([record])
+    assert known.wall.relative == pytest.approx(0.01 / math.sqrt(3))
+    table.write_text(text.replace(name, name + lines.replace("network storage", "network roof")))
+    with pytest.raises(RecordError, match="meter_covers is 'network roof', but must be of network, storage, cooling"):
+        read_systems(table)
 
 
 def test_a_meters_file_gives_the_power_of_the_node_to_the_blocks_of_its_boards(tmp_path):

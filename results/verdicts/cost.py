@@ -180,7 +180,8 @@ def uncovered_share(one: PointResults) -> float:
 
 def energy_with_node(one: PointResults) -> str:
     """Return the kind of a point's energy, with the model of the rest of the node: it is not ranked with others."""
-    return f"{energy_kind(one.any) or ''}{'; node by a model' if one.any.wall.how == MODEL else ''}"
+    is_modelled = any(record.wall.how == MODEL for record in one.good)
+    return f"{energy_kind(one.any) or ''}{'; node by a model' if is_modelled else ''}"
 
 
 def time_to_report(one: PointResults) -> str:

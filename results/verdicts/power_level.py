@@ -80,6 +80,9 @@ def _readings(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
     least = 1 / MAX_STEP_S - (1 / energy.window_s if energy.window_s else 0.0)
     if min(rates) < least:
         yield finding("level_rate", rate=min(rates))
+    # A reading that is lost leaves two steps, and readings are seldom on time.
+    elif (gap_s := max(one.largest_gap_s or 0.0 for one in energy.channels)) > 2 * MAX_STEP_S:
+        yield finding("level_gap", gap_s=gap_s)
 
 
 def _span(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
@@ -87,14 +90,14 @@ def _span(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
         yield finding("level_core", window_s=window_s, least_s=MIN_CORE_S)
     if level > 1 and not (energy.number("run_wh") and len(energy.tenths or ()) == TENTHS):
         yield finding("level_run")
-    if level > 1 and energy.idle_power_w is None:
+    if level > 1 and not (energy.idle_power_w or 0.0) > 0:
         yield finding("level_idle")
 
 
 def _part(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
     """Check the part of the machine; without a statement on it, the nodes of the run are the machine."""
     measured = len({one.hostname for one in energy.channels})
-    machine = int(energy.site.number("machine_nodes") or record.layout.num_nodes or 0)
+    machine = max(int(energy.site.number("machine_nodes") or 0), record.layout.num_nodes or 1)
     power_w = energy.avg_power_w or 0.0
     if measured >= machine:
         return
@@ -106,7 +109,7 @@ def _part(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
 def _subsystems(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
     """Check what is measured besides the nodes; a run on one node uses no network."""
     site = energy.site
-    covered = {*site.measured, *(site.estimated if level < 3 else ())}
+    covered = {*site.measured, *site.estimated} - {*(site.estimated if level == 3 else ())}
     needed = [one for one in SUBSYSTEMS[level] if one != "network" or (record.layout.num_nodes or 1) > 1]
     if lacking := [one for one in needed if one not in covered]:
         yield finding("level_subsystems", lacking=", ".join(lacking), how="measured" if level == 3 else "in it")
@@ -124,7 +127,7 @@ def _accuracy(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
     percent = energy.site.number("accuracy_percent")
     accuracy = percent / 100 if percent else own
     most = max(ACCURACY[level], min(ACCURACY[level] * math.sqrt(len(energy.channels)), MOST_OF_SEVERAL))
-    if accuracy is None:
+    if accuracy is None or not accuracy > 0:
         yield finding("level_accuracy_unknown", most=most)
     elif accuracy > most:
         yield finding("level_accuracy", accuracy=accuracy, most=most)

@@ -5,16 +5,25 @@ The formulas are those of section 4.5 and appendix E of its rules, as endpoints-
 
 from __future__ import annotations
 
-import csv
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.messages import near
-from results.files.system_power import DEFAULT, ESTIMATED, Components, NodeSet, ScaleOut, Sourced, SystemPower, Units
+from results.files.system_power import (
+    DEFAULT,
+    ESTIMATED,
+    OVERHEAD,
+    Components,
+    NodeSet,
+    ScaleOut,
+    Sourced,
+    SystemPower,
+    Units,
+    default_of,
+)
 from results.files.systems import System
 from results.files.typed_files import read_file
 from results.record.derived import ratio
@@ -23,40 +32,48 @@ from results.record.records import Record, RecordError
 from results.record.values import count
 
 STATED = "from public sources"
-DEFAULTS = Path(__file__).parents[1] / "reference" / "power_defaults.csv"  # of appendix D
-OVERHEAD = {"liquid": 0.30, "air": 0.50}  # other components over the major ones
 TOLERANCE = {"overhead_fraction": 1e-9, "provisioned_power_kw": 0.005}  # of stated figures; in watts 0.5
 
 
-class Open(RecordError):
-    """The power of a part is unknown, which a declared power of the whole system makes up for."""
-
-
 class Term(NamedTuple):
-    """A part of the power: its node set (None for switches between nodes), kind, name, watts and origin."""
+    """A part of the power: its node set (None for switches between nodes), kind, name, number and power of each."""
 
     node_set: int | None
     kind: str  # major, published or switch
     name: str
-    watts: float
-    figure: Sourced
+    units: float | None
+    figure: Sourced | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing states its power, which a declared power of the whole system makes up for."""
+        return self.units is not None and self.figure is None and self.kind != "published"
+
+    @property
+    def watts(self) -> float:
+        """Power of all units; raises RecordError for an unknown figure."""
+        if self.units is None or self.figure is None or self.figure.watts is None:
+            lacks = "number" if self.units is None else "power, also in appendix D"
+            whose = "the network" if self.node_set is None else f"node set {self.node_set}"
+            raise RecordError(f"{self.name} of {whose} have no {lacks}: add it, a power with its public source")
+        return self.units * self.figure.watts
 
 
 def terms(power: SystemPower) -> Iterator[Term]:
-    """Yield the parts of the power, without the other components; raises RecordError for an unknown figure."""
+    """Yield the parts of the power, without the other components."""
     nics = power.scale_out.nics if power.scale_out.present else None
     for one in power.node_sets:
         number, nodes, is_sum = one.node_set_id, one.nodes_provisioned, one.power_method == "component_sum"
         if is_sum:
             for name, units, figure in _parts(one):
-                yield _term(number, "major", name, None if units is None else nodes * units, figure)
+                yield Term(number, "major", name, None if units is None else nodes * units, figure)
         else:
             rack = one.nodes_in_published_rack if one.power_method == "node_scaling" else 1
-            yield _term(number, "published", "nodes", nodes / (rack or math.inf), one.published_power)
+            yield Term(number, "published", "nodes", nodes / (rack or math.inf), one.published_power)
         if nics and nics.counted and (is_sum or nics.excluded_from_published_power):
-            yield _term(number, "major", "network cards", nodes * nics.count_per_node, nics.tdp_per_nic)
+            yield Term(number, "major", "network cards", nodes * nics.count_per_node, nics.tdp_per_nic)
     for switch in power.scale_out.switches if power.scale_out.present else ():
-        yield _term(None, "switch", switch.model, switch.count, switch.power_per_switch)
+        yield Term(None, "switch", switch.model, switch.count, switch.power_per_switch)
 
 
 def _parts(one: NodeSet) -> Iterator[tuple[str, float | None, Sourced | None]]:
@@ -77,16 +94,6 @@ def _parts(one: NodeSet) -> Iterator[tuple[str, float | None, Sourced | None]]:
         # 1 TB/s x 8 bit x 1 pJ is 8 W.
         in_watts = replace(bit, value_w=bit.value_pj, value_kw=None, value_pj=None) if bit else None
         yield "scale-up network", None if tbps is None else 8 * tbps, in_watts
-
-
-def _term(node_set: int | None, kind: str, name: str, units: float | None, figure: Sourced | None) -> Term:
-    if units is None or figure is None or figure.watts is None:
-        lacks = "number" if units is None else "power, also in appendix D"
-        whose = "the network" if node_set is None else f"node set {node_set}"
-        is_open = units is not None and figure is None and kind != "published"
-        kind_of_error = Open if is_open else RecordError
-        raise kind_of_error(f"{name} of {whose} have no {lacks}: add it, a power with its public source")
-    return Term(node_set, kind, name, units * figure.watts, figure)
 
 
 def kw_of(power: SystemPower, used: Mapping[int, int]) -> float:
@@ -118,23 +125,20 @@ def completed(stated: SystemPower, system: System | None = None) -> SystemPower:
     out = _network(stated, has_sum) if stated.scale_out.present else stated.scale_out
     whole, declared = replace(stated, node_sets=sets, scale_out=out), stated.declared_provisioned_power
     _check_nodes(whole)
-    try:
-        parts = list(terms(whole))
-    except Open:
-        if declared is None:
-            raise
-        parts = []
+    every = list(terms(whole))
+    parts = [one for one in every if declared is None or not one.is_open]
     sums = _sums(parts, OVERHEAD[stated.cooling])
     kw = round((declared.watts or 0.0 if declared else sums["total_system_power_w"]) / 1000, 2)
     if not kw:
         raise RecordError("it states a power of 0 kW, or none in watts: every system draws power, state it")
-    again = {**(sums if parts else {}), "provisioned_power_kw": kw}
+    is_whole = len(parts) == len(every)
+    again = {**(sums if is_whole else {}), "provisioned_power_kw": kw}
     for name, value in {**(stated.computed or {}), "provisioned_power_kw": stated.provisioned_power_kw}.items():
         if value is not None and abs(value - again.get(name, value)) > TOLERANCE.get(name, 0.5):
             raise RecordError(f"{name} is {value:g}, but its parts give {again[name]:g}: leave it out")
     counted = [declared] if declared else [one.figure for one in parts]
-    is_estimated = any(one.source_type == DEFAULT for one in counted)
-    computed = sums if parts else None
+    is_estimated = any(one and one.source_type == DEFAULT for one in counted)
+    computed = sums if is_whole else None
     return replace(whole, computed=computed, provisioned_power_kw=kw, mlc_estimated_power=is_estimated)
 
 
@@ -178,8 +182,8 @@ def _with_block(stated: Components, system: System | None) -> Components:
     if both:
         both = _filled(both, None, each_w * each)
     else:
-        own = own and replace(own, tdp_per_unit=_filled(own.tdp_per_unit, _default("accelerator", own.model), each_w))
-        cpu = cpu and replace(cpu, tdp_per_unit=_filled(cpu.tdp_per_unit, _default("processor", cpu.model)))
+        own = own and replace(own, tdp_per_unit=_filled(own.tdp_per_unit, default_of("accelerator", own.model), each_w))
+        cpu = cpu and replace(cpu, tdp_per_unit=_filled(cpu.tdp_per_unit, default_of("processor", cpu.model)))
     return replace(stated, cpu=cpu, accelerator=own, combined_cpu_accelerator=both)
 
 
@@ -201,23 +205,11 @@ def _network(stated: SystemPower, sums: bool) -> ScaleOut:
             f"have {offered:g}: none may be less than the one before"
         )
     switches = tuple(
-        replace(one, power_per_switch=_filled(one.power_per_switch, _default("switch", one.model, out.cabling)))
+        replace(one, power_per_switch=_filled(one.power_per_switch, default_of("switch", one.model, out.cabling)))
         for one in out.switches
     )
-    nics = replace(nics, counted=is_counted, tdp_per_nic=_filled(nics.tdp_per_nic, _default("network card")))
+    nics = replace(nics, counted=is_counted, tdp_per_nic=_filled(nics.tdp_per_nic, default_of("network card")))
     return replace(out, required_bandwidth_tbps=required, nics=nics, switches=switches)
-
-
-def _default(kind: str, model: str | None = None, cabling: str = "") -> Sourced | None:
-    """Return the figure of appendix D, the first that fits; None without one."""
-    name, cores = (model or "").lower(), re.search(r"(\d+)[ -]*core", (model or "").lower())
-    with DEFAULTS.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            is_like = re.search(row["pattern"], name if kind == "processor" else re.sub(r"[^a-z0-9]", "", name))
-            fits = kind != "processor" or (cores and int(cores[1]) <= float(row["most_cores"] or "inf"))
-            if row["kind"] == kind and is_like and fits and row["cabling"] in ("", cabling):
-                return Sourced(value_w=float(row["watts"]), source_type=DEFAULT, source=row["part"])
-    return None
 
 
 def _filled(stated: Sourced | None, default: Sourced | None, block_w: float = 0.0) -> Sourced | None:
