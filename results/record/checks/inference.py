@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from itertools import pairwise
-from pathlib import PurePath
 
 from results.record.acceptance import label as label_of_speculation
 from results.record.acceptance import length_of, of_text, stated
@@ -46,7 +45,7 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
     if not run.serving:
         return
     if trace := run.option("load.trace"):
-        yield from _trace_is_that_of_the_options(run, PurePath(str(trace)).name)
+        yield from _trace_is_that_of_the_options(run, str(trace).rstrip("/").rpartition("/")[2])
     elif None not in asked:
         yield from differs("sample", run.sample, "its options", label(*asked) + of_text(*_asked_speculation(run)))
     rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
