@@ -48,7 +48,9 @@ def answer(results: Sequence[PointResults], groups: Sequence[Group], question: Q
     """
     _check(question)
     if not groups:
-        raise PredictionError("no run was good: there is nothing to predict from")
+        is_other = any(one.good for one in results)
+        why = "each good run is of a server or of several copies" if is_other else "no run was good"
+        raise PredictionError(f"{why}: predictions are made from good runs of a training")
     groups = _in_precision(groups, question.precision)
     mine = [
         one

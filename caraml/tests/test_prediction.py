@@ -10,6 +10,7 @@ import pytest
 from caraml.cli import main
 from results.predict.examples import TRAINING
 from results.tests.made_up import failed, result, store
+from results.tests.test_serving import served
 
 BATCHES = (16, 32, 64, 128, 256, 512)
 
@@ -108,6 +109,7 @@ def test_nothing_to_predict_from_is_said(tmp_path, capsys):
         ([], "predict needs runs to predict from"),
         ([str(tmp_path / "none")], "does not exist"),
         ([stored(tmp_path / "failed", [failed()])], "no run was good"),
+        ([stored(tmp_path / "served", [served()])], "each good run is of a server"),
         ([stored(tmp_path / "one", [result()]), "--batch", "16"], "has 1 good points, but a prediction needs 3"),
     ):
         assert main(["predict", *arguments]) == 2
