@@ -21,8 +21,11 @@ def frozen_runs(
 ) -> list[tuple[int, int]]:
     """Return the indices of the first and last reading of each run of equal powers in which the sensor was frozen.
 
-    In such a run the counter stood still as well, or the run is improbably long.
+    In such a run the counter stood still as well, or the run is improbably long. A model of power repeats its limits:
+    it has no sensor that can freeze.
     """
+    if info.estimated:
+        return []
     runs = nsmallest(CANDIDATES, _repeats(power_w), key=lambda run: run[0] - run[1])
     # A sensor in order repeats a value for its own times, and a sample may be missing.
     usual_s = info.held_s + info.averaging_s + info.counter_refresh_s

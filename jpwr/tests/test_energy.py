@@ -539,6 +539,16 @@ def test_a_steady_sensor_of_coarse_steps_is_not_frozen(held_s, step_w, noise_w):
         assert ChannelEnergy(POWER, read_s, shown_w, random_phase=True).frozen == [], seed
 
 
+def test_a_model_of_power_that_stays_at_its_limit_is_not_frozen():
+    chance = random.Random(1)
+    power_w = [*(chance.uniform(11.4, 12.0) for _ in range(50)), *[12.0] * 100]
+    read_s = [0.1 * index for index in range(len(power_w))]
+    sensor, model = (POWER._replace(estimated=estimated) for estimated in (False, True))
+    assert ChannelEnergy(sensor, read_s, power_w, random_phase=True).frozen
+    estimate = ChannelEnergy(model, read_s, power_w, random_phase=True).between(6.0, 14.0)
+    assert (estimate.unknown, round(estimate.energy_j)) == ("", 96)
+
+
 def test_a_counter_that_stands_still_next_to_a_steady_power_makes_no_frozen_sensor():
     curve = with_counter(lambda t: 100.0 * min(t, 8.0), COUNTED._replace(limit_w=LIMIT_W, counter_refresh_s=0.1))
     assert curve.frozen == []

@@ -29,6 +29,7 @@ def test_a_window_is_stored_with_both_clocks():
             "end_s": 2.0,
             "start_epoch_s": 1001.0,
             "end_epoch_s": 1002.0,
+            "clock_error_s": None,
             "kind": "measured",
         }
     ]
