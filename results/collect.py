@@ -91,7 +91,7 @@ def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read
             result["energy"] |= energy_per_token(result)
             of_nodes = [node.slices_j for trace in traces for node in trace.of_kind("measured")]
             slices_j = [math.fsum(one) for one in zip(*of_nodes, strict=True)] if all(of_nodes) else []
-            roles = energy_of_roles(result)
+            roles = energy_of_roles(result, hosts or "")
             result["energy"] |= roles or energy_of_reading_and_writing(result, folder, slices_j)
         if result.get("node_check"):
             add_power(result, traces)

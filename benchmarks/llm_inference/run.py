@@ -40,10 +40,10 @@ from benchmarks.llm_inference.speculation import facts_of_speculation
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
-from results.record.acceptance import judged_acceptance, label, of_text
+from results.record.acceptance import NO_SPECULATION, choice, judged_acceptance, label, of_text
 from results.record.answers import facts_of, judged
 from results.record.conversations import figures_of, remarks_on_cache
-from results.record.demand import DATA, hosts_of
+from results.record.demand import DATA, hosts_of, of_arrivals, of_idle_limit
 from results.record.perplexity import reference_of
 from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, number
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
@@ -98,15 +98,15 @@ def describe(config: Config) -> RunRecord:
         "tensor_parallel_size": serve.devices,
     }
     name = f"server at {serve.url}" if serve.url else serve.server
-    arrivals = f"{load.rate_per_s:g} requests/s at random" if load.rate_per_s else "closed loop"
+    arrivals = of_arrivals(load.rate_per_s)
     record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
-    record.choices |= {"endpoint": load.endpoint, "speculation": "none"}
+    record.choices |= {"endpoint": load.endpoint, "speculation": NO_SPECULATION}
     record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
     if roles := Counter(filter(None, hosts_of(config.run.hosts).values())):
         record.choices["roles"] = ", ".join(f"{role} on {number_of(nodes, 'node')}" for role, nodes in roles.items())
         record.variant.append(record.choices["roles"])
     if load.trace:
-        record.choices["conversations"] = f"idle for {load.idle_limit_s:g} s at most"
+        record.choices["conversations"] = of_idle_limit(load.idle_limit_s)
         record.variant.append(record.choices["conversations"])
     record.serving = {
         "clock_error_s": clock_error_s(),
@@ -120,7 +120,7 @@ def describe(config: Config) -> RunRecord:
     }
     if drafts:
         length, source = config.speculation.stated
-        record.choices["speculation"] = f"{label(drafts, length)} ({source})"
+        record.choices["speculation"] = choice(drafts, length, source)
         record.variant.append(label(drafts, length))
     if serve.server_args:
         record.choices["server's arguments"] = serve.server_args

@@ -85,12 +85,13 @@ def _devices_of(header: open_trace) -> dict[str, str]:
     return {}
 
 
-def energy_of_roles(result: Json) -> dict[str, float | None]:
+def energy_of_roles(result: Json, hosts: str) -> dict[str, float | None]:
     """Return joules per token that prefill nodes read and decode nodes wrote, each with half of its 95 % interval.
 
-    Empty unless the nodes have roles. Idle power counts: all energy of a role is by its tokens.
+    Empty unless the hosts, as `hosts_of` reads them, have roles. Idle power counts: all energy of a role is by its
+    tokens.
     """
-    roles, found = hosts_of(result["config"].get("run", {}).get("hosts", "")), dict[str, float | None]()
+    roles, found = hosts_of(hosts), dict[str, float | None]()
     for role, (name, tokens) in TOKENS.items() if set(roles.values()) == TOKENS.keys() else ():
         channels = [one for one in result["energy"]["channels"] if roles[one["hostname"]] == role]
         energy_wh, half_wh = (math.fsum(one[key] for one in channels) for key in ("energy_wh", "uncertainty_wh"))

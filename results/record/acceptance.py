@@ -16,6 +16,7 @@ from results.record.findings import Finding, finding
 from results.record.served_rules import MOST_UNLIKE_COUNT
 
 PUBLISHED = Path(__file__).with_suffix(".csv")
+NO_SPECULATION = "none"
 SIGMAS = 3  # standard deviations of a mean by chance, of which 1 in 370 is beyond
 
 
@@ -50,6 +51,11 @@ def of_text(draft_tokens: int, length: float, model: str) -> str:
     if not draft_tokens:
         return ""
     return f", {label(draft_tokens, length)} by the user" if length else f", acceptance of {model}"
+
+
+def choice(draft_tokens: int, length: float, source: str) -> str:
+    """Return the choice that a record states, with the source of the acceptance length."""
+    return f"{label(draft_tokens, length)} ({source})"
 
 
 def length_of(steps: float | None, accepted_tokens: float | None) -> float | None:

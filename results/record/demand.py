@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import NamedTuple, Protocol
 
 DATA = "random tokens"
+CLOSED_LOOP = "closed loop"
 PAIRS = 1024  # of log-normal lengths, taken in turn
 ROLES = ("prefill", "decode")  # of nodes that read prompts, and that write answers
 FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
@@ -85,6 +86,16 @@ def label(mean_input: int, mean_output: int, sigma: float, lengths_file: str) ->
 def of_trace(name: str, digest: str) -> str:
     """Return a trace of conversations in words, which differ where its content does."""
     return f"conversations of {name}, SHA-256 {digest}"
+
+
+def of_arrivals(rate_per_s: float) -> str:
+    """Return how requests arrive in words; a rate of 0 is a closed loop."""
+    return f"{rate_per_s:g} requests/s at random" if rate_per_s else CLOSED_LOOP
+
+
+def of_idle_limit(limit_s: float) -> str:
+    """Return the longest idle time of conversations in words."""
+    return f"idle for {limit_s:g} s at most"
 
 
 def arrivals_s(rate_per_s: float, burstiness: float, seed: int, until_s: float) -> Iterator[float]:

@@ -6,10 +6,11 @@ import math
 import re
 from itertools import pairwise
 
+from results.record.acceptance import NO_SPECULATION, length_of, of_text, stated
+from results.record.acceptance import choice as choice_of_speculation
 from results.record.acceptance import label as label_of_speculation
-from results.record.acceptance import length_of, of_text, stated
 from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
-from results.record.demand import DATA, SLOS, label, of_trace
+from results.record.demand import CLOSED_LOOP, DATA, SLOS, label, of_arrivals, of_idle_limit, of_trace
 from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
 from results.record.model import Record, is_number
 from results.record.values import value_at
@@ -23,7 +24,6 @@ OF_OPTIONS = {
 }
 LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal [^,]*)?(, .*)?")
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
-CLOSED_LOOP = "closed loop"
 COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
@@ -45,12 +45,12 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
     if not run.serving:
         return
     if trace := run.option("load.trace"):
-        yield from _trace_is_that_of_the_options(run, str(trace).rstrip("/").rpartition("/")[2])
+        yield from _trace_is_that_of_the_options(run, _last_part(trace))
     elif None not in asked:
         yield from differs("sample", run.sample, "its options", label(*asked) + of_text(*_asked_speculation(run)))
     rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
     if rate is not None and "arrivals" in run.choices:
-        arrivals = f"{rate:g} requests/s at random" if rate else CLOSED_LOOP
+        arrivals = of_arrivals(rate)
         yield from differs("choices.arrivals", run.choices["arrivals"], "config.load", arrivals)
     burstiness, server = run.option("load.burstiness"), run.option("serve.server")
     if burstiness is not None and "burstiness" in run.choices:
@@ -66,12 +66,16 @@ def _label_is_that_of_the_load(run: Record) -> Sentences:
         yield from _limits_are_those_of_the_preset(run, slo)
 
 
+def _last_part(path: object) -> str:
+    return str(path).rstrip("/").rpartition("/")[2]
+
+
 def _trace_is_that_of_the_options(run: Record, name: str) -> Sentences:
     before, after = of_trace(name, ""), of_text(*_asked_speculation(run))
     if not re.fullmatch(f"{re.escape(before)}[0-9a-f]{{12}}{re.escape(after)}", run.sample):
         yield f"its sample is {run.sample!r}, but config.load has the trace {name}"
     limit_s = run.option("load.idle_limit_s")
-    idle = f"idle for {limit_s:g} s at most" if is_number(limit_s) else None
+    idle = of_idle_limit(limit_s) if is_number(limit_s) else None
     yield from differs("choices.conversations", run.choices.get("conversations"), "config.load", idle)
 
 
@@ -99,7 +103,7 @@ def _server_is_that_of_the_options(run: Record) -> Sentences:
     variant += [label_of_speculation(*speculation[:2]) if speculation else None, arguments]
     yield from differs("variant", run.variant, "its choices", list(filter(None, variant)))
     if not (serve.get("url") or serve.get("real_weights")):
-        folder = str(serve.get("model_path") or "").rstrip("/").rpartition("/")[2]
+        folder = _last_part(serve.get("model_path") or "")
         name = folder or serve.get("served_model") or serve.get("model")
         yield from differs("model", run.model, "config.serve", name)
     if run.serving.version and run.serving.version not in packages.values():
@@ -135,7 +139,7 @@ def _speculation_is_that_of_the_options(run: Record) -> Sentences:
     options = _speculation(run)
     found = (one.draft_tokens, one.stated_length, one.source) if one else None
     yield from differs("serving.speculation", found, "config.speculation", options)
-    words = f"{label_of_speculation(*options[:2])} ({options[2]})" if options else "none"
+    words = choice_of_speculation(*options) if options else NO_SPECULATION
     yield from differs("choices.speculation", run.choices.get("speculation"), "config.speculation", words)
 
 
