@@ -146,7 +146,12 @@ def _sampled_by_scope(nodes: Sequence[NodeSums]) -> dict[str, float | None]:
 
 
 def _busier_elsewhere(nodes: Sequence[NodeSums], channels: Sequence[Channel], duration_s: float) -> dict[str, float]:
-    """Return the power inside and outside of the windows if that outside is clearly higher; else empty."""
+    """Return the power inside and outside of the windows if that outside is clearly higher; else empty.
+
+    An estimate is of the load of the whole machine, so that it rises with the work of others, too.
+    """
+    if any(channel.estimated for channel in channels):
+        return {}
     windows_w, elsewhere_w = (math.fsum(powers_w) for powers_w in zip(*(node.busy_w for node in nodes), strict=True))
     half_width_w = _sum(channels, "uncertainty_wh") * JOULES_PER_WH / duration_s
     is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + half_width_w

@@ -26,7 +26,7 @@ from results.join.nodes import sums_of
 from results.record.model import Record
 from results.record.records import RecordError, find_records, write_record
 from results.tests import made_up
-from results.tests.conftest import CPU, JobFolder, make_record
+from results.tests.conftest import PACKAGE, JobFolder, make_record
 from tests.needs import need
 
 
@@ -831,7 +831,9 @@ def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):
     run = tmp_path / "runs" / "one"
     run.mkdir(parents=True)
     job = JobFolder(run).record()
-    job.trace([CPU], lambda _, time_s: 690.0 if time_s >= 30 else 126.0, times_s=[step * 0.5 for step in range(101)])
+    job.trace(
+        [PACKAGE], lambda _, time_s: 690.0 if time_s >= 30 else 126.0, times_s=[step * 0.5 for step in range(101)]
+    )
     write_record(collect(run), run / "result.json")
     write_archive([tmp_path / "runs"], tmp_path, tmp_path / "results.tar.zst")
     words = "the trace has 126 W from the first to the last window, and 690 W over another time of the same length"

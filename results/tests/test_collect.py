@@ -863,6 +863,14 @@ def test_the_rest_of_the_trace_is_what_the_command_did(job):
         assert "elsewhere_w" not in collect(job.path)["energy"]
 
 
+@pytest.mark.parametrize("estimated", [False, True])
+def test_an_estimate_that_rises_with_the_work_of_others_says_nothing_of_the_window(job, estimated):
+    moved(job, 15.0, 45.0, (20.0, 65.0), 126.0)
+    power_w = lambda _, time_s: 690.0 if 20.0 <= time_s < 65.0 else 126.0  # noqa: E731
+    job.trace([GPU0._replace(has_counter=False, estimated=estimated)], power_w, times_s=LONG_S, started_s=1.0)
+    assert ("elsewhere_w" in collect(job.path)["energy"]) is not estimated
+
+
 def test_turns_are_one_time_of_work(job):
     [window] = make_record()["windows"]
     turns = [
@@ -872,7 +880,7 @@ def test_turns_are_one_time_of_work(job):
     metrics = make_record()["metrics"] | {"effective_tokens": 500, "effective_s": 10.0, "effective_tokens_per_s": 50.0}
     job.record(windows=turns, metrics=metrics)
     power_w = lambda _, time_s: 690.0 if 10.0 <= time_s < 15.0 or 20.0 <= time_s < 25.0 else 300.0  # noqa: E731
-    job.trace([CPU], power_w, times_s=LONG_S)
+    job.trace([PACKAGE], power_w, times_s=LONG_S)
     result = collect(job.path)
     assert not {"elsewhere_w"} & (result["energy"].keys() | result["energy_effective"].keys())
 
