@@ -100,6 +100,16 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
     """
     if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
         raise RecordError(f"--out {archive}: the name of an archive must end with {ENDING}")
+    files, runs = files_of(folders, workflow)
+    _write(files, archive, key)
+    return runs
+
+
+def files_of(folders: Iterable[Path], workflow: Path) -> tuple[dict[str, Path], int]:
+    """Return the files of all runs below some folders and of the workflow, by name in an archive; and how many runs.
+
+    Raises RecordError without a run, and for two folders of one name.
+    """
     files: dict[str, Path] = {}
     runs: set[Path] = set()
     for folder in folders:
@@ -120,8 +130,7 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
             files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
     for path in workflow.parent.glob(f"benchmarks/*/{FILE}"):
         files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
-    _write(files, archive, key)
-    return len(runs)
+    return files, len(runs)
 
 
 def _name(folder: Path) -> PurePosixPath:

@@ -1,0 +1,103 @@
+"""Runs with their files as an RO-Crate, whose metadata state what made which file (Process Run Crate 0.5).
+
+An action is one run. It begins when the benchmark started and ends with the last window: when the process ended is not
+recorded. A run that failed is a failed action with its error. No person is named.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from jpwr.process.whole_file import write_whole
+from results.exchange.archive import WORKFLOW, files_of
+from results.record.model import Json
+from results.record.records import RESULT_NAME, Record, RecordError, read_record
+
+METADATA = "ro-crate-metadata.json"
+RO_CRATE, PROFILE = "https://w3id.org/ro/crate/1.1", "https://w3id.org/ro/wfrun/process/0.5"
+STATUS = "http://schema.org/{}ActionStatus"
+INPUTS = ("job.sh", "node.sh")
+
+
+def write_crate(folders: Sequence[Path], workflow: Path, crate: Path, licence: str) -> int:
+    """Copy the files of runs and their workflow into a new folder with metadata; return the number of runs.
+
+    Raises RecordError as `files_of` does, and for a folder that has files.
+    """
+    if crate.exists() and (not crate.is_dir() or any(crate.iterdir())):
+        raise RecordError(f"--out {crate} was to become an RO-Crate, but it has content: name a new folder")
+    files, runs = files_of(folders, workflow)
+    for name, path in files.items():
+        (crate / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, crate / name)
+    graph = {"@context": f"{RO_CRATE}/context", "@graph": list(_entities(files, licence))}
+    write_whole(crate / METADATA, json.dumps(graph, indent=1) + "\n")
+    return runs
+
+
+def _entities(files: Mapping[str, Path], licence: str) -> Iterator[Json]:
+    results = {str(PurePosixPath(name).parent): path for name, path in files.items() if path.name == RESULT_NAME}
+    read = {folder: Record.of(read_record(path)) for folder, path in results.items()}
+    runs = {folder: record for folder, record in read.items() if record.status != "unfinished"}
+    yield _entity(METADATA, "CreativeWork", None, conformsTo=_refer(RO_CRATE), about=_refer("./"))
+    yield _entity(
+        *(
+            "./",
+            "Dataset",
+            f"Runs of the benchmark suite CARAML on {', '.join({one.system: 0 for one in runs.values()})}",
+        ),
+        description="Records, logs and power traces of runs, with the workflow that started them",
+        datePublished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        license=_refer(licence),
+        conformsTo=_refer(PROFILE),
+        hasPart=[*map(_refer, map(quote, files))],
+        mentions=[_refer(f"#{quote(folder)}") for folder in runs],
+    )
+    yield _entity(licence, "CreativeWork", "Licence of the data", description="As stated by who made the crate")
+    yield _entity(PROFILE, "CreativeWork", "Process Run Crate", version="0.5")
+    for name, path in files.items():
+        yield _entity(quote(name), "File", path.name, contentSize=str(path.stat().st_size))
+    for suite in {_suite(one) for one in runs.values()}:
+        yield _entity(suite, "SoftwareApplication", "CARAML benchmark suite", softwareVersion=suite.removeprefix("#"))
+    for folder, record in runs.items():
+        # A run that was run again has the folders of its failed attempts within its own.
+        own = [name for name in files if next((one for one in _above(name) if one in read), "") == folder]
+        used = [name for name in own if PurePosixPath(name).name in INPUTS]
+        used += [name for name in files if WORKFLOW in _above(name)]
+        yield _action(folder, record, used, [name for name in own if name not in used])
+
+
+def _action(folder: str, record: Record, used: Sequence[str], made: Sequence[str]) -> Json:
+    end_s = max((one.end_epoch_s or 0.0 for one in record.windows), default=0.0)
+    return _entity(
+        *(f"#{quote(folder)}", "CreateAction", f"{record.benchmark}, {record.model}, on {record.system}"),
+        instrument=_refer(_suite(record)),
+        object=[*map(_refer, map(quote, used))],
+        result=[*map(_refer, map(quote, made))],
+        startTime=record.provenance.created,
+        endTime=datetime.fromtimestamp(end_s, timezone.utc).isoformat(timespec="seconds") if end_s else None,
+        actionStatus=STATUS.format("Completed" if record.is_good else "Failed"),
+        error=None if record.is_good else record.error or record.status,
+    )
+
+
+def _above(name: str) -> list[str]:
+    return [str(one) for one in PurePosixPath(name).parents]
+
+
+def _suite(record: Record) -> str:
+    return f"#{record.provenance.git_commit or 'unknown'}"
+
+
+def _entity(identity: str, kind: str, name: str | None, **values: Any) -> Json:
+    return {"@id": identity, "@type": kind} | {key: one for key, one in {"name": name, **values}.items() if one}
+
+
+def _refer(identity: str) -> Json:
+    return {"@id": identity}
