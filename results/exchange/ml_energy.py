@@ -40,7 +40,14 @@ COLUMNS = {
 }
 MISSING = (
     *("architecture", "total_params_billions", "activated_params_billions", "num_request_repeats"),
-    *("expert_parallel", "data_parallel", "total_output_tokens", "completed_requests"),
+    *(
+        "expert_parallel",
+        "data_parallel",
+        "total_output_tokens",
+        "completed_requests",
+        "results_path",
+        "prometheus_path",
+    ),
     *(f"{which}_itl_ms" for which in ("mean", "median", "p50", "p90", "p95", "p99")),
 )
 
