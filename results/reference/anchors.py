@@ -37,8 +37,9 @@ class Anchor(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What stands next to the figure in a plot."""
-        return ", ".join(filter(None, [f"{PUBLISHED}{self.software}", self.note, f"read {self.read}"]))
+        """Software, the note up to its first semicolon, and the date, for a plot."""
+        facts = [f"{PUBLISHED}{self.software}", self.note.partition(";")[0], f"read {self.read}"]
+        return ", ".join(filter(None, facts))
 
     @property
     def of_chip(self) -> list[str]:

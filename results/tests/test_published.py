@@ -383,7 +383,7 @@ def test_a_figure_without_a_precision_is_in_the_table_and_never_drawn(tmp_path):
         ("gpt-oss-120b", "not stated"),
         ("gpt-oss-120b", "not stated"),
     ]
-    assert all("derived: total / number of accelerators" in row[-1] for row in unstated)
+    assert all("derived; total / number of accelerators" in row[-1] for row in unstated)
     of_none = [one for one in read_anchors() if not one.precision]
     known = [one._replace(ours=one.model) for one in of_none]
     assert known and not any(one.agrees(one.systems, one.benchmark, one.model, "") for one in known)
