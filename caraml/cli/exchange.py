@@ -35,7 +35,7 @@ RO_CRATE = "ro-crate"
 # What writes records in a format, and which of them it has a place for.
 WRITERS: Mapping[str, tuple[Callable[[Sequence[Record], Path], list[Record]], str]] = {
     "openmetrics": (write_openmetrics, "runs that have ended"),
-    "reframe": (write_reframe, "all runs"),
+    "reframe": (write_reframe, "runs that have ended"),
     "mlperf-log": (write_mlperf_logs, "good training runs"),
     "ml-energy": (write_ml_energy, "good runs of a server at a fixed concurrency, with measured energy of its boards"),
 }

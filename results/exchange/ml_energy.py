@@ -39,15 +39,8 @@ COLUMNS = {
     "avg_batch_size": "metrics.mean_in_flight",
 }
 MISSING = (
-    *("architecture", "total_params_billions", "activated_params_billions", "num_request_repeats"),
-    *(
-        "expert_parallel",
-        "data_parallel",
-        "total_output_tokens",
-        "completed_requests",
-        "results_path",
-        "prometheus_path",
-    ),
+    *("architecture", "total_params_billions", "activated_params_billions", "num_request_repeats", "expert_parallel"),
+    *("data_parallel", "total_output_tokens", "completed_requests", "results_path", "prometheus_path"),
     *(f"{which}_itl_ms" for which in ("mean", "median", "p50", "p90", "p95", "p99")),
 )
 
@@ -71,7 +64,8 @@ def _is_alike(record: Record) -> bool:
 
 def _row(record: Record) -> dict[str, Any]:
     row: dict[str, Any] = {column: value_at(record, path) for column, path in COLUMNS.items()}
-    window_s, use = row["steady_state_duration_seconds"], (row["avg_batch_size"] or 0.0) / row["max_num_seqs"]
+    window_s, in_flight = row["steady_state_duration_seconds"], row["avg_batch_size"]
+    use = 1.0 if in_flight is None else in_flight / row["max_num_seqs"]
     reason = f"short_steady_state:{window_s}" if window_s < SHORTEST_S else ""
     reason = reason or (f"low_batch_utilization:{use:f}" if use < LEAST_USE else "")
     return {

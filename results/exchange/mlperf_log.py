@@ -1,7 +1,8 @@
 """Training runs as log lines that MLPerf's parser of training logs reads. They are no submission.
 
-MLPerf times a run from its start to a target quality, and its checker demands both. A run of a fixed number of steps
-has neither: its measured windows are blocks, and the keys run_start, run_stop and eval_accuracy are left out.
+MLPerf times a run from its start to a target quality, and its checker demands both. Measured windows are blocks here.
+Only a training to a loss, whose window is all of it, has run_start and run_stop; no run has eval_accuracy, as its
+losses are of training.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ def write_mlperf_logs(records: Sequence[Record], folder: Path) -> list[Record]:
     """Write SYSTEM/WORKLOAD/result_N.txt for each good training run below a folder, and return these runs."""
     trained = [one for one in records if one.is_good and _windows(one)]
     for names, runs in grouped(trained, lambda one: (plain(one.system), plain(f"{one.benchmark}_{one.model}"))).items():
-        place = folder.joinpath(*names)
-        place.mkdir(parents=True, exist_ok=True)
+        folder.joinpath(*names).mkdir(parents=True, exist_ok=True)
         for number, record in enumerate(runs):
-            write_whole(place / f"result_{number}.txt", "\n".join([NOT_SUBMITTED, *_lines(record), ""]))
+            path = folder.joinpath(*names, f"result_{number}.txt")
+            write_whole(path, "\n".join([NOT_SUBMITTED, *_lines(record), ""]))
     return trained
 
 
@@ -50,15 +51,18 @@ def _windows(record: Record) -> list[Window]:
 
 
 def _lines(record: Record) -> Iterator[str]:
-    windows = _windows(record)
-    for key, path in KEYS.items():
-        if (value := value_at(record, path)) is not None:
-            yield _line(windows[0].start_epoch_s, "POINT_IN_TIME", key, value)
-    for window in windows:
-        yield _line(window.start_epoch_s, "INTERVAL_START", "block_start", None)
-        yield _line(window.end_epoch_s, "INTERVAL_END", "block_stop", None)
+    windows, is_whole = _windows(record), record.metrics.number("time_to_loss_s") is not None
+    start_s = windows[0].start_epoch_s
+    settings = {key: value_at(record, path) for key, path in KEYS.items()}
+    yield from (_line(start_s, "POINT_IN_TIME", key, value) for key, value in settings.items() if value is not None)
+    yield from [_line(start_s, "INTERVAL_START", "run_start")] if is_whole else []
+    for one in windows:
+        yield _line(one.start_epoch_s, "INTERVAL_START", "block_start")
+        yield _line(one.end_epoch_s, "INTERVAL_END", "block_stop")
+    if is_whole:
+        yield _line(windows[-1].end_epoch_s, "INTERVAL_END", "run_stop", status="success")
 
 
-def _line(time_s: Any, event: str, key: str, value: Any) -> str:
-    line = {"namespace": "", "time_ms": round(1e3 * time_s), "event_type": event, "key": key, "value": value}
-    return f":::MLLOG {json.dumps(line | {'metadata': {}})}"
+def _line(time_s: Any, event: str, key: str, value: Any = None, **metadata: str) -> str:
+    line = {"time_ms": round(1e3 * time_s), "event_type": event, "key": key, "value": value, "metadata": metadata}
+    return f":::MLLOG {json.dumps({'namespace': ''} | line)}"

@@ -17,11 +17,11 @@ from urllib.parse import quote
 from jpwr.process.whole_file import write_whole
 from results.exchange.archive import WORKFLOW, files_of
 from results.record.model import Json
+from results.record.parts import end_epoch_s
 from results.record.records import RESULT_NAME, Record, RecordError, read_record
 
-METADATA = "ro-crate-metadata.json"
 RO_CRATE, PROFILE = "https://w3id.org/ro/crate/1.1", "https://w3id.org/ro/wfrun/process/0.5"
-STATUS = "http://schema.org/{}ActionStatus"
+METADATA = "ro-crate-metadata.json"
 INPUTS = ("job.sh", "node.sh")
 
 
@@ -42,61 +42,56 @@ def write_crate(folders: Sequence[Path], workflow: Path, crate: Path, licence: s
 
 
 def _entities(files: Mapping[str, Path], licence: str) -> Iterator[Json]:
-    results = {str(PurePosixPath(name).parent): path for name, path in files.items() if path.name == RESULT_NAME}
+    results = {PurePosixPath(name).parent: path for name, path in files.items() if path.name == RESULT_NAME}
     read = {folder: Record.of(read_record(path)) for folder, path in results.items()}
     runs = {folder: record for folder, record in read.items() if record.status != "unfinished"}
-    yield _entity(METADATA, "CreativeWork", None, conformsTo=_refer(RO_CRATE), about=_refer("./"))
+    yield _entity(METADATA, "CreativeWork", conformsTo=_refer(RO_CRATE), about=_refer("./"))
     yield _entity(
-        *(
-            "./",
-            "Dataset",
-            f"Runs of the benchmark suite CARAML on {', '.join({one.system: 0 for one in runs.values()})}",
-        ),
+        *("./", "Dataset"),
+        name=f"Runs of the benchmark suite CARAML on {', '.join(sorted({one.system for one in read.values()}))}",
         description="Records, logs and power traces of runs, with the workflow that started them",
         datePublished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         license=_refer(licence),
         conformsTo=_refer(PROFILE),
-        hasPart=[*map(_refer, map(quote, files))],
-        mentions=[_refer(f"#{quote(folder)}") for folder in runs],
+        hasPart=[_refer(quote(name)) for name in files],
+        mentions=[_refer(f"#{quote(str(folder))}") for folder in runs],
     )
-    yield _entity(licence, "CreativeWork", "Licence of the data", description="As stated by who made the crate")
-    yield _entity(PROFILE, "CreativeWork", "Process Run Crate", version="0.5")
+    yield _entity(licence, "CreativeWork", name="Licence of the data")
+    yield _entity(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5")
     for name, path in files.items():
-        yield _entity(quote(name), "File", path.name, contentSize=str(path.stat().st_size))
+        yield _entity(quote(name), "File", name=path.name, contentSize=str(path.stat().st_size))
     for suite in {_suite(one) for one in runs.values()}:
-        yield _entity(suite, "SoftwareApplication", "CARAML benchmark suite", softwareVersion=suite.removeprefix("#"))
+        yield _entity(suite, "SoftwareApplication", name="CARAML benchmark suite", softwareVersion=suite[1:])
     for folder, record in runs.items():
-        # A run that was run again has the folders of its failed attempts within its own.
-        own = [name for name in files if next((one for one in _above(name) if one in read), "") == folder]
-        used = [name for name in own if PurePosixPath(name).name in INPUTS]
-        used += [name for name in files if WORKFLOW in _above(name)]
-        yield _action(folder, record, used, [name for name in own if name not in used])
+        # The folder of a run that was run again has those of its failed attempts within.
+        own = [
+            name for name in files if next((one for one in PurePosixPath(name).parents if one in read), "") == folder
+        ]
+        used = [name for name in own if files[name].name in INPUTS]
+        yield _action(folder, record, [*used, *(name for name in files if name.startswith(f"{WORKFLOW}/"))], own)
 
 
-def _action(folder: str, record: Record, used: Sequence[str], made: Sequence[str]) -> Json:
-    end_s = max((one.end_epoch_s or 0.0 for one in record.windows), default=0.0)
+def _action(folder: PurePosixPath, record: Record, used: Sequence[str], own: Sequence[str]) -> Json:
+    end_s, status = end_epoch_s(record), "Completed" if record.is_good else "Failed"
     return _entity(
-        *(f"#{quote(folder)}", "CreateAction", f"{record.benchmark}, {record.model}, on {record.system}"),
+        *(f"#{quote(str(folder))}", "CreateAction"),
+        name=f"{record.benchmark}, {record.model}, on {record.system}",
         instrument=_refer(_suite(record)),
-        object=[*map(_refer, map(quote, used))],
-        result=[*map(_refer, map(quote, made))],
+        object=[_refer(quote(name)) for name in used],
+        result=[_refer(quote(name)) for name in own if name not in used],
         startTime=record.provenance.created,
-        endTime=datetime.fromtimestamp(end_s, timezone.utc).isoformat(timespec="seconds") if end_s else None,
-        actionStatus=STATUS.format("Completed" if record.is_good else "Failed"),
+        endTime=end_s and datetime.fromtimestamp(end_s, timezone.utc).isoformat(timespec="seconds"),
+        actionStatus=f"http://schema.org/{status}ActionStatus",
         error=None if record.is_good else record.error or record.status,
     )
-
-
-def _above(name: str) -> list[str]:
-    return [str(one) for one in PurePosixPath(name).parents]
 
 
 def _suite(record: Record) -> str:
     return f"#{record.provenance.git_commit or 'unknown'}"
 
 
-def _entity(identity: str, kind: str, name: str | None, **values: Any) -> Json:
-    return {"@id": identity, "@type": kind} | {key: one for key, one in {"name": name, **values}.items() if one}
+def _entity(identity: str, kind: str, **values: Any) -> Json:
+    return {"@id": identity, "@type": kind} | {key: value for key, value in values.items() if value}
 
 
 def _refer(identity: str) -> Json:

@@ -21,14 +21,15 @@ PARTITION = "default"
 
 
 def write_reframe(records: Sequence[Record], folder: Path) -> list[Record]:
-    """Write SYSTEM/default/POINT.log for each point below a folder, and return the runs, failed ones among them."""
+    """Write SYSTEM/default/POINT.log for each point below a folder, and return the runs, which have ended."""
+    ended = [one for one in records if one.status != "unfinished"]
     header = "|".join([*FIELDS, *(f"{plain(quantity)}_{field}" for quantity in FOLLOWED for field in OF_A_VALUE)])
-    for (system, name), runs in grouped(records, lambda one: (plain(one.system), _name(one))).items():
+    for (system, name), runs in grouped(ended, lambda one: (plain(one.system), _name(one))).items():
         path = folder / system / PARTITION / f"{name}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write("".join(f"{line}\n" for line in [header, *map(_line, runs)]))
-    return list(records)
+    return ended
 
 
 def _name(record: Record) -> str:

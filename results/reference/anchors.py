@@ -19,7 +19,7 @@ PER_DEVICE_UNITS = ("tokens/s/device", "output tokens/s/device")
 class Anchor(NamedTuple):
     """One published figure as in the file; what was not published is empty."""
 
-    systems: str  # our tags of systems with the chip
+    systems: str  # our tags
     like: str  # our tags of systems with the same processor and another memory, for training
     chip: str
     benchmark: str
@@ -40,11 +40,6 @@ class Anchor(NamedTuple):
         """Software, the note up to its first semicolon, and the date, for a plot."""
         facts = [f"{PUBLISHED}{self.software}", self.note.partition(";")[0], f"read {self.read}"]
         return ", ".join(filter(None, facts))
-
-    @property
-    def of_chip(self) -> list[str]:
-        """Our tags of systems that a table may show it for."""
-        return [*self.systems.split(), *self.like.split()]
 
     def agrees(self, system: str, benchmark: str, model: str, precision: str) -> bool:
         """Return whether it is a speed per device of the same system, model and precision, all of them stated."""

@@ -8,6 +8,7 @@ import pytest
 
 from caraml.cli import main
 from results.exchange.ml_energy import write_ml_energy
+from results.exchange.mlperf_log import write_mlperf_logs
 from results.record.model import Record
 from results.record.records import RESULT_NAME
 from results.tests.made_up import WINDOW_S, failed, result, store, store_run
@@ -83,6 +84,17 @@ def test_mlperfs_parser_reads_training_runs_alone_as_timed_blocks(tmp_path, caps
     assert not {"run_start", "run_stop", "eval_accuracy"} & values.keys()
 
 
+def test_a_training_to_a_loss_is_a_whole_run_for_mlperfs_parser(tmp_path):
+    parser = package("mlperf_logging.compliance_checker.mlp_parser", "mlperf-logging")
+    good = result("A100", 1, 64, 1000.0)
+    good["metrics"] |= {"time_to_loss_s": WINDOW_S, "target_loss": 3.0, "reached_loss": 2.9}
+    assert write_mlperf_logs([Record.of(good)], tmp_path)
+    lines, errors = parser.parse_file(next(tmp_path.rglob("*.txt")), ruleset="6.1.0")
+    found = {one.key: one for one in lines}
+    assert not errors and found["run_stop"].value["metadata"] == {"status": "success"}
+    assert found["run_stop"].timestamp - found["run_start"].timestamp == pytest.approx(1e3 * WINDOW_S)
+
+
 def test_ml_energys_toolkit_reads_servers_with_measured_energy_of_boards(tmp_path):
     records = package("mlenergy.data.records", "mlenergy-data")
     runs = [served(concurrency=4), served(concurrency=8, estimated=True), failed(benchmark="llm_inference")]
@@ -110,11 +122,15 @@ def test_a_format_without_a_fitting_run_is_refused(tmp_path, capsys):
 
 def test_reframes_logs_have_what_the_reader_of_excaliburs_tests_needs(tmp_path):
     # perflog_handler.py of ukri-excalibur/excalibur-tests at 2e5607d; it is in no package.
-    store(tmp_path / "runs", [result("A100", 2, 16, variant=["50 % of a=b"]), result("CPU", estimated=True)])
+    runs = [result("A100", 2, 16, variant=["50 % of a=b"]), result("CPU", estimated=True)]
+    store(tmp_path / "runs", [*runs, failed("B200"), failed("B300", status="unfinished")])
     assert export(tmp_path / "runs", "reframe", tmp_path / "logs") == 0
     [measured], [estimated] = (
         finding_columns(next((tmp_path / "logs" / one).rglob("*.log"))) for one in ("A100", "CPU")
     )
+    assert {one.name for one in (tmp_path / "logs").iterdir()} == {"A100", "CPU", "B200"}
+    [bad] = finding_columns(next((tmp_path / "logs" / "B200").rglob("*.log")))
+    assert (bad["result"], bad["speed_value"], bad["efficiency_value"]) == ("fail", "null", "null")
     for needed in ("job_completion_time", r"\w+_value$", r"\w+_unit$", "display_name"):
         assert any(re.match(needed, column) for column in measured)
     test, *parameters = measured["display_name"].split(" %")

@@ -28,7 +28,8 @@ def anchor_table(results: Sequence[PointResults]) -> Table:
     """
     rows: list[list[Cell]] = []
     for (system, benchmark), mine in grouped(results, lambda one: (one.system, one.point.benchmark)).items():
-        theirs = [one for one in read_anchors() if system in one.of_chip and one.benchmark == benchmark]
+        known = [one for one in read_anchors() if one.benchmark == benchmark]
+        theirs = [one for one in known if system in (*one.systems.split(), *one.like.split())]
         ours = [row for best in _best(mine) for row in _our_rows(best)]
         if ours and theirs:
             rows += [*ours, *(_row(one) for one in theirs)]
