@@ -353,6 +353,13 @@ def test_the_report_shows_them_without_ranking_them(tmp_path):
     section = re.search(r'<section id="published">.*?</section>', page.read_text(), re.S)[0]
     assert "never ranked" in section
     assert "Megatron-Bridge 25.11" in section
+    assert "a grey marker a published" not in page.read_text()  # no figure of an H200 agrees
+
+
+def test_the_report_explains_the_markers_that_it_draws(tmp_path):
+    runs = [Record.of(made_up.result("GH200", model="800M"))]
+    page, *_ = write_report(runs, [], tmp_path / "page.html", None, True, with_details=False)
+    assert "a grey marker a published figure." in page.read_text()
 
 
 def test_a_chip_without_published_figures_is_said(tmp_path, capsys):
