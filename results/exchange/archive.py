@@ -10,7 +10,7 @@ import os
 import struct
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
@@ -19,6 +19,7 @@ from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from results.collect import RECORD_NAME, collect
+from results.exchange.public import ABOUT, About, hiding
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, copy_folders, failed_copy, run_of
@@ -28,7 +29,7 @@ from results.record.checks import contradictions
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.windows import CLOCK_S
 from results.record.derived import POWER_PERCENTILES
-from results.record.folders import results_below
+from results.record.folders import below, results_below
 from results.record.model import Energy, Json
 from results.record.parts import of_node, sensor_channels
 from results.record.records import (
@@ -36,6 +37,7 @@ from results.record.records import (
     Record,
     RecordError,
     find_records,
+    mark_of,
     read_record,
 )
 
@@ -90,13 +92,17 @@ class Checked(NamedTuple):
     is_signed: bool
     signer: str = ""  # empty unless a file of signers was given
     commits: tuple[str, ...] = ()  # of the suite, by which the runs were made; empty without problems
+    wrong: tuple[str, ...] = ()  # identifiers of the runs whose record has a problem
 
 
-def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: Path | None = None) -> int:
+def write_archive(
+    folders: Iterable[Path], workflow: Path, archive: Path, key: Path | None = None, about: About | None = None
+) -> int:
     """Store all runs below some folders with the workflow's files and checksums; return the number of runs.
 
-    A key signs the list of checksums. Raises RecordError without a run, for two folders of one name, and if OpenSSH
-    does not sign.
+    A key signs the list of checksums. With statements about it, the archive is public: names of hosts and persons are
+    replaced, unless the statements keep them. Raises RecordError without a run, for two folders of one name, for a name
+    that cannot be replaced, and if OpenSSH does not sign.
     """
     if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
         raise RecordError(f"--out {archive}: the name of an archive must end with {ENDING}")
@@ -120,8 +126,19 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
             files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
     for path in workflow.parent.glob(f"benchmarks/*/{FILE}"):
         files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
-    _write(files, archive, key)
+    _write(_contents(files, about), archive, key)
     return len(runs)
+
+
+def _contents(files: dict[str, Path], about: About | None) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of an archive, in order."""
+    hide: Callable[[str], str] = str
+    if about is not None:
+        yield ABOUT, about.text.encode()
+        hide = str if about.keep_names else hiding(files.values())
+    for name, path in sorted(files.items()):
+        content = path.read_bytes()
+        yield hide(name), content if hide is str else os.fsencode(hide(os.fsdecode(content)))
 
 
 def _name(folder: Path) -> PurePosixPath:
@@ -130,7 +147,7 @@ def _name(folder: Path) -> PurePosixPath:
     return PurePosixPath(above, name) if name.isdigit() else PurePosixPath(name)
 
 
-def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
+def _write(contents: Iterable[tuple[str, bytes]], archive: Path, key: Path | None) -> None:
     import zstandard
 
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -141,8 +158,7 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
             zstandard.ZstdCompressor(LEVEL).stream_writer(file, closefd=False) as packed,
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
-            for name, path in sorted(files.items()):
-                content = path.read_bytes()
+            for name, content in contents:
                 sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
                 _add(tar, name, content)
             _add(tar, CHECKSUMS, os.fsencode(sums))
@@ -174,12 +190,18 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB) -> Checked:
-    """Check an archive and, with a file of allowed signers, its signature.
+def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB, excluded: Sequence[Path] = ()) -> Checked:
+    """Check an archive, packed or as a folder, and, with a file of allowed signers, its signature.
 
-    Raises RecordError if it cannot be read at all, or would unpack to more than `most_gb`.
+    Runs that are marked as wrong may be. excluded: files and folders in the folder that do not belong to it. Raises
+    RecordError if it cannot be read at all, or would unpack to more than `most_gb`.
     """
-    checked = _verify(archive, signers, most_gb)
+    if archive.is_dir():
+        checked = _verify(archive, _sums_of(archive, excluded), signers, [], excluded=excluded)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            problems, sums = _unpack(archive, Path(folder), most_gb)
+            checked = _verify(Path(folder), sums, signers, problems, archive)
     # Names and texts are untrusted: a terminal must not interpret them.
     return checked._replace(
         problems=[printable(one) for one in checked.problems], commits=tuple(map(printable, checked.commits))
@@ -196,50 +218,75 @@ def unpacked(archive: Path, most_gb: float = MOST_GB) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
-    with tempfile.TemporaryDirectory() as folder:
-        problems, sums = _unpack(archive, Path(folder), most_gb)
-        problems += _check_sums(sums, Path(folder))
-        if not problems and not _is_sealed(archive):
-            is_cut = _is_cut_short(archive, SEAL_BYTES)
-            changed = "its bytes have changed, although each file in it is unchanged"
-            problems.append("its end was cut off: copy or download it again" if is_cut else changed)
-        signer = ""
-        if signers is not None and not problems:
-            try:
-                signer = _signer(Path(folder), signers)
-            except UncheckedError:
-                raise
-            except RecordError as error:
-                problems.append(str(error))
-        if problems:
-            return Checked(problems, 0, SIGNATURE in sums)
-        results = results_below(Path(folder))
-        if not results:
-            problems.append("it has no run")
-        for record in results_below(Path(folder), RECORD_NAME):
-            if not (run_of(record.parent) / RESULT_NAME).exists():
-                problems.append(f"{record.parent.relative_to(folder)}: it has a record but no {RESULT_NAME}")
-        for result in results_below(Path(folder), with_attempts=True):
-            name = result.parent.relative_to(folder)
-            problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
+def _verify(
+    folder: Path,
+    sums: dict[str, str],
+    signers: Path | None,
+    problems: list[str],
+    archive: Path | None = None,
+    excluded: Sequence[Path] = (),
+) -> Checked:
+    problems += _check_sums(sums, folder)
+    if archive and not problems and not _is_sealed(archive):
+        is_cut = _is_cut_short(archive, SEAL_BYTES)
+        changed = "its bytes have changed, although each file in it is unchanged"
+        problems.append("its end was cut off: copy or download it again" if is_cut else changed)
+    signer = ""
+    if signers is not None and not problems:
         try:
-            left_out = list(map(str, find_records([Path(folder)]).skipped))
+            signer = _signer(folder, signers)
+        except UncheckedError:
+            raise
         except RecordError as error:
-            left_out = [str(error)]
-        named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in left_out)
-        problems = list(dict.fromkeys([*problems, *named]))
-        return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())
+            problems.append(str(error))
+    if problems:
+        return Checked(problems, 0, SIGNATURE in sums)
+    own = {folder / name for name in sums}
+    results = [path for path in results_below(folder) if path in own]
+    if not results:
+        problems.append("it has no run")
+    for record in results_below(folder, RECORD_NAME):
+        if record in own and not (run_of(record.parent) / RESULT_NAME).exists():
+            problems.append(f"{record.parent.relative_to(folder)}: it has a record but no {RESULT_NAME}")
+    wrong: dict[Path, None] = {}
+    for result in results_below(folder, with_attempts=True):
+        if result in own and not mark_of(result) and (sentences := _check_run(result)):
+            problems += [f"{result.parent.relative_to(folder)}: {sentence}" for sentence in sentences]
+            wrong[result] = None
+    left_out = []
+    try:
+        for one in find_records([folder]).skipped:
+            if one.finding.kind != "marked" and not any(one.path.is_relative_to(other) for other in excluded):
+                left_out.append(str(one))
+                wrong[one.path] = None
+    except RecordError as error:
+        left_out = [str(error)]
+    named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in left_out)
+    problems = list(dict.fromkeys([*problems, *named]))
+    commits = _stated_by(results, "git_commit") if problems else ()
+    return Checked(problems, len(results), SIGNATURE in sums, signer, commits, _stated_by(wrong, "run_id"))
 
 
-def _commits(results: Iterable[Path]) -> tuple[str, ...]:
-    commits = set()
+def _stated_by(results: Iterable[Path], key: str) -> tuple[str, ...]:
+    """Return what runs have at a key of their record or its provenance, each text once."""
+    texts = set()
     for result in results:
         try:
-            commits.add(str((read_record(result).get("provenance") or {}).get("git_commit") or ""))
-        except (RecordError, AttributeError):
+            record = read_record(result)
+            texts.add(str((record if key in record else record["provenance"]).get(key) or ""))
+        except (RecordError, AttributeError, KeyError):
             continue  # already among the problems
-    return tuple(sorted(commits - {""}))
+    return tuple(sorted(texts - {""}))
+
+
+def _sums_of(folder: Path, excluded: Sequence[Path]) -> dict[str, str]:
+    """Return the checksum of each file in a folder; raises RecordError for what cannot be entered or is a link."""
+    files, closed = below(folder)
+    own = [path for path in files if not any(path.is_relative_to(one) for one in excluded)]
+    linked = (path for path in own if path.resolve() != folder.resolve() / path.relative_to(folder))
+    for path in [*linked, *closed]:
+        raise RecordError(f"{path} is a link or cannot be entered: an archive has plain files alone")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in own}
 
 
 def _signer(folder: Path, signers: Path) -> str:
