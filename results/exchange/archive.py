@@ -10,7 +10,7 @@ import os
 import struct
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
@@ -19,7 +19,7 @@ from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from results.collect import RECORD_NAME, collect
-from results.exchange.public import ABOUT, About, hiding
+from results.exchange.public import ABOUT, About, hide, names_of
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, copy_folders, failed_copy, run_of
@@ -132,13 +132,16 @@ def write_archive(
 
 def _contents(files: dict[str, Path], about: About | None) -> Iterator[tuple[str, bytes]]:
     """Yield the files of an archive, in order."""
-    hide: Callable[[str], str] = str
     if about is not None:
         yield ABOUT, about.text.encode()
-        hide = str if about.keep_names else hiding(files.values())
+    hides = about is not None and not about.keep_names
+    names = names_of(path for name, path in files.items() if name.startswith(f"{RUNS}/")) if hides else {}
     for name, path in sorted(files.items()):
         content = path.read_bytes()
-        yield hide(name), content if hide is str else os.fsencode(hide(os.fsdecode(content)))
+        if hides:
+            own = names if name.startswith(f"{RUNS}/") else {}  # a host's name may be a word of the workflow
+            name, content = hide(name, own), os.fsencode(hide(os.fsdecode(content), own))
+        yield name, content
 
 
 def _name(folder: Path) -> PurePosixPath:
@@ -190,7 +193,9 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB, excluded: Sequence[Path] = ()) -> Checked:
+def verify(
+    archive: Path, signers: Path | None = None, most_gb: float = MOST_GB, excluded: Sequence[Path] = ()
+) -> Checked:
     """Check an archive, packed or as a folder, and, with a file of allowed signers, its signature.
 
     Runs that are marked as wrong may be. excluded: files and folders in the folder that do not belong to it. Raises

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from jpwr.errors import JpwrError
 from jpwr.trace.writers import open_trace
 from results.collect import RECORD_NAME, SCHEDULERS
 from results.errors import RecordError
@@ -61,8 +62,8 @@ def read_about(folder: Path) -> About:
     return about
 
 
-def hiding(paths: Iterable[Path]) -> Callable[[str], str]:
-    """Return a function that replaces all names of hosts and persons in a text of these runs.
+def names_of(paths: Iterable[Path]) -> dict[str, str]:
+    """Return the names of hosts and users in files of runs, each with its replacement.
 
     Raises RecordError for a name that is also another word of a record, which would then be replaced, too.
     """
@@ -86,8 +87,18 @@ def hiding(paths: Iterable[Path]) -> Callable[[str], str]:
     for record in records:  # the hash of options with a name
         config, digest = record.get("config") or {}, (record.get("provenance") or {}).get("config_hash")
         if digest == hash_of(config):
-            names[digest] = hash_of(json.loads(_hide(json.dumps(config), names)))
-    return lambda text: _hide(text, names)
+            names[digest] = hash_of(json.loads(hide(json.dumps(config), names)))
+    return names
+
+
+def hide(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with other names, and without any other sign of a person."""
+    if names:
+        longest_first = sorted(map(re.escape, names), key=len, reverse=True)
+        text = re.sub(rf"(?<![\w-])({'|'.join(longest_first)})(?!\w)", lambda found: names[found[0]], text)
+    for pattern, other in PERSONAL:
+        text = pattern.sub(other, text)
+    return text
 
 
 def names_left(paths: Mapping[str, Path]) -> Iterator[str]:
@@ -103,21 +114,15 @@ def names_left(paths: Mapping[str, Path]) -> Iterator[str]:
             )
 
 
-def _hide(text: str, names: Mapping[str, str]) -> str:
-    if names:
-        longest_first = sorted(map(re.escape, names), key=len, reverse=True)
-        text = re.sub(rf"(?<![\w-])({'|'.join(longest_first)})(?![\w-])", lambda found: names[found[0]], text)
-    for pattern, other in PERSONAL:
-        text = pattern.sub(other, text)
-    return text
-
-
 def _hosts(path: Path) -> set[str]:
     """Return the hosts that a file of a run names: a record, or the header of a trace."""
     found: set[str] = set()
     if path.name == "trace.csv":
-        with open_trace(path) as reader:
-            found.add(str(reader.meta.get("hostname") or ""))
+        try:
+            with open_trace(path) as reader:
+                found.add(str(reader.meta.get("hostname") or ""))
+        except JpwrError:  # the trace of a failed run may be damaged
+            found.add(path.parent.name)
     elif path.name in (RECORD_NAME, RESULT_NAME):
         found.update(text.partition("#")[0] for key, text in _texts(read_record(path)) if key in HOSTS)
     return found - {""}

@@ -14,7 +14,7 @@ import yaml
 
 from caraml.cli import main
 from results.exchange.archive import verify
-from results.exchange.public import hiding
+from results.exchange.public import hide, names_of
 from results.exchange.signature import sign
 from results.record.records import RecordError, find_records, write_record
 from results.record.restated import hash_of
@@ -124,7 +124,7 @@ def test_names_are_kept_on_purpose_alone(runs, keys, to, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("hosts", "environ", "before", "after"),
     [
-        (["n1"], {}, "n1 n1#2 n1.csv xn1 n1-eth", "node1 node1#2 node1.csv xn1 n1-eth"),
+        (["n1"], {}, "n1 n1#2 n1.csv n1-eth x-n1 n1x", "node1 node1#2 node1.csv node1-eth x-n1 n1x"),
         ([f"jwb{number:02}" for number in range(1, 11)], {}, "jwb01 jwb10", "node01 node10"),
         (["login.centre.example"], {}, "login.centre.example login", "node1 node1"),
         (["10.0.0.7"], {}, "10.0.0.7 10", "node1 10"),
@@ -143,7 +143,7 @@ def test_a_name_is_replaced_where_it_stands_alone(tmp_path, monkeypatch, hosts, 
     record["devices"][0]["hostname"] = record["provenance"]["hostname"] = hosts[0]
     record["energy"] = None
     write_record(record, tmp_path / "result.json")
-    assert hiding([tmp_path / "result.json"])(before) == after
+    assert hide(before, names_of([tmp_path / "result.json"])) == after
 
 
 @pytest.mark.parametrize("host", ["bf16", "metrics", "1234", "2e5"])
@@ -152,7 +152,7 @@ def test_a_name_that_is_another_word_too_is_not_replaced_in_silence(tmp_path, ho
     record["windows"][0]["hostname"] = host
     write_record(record, tmp_path / "record.json")
     with pytest.raises(RecordError, match=f"the name '{host}' of a host or user .* keep all names with --keep-names"):
-        hiding([tmp_path / "record.json"])
+        names_of([tmp_path / "record.json"])
 
 
 def changed(name, old, new):
