@@ -11,7 +11,7 @@ from typing import get_args
 
 from caraml import submission
 from caraml.cli.after import out, records_in
-from caraml.cli.command import Group, above_0, argument, either, file, flag, folders, repeated, say
+from caraml.cli.command import Group, above_0, argument, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
@@ -63,12 +63,8 @@ def track(options: argparse.Namespace) -> int:
     folders(),
     out(default=Path("results.tar.zst")),
     argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH"),
-    argument(
-        "--licence",
-        choices=get_args(Licence),
-        help="make the archive public under a licence, with neutral names for hosts and users",
-    ),
-    flag("--keep-names", "with --licence: keep the names of hosts and users on purpose"),
+    argument("--licence", choices=get_args(Licence), help="make it public, with neutral names of hosts and persons"),
+    flag("--keep-names", "with --licence: keep the names of hosts and persons on purpose"),
 )
 def archive(options: argparse.Namespace) -> int:
     """Store results, traces and workflow in one file that can be checked."""
@@ -76,7 +72,7 @@ def archive(options: argparse.Namespace) -> int:
         if folder.exists() and not results_below(run_folder(folder)):
             raise SweepError(no_results(folder))
     if options.keep_names and not options.licence:
-        raise RecordError("--keep-names needs --licence: only public archives lose the names of hosts and users")
+        raise RecordError("--keep-names needs --licence: only public archives lose the names of hosts and persons")
     about = About(options.licence, options.keep_names) if options.licence else None
     runs = archives.write_archive(
         [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign, about
@@ -86,9 +82,7 @@ def archive(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    argument(
-        "archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive', or its unpacked folder"
-    ),
+    argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive', packed or unpacked"),
     file("--signers", "refuse the archive unless one of these signed it: lines of a name and a public key"),
     argument(
         "--most-gb",
@@ -123,33 +117,18 @@ def verify(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    either(
-        argument("archive", nargs="?", type=Path, metavar="ARCHIVE", help="a public, signed archive to hand in"),
-        flag("--check", "check all results that were handed in"),
-    ),
+    argument("archive", nargs="?", type=Path, metavar="ARCHIVE", help="signed and public; default: check all there"),
     argument("--to", type=Path, metavar="FOLDER", help="the repository of results; default: results/records"),
 )
 def submit(options: argparse.Namespace) -> int:
-    """Check a public archive and put it into the repository of results; exits with 1 if it is refused."""
+    """Put an archive into the repository of results, or check all that are there; exits with 1 if one is refused."""
     to = options.to or checkout() / "results" / "records"
-    if options.check:
-        words, problems = submission.check(to)
-        for problem in problems:
-            say(problem)
-        if not problems:
-            print(f"{to}: {words}: all in order")
-        return int(bool(problems))
-    if not options.archive:
-        raise RecordError("submit needs an archive, made with 'caraml archive --licence CC-BY-4.0 --sign KEY'")
-    place, refused, notes = submission.hand_in(options.archive, to)
+    done, refused = submission.hand_in(options.archive, to) if options.archive else submission.check(to)
     for reason in refused:
         say(f"refused: {reason}")
-    if refused:
-        return 1
-    for note in notes:
-        print(note)
-    print(f"{place}: in its place; commit it with 'git add {to}', and open a change request")
-    return 0
+    if not refused:
+        print(done)
+    return int(bool(refused))
 
 
 @COMMANDS.command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
 import math
 import os
 import struct
@@ -38,6 +39,7 @@ from results.record.records import (
     RecordError,
     find_records,
     mark_of,
+    named_in,
     read_record,
 )
 
@@ -92,7 +94,7 @@ class Checked(NamedTuple):
     is_signed: bool
     signer: str = ""  # empty unless a file of signers was given
     commits: tuple[str, ...] = ()  # of the suite, by which the runs were made; empty without problems
-    wrong: tuple[str, ...] = ()  # identifiers of the runs whose record has a problem
+    wrong: tuple[str, ...] = ()  # names of the runs whose numbers have problems
 
 
 def write_archive(
@@ -100,9 +102,9 @@ def write_archive(
 ) -> int:
     """Store all runs below some folders with the workflow's files and checksums; return the number of runs.
 
-    A key signs the list of checksums. With statements about it, the archive is public: names of hosts and persons are
-    replaced, unless the statements keep them. Raises RecordError without a run, for two folders of one name, for a name
-    that cannot be replaced, and if OpenSSH does not sign.
+    A key signs the list of checksums. A public archive has statements about it, and names of hosts and persons only if
+    they keep them. Raises RecordError without a run, for two folders of one name, for a name that cannot be replaced,
+    and if OpenSSH does not sign.
     """
     if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
         raise RecordError(f"--out {archive}: the name of an archive must end with {ENDING}")
@@ -131,11 +133,10 @@ def write_archive(
 
 
 def _contents(files: dict[str, Path], about: About | None) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of an archive, in order."""
-    if about is not None:
-        yield ABOUT, about.text.encode()
     hides = about is not None and not about.keep_names
     names = names_of(path for name, path in files.items() if name.startswith(f"{RUNS}/")) if hides else {}
+    if about:
+        yield ABOUT, "".join(f"{key}: {json.dumps(value)}\n" for key, value in vars(about).items()).encode()
     for name, path in sorted(files.items()):
         content = path.read_bytes()
         if hides:
@@ -193,20 +194,13 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def verify(
-    archive: Path, signers: Path | None = None, most_gb: float = MOST_GB, excluded: Sequence[Path] = ()
-) -> Checked:
+def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB) -> Checked:
     """Check an archive, packed or as a folder, and, with a file of allowed signers, its signature.
 
-    Runs that are marked as wrong may be. excluded: files and folders in the folder that do not belong to it. Raises
-    RecordError if it cannot be read at all, or would unpack to more than `most_gb`.
+    Numbers of runs that are marked as wrong are not checked. Raises RecordError if it cannot be read at all, or would
+    unpack to more than `most_gb`.
     """
-    if archive.is_dir():
-        checked = _verify(archive, _sums_of(archive, excluded), signers, [], excluded=excluded)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            problems, sums = _unpack(archive, Path(folder), most_gb)
-            checked = _verify(Path(folder), sums, signers, problems, archive)
+    checked = _verify(archive, signers, most_gb)
     # Names and texts are untrusted: a terminal must not interpret them.
     return checked._replace(
         problems=[printable(one) for one in checked.problems], commits=tuple(map(printable, checked.commits))
@@ -223,75 +217,64 @@ def unpacked(archive: Path, most_gb: float = MOST_GB) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _verify(
-    folder: Path,
-    sums: dict[str, str],
-    signers: Path | None,
-    problems: list[str],
-    archive: Path | None = None,
-    excluded: Sequence[Path] = (),
-) -> Checked:
-    problems += _check_sums(sums, folder)
-    if archive and not problems and not _is_sealed(archive):
-        is_cut = _is_cut_short(archive, SEAL_BYTES)
-        changed = "its bytes have changed, although each file in it is unchanged"
-        problems.append("its end was cut off: copy or download it again" if is_cut else changed)
-    signer = ""
-    if signers is not None and not problems:
+def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = archive if archive.is_dir() else Path(temporary)
+        problems, sums = _sums_of(folder) if archive.is_dir() else _unpack(archive, folder, most_gb)
+        problems += _check_sums(sums, folder)
+        if not problems and archive.is_file() and not _is_sealed(archive):
+            is_cut = _is_cut_short(archive, SEAL_BYTES)
+            changed = "its bytes have changed, although each file in it is unchanged"
+            problems.append("its end was cut off: copy or download it again" if is_cut else changed)
+        signer = ""
+        if signers is not None and not problems:
+            try:
+                signer = _signer(folder, signers)
+            except UncheckedError:
+                raise
+            except RecordError as error:
+                problems.append(str(error))
+        if problems:
+            return Checked(problems, 0, SIGNATURE in sums)
+        results = results_below(folder)
+        if not results:
+            problems.append("it has no run")
+        for record in results_below(folder, RECORD_NAME):
+            if not (run_of(record.parent) / RESULT_NAME).exists():
+                problems.append(f"{record.parent.relative_to(folder)}: it has a record but no {RESULT_NAME}")
+        of_runs = {path: _check_run(path) for path in results_below(folder, with_attempts=True) if not mark_of(path)}
+        problems += [f"{path.parent.relative_to(folder)}: {one}" for path, found in of_runs.items() for one in found]
+        # Tables would count a file with such a name, too.
+        others = (name for name in sums if name.endswith(RESULT_NAME) and PurePosixPath(name).name != RESULT_NAME)
+        problems += [f"{name}: a record must be called {RESULT_NAME}" for name in others]
         try:
-            signer = _signer(folder, signers)
-        except UncheckedError:
-            raise
+            skipped = {str(one): one.path for one in find_records([folder]).skipped if one.finding.kind != "marked"}
         except RecordError as error:
-            problems.append(str(error))
-    if problems:
-        return Checked(problems, 0, SIGNATURE in sums)
-    own = {folder / name for name in sums}
-    results = [path for path in results_below(folder) if path in own]
-    if not results:
-        problems.append("it has no run")
-    for record in results_below(folder, RECORD_NAME):
-        if record in own and not (run_of(record.parent) / RESULT_NAME).exists():
-            problems.append(f"{record.parent.relative_to(folder)}: it has a record but no {RESULT_NAME}")
-    wrong: dict[Path, None] = {}
-    for result in results_below(folder, with_attempts=True):
-        if result in own and not mark_of(result) and (sentences := _check_run(result)):
-            problems += [f"{result.parent.relative_to(folder)}: {sentence}" for sentence in sentences]
-            wrong[result] = None
-    left_out = []
-    try:
-        for one in find_records([folder]).skipped:
-            if one.finding.kind != "marked" and not any(one.path.is_relative_to(other) for other in excluded):
-                left_out.append(str(one))
-                wrong[one.path] = None
-    except RecordError as error:
-        left_out = [str(error)]
-    named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in left_out)
-    problems = list(dict.fromkeys([*problems, *named]))
-    commits = _stated_by(results, "git_commit") if problems else ()
-    return Checked(problems, len(results), SIGNATURE in sums, signer, commits, _stated_by(wrong, "run_id"))
+            skipped = {str(error): folder}
+        named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in skipped)
+        problems = list(dict.fromkeys([*problems, *named]))
+        paths = [*filter(of_runs.get, of_runs), *skipped.values()]
+        wrong = tuple(dict.fromkeys(name for path in paths for name in named_in(path, "run_id")))
+        return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else (), wrong)
 
 
-def _stated_by(results: Iterable[Path], key: str) -> tuple[str, ...]:
-    """Return what runs have at a key of their record or its provenance, each text once."""
-    texts = set()
+def _sums_of(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Return problems of a folder, and the checksum of each file in it."""
+    files, closed = below(folder)
+    linked = [path for path in files if path.resolve() != folder.resolve() / path.relative_to(folder)]
+    problems = [f"{path.relative_to(folder)} is a link or cannot be entered" for path in [*linked, *closed]]
+    sums = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return problems, sums
+
+
+def _commits(results: Iterable[Path]) -> tuple[str, ...]:
+    commits = set()
     for result in results:
         try:
-            record = read_record(result)
-            texts.add(str((record if key in record else record["provenance"]).get(key) or ""))
-        except (RecordError, AttributeError, KeyError):
+            commits.add(str((read_record(result).get("provenance") or {}).get("git_commit") or ""))
+        except (RecordError, AttributeError):
             continue  # already among the problems
-    return tuple(sorted(texts - {""}))
-
-
-def _sums_of(folder: Path, excluded: Sequence[Path]) -> dict[str, str]:
-    """Return the checksum of each file in a folder; raises RecordError for what cannot be entered or is a link."""
-    files, closed = below(folder)
-    own = [path for path in files if not any(path.is_relative_to(one) for one in excluded)]
-    linked = (path for path in own if path.resolve() != folder.resolve() / path.relative_to(folder))
-    for path in [*linked, *closed]:
-        raise RecordError(f"{path} is a link or cannot be entered: an archive has plain files alone")
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in own}
+    return tuple(sorted(commits - {""}))
 
 
 def _signer(folder: Path, signers: Path) -> str:

@@ -13,28 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from jpwr.errors import JpwrError
-from jpwr.trace.writers import open_trace
 from results.collect import RECORD_NAME, SCHEDULERS
 from results.errors import RecordError
-from results.files.typed_files import read_file
 from results.record.folders import RESULT_NAME
-from results.record.records import read_record
 from results.record.restated import hash_of
 
 ABOUT = "about.yaml"
 Licence = Literal["CC-BY-4.0", "CC0-1.0"]  # SPDX identifiers of licences by which anybody may hand data on
-HOSTS = ("hostname", "elsewhere")  # keys of records, with the name of a host
-NAMING = {*HOSTS, *SCHEDULERS, "hosts", "url", "command", "environment", "path"}  # keys whose texts may contain names
-NODE = re.compile(r"node\d+|localhost")
-NUMBER = re.compile(r"\d+(\.\d+)?(e\d+)?", re.IGNORECASE)  # in JSON
-NOBODY = {"", "root", "user"}
-# Signs of a person in any text, and their replacement. RFC 2606 reserves the domain example.org.
+NAMING = {*SCHEDULERS, "hostname", "elsewhere", "hosts", "url", "command", "environment", "path"}  # have names in texts
+HOST = r'("(?:hostname|elsewhere)": ")'  # of a record or the header of a trace
 HOME = re.compile(r"(/home/|/Users/)(?!user\b)([\w.+-]+)")
-PERSONAL = (
+NUMBER = re.compile(r"\d+(\.\d+)?(e\d+)?", re.IGNORECASE)  # in JSON
+# Signs of a host or person in any text, and their replacement. RFC 2606 reserves the domain example.org.
+SIGNS = (
+    (re.compile(HOST + r'(?!node\d+["#]|localhost["#])[^"#]+'), r"\1node0"),
     (HOME, r"\1user"),
     (re.compile(r"[\w.+-]+@(?!example\.org\b)[\w-]+(\.[\w-]+)*\.[A-Za-z]{2,}"), "user@example.org"),
-    (re.compile(r"(--account[= ]|SBATCH_ACCOUNT=)(?!account\b)([\w.-]+)"), r"\1account"),
+    (re.compile(r"(--account[= ]|SBATCH_ACCOUNT=)(?!account\b)[\w.-]+"), r"\1account"),
 )
 
 
@@ -45,46 +40,34 @@ class About:
     licence: Licence
     keep_names: bool = False
 
-    @property
-    def text(self) -> str:
-        """Content of the file."""
-        return f"licence: {self.licence}\nkeep_names: {str(self.keep_names).lower()}\n"
-
-
-def read_about(folder: Path) -> About:
-    """Return what an unpacked archive states; raises RecordError without a licence that lets others hand it on."""
-    if not (folder / ABOUT).is_file():
-        raise RecordError("it states no licence: make it with 'caraml archive --licence CC-BY-4.0'")
-    try:
-        about: About = read_file(About, folder / ABOUT, "statements about an archive")
-    except RecordError as error:
-        raise RecordError(str(error).replace(f"{folder}/", "")) from error
-    return about
-
 
 def names_of(paths: Iterable[Path]) -> dict[str, str]:
     """Return the names of hosts and users in files of runs, each with its replacement.
 
     Raises RecordError for a name that is also another word of a record, which would then be replaced, too.
     """
-    paths = list(paths)
-    hosts = sorted({host for path in paths for host in _hosts(path)} - {"localhost"})
-    names = {host: f"node{number:0{len(str(len(hosts)))}}" for number, host in enumerate(hosts, 1)}  # in the same order
-    for host in hosts:
-        label = host.partition(".")[0]
-        names |= {} if label.isdigit() else {label: names[host]}  # an address of the Internet has no short form
-    records = [read_record(path) for path in paths if path.name in (RECORD_NAME, RESULT_NAME)]
-    scripts = [path.read_text(errors="replace") for path in paths if path.name == "job.sh"]
-    users = {found[1] for text in (*map(json.dumps, records), *scripts) for found in HOME.findall(text)}
-    users |= {os.environ.get(name, "") for name in ("USER", "LOGNAME")}
-    names |= dict.fromkeys(users - NOBODY, "user")
+    hosts, records = set[str](), []
+    users = {os.environ.get(name, "") for name in ("USER", "LOGNAME")}
+    for path in paths:
+        text = os.fsdecode(path.read_bytes())
+        hosts |= {host for _, host in re.findall(HOST + r'([^"#]+)', text)}
+        if path.name in (RECORD_NAME, RESULT_NAME, "job.sh"):
+            users |= {user for _, user in HOME.findall(text)}
+        if path.name in (RECORD_NAME, RESULT_NAME):
+            records.append(json.loads(text))
+    # Files are read in the order of their hosts' names, which stays.
+    names = {host: f"node{number:0{len(str(len(hosts)))}}" for number, host in enumerate(sorted(hosts), 1)}
+    names |= {label: names[host] for host in hosts if not (label := host.partition(".")[0]).isdigit()}
+    names |= dict.fromkeys(users, "user")
+    for nobody in ("localhost", "", "root"):
+        names.pop(nobody, None)
     words = {text for record in records for key, text in _texts(record) if key not in NAMING}
     for name in sorted(name for name in names if name in words or NUMBER.fullmatch(name)):
         raise RecordError(
             f"the name '{name}' of a host or user was to be replaced, but it is also another word or a number of "
             "records: keep all names with --keep-names"
         )
-    for record in records:  # the hash of options with a name
+    for record in records:
         config, digest = record.get("config") or {}, (record.get("provenance") or {}).get("config_hash")
         if digest == hash_of(config):
             names[digest] = hash_of(json.loads(hide(json.dumps(config), names)))
@@ -92,40 +75,20 @@ def names_of(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def hide(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with other names, and without any other sign of a person."""
+    """Return a text with other names, and without any other sign of a host or person."""
     if names:
         longest_first = sorted(map(re.escape, names), key=len, reverse=True)
         text = re.sub(rf"(?<![\w-])({'|'.join(longest_first)})(?!\w)", lambda found: names[found[0]], text)
-    for pattern, other in PERSONAL:
+    for pattern, other in SIGNS:
         text = pattern.sub(other, text)
     return text
 
 
-def names_left(paths: Mapping[str, Path]) -> Iterator[str]:
-    """Yield a sentence for each file that shows a host or a person; paths: files of an archive by their names in it."""
-    for name, path in paths.items():
-        text = f"{name}\n{path.read_bytes().decode(errors='replace')}"
-        found = [host for host in sorted(_hosts(path)) if not NODE.fullmatch(host)]
-        found += [match[0] for pattern, _ in PERSONAL if (match := pattern.search(text))]
-        if found:
-            yield (
-                f"{name} shows {', '.join(map(repr, found))}: 'caraml archive --licence' replaces names of hosts and "
-                "persons, or keeps them on purpose with --keep-names"
-            )
-
-
-def _hosts(path: Path) -> set[str]:
-    """Return the hosts that a file of a run names: a record, or the header of a trace."""
-    found: set[str] = set()
-    if path.name == "trace.csv":
-        try:
-            with open_trace(path) as reader:
-                found.add(str(reader.meta.get("hostname") or ""))
-        except JpwrError:  # the trace of a failed run may be damaged
-            found.add(path.parent.name)
-    elif path.name in (RECORD_NAME, RESULT_NAME):
-        found.update(text.partition("#")[0] for key, text in _texts(read_record(path)) if key in HOSTS)
-    return found - {""}
+def names_left(name: str, path: Path) -> Iterator[str]:
+    """Yield a sentence if a file, or its name in an archive, shows a host or a person."""
+    text = f"{name}\n{os.fsdecode(path.read_bytes())}"
+    if found := [match[0] for pattern, _ in SIGNS if (match := pattern.search(text))]:
+        yield f"{name} shows {', '.join(found)}: 'caraml archive --licence' replaces it, or keeps it by --keep-names"
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

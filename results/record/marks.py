@@ -1,7 +1,4 @@
-"""Marks of records that a later version of the suite found wrong: a file above them has the reasons.
-
-The records themselves stay as they were measured and signed.
-"""
+"""Marks of records that a later version of the suite found wrong: a file above them has the reasons."""
 
 from __future__ import annotations
 

@@ -196,11 +196,11 @@ def find_records(folders: Iterable[Path]) -> Found:
 def _consistent(path: Path) -> Record | Skipped:
     """Return a record, or why its file does not count."""
     if mark := mark_of(path):
-        return Skipped(finding("marked", path=str(path), **vars(mark)), path, _named(path, "system"))
+        return Skipped(finding("marked", path=str(path), **vars(mark)), path, named_in(path, "system"))
     try:
         record = read_checked(path)
     except RecordError as error:
-        return Skipped(finding("unusable", reason=str(error)), path, _named(path, "system"))
+        return Skipped(finding("unusable", reason=str(error)), path, named_in(path, "system"))
     if wrong := contradictions(record):
         return Skipped(finding("inconsistent", path=str(path), reasons="; ".join(wrong)), path, (record.system,))
     return record
@@ -209,10 +209,10 @@ def _consistent(path: Path) -> Record | Skipped:
 def mark_of(path: Path) -> Mark | None:
     """Return the mark of a record that a later version of the suite found wrong; None without one."""
     marks = marks_above(path)
-    return next(map(marks.get, _named(path, "run_id")), None) if marks else None
+    return next(map(marks.get, named_in(path, "run_id")), None) if marks else None
 
 
-def _named(path: Path, key: str) -> tuple[str, ...]:
+def named_in(path: Path, key: str) -> tuple[str, ...]:
     """Return the text that a record, which may be damaged, has at a key; empty if it has none."""
     try:
         content = json.loads(path.read_bytes())

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from caraml.cli import main
-from results.exchange.archive import verify
+from results.exchange.archive import unpacked, verify
 from results.exchange.public import hide, names_of
 from results.exchange.signature import sign
 from results.record.records import RecordError, find_records, write_record
@@ -25,7 +25,7 @@ from results.tests.test_archive import members, repack
 REPOSITORY = Path(__file__).parents[2]
 WORK = "runs/llm_run/8_benchmark/work/"
 HOME = "/home/jane/data"
-LEFT = "replaces names of hosts and persons"
+LEFT = "replaces it, or keeps it by --keep-names"
 
 
 def private_run(folder, batch=8, **changes):
@@ -83,17 +83,15 @@ def signed(archive, key, files):
 def test_an_archive_that_is_handed_in_is_in_every_table(archive, to, capsys):
     assert main(["submit", str(archive), "--to", str(to)]) == 0
     printed = capsys.readouterr().out
-    assert f"{to}/A100/a100: in its place; commit it with 'git add {to}'" in printed
+    assert f"{to}/a100: commit it with 'git add {to}'" in printed
     assert "breaks a rule: 1 run, 3 wanted" in printed
-    stored = {
-        str(path.relative_to(to / "A100" / "a100")) for path in (to / "A100" / "a100").rglob("*") if path.is_file()
-    }
+    stored = {str(path.relative_to(to / "a100")) for path in (to / "a100").rglob("*") if path.is_file()}
     assert stored == members(archive).keys()
     assert main(["table", str(to)]) == 0
     assert capsys.readouterr().out.count("A100") == 2
-    assert main(["submit", "--check", "--to", str(to)]) == 0
-    assert "2 runs, 1 archive handed in: all in order" in capsys.readouterr().out
-    assert main(["verify", str(to / "A100" / "a100"), "--signers", str(to / "signers")]) == 0
+    assert main(["submit", "--to", str(to)]) == 0
+    assert "1 archive, 2 runs: all in order" in capsys.readouterr().out
+    assert main(["verify", str(to / "a100"), "--signers", str(to / "signers")]) == 0
 
 
 def test_a_public_archive_names_nobody_and_has_the_same_numbers(runs, public):
@@ -165,11 +163,11 @@ def changed(name, old, new):
         (lambda files: {**files, "about.yaml": b"keep_names: false\n"}, "about.yaml lacks 'licence'"),
         (changed("about.yaml", b"CC-BY-4.0", b"CC-BY-NC-4.0"), "licence is 'CC-BY-NC-4.0', but must be CC-BY-4.0 or"),
         (lambda files: {name: one for name, one in files.items() if name != "about.yaml"}, "it states no licence"),
-        (lambda files: {**files, f"{WORK}job.err": b"in /home/jane/x"}, f"job.err shows '/home/jane': .*{LEFT}"),
-        (lambda files: {**files, f"{WORK}io/jane@centre.example/x": b""}, f"shows 'jane@centre.example': .*{LEFT}"),
+        (lambda files: {**files, f"{WORK}job.err": b"in /home/jane/x"}, f"job.err shows /home/jane: .*{LEFT}"),
+        (lambda files: {**files, f"{WORK}io/jane@centre.example/x": b""}, f"shows jane@centre.example: .*{LEFT}"),
         (
             lambda files: {name: one.replace(b"node1", b"jwb01") for name, one in files.items()},
-            f"trace.csv shows 'jwb01': .*{LEFT}",
+            f'trace.csv shows "hostname": "jwb01: .*{LEFT}',
         ),
         (changed(f"{WORK}record.json", b'"status": "ok"', b'"status": "failed"'), "it is stored as ok, but"),
         (changed(f"{WORK}result.json", b'"tokens_per_s": 1', b'"tokens_per_s": 2'), "but its origin gives 100"),
@@ -199,16 +197,9 @@ def without_a_good_run(archive, runs, keys):
     archived(folder, archive, keys / "centre", "--licence", "CC-BY-4.0")
 
 
-def of_two_systems(archive, runs, keys):
-    for system in ("A100", "H200"):
-        private_run(archive.parent / "two" / system, system=system)
-    archived(archive.parent / "two", archive, keys / "centre", "--licence", "CC-BY-4.0")
-
-
-def with_an_odd_system(archive, runs, keys):
-    folder = archive.parent / "odd" / "run"
-    private_run(folder, system="../x")
-    archived(folder.parent, archive, keys / "centre", "--licence", "CC-BY-4.0")
+def with_another_record(archive, runs, keys):
+    files = members(archive)
+    signed(archive, keys / "centre", {**files, "runs/fake_result.json": files[f"{WORK}result.json"]})
 
 
 @pytest.mark.parametrize(
@@ -218,8 +209,7 @@ def with_an_odd_system(archive, runs, keys):
         (by_a_stranger, "no signer in .*signers made the signature"),
         (not_signed, "it is not signed"),
         (without_a_good_run, "none of its points can be ranked: .*: failed: the node burned"),
-        (of_two_systems, "it has runs of A100 and H200: make one archive of each system"),
-        (with_an_odd_system, r"'\.\./x' cannot be the name of a folder"),
+        (with_another_record, "fake_result.json: a record must be called result.json"),
     ],
 )
 def test_an_archive_that_cannot_be_trusted_is_refused(archive, runs, keys, to, capsys, make, reason):
@@ -233,16 +223,21 @@ def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monke
     assert main(["submit", str(archive), "--to", str(to)]) == 0
     again = Path(shutil.copy(archive, archive.with_name("again.tar.zst")))
     assert main(["submit", str(again), "--to", str(to)]) == 1
-    assert "2 runs of it is there already" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    path = "runs/llm_run/16_benchmark/work/result.json"
+    assert f"{to}/a100/{path} and {path} are the same record: it counts once" in printed
     private_run(archive.parent / "new" / "run", 32)
     archived(archive.parent / "new", archive, keys / "centre", "--licence", "CC-BY-4.0")
     assert main(["submit", str(archive), "--to", str(to)]) == 1
-    assert f"{to}/A100/a100 is there already: give the archive another name" in capsys.readouterr().err
+    assert f"{to}/a100 exists, or has a name that is not of" in capsys.readouterr().err
+    odd = Path(shutil.copy(archive, archive.with_name("..tar.zst")))
+    assert main(["submit", str(odd), "--to", str(to)]) == 1
+    assert "has a name that is not of letters" in capsys.readouterr().err
     other = archive.rename(archive.with_name("other.tar.zst"))
     monkeypatch.setattr("caraml.submission.MOST_GB", 1e-6)
     assert main(["submit", str(other), "--to", str(to)]) == 1
     assert "GB, more than 1e-06 GB: hand in fewer runs at once" in capsys.readouterr().err
-    assert [path.name for path in (to / "A100").iterdir()] == ["a100"]
+    assert sorted(path.name for path in to.iterdir()) == ["a100", "signers"]
 
 
 @pytest.mark.parametrize(
@@ -250,53 +245,47 @@ def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monke
     [
         (lambda place: (place / WORK / "job.out").write_text("other"), "job.out was changed"),
         (lambda place: (place / "SHA256SUMS.sig").unlink(), "it is not signed"),
-        (lambda place: (place.parents[1] / "signers").write_text(""), "no signer in"),
+        (lambda place: (place.parent / "signers").write_text(""), "no signer in"),
         (lambda place: (place / "SHA256SUMS").unlink(), "it has no SHA256SUMS"),
-        (lambda place: place.parent.rename(place.parents[1] / "H200"), "its runs are of A100"),
+        (
+            lambda place: (place / "runs" / "link").symlink_to(REPOSITORY / "schemas"),
+            "link/images.schema.json is a link",
+        ),
+        (lambda place: shutil.copy(place / WORK / "result.json", place.parent), "result.json is in no archive"),
         (lambda place: shutil.copytree(place, place.with_name("twice")), "are the same record: it counts once"),
-        (lambda place: made_up.store(place.parents[1] / "B", [made_up.result()]), "it has no SHA256SUMS"),
+        (lambda place: made_up.store(place.parent / "B", [made_up.result()]), "it has no SHA256SUMS"),
     ],
 )
 def test_a_change_of_what_is_there_does_not_pass_the_check(archive, to, capsys, change, problem):
     assert main(["submit", str(archive), "--to", str(to)]) == 0
-    change(to / "A100" / "a100")
-    assert main(["submit", "--check", "--to", str(to)]) == 1
+    change(to / "a100")
+    assert main(["submit", "--to", str(to)]) == 1
     assert problem in capsys.readouterr().err
 
 
-def test_a_link_in_the_repository_is_no_file_of_an_archive(archive, to, capsys):
-    assert main(["submit", str(archive), "--to", str(to)]) == 0
-    (to / "A100" / "a100" / "runs" / "link").symlink_to(REPOSITORY / "schemas")
-    assert main(["submit", "--check", "--to", str(to)]) == 2
-    assert "is a link or cannot be entered: an archive has plain files alone" in capsys.readouterr().err
-
-
-def test_a_record_that_is_found_wrong_is_marked_and_stays(to, tmp_path, capsys):
-    """It stands in for one that an older version computed otherwise."""
-    for name, batch in (("good", 8), ("wrong", 16)):
-        made_up.store_run(to / "A100" / name, made_up.result(batch=batch))
-    path = to / "A100" / "wrong" / "result.json"
-    record = json.loads(path.read_text())
-    record["energy"]["energy_wh"] *= 1.1
-    write_record(record, path)
-    files = sorted(one for one in (to / "A100").rglob("*") if one.is_file())
-    sums = (f"{hashlib.sha256(one.read_bytes()).hexdigest()}  {one.relative_to(to)}\n" for one in files)
-    (to / "SHA256SUMS").write_text("".join(sums))
-    before = path.read_bytes()
-    assert main(["submit", "--check", "--to", str(to)]) == 1
+def test_a_record_that_is_found_wrong_is_marked_and_stays(archive, keys, to, capsys):
+    """An archive in which a number is wrong stands for one by a version that computed it otherwise."""
+    better = changed(f"{WORK}result.json", b'"tokens_per_s": 1', b'"tokens_per_s": 2')
+    with unpacked(signed(archive, keys / "centre", better(members(archive)))) as folder:
+        shutil.copytree(folder, to / "a100")
+    before = verify(to / "a100").problems
+    assert main(["submit", "--to", str(to)]) == 1
     printed = capsys.readouterr().err
-    assert "A100/wrong: energy.energy_wh is stored as" in printed
-    [line] = re.findall(r"wrong_records\.yaml: .* by a line there: (.*)", printed)
-    (to / "wrong_records.yaml").write_text(line.replace("...", "its energy was of the wrong window"))
-    assert main(["submit", "--check", "--to", str(to)]) == 0
-    for folder in (to, to / "A100"):
+    assert f"{to}/a100: {WORK[:-1]}: metrics.tokens_per_s is stored as 200, but its origin gives 100" in printed
+    [line] = re.findall(r"wrong_records\.yaml: .* mark it with the line (.*)", printed)
+    (to / "wrong_records.yaml").write_text(line.replace("...", "its steps were counted twice"))
+    assert main(["submit", "--to", str(to)]) == 0
+    for folder in (to, to / "a100" / "runs"):
         found = find_records([folder])
-        assert [one.file.path for one in found.records] == [str(to / "A100" / "good" / "result.json")]
-        assert [one.finding.kind for one in found.skipped] == ["marked"]
-        assert [one.may_be_of("A100") for one in found.skipped] == [True]
+        assert [one.file.path for one in found.records] == [str(to / "a100" / WORK.replace("8", "16") / "result.json")]
+        assert [(one.finding.kind, one.may_be_of("A100")) for one in found.skipped] == [("marked", True)]
+    capsys.readouterr()
     assert main(["table", str(to)]) == 0
-    assert re.search(r"found it wrong on 20..-..-.., its energy was of the wrong window", capsys.readouterr().err)
-    assert path.read_bytes() == before
+    printed = capsys.readouterr()
+    assert "200.0" not in printed.out
+    assert re.search(r"found it wrong on 20..-..-..: its steps were counted twice", printed.err)
+    (to / "wrong_records.yaml").unlink()
+    assert verify(to / "a100").problems == before != []
 
 
 @pytest.mark.parametrize("text", ["run: {reason: x, version: 1}", "run: {reason: x, date: soon, version: 1}", "- run"])
@@ -323,4 +312,4 @@ def test_both_services_run_the_check_of_the_repository_which_passes(name, capsys
     [command] = [line for line in lines(content) if "caraml submit" in line]
     program, *words = command.split()
     assert (program, main(words)) == (".venv/bin/caraml", 0)
-    assert "7 runs, 0 archives handed in: all in order" in capsys.readouterr().out
+    assert "1 archive, 7 runs: all in order" in capsys.readouterr().out
