@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from caraml.cli import main
+from results.collect import collect
 from results.exchange.archive import unpacked, verify
 from results.exchange.public import hide, names_of
 from results.exchange.signature import sign
@@ -21,6 +22,7 @@ from results.record.restated import hash_of
 from results.tests import made_up
 from results.tests.test_archive import keys as keys  # the fixture
 from results.tests.test_archive import members, repack
+from results.tests.test_hosts import asked, node
 
 REPOSITORY = Path(__file__).parents[2]
 WORK = "runs/llm_run/8_benchmark/work/"
@@ -142,6 +144,28 @@ def test_a_name_is_replaced_where_it_stands_alone(tmp_path, monkeypatch, hosts, 
     record["energy"] = None
     write_record(record, tmp_path / "result.json")
     assert hide(before, names_of([tmp_path / "result.json"])) == after
+
+
+def test_a_server_on_several_nodes_has_the_same_energies_by_other_names(tmp_path):
+    own, public = tmp_path / "own", tmp_path / "public"
+    own.mkdir()
+    asked(own, "prefill: n2; decode: n1 n10", 3)
+    for host in ("n2", "n1", "n10"):
+        node(own, host)
+    files = [path for path in own.rglob("*") if path.is_file()]
+    names = names_of(files)
+    for path in files:
+        other = public / hide(str(path.relative_to(own)), names)
+        other.parent.mkdir(parents=True, exist_ok=True)
+        other.write_text(hide(path.read_text(), names))
+    before, after = collect(own), collect(public)
+    assert [one["hostname"] for one in after["windows"]] == [names[one["hostname"]] for one in before["windows"]]
+    assert len(set(names.values())) == 4  # with the client
+    numbers = [
+        {name: value for name, value in result["energy"].items() if isinstance(value, float)}
+        for result in (before, after)
+    ]
+    assert numbers[0] == numbers[1] != {}
 
 
 @pytest.mark.parametrize("host", ["bf16", "metrics", "1234", "2e5"])
