@@ -117,7 +117,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    argument("archive", nargs="?", type=Path, metavar="ARCHIVE", help="signed and public; default: check all there"),
+    argument("archive", nargs="?", type=Path, metavar="ARCHIVE", help="signed and public; default: check FOLDER"),
     argument("--to", type=Path, metavar="FOLDER", help="the repository of results; default: results/records"),
 )
 def submit(options: argparse.Namespace) -> int:
