@@ -7,9 +7,11 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
+from caraml import submission
 from caraml.cli.after import out, records_in
-from caraml.cli.command import Group, above_0, argument, file, folders, repeated, say
+from caraml.cli.command import Group, above_0, argument, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
@@ -18,6 +20,7 @@ from results.exchange import archive as archives
 from results.exchange.ml_energy import write_ml_energy
 from results.exchange.mlperf_log import write_mlperf_logs
 from results.exchange.other_clients import Stated, read_other
+from results.exchange.public import About, Licence
 from results.exchange.ro_crate import write_crate
 from results.files.system_power import ESTIMATED
 from results.files.systems import read_systems
@@ -73,14 +76,19 @@ def track(options: argparse.Namespace) -> int:
     folders(),
     out(default=Path("results.tar.zst")),
     argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH"),
+    argument("--licence", choices=get_args(Licence), help="make it public, with neutral names of hosts and persons"),
+    flag("--keep-names", "with --licence: keep the names of hosts and persons on purpose"),
 )
 def archive(options: argparse.Namespace) -> int:
     """Store results, traces and workflow in one file that can be checked."""
     for folder in options.folders:
         if folder.exists() and not results_below(run_folder(folder)):
             raise SweepError(no_results(folder))
+    if options.keep_names and not options.licence:
+        raise RecordError("--keep-names needs --licence: only public archives lose the names of hosts and persons")
+    about = About(options.licence, options.keep_names) if options.licence else None
     runs = archives.write_archive(
-        [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign
+        [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign, about
     )
     print(f"{options.out}: {count(runs, 'run')}{', signed' if options.sign else ''}")
     return 0
@@ -90,15 +98,15 @@ def archive(options: argparse.Namespace) -> int:
     folders(),
     argument("--format", choices=(*WRITERS, RO_CRATE), required=True, help="see docs/howto/hand_on_results.md"),
     out("a file for openmetrics, else a folder; default: %(default)s", Path("exported")),
-    argument("--license", metavar="URL", help="with ro-crate: the licence under which its reader gets the files"),
+    argument("--licence", metavar="URL", help="with ro-crate: the licence under which its reader gets the files"),
 )
 def export(options: argparse.Namespace) -> int:
     """Write runs in a format of others: metrics, logs, a table, or a research object with all files."""
-    if (options.format == RO_CRATE) != bool(options.license):
-        raise RecordError(f"--license URL and --format {RO_CRATE} need each other: give both or neither")
+    if (options.format == RO_CRATE) != bool(options.licence):
+        raise RecordError(f"--licence URL and --format {RO_CRATE} need each other: give both or neither")
     if options.format != RO_CRATE:
         return write_in_format(records_in(options.folders).records, options)
-    runs = write_crate(list(map(run_folder, options.folders)), checkout() / "jube", options.out, options.license)
+    runs = write_crate(list(map(run_folder, options.folders)), checkout() / "jube", options.out, options.licence)
     print(f"{options.out}: {count(runs, 'run')}")
     return 0
 
@@ -117,7 +125,7 @@ def write_in_format(records: Sequence[Record], options: argparse.Namespace) -> i
 
 
 @COMMANDS.command(
-    argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive'"),
+    argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive', packed or unpacked"),
     file("--signers", "refuse the archive unless one of these signed it: lines of a name and a public key"),
     argument(
         "--most-gb",
@@ -149,6 +157,21 @@ def verify(options: argparse.Namespace) -> int:
     else:
         print("not signed: its author is not known")
     return 0
+
+
+@COMMANDS.command(
+    argument("archive", nargs="?", type=Path, metavar="ARCHIVE", help="signed and public; default: check FOLDER"),
+    argument("--to", type=Path, metavar="FOLDER", help="the repository of results; default: results/records"),
+)
+def submit(options: argparse.Namespace) -> int:
+    """Put an archive into the repository of results, or check all that are there; exits with 1 if one is refused."""
+    to = options.to or checkout() / "results" / "records"
+    done, refused = submission.hand_in(options.archive, to) if options.archive else submission.check(to)
+    for reason in refused:
+        say(f"refused: {reason}")
+    if not refused:
+        print(done)
+    return int(bool(refused))
 
 
 @COMMANDS.command(

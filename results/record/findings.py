@@ -445,6 +445,7 @@ KINDS: Mapping[str, Kind] = {
     "fewer_than_planned": Kind("{run} has results of {found} of {planned} planned runs", LEFT_OUT),
     "closed": Kind("{path} cannot be entered ({reason}): runs in it are missing, let its owner open it", LEFT_OUT),
     "inconsistent": Kind("{path} is inconsistent and left out: {reasons}", LEFT_OUT),
+    "marked": Kind("{path} is left out: version {version} found it wrong on {date}: {reason}", LEFT_OUT),
     "same_record": Kind("{first} and {second} are the same record: it counts once", LEFT_OUT),
     "same_device": Kind(
         "{first} and {second} were measured on one device at the same time: both are left out", LEFT_OUT

@@ -147,7 +147,7 @@ def test_an_ro_crate_states_what_made_each_file_and_which_run_failed(tmp_path, c
     store_run(folder / "good", result("A100"))
     (folder / "good" / "job.sh").write_text("true\n")
     store(folder, [failed("A100", 1, 128), failed("A100", 1, 256, status="unfinished")])
-    assert export(folder, "ro-crate", tmp_path / "crate", "--license", LICENCE) == 0
+    assert export(folder, "ro-crate", tmp_path / "crate", "--licence", LICENCE) == 0
     assert capsys.readouterr().out.endswith("crate: 3 runs\n")
     crate = reader.ROCrate(tmp_path / "crate")
     assert crate.root_dataset["license"].id == LICENCE
@@ -170,9 +170,9 @@ def test_an_ro_crate_states_what_made_each_file_and_which_run_failed(tmp_path, c
 @pytest.mark.parametrize(
     ("form", "more", "words"),
     [
-        ("ro-crate", (), "--license URL and --format ro-crate need each other"),
-        ("openmetrics", ("--license", LICENCE), "need each other"),
-        ("ro-crate", ("--license", LICENCE), "it has content: name a new folder"),
+        ("ro-crate", (), "--licence URL and --format ro-crate need each other"),
+        ("openmetrics", ("--licence", LICENCE), "need each other"),
+        ("ro-crate", ("--licence", LICENCE), "it has content: name a new folder"),
     ],
 )
 def test_a_crate_needs_a_licence_and_a_new_folder(tmp_path, capsys, form, more, words):
