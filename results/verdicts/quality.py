@@ -217,7 +217,8 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
     if results.bad and results.good:
         found.append(finding("some_failed", failed=len(results.bad), runs=len(results.bad) + len(results.good)))
     for record in results.good:
-        found += _served(record) if record.serving else unsteady(step_times_s(record))
+        if not results.point.to_loss:  # whose window begins with the first step
+            found += _served(record) if record.serving else unsteady(step_times_s(record))
         found += _throttled(record)
         found += _of_energy(record) if with_energy else []
         if record.metrics.comparable is False:

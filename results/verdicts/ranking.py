@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, overlap
-from results.points.repeats import PointResults
+from results.points.repeats import MOST_MISSED, PointResults
 from results.record.findings import NOT_RANKED, Finding, finding, from_data
 from results.record.model import as_json
 from results.record.values import PER_DEVICE, grouped
@@ -15,6 +15,8 @@ from results.verdicts.quality import energy_kind
 
 def why_left_out(one: PointResults) -> Finding | None:
     """Return why a point with good runs is left out of all rankings and verdicts; None if it is not."""
+    if one.point.to_loss:
+        return finding("to_loss")
     if not one.is_comparable:
         return finding("smaller")
     if client := one.any.serving.defined_by:
@@ -30,9 +32,15 @@ def ranked_points(results: Sequence[PointResults]) -> Sequence[PointResults]:
     return unmixed([one for one in results if one.good and not why_left_out(one)])
 
 
+def why_missed(one: PointResults) -> Finding | None:
+    """Return why what a point's runs take to their loss does not count; None if it does."""
+    runs = len(one.good) + len(one.bad)
+    return finding("missed_loss", missed=one.missed, runs=runs, most=MOST_MISSED) if one.missed > MOST_MISSED else None
+
+
 def unmixed(results: Sequence[PointResults]) -> Sequence[PointResults]:
-    """Return the ordinary points; without any, those of filled nodes, whose copies run at once."""
-    return [one for one in results if not one.point.copies] or results
+    """Return the ordinary points; without any, those of filled nodes, whose copies run at once, or those to a loss."""
+    return [one for one in results if not (one.point.copies or one.point.to_loss)] or results
 
 
 def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
