@@ -62,8 +62,8 @@ def goal(tags: set[str], known: Workload, site: Site, model: str) -> str:
     target = facts.target_loss.get(model) if not tags & set(TEXTS) else None
     if target is None:
         raise SiteError(
-            f"the tag to-loss was asked for, but no target loss is known for {model or facts.title} on this data: state "
-            f"one, such as CARAML_{facts.name.upper()}_FLAGS='--to-loss 3.3 --max-measured-s 86400'"
+            f"the tag to-loss was asked for, but no target loss is known for {model or facts.title} on this data: "
+            f"state one, such as CARAML_{facts.name.upper()}_FLAGS='--to-loss 3.3 --max-measured-s 86400'"
         )
     return f"--to-loss {target:g}"
 

@@ -57,8 +57,8 @@ class Course:
         reached = "not known" if self.loss is None else f"{self.loss:.4f}"
         return (
             f"--to-loss {self._options.to_loss:g} was asked for, but the loss is {reached} after {len(self._losses)} "
-            f"calls in {measured_s:.0f} s: allow more than --max-measured-s {self._options.max_measured_s:g}, or choose "
-            "another target"
+            f"calls in {measured_s:.0f} s: allow more than --max-measured-s {self._options.max_measured_s:g}, or "
+            "choose another target"
         )
 
 

@@ -37,7 +37,10 @@ class Length(Protocol):
 
 
 def in_a_window(session: Session, length: Length | None = None) -> Measured:
-    """Measure in one window, by default of the requested length and with its progress; all steps use the requested data."""
+    """Measure in one window; all steps use the requested data.
+
+    By default the window has the requested length, and its progress is shown.
+    """
     target, training = session.target, session.training
     timer = StepTimer(time.monotonic, training.synchronize, target.record_event)
     together_s = TOGETHER_S if session.host_runs_ahead else 0.0
