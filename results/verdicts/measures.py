@@ -99,13 +99,15 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
 
 def _to_loss(trained: Sequence[PointResults], quantity: Quantity) -> Answer:
     """Return the answer at the best of the points that were trained to one loss."""
+    if not trained:
+        return Answer(why_not=finding("not_to_loss"))
     targets = sorted({one.point.to_loss for one in trained})
     if len(targets) > 1:
         return Answer(why_not=finding("several_targets", targets=" and ".join(f"{one:g}" for one in targets)))
     if missed := next(filter(None, map(why_missed, trained)), None):
         return Answer(why_not=missed, is_failure=True)
     good = [one for one in trained if one.good]
-    return _best(good, quantity) if good else Answer(why_not=finding("not_to_loss"), is_failure=bool(trained))
+    return _best(good, quantity) if good else _no_run(trained, trained)
 
 
 def _of_energies(good: Sequence[PointResults], what: str) -> Answer:
