@@ -26,7 +26,6 @@ PROCESS_STARTERS = {
 # Stated, so that no run falls back to the CPU if the framework finds no accelerator.
 DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
 TO_LOSS = "to-loss"  # tag of a training to a loss
-TEXTS = ("oscar",)  # tags that choose data for which no target loss is known
 JOB = "job"  # tag with which a workflow only writes the scripts of its jobs
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
 # Tags that measure something else than one window of training, or share the node.
@@ -57,9 +56,7 @@ def goal(tags: set[str], known: Workload, site: Site, model: str) -> str:
     own_flags, facts = site.flags_of(known.facts.name), known.facts
     if TO_LOSS not in tags or "--to-loss" in own_flags:
         return ""
-    if "effective" in tags:
-        raise SiteError("the tags to-loss and effective were asked for, which exclude each other: leave one out")
-    target = facts.target_loss.get(model) if not tags & set(TEXTS) else None
+    target = facts.target_loss.get(model) if "oscar" not in tags else None
     if target is None:
         raise SiteError(
             f"the tag to-loss was asked for, but no target loss is known for {model or facts.title} on this data: "

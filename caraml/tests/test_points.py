@@ -114,7 +114,6 @@ def test_nodes_that_copies_cannot_fill_are_refused(system, tags, environ, messag
         ("A100", ["to-loss", "oscar"], "--to-loss 3.3 --max-measured-s 86400", "800M", ""),  # the site's own
         ("A100", ["to-loss"], "", "", "no target loss is known for 800M on this data: state one, such as CARAML_LLM_T"),
         ("CPU", ["to-loss", "oscar"], "", "", "no target loss is known for tiny on this data"),
-        ("CPU", ["to-loss", "effective"], "", "", "the tags to-loss and effective were asked for, which exclude"),
         ("CPU", ["to-loss", "fill"], "", "", "the tags fill and to-loss were asked for, which exclude each other"),
     ],
 )

@@ -95,10 +95,7 @@ class PointResults(NamedTuple):
         return sum(one.number("time_to_loss_s") is None for one in started)
 
     def values(self, path: str) -> list[float]:
-        """Return the value of each good run; empty unless all of them have it, an energy with one kind and scope.
-
-        What it takes to a loss is unknown if more than MOST_MISSED runs did not reach it.
-        """
+        """Return the value of each good run; empty unless all have it, an energy of one kind, a loss that counts."""
         if TO_LOSS in path and self.missed > MOST_MISSED:
             return []
         if (energy := energy_of_path(path)) and len({energy_source(record, energy) for record in self.good}) > 1:
@@ -116,10 +113,9 @@ class PointResults(NamedTuple):
 
     def value(self, path: str) -> float | None:
         """Return the median of the values of the good runs, or as `_to_loss` does; None without any."""
-        values = self.values(path)
-        if values and TO_LOSS in path:
-            return _to_loss(values).value
-        return statistics.median(values) if values else None
+        if not (values := self.values(path)):
+            return None
+        return _to_loss(values).value if TO_LOSS in path else statistics.median(values)
 
     def half_width(self, path: str) -> float | None:
         """Return the half-width of the interval of a value; None for a single run."""
@@ -298,10 +294,7 @@ def point_of(record: Record) -> Point:
 
 
 def _to_loss(values: Sequence[float], sensor: float = 0.0) -> Estimate:
-    """Return what runs take to a loss: their mean without the smallest and the largest value, or of fewer runs of all.
-
-    sensor: as in `of_runs`.
-    """
+    """Return the mean of values to a loss, of enough without the smallest and the largest; sensor: as `of_runs`."""
     one = int(len(values) >= FEWEST_TRIMMED)
     return trimmed_mean(values, one, one, sensor)
 

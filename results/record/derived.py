@@ -103,9 +103,9 @@ def of_energy(unit: str, kind: str) -> tuple[Formula, ...]:
     )
 
 
-def smoothed(losses: Sequence[Any]) -> float | None:
+def smoothed(losses: Sequence[Any] | None) -> float | None:
     """Return the mean of the last SMOOTHED_LOSSES losses; None with fewer, or if one is no number."""
-    last = losses[-SMOOTHED_LOSSES:]
+    last = (losses or ())[-SMOOTHED_LOSSES:]
     return ratio(sum_of_all(last), SMOOTHED_LOSSES) if len(last) == SMOOTHED_LOSSES else None
 
 
@@ -114,14 +114,15 @@ def _if_reached(value: Any, loss: Any, target: Any) -> float | None:
 
 
 REACHED, ITS_WINDOW = ("reached_loss", "target_loss"), "its window and losses"
-ENERGY_TO_LOSS = Formula("energy_to_loss_wh", _if_reached, ("energy_wh", *REACHED), ITS_WINDOW)
+TO_LOSS = Formula("energy_to_loss_wh", _if_reached, ("energy_wh", *REACHED), ITS_WINDOW)
 
 
 @cache
-def to_loss(unit: str) -> tuple[Formula, ...]:
-    """Return the formulas of what a training took to its target loss: the whole of its window."""
+def goal(unit: str) -> tuple[Formula, ...]:
+    """Return the formulas of the loss of a training, and of what it took to its target: the whole of its window."""
     names = {"time_to_loss_s": "measured_s", f"{unit}_to_loss": f"measured_{unit}", "steps_to_loss": "measured_steps"}
-    return tuple(Formula(name, _if_reached, (of, *REACHED), ITS_WINDOW) for name, of in names.items())
+    took = (Formula(name, _if_reached, (of, *REACHED), ITS_WINDOW) for name, of in names.items())
+    return (Formula("reached_loss", smoothed, ("losses",), "its last losses"), *took)
 
 
 def _all_tokens(output: Any, inputs: Any, time_s: Any) -> float | None:

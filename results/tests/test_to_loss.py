@@ -10,8 +10,8 @@ from results.tests.of_dicts import by_point, compare, contradictions
 from results.tests.test_accept import GPT, requirements
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
-from results.verdicts.quality import deviations
-from results.verdicts.ranking import ranked_points, why_missed
+from results.verdicts.quality import deviations, why_missed
+from results.verdicts.ranking import ranked_points
 
 PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 TARGET = 3.0
@@ -72,6 +72,7 @@ def test_more_than_one_run_that_misses_the_loss_makes_the_point_invalid(number, 
     assert (point.value(TIME) is not None) == counts
     assert (why_missed(point) is None) == counts
     if not counts:
+        assert why_missed(point) in deviations(point)
         assert str(why_missed(point)) == "2 of 6 runs did not reach the loss, at most 1 may miss it"
 
 

@@ -13,8 +13,8 @@ from results.record.findings import Finding, finding
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, count, grouped
 from results.verdicts.power_level import LEVELS, lowest_level
-from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
-from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out, why_missed
+from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_missed, why_not_ranked, window_too_short
+from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
 from results.verdicts.requirements import MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_setups
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, overlap
-from results.points.repeats import MOST_MISSED, PointResults
+from results.points.repeats import PointResults
 from results.record.findings import NOT_RANKED, Finding, finding, from_data
 from results.record.model import as_json
 from results.record.values import PER_DEVICE, grouped
@@ -30,12 +30,6 @@ def why_left_out(one: PointResults) -> Finding | None:
 def ranked_points(results: Sequence[PointResults]) -> Sequence[PointResults]:
     """Return the points with good runs of a comparable workload in a known precision, as `unmixed`."""
     return unmixed([one for one in results if one.good and not why_left_out(one)])
-
-
-def why_missed(one: PointResults) -> Finding | None:
-    """Return why what a point's runs take to their loss does not count; None if it does."""
-    runs = len(one.good) + len(one.bad)
-    return finding("missed_loss", missed=one.missed, runs=runs, most=MOST_MISSED) if one.missed > MOST_MISSED else None
 
 
 def unmixed(results: Sequence[PointResults]) -> Sequence[PointResults]:

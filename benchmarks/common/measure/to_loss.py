@@ -6,8 +6,7 @@ reset. So it contains the first step's preparations, such as compilation.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from dataclasses import replace
 
 from benchmarks.common.measure.measured import Measured, Session
 from benchmarks.common.measure.together import read_copies
@@ -15,7 +14,7 @@ from benchmarks.common.measure.window import in_a_window
 from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.common.progress import Pace
 from benchmarks.common.workload import Training
-from results.record.derived import SMOOTHED_LOSSES, computed, smoothed, to_loss
+from results.record.derived import SMOOTHED_LOSSES, computed, goal, smoothed
 
 # Calls between two looks at the losses, each of which waits for the device: half of the losses that a look is at.
 LOOK_EVERY = SMOOTHED_LOSSES // 2
@@ -24,21 +23,14 @@ LOOK_EVERY = SMOOTHED_LOSSES // 2
 class Course:
     """Losses of a training so far, which decide the length of its window; each loss is fetched once."""
 
-    warmup_steps = 0
-    max_measured_s = 0.0  # a look decides, not the pace of a warm-up
-
     def __init__(self, options: WindowOptions, training: Training, prints: bool) -> None:
         self._options, self._training, self._prints = options, training, prints
-        self._losses: list[float] = []
+        self.losses: list[float] = []
         self._pace = Pace()
-
-    def steps_to_measure(self, _: Sequence[float]) -> int:
-        """Return the number of calls until the first look."""
-        return LOOK_EVERY
 
     def steps_left(self, steps: int, took_s: float) -> int:
         """Return the number of calls until the next look; 0 at the target, at the time limit and after divergence."""
-        self._losses += self._training.losses(len(self._losses))
+        self.losses += self._training.losses(len(self.losses))
         loss, target = self.loss, self._options.to_loss
         if self._prints and self._pace.due and loss is not None:
             print(f"loss {loss:.4f} after {steps} calls and {took_s:.0f} s, target {target:g}", flush=True)
@@ -48,7 +40,7 @@ class Course:
     @property
     def loss(self) -> float | None:
         """Mean of the last losses; None before there are enough."""
-        return smoothed(self._losses)
+        return smoothed(self.losses)
 
     def problem(self, measured_s: float) -> str:
         """Return why the training is not at the target, or an empty string."""
@@ -56,7 +48,7 @@ class Course:
             return ""
         reached = "not known" if self.loss is None else f"{self.loss:.4f}"
         return (
-            f"--to-loss {self._options.to_loss:g} was asked for, but the loss is {reached} after {len(self._losses)} "
+            f"--to-loss {self._options.to_loss:g} was asked for, but the loss is {reached} after {len(self.losses)} "
             f"calls in {measured_s:.0f} s: allow more than --max-measured-s {self._options.max_measured_s:g}, or "
             "choose another target"
         )
@@ -65,17 +57,11 @@ class Course:
 def to_a_loss(session: Session) -> Measured:
     """Measure from the first step to the target; a run that does not reach it has failed, with how far it came."""
     if read_copies():
-        raise ConfigError(
-            "--to-loss was asked for copies that run at once, whose losses differ: leave out the tag fill"
-        )
-    course = Course(session.options.window, session.training, session.launch.rank == 0)
-    measured = in_a_window(session, course)
-    loss = course.loss
-    reached = {
-        "target_loss": session.options.window.to_loss,
-        "reached_loss": loss if loss is None or math.isfinite(loss) else None,
-        "smoothed_losses": SMOOTHED_LOSSES,
-    }
-    metrics = measured.metrics | reached
-    metrics |= computed(to_loss(f"{session.run.unit}s"), metrics)
+        raise ConfigError("--to-loss was asked for copies, which would end one by one: leave out the tag fill")
+    asked = session.options.window
+    course = Course(asked, session.training, session.launch.rank == 0)
+    until_a_look = replace(asked, measured_steps=LOOK_EVERY, min_measured_s=0.0, max_measured_s=0.0, to_loss=0.0)
+    measured = in_a_window(session, until_a_look, course.steps_left)
+    metrics = {**measured.metrics, "target_loss": asked.to_loss, "smoothed_losses": SMOOTHED_LOSSES}
+    metrics |= computed(goal(f"{session.run.unit}s"), {**metrics, "losses": course.losses})
     return measured._replace(metrics=metrics, problem=course.problem(metrics["measured_s"]))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from benchmarks.common.launch import Launch, mark_window, node_window
 from benchmarks.common.measure.measured import Measured, Session, epcc_metrics
 from benchmarks.common.measure.regions import MarkedSteps
 from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.measure.together import read_copies
+from benchmarks.common.options import WindowOptions
 from benchmarks.common.progress import Pace, to_go
 from benchmarks.common.record import MEASURED
 
@@ -18,42 +18,16 @@ TOGETHER_S = 1.0  # seconds of steps after which the host waits for a GPU withou
 LEAST_PARTS = 20  # timed parts of a window, so that the record shows its course
 
 
-class Length(Protocol):
-    """Length of a window."""
-
-    @property
-    def warmup_steps(self) -> int:
-        """Steps before the window."""
-
-    @property
-    def max_measured_s(self) -> float:
-        """Longest time of the steps to measure, in seconds; 0: no limit."""
-
-    def steps_to_measure(self, warmup_step_times_s: Sequence[float]) -> int:
-        """Return the number of steps, after those of the warm-up."""
-
-    def steps_left(self, steps: int, took_s: float) -> int:
-        """Return how many more steps the window needs; every rank calls it."""
+StepsLeft = Callable[[int, float], int]  # further steps that a window needs, of the steps so far and their seconds
 
 
-def in_a_window(session: Session, length: Length | None = None) -> Measured:
-    """Measure in one window; all steps use the requested data.
-
-    By default the window has the requested length, and its progress is shown.
-    """
+def in_a_window(session: Session, options: WindowOptions | None = None, left: StepsLeft | None = None) -> Measured:
+    """Measure in one window, by default of the requested length; all steps use the requested data."""
     target, training = session.target, session.training
     timer = StepTimer(time.monotonic, training.synchronize, target.record_event)
     together_s = TOGETHER_S if session.host_runs_ahead else 0.0
-    measure_steps(
-        training.data.call,
-        timer,
-        length or session.options.window,
-        session.launch,
-        session.agree,
-        session.marked,
-        together_s,
-        prints=length is None,
-    )
+    options, launch = options or session.options.window, session.launch
+    measure_steps(training.data.call, timer, options, launch, session.agree, session.marked, together_s, left)
     calls = len(timer.warmup_step_times_s) + len(timer.host_times_s) * timer.steps_together
     calls_s = sum(timer.warmup_step_times_s) + timer.window_s
     steps_each = timer.steps_together * training.steps_per_call
@@ -71,14 +45,14 @@ def in_a_window(session: Session, length: Length | None = None) -> Measured:
 def measure_steps(
     step: Callable[[], None],
     timer: StepTimer,
-    length: Length,
+    options: WindowOptions,
     launch: Launch,
     agree: Callable[[int], int],
     marked: MarkedSteps,
     together_s: float = 0.0,
-    prints: bool = True,
+    steps_left: StepsLeft | None = None,
 ) -> None:
-    """Make warm-up steps, then measured steps, and with `prints` show the progress every few seconds.
+    """Make warm-up steps, then measured steps, and without `steps_left` print the progress every few seconds.
 
     `agree` returns rank 0's number on every rank. If steps are faster than those of the warm-up, more follow, until the
     window has the requested length; of several copies of a point, all wait for each other before the window, and their
@@ -96,17 +70,17 @@ def measure_steps(
             timer.step_done()
             if timer.at_mark:
                 marked.end()
-            if prints and launch.rank == 0 and pace.due:
+            if not steps_left and launch.rank == 0 and pace.due:
                 print(f"{phase} step {index + 1} of {steps}, {to_go(begun_s, index + 1, steps)}", flush=True)
 
     timer.start()
-    take(length.warmup_steps, "warm-up")
-    measured_steps = agree(length.steps_to_measure(timer.warmup_step_times_s))
+    take(options.warmup_steps, "warm-up")
+    measured_steps = agree(options.steps_to_measure(timer.warmup_step_times_s))
     together = 1
     if together_s and timer.warmup_step_times_s:
         together = int(together_s / min(timer.warmup_step_times_s))
     together = agree(max(1, min(together, measured_steps // LEAST_PARTS)))
-    measured_steps += -(measured_steps % together) if length.max_measured_s else -measured_steps % together
+    measured_steps += -(measured_steps % together) if options.max_measured_s else -measured_steps % together
     copies = read_copies()
     if copies:
         agree(copies.wait_for_all() if launch.rank == 0 else 0)
@@ -117,7 +91,7 @@ def measure_steps(
         take(measured_steps, "measured")
         timer.finish()
         steps = len(timer.host_times_s) * together
-        more = length.steps_left(steps, timer.window_s)
+        more = (steps_left or options.steps_left)(steps, timer.window_s)
         if copies and not more and launch.rank == 0:
             more = copies.steps_left(steps)
         more = agree(more)

@@ -33,7 +33,7 @@ class Given:
 def trained(training, target=3.0, call_s=1.0):
     """The course of a training whose calls take a second each."""
     course = Course(WindowOptions(warmup_steps=0, max_measured_s=LIMIT_S, to_loss=target), training, False)
-    more = course.steps_to_measure([])
+    more = LOOK_EVERY
     while more:
         training.made += more
         more = course.steps_left(training.made, training.made * call_s)

@@ -17,17 +17,7 @@ from results.record.checks.run import (
     measured_regions,
     relations,
 )
-from results.record.derived import (
-    flops,
-    product,
-    ratio,
-    region_shares,
-    smoothed,
-    spread_percent,
-    step_times,
-    throughput,
-    to_loss,
-)
+from results.record.derived import flops, goal, product, ratio, region_shares, spread_percent, step_times, throughput
 from results.record.model import COPIES_VARIABLE, Copy, Device, Record, Window, is_number
 from results.record.parts import devices_of_node
 from results.record.values import value_at
@@ -39,8 +29,8 @@ MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward
 
 def _throughputs(run: Record) -> Relations:
     of_kinds = [one for kind in ("", "effective_", "epcc_") for one in throughput(run.work_unit, kind)]
-    formulas = (*of_kinds, *flops(run.work_unit), *to_loss(run.work_unit))
-    yield from relations("metrics", formulas, run.metrics, run.layout)
+    yield from relations("metrics", (*of_kinds, *flops(run.work_unit)), run.metrics, run.layout)
+    yield from relations("metrics", goal(run.work_unit), run.metrics, run)
 
 
 def _losses(run: Record) -> Relations:
@@ -48,7 +38,6 @@ def _losses(run: Record) -> Relations:
     if losses:
         yield "metrics.first_loss", metrics.number("first_loss"), losses[0], "its losses"
         yield "metrics.last_loss", metrics.number("last_loss"), losses[-1], "its losses"
-        yield "metrics.reached_loss", metrics.reached_loss, smoothed(losses), "its last losses"
         trained = None if run.fill else product(len(losses), batch, run.layout.number("work_per_sample"))
         yield "metrics.trained_tokens", metrics.number("trained_tokens"), trained, "its losses and batch"
 
