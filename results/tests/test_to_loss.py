@@ -10,7 +10,7 @@ from results.tests.of_dicts import by_point, compare, contradictions
 from results.tests.test_accept import GPT, requirements
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
-from results.verdicts.quality import deviations, why_missed
+from results.verdicts.quality import deviations, missed
 from results.verdicts.ranking import ranked_points
 
 PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
@@ -31,7 +31,7 @@ def run(time_s: float = 60.0, seed: int = 1, target: float = TARGET, devices: in
     return record
 
 
-def missed(seed: int = 1, **metrics):
+def missing(seed: int = 1, **metrics):
     """A run that ended above its target."""
     record = run(seed=seed)
     record["metrics"] |= {"reached_loss": 3.4, "time_to_loss_s": None, "tokens_to_loss": None, **metrics}
@@ -66,14 +66,14 @@ def test_the_fastest_and_the_slowest_run_are_left_out(times_s, mean_s, half_s):
 
 @pytest.mark.parametrize(("number", "counts"), [(0, True), (1, True), (2, False)])
 def test_more_than_one_run_that_misses_the_loss_makes_the_point_invalid(number, counts):
-    later = [{**missed(9), "metrics": run()["metrics"], "error": "no energy"}]  # it reached the loss and failed then
-    [point] = by_point([*runs(50.0, 60.0, 70.0), *map(missed, range(3, 3 + number)), *later])
+    later = [{**missing(9), "metrics": run()["metrics"], "error": "no energy"}]  # it reached the loss and failed then
+    [point] = by_point([*runs(50.0, 60.0, 70.0), *map(missing, range(3, 3 + number)), *later])
     assert (len(point.bad), point.missed) == (number + 1, number)
     assert (point.value(TIME) is not None) == counts
-    assert (why_missed(point) is None) == counts
+    assert (missed(point) is None) == counts
     if not counts:
-        assert why_missed(point) in deviations(point)
-        assert str(why_missed(point)) == "2 of 6 runs did not reach the loss, at most 1 may miss it"
+        assert missed(point) in deviations(point)
+        assert str(missed(point)) == "2 of 6 runs did not reach the loss, at most 1 may miss it"
 
 
 def test_runs_to_a_loss_are_never_with_those_of_a_fixed_window():
@@ -106,8 +106,8 @@ FIVE = runs(10.0, 59.0, 60.0, 61.0, 500.0)
         ([*FIVE, *runs(*[90.0] * 5, devices=2)], f"devices: 2, {THREE.format(70)}", FAILED, 90.0, ""),
         (runs(60.0), THREE.format(70), OPEN, 60.0, "one run gives no interval"),
         ([made_up.result("V")], THREE.format(70), OPEN, None, "no run was trained to a loss"),
-        ([*FIVE, missed(7), missed(8)], THREE.format(70), FAILED, None, "2 of 7 runs did not reach the loss"),
-        ([missed(7)], THREE.format(70), FAILED, None, "the one run: failed"),
+        ([*FIVE, missing(7), missing(8)], THREE.format(70), FAILED, None, "2 of 7 runs did not reach the loss"),
+        ([missing(7)], THREE.format(70), FAILED, None, "the one run: failed"),
         ([*FIVE, run(target=4.0)], THREE.format(70), OPEN, None, "its runs are trained to the losses 3 and 4"),
         (FIVE, "what: throughput, at_least: 1", OPEN, None, "trained to a loss: its window begins"),
     ],

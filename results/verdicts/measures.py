@@ -13,7 +13,7 @@ from results.record.findings import Finding, finding
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, count, grouped
 from results.verdicts.power_level import LEVELS, lowest_level
-from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_missed, why_not_ranked, window_too_short
+from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, missed, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
 from results.verdicts.requirements import MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_setups
@@ -104,8 +104,8 @@ def _to_loss(trained: Sequence[PointResults], quantity: Quantity) -> Answer:
     targets = sorted({one.point.to_loss for one in trained})
     if len(targets) > 1:
         return Answer(why_not=finding("several_targets", targets=" and ".join(f"{one:g}" for one in targets)))
-    if missed := next(filter(None, map(why_missed, trained)), None):
-        return Answer(why_not=missed, is_failure=True)
+    if why := next(filter(None, map(missed, trained)), None):
+        return Answer(why_not=why, is_failure=True)
     good = [one for one in trained if one.good]
     return _best(good, quantity) if good else _no_run(trained, trained)
 

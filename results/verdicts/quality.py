@@ -209,7 +209,7 @@ def window_too_short(results: PointResults, path: str = "") -> Finding | None:
     return finding("short_window", window_s=shortest_s, least_s=MIN_WINDOW_S) if is_short else None
 
 
-def why_missed(one: PointResults) -> Finding | None:
+def missed(one: PointResults) -> Finding | None:
     """Return why what a point's runs take to their loss does not count; None if it does."""
     runs = len(one.good) + len(one.bad)
     return finding("missed_loss", missed=one.missed, runs=runs, most=MOST_MISSED) if one.missed > MOST_MISSED else None
@@ -217,7 +217,7 @@ def why_missed(one: PointResults) -> Finding | None:
 
 def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]:
     """Return the deviations of a point's runs from the rules."""
-    found = list(filter(None, [window_too_short(results), why_missed(results)]))
+    found = list(filter(None, [window_too_short(results), missed(results)]))
     if results.good and len(results.good) < MIN_REPEATS:
         found.append(finding("few_runs", runs=len(results.good), wanted=MIN_REPEATS))
     if results.bad and results.good:
