@@ -1,7 +1,7 @@
 """Runs as metrics in the text format OpenMetrics 1.0, each sample at the time of its run.
 
-The format has no place for an interval: half of the energy's is a metric of its own. A failed run has one sample, which
-says so.
+The format has no place for an interval: half of the energy's is a metric of its own. A failed run has one sample, its
+failure.
 """
 
 from __future__ import annotations
