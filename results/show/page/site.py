@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 from jpwr.process.whole_file import write_whole
 from results.points.repeats import PointResults, by_point
 from results.record.in_parallel import for_each
-from results.record.quantities import QUANTITIES, Shown
+from results.record.quantities import QUANTITIES, Shown, quantities
 from results.record.records import Record, RecordError, Skipped
-from results.record.values import PER_DEVICE, WORK, count, rounded
+from results.record.values import PER_DEVICE, WORK, count
 from results.show.notebook import column_names, table_frame
 from results.show.page.columns import Grid, grid_of, points_table, systems_table
 from results.show.page.origin import commands_of, origin_table
@@ -77,7 +77,17 @@ def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Pa
             write_whole(folder / path, content)
             written.append(path)
         written += links
-    index = {"workloads": workloads, "records": records, "skipped": alike(map(str, skipped)), **_systems(workloads)}
+    index = {
+        "workloads": workloads,
+        "records": records,
+        "skipped": alike(map(str, skipped)),
+        "systems": systems_table([(one.title, one.results) for one in workloads]),
+        "links": [
+            f"{one.name}.html#{urlencode({'system': system})}"
+            for one in workloads
+            for system, *_ in by_system_and_precision(one.results)
+        ],
+    }
     for path in ("style.css", "script.js", "index.html"):
         write_whole(folder / path, templates.get_template(f"site_{path}.j2").render(index))
         written.append(path)
@@ -115,12 +125,12 @@ def _file(record: Record) -> str:
 
 def _write_point(folder: Path, templates: Any, workload: str, title: str, one: PointResults) -> str:
     """Write the page of a point, and copy its records; returns its limits in few words."""
-    runs, table = [*one.good, *one.bad], point_table([one])
+    runs, table = [*one.good, *one.bad], point_table([one]).filled()
     found = limits(runs, (), [(title, [one])], (), None)
     for record in runs:
         write_whole(folder / _file(record), Path(record.file.path).read_bytes())
     why = _why_not_ranked(one)
-    values = zip(column_names(table), table.texts()[1], table.columns, strict=True)
+    values = zip(column_names(table), table.rows[0], (column.help for column in table.columns), strict=True)
     text = templates.get_template("site_point.html.j2").render(
         root="../",
         one=one,
@@ -128,7 +138,7 @@ def _write_point(folder: Path, templates: Any, workload: str, title: str, one: P
         workload=f"{workload}.html",
         why=why,
         limits=found,
-        values=[(name, text, column.help) for name, text, column in values if text],
+        values=Table(quantities("quantity", "value", "meaning"), list(values)),
         runs=record_table(runs, columns_of(runs)).filled(),
         files=[f"../{_file(record)}" for record in runs],
         origins=origin_table(runs),
@@ -194,27 +204,9 @@ def _data(one: Workload, shown: Table, lesser: Sequence[bool], styles: Styles) -
 
 
 def _on_curve(one: PointResults) -> dict[str, Any] | None:
-    """Return the place of a point on the curve; `like` is equal for points that a line may join."""
-    speed, work, unit = one.value(PER_DEVICE), one.value(WORK), one.any.work_unit
-    if not speed or not work:
+    """Return the place of a point on the curve; `like` is equal for points that a line may join, empty for none."""
+    if not (one.value(PER_DEVICE) and one.value(WORK)):
         return None
-    kind = energy_kind(one.any)
-    numbers = f"{rounded(speed, one.half_width(PER_DEVICE))} {unit}/s/device, {rounded(work, one.half_width(WORK))}"
-    return {
-        "x": speed,
-        "y": work,
-        "batch": one.point.global_batch,
-        "system": one.system,
-        "like": "" if _why_not_ranked(one) else f"{one.precision}, {kind}",
-        "words": f"{one.system}, {one.point.place}: {numbers} {unit}/Wh ({kind})",
-    }
-
-
-def _systems(workloads: Sequence[Workload]) -> dict[str, Any]:
-    """Return the systems at their best points, with a link of each."""
-    links = [
-        f"{one.name}.html#{urlencode({'system': system})}"
-        for one in workloads
-        for system, _, _ in by_system_and_precision(one.results)
-    ]
-    return {"systems": systems_table([(one.title, one.results) for one in workloads]), "links": links}
+    like = "" if _why_not_ranked(one) else f"{one.precision}, {energy_kind(one.any)}"
+    place = {"x": one.value(PER_DEVICE), "y": one.value(WORK), "batch": one.point.global_batch}
+    return {**place, "system": one.system, "like": like}
