@@ -25,8 +25,16 @@ from results.tests import bench_traces as traces
 from results.tests import made_up
 
 UNITS = {
-    **{"table": "s", "report": "s", "page": "MB", "site": "s", "folder": "MB", "added": "s", "shown": "s"},
-    **{"memory": "MiB", "report opens": "s", "site opens": "s"},
+    "table": "s",
+    "report": "s",
+    "page": "MB",
+    "site": "s",
+    "folder": "MB",
+    "added": "s",
+    "shown": "s",
+    "memory": "MiB",
+    "report opens": "s",
+    "site opens": "s",
 }
 # Largest figures wanted, by the number of records.
 LIMITS = {
