@@ -17,6 +17,7 @@ from results.show.page import site
 from results.show.page.site import FILES, write_site
 from results.tests import made_up
 from results.tests.conftest import LONG_MS
+from results.tests.test_serving import served
 
 NASTY = "</script><b>evil</b>&\u2028"
 PAGE = "gpt_training_800m"
@@ -88,6 +89,21 @@ def test_each_link_leads_to_a_file_of_the_folder_and_a_number_to_its_record(publ
         assert {one["system"] for one in of_row} == {row["system"]}
         assert {str(one["layout"]["num_devices"]) for one in of_row} == {row["devices"]}
         assert sum(one["status"] == "ok" for one in of_row) == int(row["runs"])
+
+
+def test_an_interval_is_shown_with_its_number_alone(tmp_path):
+    """Of a served run, most numbers are in the columns that a page has on request."""
+    runs = [served(ttft_s=0.5 + run / 100, tpot_s=0.02 + run / 1e3, run_id=str(run)) for run in range(3)]
+    made_up.store(tmp_path / "runs", runs)
+    write_site(*find_records([tmp_path / "runs"]), tmp_path / "public")
+    [data] = [path.read_text() for path in (tmp_path / "public").glob("*.js") if path.name != "script.js"]
+    headings = json.loads(data.removeprefix("const site = ").rstrip(";\n"))["headings"]
+    lesser = {one["name"]: one["more"] for one in headings}
+    assert len(lesser) == len(headings)
+    assert set(lesser.values()) == {True, False}
+    numbers = {name: number for number in lesser if (name := f"{number} ± [%]") in lesser}
+    assert len(numbers) > 3
+    assert all(lesser[name] == lesser[number] for name, number in numbers.items())
 
 
 def test_what_may_not_be_ranked_says_why(public):
