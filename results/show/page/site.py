@@ -175,7 +175,8 @@ def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[s
     lesser = [column.shown is Shown.MORE and column.path not in (PER_DEVICE, WORK) for column in shown.columns]
     yield f"{one.name}.js", f"const site = {json.dumps(_data(one, shown, lesser, styles))};\n"
     grid = grid_of(shown.chosen([at for at, is_lesser in enumerate(lesser) if not is_lesser]))
-    pages = [f"{one.name}{f'-{number}' if number else ''}.html" for number in range(-(-len(one.links) // PAGE_ROWS))]
+    numbers = range(-(-len(one.links) // PAGE_ROWS))
+    pages = [f"{one.name}{f'-{number + 1}' if number else ''}.html" for number in numbers]
     for number, page in enumerate(pages):
         part = slice(number * PAGE_ROWS, (number + 1) * PAGE_ROWS)
         rows = {"grid": Grid(grid.headings, grid.rows[part], grid.bad[part]), "links": one.links[part]}
@@ -207,6 +208,6 @@ def _on_curve(one: PointResults) -> dict[str, Any] | None:
     """Return the place of a point on the curve; `like` is equal for points that a line may join, empty for none."""
     if not (one.value(PER_DEVICE) and one.value(WORK)):
         return None
-    like = "" if _why_not_ranked(one) else f"{one.precision}, {energy_kind(one.any)}"
+    like = "" if _why_not_ranked(one) else f"{one.precision}, {energy_kind(one.any)}, {bool(one.point.copies)}"
     place = {"x": one.value(PER_DEVICE), "y": one.value(WORK), "batch": one.point.global_batch}
     return {**place, "system": one.system, "like": like}
