@@ -74,6 +74,7 @@ COMMANDS_OF_RESULTS = (
     ["table"],
     ["wait"],
     ["report", "-o", "{folder}/report.html"],
+    ["site", "-o", "{folder}/public"],
     ["archive", "-o", "{folder}/a.tar.zst"],
     ["compare", "{folder}/000001"],
 )
