@@ -145,7 +145,7 @@ class Gpt(Workload):
             # megatron-core's linear layers need it to start sums before products; CUDA reads it at its start
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
         # PyTorch takes seconds to import: do so after the options have been checked.
-        warnings.filterwarnings("ignore", module=r"megatron\.")
+        warnings.filterwarnings("ignore", module=r"(megatron|torch\.distributed)\.")
         from benchmarks.llm_training.gpt import kernels, parallel, regions
         from benchmarks.on_pytorch.target import choose_target
 
