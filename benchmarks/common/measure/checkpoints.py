@@ -201,7 +201,7 @@ def _write_while_training(session: Session, folder: Path) -> tuple[float, float,
     for _ in range(steps):
         session.target.gather(True)
         _step(session)
-    return write_s, write_s - (time.monotonic() - start_s), steps
+    return write_s, max(0.0, write_s - (time.monotonic() - start_s)), steps
 
 
 def _step(session: Session) -> None:
