@@ -208,7 +208,8 @@ class CheckpointOptions:
     def __post_init__(self) -> None:
         if min(self.checkpoints, self.checkpoint_every) < 0:
             raise ConfigError("checkpoints and checkpoint_every must be 0 or more")
-        for flag, asked in (("--checkpoint-every", self.checkpoint_every), ("--async-checkpoint", self.async_checkpoint)):
+        every, is_async = self.checkpoint_every, self.async_checkpoint
+        for flag, asked in (("--checkpoint-every", every), ("--async-checkpoint", is_async)):
             if asked and not self.checkpoint:
                 raise ConfigError(f"{flag} was given, but there is no folder for checkpoints: add --checkpoint DIR")
 

@@ -38,7 +38,11 @@ from jpwr.regions import RegionTimer
 from results.record.model import as_json
 
 # Flags of every workload that change its speed, with their words in the variant.
-UNUSUAL = {"turns.cold_cache": "cold cache", "run.region_times": "reads counted", "checkpoint.checkpoint_every": "with checkpoints"}
+UNUSUAL = {
+    "turns.cold_cache": "cold cache",
+    "run.region_times": "reads counted",
+    "checkpoint.checkpoint_every": "with checkpoints",
+}
 
 
 def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:

@@ -11,8 +11,10 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import checkpoint
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
 from benchmarks.on_pytorch.trainer import Trainer
 
@@ -40,15 +42,13 @@ class State:
 
     def save(self, folder: Path) -> None:
         """Write into a new folder; the library syncs its files."""
-        checkpoint.save(self._state(), storage_writer=checkpoint.FileSystemWriter(folder))
+        save(self._state(), storage_writer=FileSystemWriter(folder))
 
     def start_saving(self, folder: Path) -> Callable[[bool], bool]:
         """Copy the state, and write the copy in a thread."""
         self._group = self._group or dist.new_group(backend="gloo")
-        writer = checkpoint.FileSystemWriter(folder)
-        done = cast(
-            Future[Any], checkpoint.async_save(self._state(), storage_writer=writer, process_group=self._group)
-        )
+        writer = FileSystemWriter(folder)
+        done = cast(Future[Any], async_save(self._state(), storage_writer=writer, process_group=self._group))
 
         def finish(wait: bool) -> bool:
             if wait or done.done():
@@ -60,7 +60,7 @@ class State:
     def load(self, folder: Path, steps: int) -> None:
         """Read from a folder the state after a number of steps, and forget the losses of later ones."""
         trainer, state = self._trainer, self._state()
-        checkpoint.load(state, storage_reader=checkpoint.FileSystemReader(folder))
+        load(state, storage_reader=FileSystemReader(folder))
         set_state_dict(
             trainer.model,
             trainer.optimizer,

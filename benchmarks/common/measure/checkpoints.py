@@ -184,7 +184,10 @@ def _timed(session: Session, kind: str, windows: list[Window], work: Callable[[]
 
 
 def _write_while_training(session: Session, folder: Path) -> tuple[float, float, int]:
-    """Write a checkpoint during steps; return its seconds, those of the same steps less without it, and their number."""
+    """Write a checkpoint during steps; return its seconds, the delay of training, and the number of steps.
+
+    The delay is the difference to the same number of steps without a write.
+    """
     session.training.synchronize()
     session.target.gather(None)
     start_s, steps = time.monotonic(), 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +13,7 @@ from benchmarks.common.launch import Launch
 from benchmarks.common.measure import checkpoints
 from benchmarks.common.measure.checkpoints import Round
 from benchmarks.common.options import CheckpointOptions, ConfigError, TurnsOptions
-from benchmarks.common.tests.test_session import Adding, Processor, Sums
+from benchmarks.common.tests.test_session import Adding, Sums
 
 SHORT = ["--warmup-steps", "1", "--measured-steps", "4"]
 
@@ -65,9 +65,10 @@ class KeptSums(Sums):
 def run(tmp_path, capsys):
     """The exit code, the record and the messages of a run."""
 
-    def run(*flags, workload=KeptSums, number=[0]):
-        number[0] += 1
-        path = tmp_path / f"record_{number[0]}.json"
+    numbers = itertools.count()
+
+    def run(*flags, workload=KeptSums):
+        path = tmp_path / f"record_{next(numbers)}.json"
         code = session.main(workload, [*SHORT, *flags, "--record", str(path)])
         return code, json.loads(path.read_text()), capsys.readouterr().err
 

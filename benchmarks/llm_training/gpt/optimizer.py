@@ -183,9 +183,7 @@ class CpuOptimizer:
         weight, master = self._weights[number], self._masters[number]
         state = self._adam.state[master]
         if not state:
-            state.update(
-                step=torch.tensor(0.0), exp_avg=torch.zeros_like(master), exp_avg_sq=torch.zeros_like(master)
-            )
+            state.update(step=torch.tensor(0.0), exp_avg=torch.zeros_like(master), exp_avg_sq=torch.zeros_like(master))
         own = {} if weight is master else {"master": master}
         return own | {name: state[name] for name in ("exp_avg", "exp_avg_sq")}
 
