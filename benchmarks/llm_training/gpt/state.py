@@ -54,6 +54,7 @@ class State:
 
     def checksum(self) -> str:
         """Return a checksum of all bits of this rank's weights and optimizer."""
+        self._gather_weights()
         return checksum(self._tensors())
 
     def save(self, folder: Path) -> None:
@@ -78,7 +79,13 @@ class State:
         self._optimizer.load_state_dict(state["optimizer"])
         self._trainer.forget(steps)
 
+    def _gather_weights(self) -> None:
+        """Gather the weights that megatron-core would gather in the next forward pass only."""
+        if self._model.ddp_config.overlap_param_gather:
+            self._model.start_param_sync(force_sync=True)
+
     def _sharded(self, is_loading: bool = False) -> dict[str, Any]:
+        self._gather_weights()
         model = self._model.module.sharded_state_dict(metadata=METADATA)
         return {"model": model, "optimizer": self._optimizer.sharded_state_dict(model, is_loading, METADATA)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,6 +53,20 @@ def test_a_restored_run_has_the_losses_that_the_other_would_have_had(tmp_path, c
     assert rest["losses"] == whole["losses"][3:]
     metrics = whole["metrics"]
     assert metrics["checkpoint_bytes"] > 12 * metrics["num_parameters"] * (0.5 if "bf16" in flags else 1)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_weights_that_would_be_gathered_late_are_gathered_before_a_checksum(late):
+    from benchmarks.llm_training.gpt.state import State
+
+    gathered = []
+    model = SimpleNamespace(
+        ddp_config=SimpleNamespace(overlap_param_gather=late),
+        start_param_sync=lambda force_sync: gathered.append(force_sync),
+        module=SimpleNamespace(parameters=list),
+    )
+    State(model, SimpleNamespace(tensors=list), None).checksum()
+    assert gathered == [True] * late
 
 
 @pytest.mark.slow
