@@ -81,7 +81,7 @@ JSON = flag("--json", "print JSON for programs, with all digits")
 FORMAT = argument(
     "--format", choices=FORMS, default="text", help="csv has every column and all digits; default: %(default)s"
 )
-ALL = flag("--all", "every column; default: those that are always needed, and those that tell rows apart")
+ALL = flag("--all", "every column; default: those that are always needed, and those that distinguish rows")
 
 
 def out(help: str = "default: %(default)s", default: Path | None = None) -> Argument:

@@ -144,7 +144,7 @@ def test_a_run_continues_from_the_last_complete_checkpoint(run, tmp_path, monkey
     folder = tmp_path / "kept"
     flags = ["--checkpoint", str(folder), "--checkpoints", "0"]
     code, record, _ = run(*flags, "--checkpoint-every", "4")
-    assert (code, record["variant"]) == (0, ["with checkpoints"])
+    assert (code, record["variant"]) == (0, ["checkpoint every 4 steps"])
     assert [path.name for path in folder.iterdir()] == ["step_000000008"]
     written, complete = [], checkpoints._complete
 

@@ -17,6 +17,7 @@ from results.predict.predict import FEWEST_POINTS, Group, PredictionError, group
 from results.record.in_parallel import for_each
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped
+from results.reference.anchors import read_anchors
 from results.reference.published import EFFECTIVE, Throughput, throughputs
 from results.show.plots.cost import cost_charts
 from results.show.plots.energy import energy_by_scope, pareto, power_over_time
@@ -88,7 +89,7 @@ def _section(
     charts = _charts(results, groups, costs, published, effective, styles) if with_details else []
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)
-    first = [dots(results, quantity, styles) for quantity in (SPEED, EFFICIENCY)]
+    first = [dots(results, SPEED, styles, read_anchors() if with_published else ()), dots(results, EFFICIENCY, styles)]
     return Section(
         f"{title}: {details}",
         f"{title}, {point.model}",
