@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
@@ -19,26 +20,38 @@ from torch.distributed.checkpoint.state_dict_saver import async_save, save
 from benchmarks.on_pytorch.trainer import Trainer
 
 
-class State:
-    """Weights, optimizer and gradient scaler of a Trainer."""
+class Tensors(ABC):
+    """State of a trainer, all of whose tensors are known."""
 
-    def __init__(self, trainer: Trainer, rank: int) -> None:
-        self._trainer, self._rank = trainer, rank
-        self._group: Any = None  # of the thread that writes while training continues: its messages are its own
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    @abstractmethod
+    def _tensors(self) -> Iterator[Tensor]: ...
 
     @property
     def steps(self) -> int:
         """Optimizer steps made, with those before a restored checkpoint."""
-        return self._trainer.steps
+        return int(self._trainer.steps)
 
     @property
     def size_bytes(self) -> int:
         """Bytes of this rank's weights and optimizer."""
-        return size_bytes(self._tensors())
+        return sum(tensor.numel() * tensor.element_size() for tensor in self._tensors())
 
     def checksum(self) -> str:
-        """Return a checksum of all bits of this rank's weights and optimizer."""
-        return checksum(self._tensors())
+        """Return a checksum of this rank's state, whose bits are added on the device as integers, in any order."""
+        sums = [int(tensor.detach().reshape(-1).view(torch.uint8).sum(dtype=torch.int64)) for tensor in self._tensors()]
+        return hashlib.sha256(repr(sums).encode()).hexdigest()
+
+
+class State(Tensors):
+    """Weights, optimizer and gradient scaler of a Trainer."""
+
+    def __init__(self, trainer: Trainer, rank: int) -> None:
+        super().__init__(trainer)
+        self._rank = rank
+        self._group: Any = None  # of the thread that writes while training continues: its messages are its own
 
     def save(self, folder: Path) -> None:
         """Write into a new folder; the library syncs its files."""
@@ -94,14 +107,3 @@ def state_tensors(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
     """Yield the tensors of an optimizer's state."""
     for of_weight in optimizer.state.values():
         yield from (value for value in of_weight.values() if isinstance(value, Tensor))
-
-
-def size_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the size of tensors."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def checksum(tensors: Iterable[Tensor]) -> str:
-    """Return a checksum of the bits of tensors, which are added on their device as integers, in any order."""
-    sums = [int(tensor.detach().reshape(-1).view(torch.uint8).sum(dtype=torch.int64)) for tensor in tensors]
-    return hashlib.sha256(repr(sums).encode()).hexdigest()

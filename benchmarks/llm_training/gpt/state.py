@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from megatron.core import dist_checkpointing
@@ -14,7 +14,7 @@ from megatron.core.distributed import DistributedDataParallel
 
 from benchmarks.common.launch import peak_memory_bytes
 from benchmarks.llm_training.gpt.optimizer import CpuOptimizer, MegatronOptimizer
-from benchmarks.on_pytorch.state import checksum, size_bytes
+from benchmarks.on_pytorch.state import Tensors
 
 # Each rank writes its share of the optimizer's state as it has it, without a gathering over the replicas.
 METADATA = {"distrib_optim_sharding_type": "dp_reshardable"}
@@ -22,40 +22,20 @@ METADATA = {"distrib_optim_sharding_type": "dp_reshardable"}
 filesystem_async._process_memory = peak_memory_bytes
 
 
-class Steps(Protocol):
-    """Training that counts its steps."""
-
-    @property
-    def steps(self) -> int:
-        """Optimizer steps made, with those before a restored checkpoint."""
-
-    def forget(self, steps: int) -> None:
-        """Forget the losses of all but this number of steps."""
-
-
-class State:
+class State(Tensors):
     """Weights and optimizer of this rank; without dropout, a random state changes nothing."""
 
     def __init__(
-        self, model: DistributedDataParallel, optimizer: MegatronOptimizer | CpuOptimizer, trainer: Steps
+        self, model: DistributedDataParallel, optimizer: MegatronOptimizer | CpuOptimizer, trainer: Any
     ) -> None:
-        self._model, self._optimizer, self._trainer = model, optimizer, trainer
+        super().__init__(trainer)
+        self._model, self._optimizer = model, optimizer
         self._writing = AsyncCallsQueue()
 
-    @property
-    def steps(self) -> int:
-        """Optimizer steps made, with those before a restored checkpoint."""
-        return self._trainer.steps
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of this rank's weights and optimizer."""
-        return size_bytes(self._tensors())
-
     def checksum(self) -> str:
-        """Return a checksum of all bits of this rank's weights and optimizer."""
+        """Return a checksum of this rank's whole state."""
         self._gather_weights()
-        return checksum(self._tensors())
+        return super().checksum()
 
     def save(self, folder: Path) -> None:
         """Write into a new folder."""
