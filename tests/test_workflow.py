@@ -210,6 +210,23 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
 
 
 @pytest.mark.slow
+def test_checkpoints_of_a_point_are_in_its_row(jube_command, tmp_path):
+    block = {"batch_sweep": "8", "devices_sweep": "1", "warmup_steps": 1, "measured_steps": 2, "min_measured_s": 1}
+    checkout = make_checkout(tmp_path / "caraml", made_up_system(**block), SMALL)
+    out = checkout / "run"
+    command = ("run", "jube/llm.yaml", "--tag", "TESTBED", "checkpoint", "once", "synthetic", "--outpath", str(out))
+    done = run(jube_command, *command, cwd=checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = run(jube_command, "result", str(out), "--id", "last", "--analyse").stdout
+    table = dict(zip(*cells_of(shown)[:2], strict=True))
+    assert table["status"] == "ok"
+    titles = ("[bytes]", "write [s]", "write rate [GB/s]", "restore [s]", "restore rate [GB/s]", "pause [s]")
+    assert all(float(table[f"checkpoint {title}"]) > 0 for title in titles)
+    assert all(float(table[f"energy of a checkpoint's {word} [Wh]"]) > 0 for word in ("write", "restore"))
+    assert not list((out / "000000" / "000001_benchmark" / "work" / "checkpoint").iterdir())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", ["", "apart"])
 def test_the_runs_of_a_point_to_a_loss_have_other_seeds_and_begin_with_the_first_step(jube_command, tag, tmp_path):
     block = made_up_system(default_repeats=3, devices_sweep="1", batch_sweep="8", default_size="tiny")

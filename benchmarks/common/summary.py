@@ -60,6 +60,11 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
     staged_bytes, stage_s = number("staged_bytes"), number("stage_s")
     if staged_bytes is not None:
         yield "staged", f"{staged_bytes / 1e6:.1f} MB copied to the nodes' own disks in {stage_s or 0:.1f} s"
+    write_s, restore_s, saved_bytes = (number(f"checkpoint_{one}") for one in ("write_s", "restore_s", "bytes"))
+    if write_s is not None and restore_s is not None:
+        where = "storage" if metrics["checkpoint_cold"] else "storage or the node's cache"
+        size = f"{(saved_bytes or 0) / 1e6:.1f} MB"
+        yield "checkpoint", f"{size} written in {write_s:.2g} s, read in {restore_s:.2g} s from {where}"
     median_s = number("step_time_median_s")
     if median_s is not None:
         low_s, high_s = number("step_time_p5_s"), number("step_time_p95_s")

@@ -29,7 +29,7 @@ TO_LOSS = "to-loss"  # tag of a training to a loss
 JOB = "job"  # tag with which a workflow only writes the scripts of its jobs
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
 # Tags that measure something else than one window of training, or share the node.
-NOT_FILLED = ("effective", "cold", "io", "shared", "to-loss")
+NOT_FILLED = ("effective", "cold", "io", "checkpoint", "shared", "to-loss")
 
 
 def check_fill(tags: set[str], block: System, site: Site) -> None:
@@ -110,6 +110,7 @@ def plan(
         "runtime": "none" if is_pod else runtime,
         "runtime_in_container": "none" if is_pod else in_container,
         "data_folder": site.data_folder,
+        "checkpoint_folder": site.checkpoint_folder or "checkpoint",  # in the run's own folder
         "site_flags": site.flags_of(benchmark),
         "goal": to_loss,
         "work_unit": facts.work_unit,

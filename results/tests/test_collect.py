@@ -635,6 +635,31 @@ def test_windows_of_one_kind_are_summed_and_kinds_are_kept_apart(job):
     assert effective["tokens_per_wh"] == pytest.approx(500 / (100 * 5 / 3600))
 
 
+def test_energy_of_a_checkpoint_is_over_its_own_windows_and_not_in_that_of_the_steps(job):
+    kinds = (("measured", 5.0, 15.0), ("checkpoint", 16.0, 18.0), ("restore", 18.0, 19.0), ("checkpoint", 20.0, 22.0))
+    windows = [
+        {"hostname": "n1", "boot_id": "boot-1", "start_s": start_s, "end_s": end_s, "kind": kind}
+        for kind, start_s, end_s in kinds
+    ]
+    job.record(windows=windows, metrics=make_record()["metrics"] | {"checkpoint_rounds": 2})
+    job.trace([CPU], lambda _, time_s: 690.0 if time_s < 15.5 else 300.0 if time_s < 25 else 100.0)
+    found = energy(job)
+    assert found["avg_power_w"] == pytest.approx(690.0, rel=0.01)
+    assert found["checkpoint_write_wh"] == pytest.approx(300 * 2 / 3600)
+    assert found["checkpoint_restore_wh"] == pytest.approx(300 * 0.5 / 3600)
+    assert "elsewhere_w" not in found
+
+
+def test_a_checkpoint_whose_energy_is_unknown_is_noted_and_fails_no_run(job):
+    [window] = make_record()["windows"]
+    windows = [window, window | {"kind": "checkpoint", "start_s": 90.0, "end_s": 91.0}]
+    job.record(windows=windows, metrics=make_record()["metrics"] | {"checkpoint_rounds": 1})
+    job.trace([CPU], lambda _, __: 200.0)
+    found = energy(job)
+    assert "checkpoint_write_wh" not in found
+    assert any("the energy of a checkpoint's write is unknown" in note for note in found["notes"])
+
+
 def test_a_failed_run_stays_failed_when_its_energy_is_joined(job):
     job.record(status="out_of_memory", error="too big", windows=[]).trace([CPU], lambda _, __: 1.0)
     result = collect(job.path)
