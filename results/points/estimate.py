@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from jpwr.intervals import NORMAL_95
+
 CONFIDENCE = 0.95
 LARGEST_LOG = 700.0  # exp() of more is no finite float
 
@@ -111,6 +113,12 @@ def exactly(value: float) -> Estimate:
 def inexactly(value: float, relative: float) -> Estimate:
     """Return the estimate of a number with a relative standard uncertainty."""
     return Estimate(value, math.log(value), (_of_sensor(relative),) if relative else ())
+
+
+def between(value: float, low: float, high: float) -> Estimate:
+    """Return the estimate of a value with a known interval."""
+    low, high = math.log(low), math.log(high)
+    return Estimate(value, (low + high) / 2, (_of_sensor((high - low) / 2 / NORMAL_95),))
 
 
 def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:

@@ -12,6 +12,7 @@ from results.points.repeats import PointResults
 from results.record.findings import Finding, finding
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, count, grouped
+from results.verdicts.goodput import Failures, Goodput, goodput_of
 from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
@@ -92,6 +93,8 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
         return _of_energies(good, quantity.what)
     if quantity.what == "scaling_efficiency":
         return _scaling(mine, good, quantity)
+    if quantity.failures:
+        return _goodput(good, quantity.failures)
     return _best(good, quantity)
 
 
@@ -224,6 +227,23 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantit
         if one and other and (ours := one.estimate(PER_DEVICE)) and (theirs := other.estimate(PER_DEVICE))
     ]
     return max(ratios, key=lambda pair: pair[0].value)[1] if ratios else Answer(why_not=finding("no_number"))
+
+
+def _goodput(good: Sequence[PointResults], failures: Failures) -> Answer:
+    """Return the largest useful share of the points whose runs have checkpoints."""
+    found = [(goodput_of(one, failures), one) for one in good]
+    known = [(goodput, one) for goodput, one in found if isinstance(goodput, Goodput)]
+    if not known:
+        return Answer(why_not=next(why for why, _ in found if isinstance(why, Finding)))
+    best, one = max(known, key=lambda pair: pair[0].useful.value)
+    return Answer(
+        best.useful,
+        at=f"{_where(one)}, {best.words}",
+        points=len(known),
+        precision=one.precision,
+        doubts=(*deviations(one, False), *best.doubts),
+        best=one,
+    )
 
 
 def _where(one: PointResults) -> str:

@@ -19,6 +19,7 @@ from results.record.records import RecordError
 from results.record.values import devices_text
 from results.verdicts.fixed import Fixed
 from results.verdicts.formula import Formula
+from results.verdicts.goodput import Failures
 from results.verdicts.power_level import LEVELS
 from results.verdicts.quality import GRADES
 
@@ -27,16 +28,18 @@ MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_
 LESS_IS_BETTER = tuple(name for name, one in MEASURED.items() if one.better == "less")  # with a limit at_most
 STEPS = {"energy_grade": tuple(GRADES), "power_level": LEVELS}  # of an energy, the lowest first
 WORDS_OF_STEPS = {"energy_grade": "a grade of energy", "power_level": "a level of the power measurement"}
-AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), "scaling_efficiency", *STEPS)
+GOODPUT = "goodput_of_training"
+SHARES = ("scaling_efficiency", GOODPUT)  # that are computed from several numbers
+AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), *SHARES, *STEPS)
 LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
 TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
     "time_to_solution": QUANTITIES["work_per_s"],
     "machine_time": QUANTITIES["work_per_s_per_device"],
 }
-WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", *STEPS)
+WHATS = (*MEASURED, *TIMES, *SHARES, "failed_runs", *STEPS)
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
-MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
+MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0, GOODPUT: 1.0}
 # Of a latency, ten times the longest of MLPerf's limits: beyond it, milliseconds are meant.
 LONGEST_S = {name: 10 * max(getattr(slo, f"{name[:4]}_s") for slo in SLOS.values()) for name in LATENCIES}
 Limit = Annotated[float | str, Allowed(minimum=0)]  # a number, or a grade of energy
@@ -94,12 +97,15 @@ class Quantity:
     power_limit_w: Annotated[Above0 | None, "operating point; without it any"] = None
     clock_limit_mhz: Annotated[Above0 | None, "operating point; without it any"] = None
     within_limits: Annotated[bool, "at loads alone that keep the limits of TTFT and TPOT that their runs state"] = False
+    failures: Annotated[Failures | None, "of a goodput_of_training; otherwise those of the file"] = None
 
     def check(self, where: str) -> None:
         """Raise RecordError for values that do not go together."""
         for name in ("unit", "work"):
             if (value := getattr(self, name)) and self.what not in TIMES:
                 raise RecordError(f"{where}: {name} is {value!r}, but only a time_to_solution has one: leave it out")
+        if self.failures and self.what != GOODPUT:
+            raise RecordError(f"{where}: {self.what} has 'failures', but only {GOODPUT} depends on them: leave it out")
         if self.what in LATENCIES and self.global_batch is None:
             raise RecordError(f"{where}: a {self.what} is of one load: give its requests in flight as 'global_batch'")
         if self.is_trimmed and self.of_runs <= self.without_fastest + self.without_slowest:
@@ -124,6 +130,7 @@ class Quantity:
         amount = f" of {self.work:,.12g} {self.work_unit}" if self.work else ""
         where = (f" on {', '.join(place)}" if place else "") + (f" at {' and '.join(limits)}" if limits else "")
         where += " within the limits of TTFT and TPOT" if self.within_limits else ""
+        where += f" ({self.failures.words})" if self.failures else ""
         return self.what.replace("_", " ") + amount + where
 
 
@@ -228,11 +235,13 @@ class Requirements:
     reference: Annotated[Name, "the system that has score 1; empty: the first"] = ""
     budget: Annotated[Budget, "that each system is scaled to"] = field(default_factory=Budget)
     score: Annotated[Score | None, "the buyer's formula, which replaces the weighted geometric mean"] = None
+    failures: Annotated[Failures | None, "of a training job, for goodput_of_training"] = None
 
 
 def read_requirements(path: Path) -> Requirements:
     """Read a requirements file; raises RecordError for missing or unknown keys and for invalid values."""
     found: Requirements = read_file(Requirements, path, "requirements")
+    found = _changed(found, lambda one, where: _with_failures(one, found.failures, f"{path}, {where}"))
     found = _changed(found, lambda one, where: completed(one, found.workloads, f"{path}, {where}"))
     refuse_twice(found.must, f"{path}: the requirement")
     return for_machine(found, found.budget.devices) if found.budget.devices else found
@@ -241,6 +250,15 @@ def read_requirements(path: Path) -> Requirements:
 def for_machine(requirements: Requirements, devices: int) -> Requirements:
     """Return requirements with a number of devices of the whole machine, where a machine time names none."""
     return _changed(requirements, lambda one, _: replace(one, machine_devices=one.machine_devices or devices))
+
+
+def _with_failures(one: Any, failures: Failures | None, where: str) -> Any:
+    """Return a quantity with the failures of the file; raises RecordError if it needs failures and has none."""
+    if one.what != GOODPUT:
+        return one
+    if not (one.failures or failures):
+        raise RecordError(f"{where}: {GOODPUT} needs failures: give 'failures' with mttf_h and restart_s")
+    return replace(one, failures=one.failures or failures)
 
 
 def _changed(requirements: Requirements, change: Callable[[Any, str], Any]) -> Requirements:

@@ -23,6 +23,7 @@ from results.show.tables.anchors import anchor_table
 from results.show.tables.cost import cost_table
 from results.show.tables.decision import cost_words, without_score
 from results.show.tables.doubts import alike, deviations_once, failures_once
+from results.show.tables.goodput import goodput_table
 from results.show.tables.machine.operating import operating_sentences, operating_table
 from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_table, of_reads, read_table
@@ -163,7 +164,14 @@ def _about_answers(sections: Sequence[Section], decision: Decision | None, costs
     of_system = first.system if first and first.value is not None else ""
     workloads = [(section.title, section.results) for section in sections]
     answers: list[Answer] = [of_workload(section.short, section.results, of_system, costs) for section in sections]
-    return {"answers": answers, "side_by_side": systems_table(workloads), "summary": summary_table(workloads)}
+    failures = decision.tender.requirements.failures if decision else None
+    found = failures and goodput_table([one for _, mine in workloads for one in mine], failures)
+    return {
+        "answers": answers,
+        "side_by_side": systems_table(workloads),
+        "summary": summary_table(workloads),
+        "goodput": found.needed() if found else None,
+    }
 
 
 def _about_limits(
