@@ -96,6 +96,12 @@ def test_the_best_interval_is_that_of_published_approximations(pause_s):
     assert best_s + pause_s == pytest.approx(started_s, rel=2 * math.sqrt(share) + 1e-6)
 
 
+@pytest.mark.parametrize(("mean_min", "best_min"), [(24 * 60, 117), (6 * 60, 57), (15, 9.1)])
+def test_the_best_interval_is_that_of_dalys_examples(mean_min, best_min):
+    # Daly 2006, figures 3 to 5: a checkpoint takes 5 min, a restart 10 min.
+    assert JobTimes(60 * mean_min, 600, 0, 300).best_s / 60 == pytest.approx(best_min, rel=0.01)
+
+
 def test_a_job_that_hardly_ever_gets_to_a_checkpoint_has_a_share_above_0():
     times = JobTimes(1.0, 1e4, 1e4, 10.0)
     assert 0 < times.useful(1e6) < 1e-300
