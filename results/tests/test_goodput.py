@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from pathlib import Path
@@ -15,6 +16,7 @@ from results.points.goodput import JobTimes
 from results.record.records import RecordError
 from results.tests import made_up
 from results.tests.of_dicts import by_point
+from results.tests.time_line import time_line
 from results.verdicts.accept import accept
 from results.verdicts.goodput import Failures, Goodput, goodput_of
 from results.verdicts.outcome import Outcome
@@ -35,23 +37,11 @@ JOBS = {
 
 
 def simulated(times: JobTimes, work_s: float, random: Random) -> tuple[float, float]:
-    """Share of useful time, and time per failure that is lost, of one job's time line."""
-    clock_s = done_s = 0.0  # done: work beyond the state of the last complete checkpoint
-    complete = failures = 0
-    failure_s = random.expovariate(1 / times.mean_s)
-    while complete < CHECKPOINTS:
-        ready_s = clock_s + work_s - done_s + times.pause_s + times.delay_s
-        if ready_s <= failure_s:
-            clock_s, done_s, complete = ready_s, times.delay_s, complete + 1
-            continue
-        done_s, again_s = 0.0, math.inf
-        while again_s > failure_s:
-            failures, clock_s = failures + 1, failure_s
-            failure_s += random.expovariate(1 / times.mean_s)
-            again_s = clock_s + times.restart_s + times.restore_s
-        clock_s = again_s
-    kept_s = complete * work_s
-    return kept_s / clock_s, (clock_s - kept_s - complete * times.pause_s) / failures
+    """Share of useful time, and time per failure that is lost, of one job with random failures."""
+    between_s = (random.expovariate(1 / times.mean_s) for _ in itertools.count())
+    found = time_line(times, work_s, between_s, CHECKPOINTS)
+    useful_s = CHECKPOINTS * work_s
+    return useful_s / found.clock_s, (found.clock_s - useful_s - CHECKPOINTS * times.pause_s) / found.failures
 
 
 @pytest.mark.parametrize(("times", "work_s"), JOBS.values(), ids=JOBS)
