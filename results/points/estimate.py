@@ -116,9 +116,9 @@ def inexactly(value: float, relative: float) -> Estimate:
 
 
 def between(value: float, low: float, high: float) -> Estimate:
-    """Return the estimate of a value with a known interval."""
+    """Return the estimate of a value with a known interval; its components are those of `of_runs`, without a sensor."""
     low, high = math.log(low), math.log(high)
-    return Estimate(value, (low + high) / 2, (_of_sensor((high - low) / 2 / NORMAL_95),))
+    return Estimate(value, (low + high) / 2, (Part(((high - low) / 2 / NORMAL_95) ** 2, math.inf), _of_sensor(0.0)))
 
 
 def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:

@@ -21,6 +21,7 @@ from results.verdicts.accept import accept
 from results.verdicts.goodput import Failures, Goodput, goodput_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import read_requirements
+from results.verdicts.score import scores
 
 PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 BATCHES, CHECKPOINTS = 25, 1000  # independent simulations, and the checkpoints that each completes
@@ -155,6 +156,7 @@ SLOW = {
         ([*WITHOUT, *runs(devices=4)], "}", 0.5, PASSED, ""),
         (runs(checkpoint_restore_s=None), "}", 0.5, OPEN, "no checkpoint was measured"),
         (runs(**SLOW), "}", 0.97, PASSED, ""),
+        (runs(**SLOW | {"checkpoint_pause_s": -0.1}), "}", 0.97, PASSED, ""),
         (runs(**SLOW), ", interval_s: 40}", 0.5, OPEN, "with 40.00 s between checkpoints, the next begins before"),
     ],
 )
@@ -204,6 +206,33 @@ def test_a_failure_costs_half_an_interval_the_restart_and_the_restore(tmp_path):
     assert found.steps * 4.0 == found.interval_s
     for estimate in (found.useful, found.failure_wh, found.wh_per_day):
         assert estimate.interval.low < estimate.value < estimate.interval.high
+
+
+def test_a_restore_has_its_own_energy():
+    plain, frugal = runs(), runs()
+    for record in frugal:
+        record["energy"]["checkpoint_restore_wh"] = 4.0  # of 8 devices, which need 13.5 Wh in 60 s of training
+    saved_wh = (8 * 101 * 60 / 3600 - 4.0) * 1000 / 8
+    difference = goodput(plain).failure_wh.value - goodput(frugal).failure_wh.value
+    assert difference == pytest.approx(saved_wh, rel=0.01)
+
+
+def test_a_score_can_have_goodput_as_a_term(tmp_path):
+    terms = "terms: {G: {of: gpt, what: goodput_of_training}, E: {of: gpt, what: work_per_energy}}"
+    records = runs()
+    for record in records:
+        record["energy"]["channels"][0]["accuracy"] = record["energy"]["accuracy"] = 0.05
+    with_energy, alone = (
+        scores(by_point(records), requirements(tmp_path, f"{GPT}failures: {STATED}}}\nscore: {score}"), None)[0]
+        for score in (
+            f"{{formula: G * E, {terms}, better: higher}}",
+            "{formula: E, terms: {E: {of: gpt, what: work_per_energy}}, better: higher}",
+        )
+    )
+    [both], [energy] = with_energy.scores, alone.scores
+    assert both.value == pytest.approx(goodput(records).useful.value * energy.value)
+    # The accuracy of the sensor is part of both.
+    assert both.interval.half / both.value > 0.99 * energy.interval.half / energy.value > 0.05
 
 
 @pytest.mark.parametrize(
