@@ -32,7 +32,7 @@ from results.show.tables.accept import tender_text, verdicts_json
 from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.doubts import alike
-from results.show.tables.goodput import goodput_table, needed_failures
+from results.show.tables.goodput import goodput_table
 from results.show.tables.points import place_view, point_table
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
@@ -169,9 +169,10 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         shown = place_view(found, everything)
         notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
     elif options.goodput:
-        found = goodput_table(points, needed_failures(read_requirements(options.goodput)))
-        if not found:
-            raise RecordError("no good run has times of a checkpoint: run with the tag 'checkpoint'")
+        if not (found := goodput_table(points, read_requirements(options.goodput))):
+            raise RecordError(
+                "no run has times of a checkpoint (tag 'checkpoint'), or no requirement states 'failures'"
+            )
         shown = place_view(found, everything)
     else:
         columns = TITLES[options.titles] if options.titles else inference.columns_of(records)

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from jpwr.intervals import NORMAL_95
-
 CONFIDENCE = 0.95
 LARGEST_LOG = 700.0  # exp() of more is no finite float
 
@@ -113,12 +111,6 @@ def exactly(value: float) -> Estimate:
 def inexactly(value: float, relative: float) -> Estimate:
     """Return the estimate of a number with a relative standard uncertainty."""
     return Estimate(value, math.log(value), (_of_sensor(relative),) if relative else ())
-
-
-def between(value: float, low: float, high: float) -> Estimate:
-    """Return the estimate of a value with a known interval; its components are those of `of_runs`, without a sensor."""
-    low, high = math.log(low), math.log(high)
-    return Estimate(value, (low + high) / 2, (Part(((high - low) / 2 / NORMAL_95) ** 2, math.inf), _of_sensor(0.0)))
 
 
 def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:

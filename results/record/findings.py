@@ -506,10 +506,6 @@ KINDS: Mapping[str, Kind] = {
     "devices_alone": Kind("the power is of the devices alone: measure at the node or the supply", _undecided(METER)),
     "projection": Kind("a projection does not count at acceptance: {reasons}", _AT_POINT),
     "no_checkpoint": Kind("no checkpoint was measured", _undecided("Run this point with the tag 'checkpoint'")),
-    "interval_too_short": Kind(
-        "with {interval_s:digits} s between checkpoints, the next begins before one is complete ({delay_s:digits} s)",
-        _undecided("State a longer interval_s", False),
-    ),
     "checkpoint_scaled": Kind(
         "checkpoint times of {measured:number of device} are taken for a job on {devices}", _MORE_DEVICES
     ),

@@ -12,13 +12,12 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from caraml.cli import main
-from results.points.goodput import JobTimes
 from results.record.records import RecordError
 from results.tests import made_up
 from results.tests.of_dicts import by_point
 from results.tests.time_line import time_line
 from results.verdicts.accept import accept
-from results.verdicts.goodput import Failures, Goodput, goodput_of
+from results.verdicts.goodput import Failures, Goodput, JobTimes, goodput_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import read_requirements
 from results.verdicts.score import scores
@@ -66,12 +65,12 @@ def test_the_best_interval_has_the_largest_useful_share(times, _):
         bounds=[*map(math.log, bounds)],
         options={"xatol": 1e-9},
     )
-    assert times.best_s == pytest.approx(math.exp(found.x), rel=1e-4)
-    step_s = times.best_s / 3.3
-    steps = times.best_steps(step_s)
+    assert max(times.best_s, times.delay_s) == pytest.approx(math.exp(found.x), rel=1e-4)
+    step_s = max(times.best_s, times.delay_s) / 3.3
+    steps = times.steps(step_s)
     allowed = [one for one in range(1, 30) if one * step_s >= times.delay_s]
     assert steps == max(allowed, key=lambda one: times.useful(one * step_s))
-    assert times.best_steps(1e9) == 1
+    assert times.steps(1e9) == 1
 
 
 @pytest.mark.parametrize("pause_s", [1e-4, 1e-2, 1.0, 30.0])
@@ -120,6 +119,10 @@ def runs(number: int = 3, devices: int = 8, **changes):
     return found
 
 
+def requirement(stated: str = "", limit: float = 0.5) -> str:
+    return f"must: [{{of: gpt, what: goodput_of_training, failures: {STATED}, {stated}}}, at_least: {limit}}}]"
+
+
 def goodput(records, **stated):
     [point] = by_point(records)
     return goodput_of(point, Failures(50000.0, 300.0, **{"devices": 1000} | stated))
@@ -144,25 +147,24 @@ SLOW = {
 @pytest.mark.parametrize(
     ("records", "stated", "limit", "outcome", "why"),
     [
-        (runs(), "}", 0.97, PASSED, ""),
-        (runs(1), "}", 0.97, PASSED, ""),
-        (runs(), "}", 0.99, FAILED, ""),
-        (runs(), "}", 0.9875, OPEN, "the limit is within the interval, 0.986"),
-        (runs(), ", interval_s: 20}", 0.97, FAILED, ""),
-        (runs(), ", mttf_h_low: 20000, mttf_h_high: 60000}", 0.98, OPEN, "the limit is within the interval, 0.976"),
-        (runs(**ONE_ROUND), "}", 0.5, PASSED, ""),
-        (runs(1, **ONE_ROUND), "}", 0.5, OPEN, "one run gives no interval"),
-        (WITHOUT, "}", 0.5, OPEN, "no checkpoint was measured"),
-        ([*WITHOUT, *runs(devices=4)], "}", 0.5, PASSED, ""),
-        (runs(checkpoint_restore_s=None), "}", 0.5, OPEN, "no checkpoint was measured"),
-        (runs(**SLOW), "}", 0.97, PASSED, ""),
-        (runs(**SLOW | {"checkpoint_pause_s": -0.1}), "}", 0.97, PASSED, ""),
-        (runs(**SLOW), ", interval_s: 40}", 0.5, OPEN, "with 40.00 s between checkpoints, the next begins before"),
+        (runs(), "", 0.97, PASSED, ""),
+        (runs(1), "", 0.97, PASSED, ""),
+        (runs(), "", 0.99, FAILED, ""),
+        (runs(), "", 0.9875, OPEN, "the limit is within the interval, 0.986"),
+        (runs(), "interval_s: 20", 0.97, FAILED, ""),
+        (runs(), "mttf_h_low: 20000, mttf_h_high: 60000", 0.98, OPEN, "the limit is within the interval, 0.976"),
+        (runs(**ONE_ROUND), "", 0.5, PASSED, ""),
+        (runs(1, **ONE_ROUND), "", 0.5, OPEN, "one run gives no interval"),
+        (WITHOUT, "", 0.5, OPEN, "no checkpoint was measured"),
+        ([*WITHOUT, *runs(devices=4)], "", 0.5, PASSED, ""),
+        (runs(checkpoint_restore_s=None), "", 0.5, OPEN, "no checkpoint was measured"),
+        (runs(**SLOW), "", 0.97, PASSED, ""),
+        (runs(**SLOW | {"checkpoint_pause_s": -0.1}), "", 0.97, PASSED, ""),
+        (runs(**SLOW), "interval_s: 40", 0.99, FAILED, ""),
     ],
 )
 def test_a_requirement_on_goodput_is_judged_by_its_whole_interval(tmp_path, records, stated, limit, outcome, why):
-    text = f"{GPT}must: [{{of: gpt, what: goodput_of_training, failures: {STATED}{stated}, at_least: {limit}}}]"
-    [verdict] = accept(by_point(records), requirements(tmp_path, text))
+    [verdict] = accept(by_point(records), requirements(tmp_path, GPT + requirement(stated, limit)))
     assert (verdict.outcome, why in verdict.reason) == (outcome, True), verdict.reason
     assert bool(verdict.reason) == bool(why)
     assert "a device fails every 50,000 h" in str(verdict.item)
@@ -170,24 +172,20 @@ def test_a_requirement_on_goodput_is_judged_by_its_whole_interval(tmp_path, reco
         assert "a checkpoint every" in verdict.answer.at
 
 
-def test_failures_of_the_file_are_those_of_each_requirement_that_states_none(tmp_path):
-    items = "{of: gpt, what: goodput_of_training, at_least: 0.5}, {of: gpt, what: throughput, at_least: 1}"
-    text = f"{GPT}failures: {{mttf_h: 9, restart_s: 1}}\nmust: [{items}]"
-    first, second = requirements(tmp_path, text).must
-    assert (first.failures, second.failures) == (Failures(9, 1), None)
-    text = text.replace("training, ", f"training, failures: {STATED}}}, ")
-    assert requirements(tmp_path, text).must[0].failures == Failures(50000, 300, devices=1000)
+def test_an_interval_is_not_shorter_than_the_write_of_a_checkpoint():
+    found = goodput(runs(**SLOW), interval_s=40)
+    assert (found.steps, found.interval_s) == (23, 92.0)  # 89 s after its pause of 1 s, a checkpoint is complete
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("must: [{of: gpt, what: goodput_of_training, at_least: 0.9}]", "goodput_of_training needs failures: give"),
+        ("must: [{of: gpt, what: goodput_of_training, at_least: 0.9}]", "goodput_of_training needs 'failures' with"),
         ("must: [{of: gpt, what: goodput_of_training, failures: {mttf_h: 9}, at_least: 0.9}]", "lacks 'restart_s'"),
-        (f"must: [{{of: gpt, what: mfu, failures: {STATED}}}, at_least: 0.9}}]", "mfu has 'failures', but only"),
-        (f"failures: {STATED}, mttf_h_low: 60000}}", "60000, 50000, None: give them in ascending order"),
-        (f"failures: {STATED}}}\nmust: [{{of: gpt, what: goodput_of_training, at_least: 95}}]", "is too large"),
-        (f"failures: {STATED}}}\nmust: [{{of: gpt, what: goodput_of_training, at_most: 1}}]", "more is better"),
+        (f"must: [{{of: gpt, what: mfu, failures: {STATED}}}, at_least: 0.9}}]", "and nothing else has it"),
+        (requirement("mttf_h_low: 60000", 0.9), "60000, 50000, None: give them in ascending order"),
+        (requirement("", 95), "is too large"),
+        (requirement("", 1).replace("least", "most"), "more is better"),
     ],
 )
 def test_a_mistake_in_failures_is_one_sentence(tmp_path, text, message):
@@ -218,12 +216,13 @@ def test_a_restore_has_its_own_energy():
 
 
 def test_a_score_can_have_goodput_as_a_term(tmp_path):
-    terms = "terms: {G: {of: gpt, what: goodput_of_training}, E: {of: gpt, what: work_per_energy}}"
+    quantity = f"{{of: gpt, what: goodput_of_training, failures: {STATED}}}}}"
+    terms = f"terms: {{G: {quantity}, E: {{of: gpt, what: work_per_energy}}}}"
     records = runs()
     for record in records:
         record["energy"]["channels"][0]["accuracy"] = record["energy"]["accuracy"] = 0.05
     with_energy, alone = (
-        scores(by_point(records), requirements(tmp_path, f"{GPT}failures: {STATED}}}\nscore: {score}"), None)[0]
+        scores(by_point(records), requirements(tmp_path, f"{GPT}score: {score}"), None)[0]
         for score in (
             f"{{formula: G * E, {terms}, better: higher}}",
             "{formula: E, terms: {E: {of: gpt, what: work_per_energy}}, better: higher}",
@@ -251,7 +250,7 @@ def test_what_the_goodput_takes_for_granted_is_a_doubt(records, stated, doubt):
 def test_a_table_has_the_best_and_the_stated_interval_with_what_is_assumed(tmp_path, capsys):
     folder = made_up.store(tmp_path / "runs", [*runs(), *runs(devices=4, **SLOW), *WITHOUT])
     path = tmp_path / "requirements.yaml"
-    path.write_text(f"{GPT}failures: {STATED}, interval_s: 600}}\n")
+    path.write_text(GPT + requirement("interval_s: 600"))
     assert main(["table", str(folder), "--goodput", str(path)]) == 0
     text = capsys.readouterr().out
     rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()[2:6]]
@@ -263,22 +262,22 @@ def test_a_table_has_the_best_and_the_stated_interval_with_what_is_assumed(tmp_p
 @pytest.mark.parametrize(
     ("records", "text", "message"),
     [
-        (runs(), GPT, "the requirements have no 'failures'"),
-        (WITHOUT, f"{GPT}failures: {STATED}}}", "no good run has times"),
+        (runs(), "", "no run has times of a checkpoint"),
+        (WITHOUT, requirement(), "no run has times of a checkpoint"),
     ],
 )
 def test_a_table_without_failures_or_checkpoints_is_refused(tmp_path, capsys, records, text, message):
     folder = made_up.store(tmp_path / "runs", records)
-    (tmp_path / "requirements.yaml").write_text(text)
+    (tmp_path / "requirements.yaml").write_text(GPT + text)
     assert main(["table", str(folder), "--goodput", str(tmp_path / "requirements.yaml")]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_the_report_shows_the_goodput_with_what_is_assumed(tmp_path, capsys):
     folder, path = made_up.store(tmp_path / "runs", runs()), tmp_path / "requirements.yaml"
-    path.write_text(f"{GPT}failures: {STATED}}}\nmust: [{{of: gpt, what: goodput_of_training, at_least: 0.5}}]")
+    path.write_text(GPT + requirement())
     page = tmp_path / "report.html"
     assert main(["report", str(folder), "--requirements", str(path), "--out", str(page)]) == 0
     text = page.read_text()
-    assert "Useful time of training jobs that fail" in text
+    assert "GPT training, tiny: useful time of jobs that fail" in text
     assert "a device fails every 50,000 h" in text

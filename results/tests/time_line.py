@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from results.points.goodput import JobTimes
+from results.verdicts.goodput import JobTimes
 
 
 class TimeLine(NamedTuple):

@@ -11,8 +11,8 @@ from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.record.findings import Finding, finding
 from results.record.records import RecordError
-from results.record.values import PER_DEVICE, count, grouped
-from results.verdicts.goodput import Failures, Goodput, goodput_of
+from results.record.values import PER_DEVICE, count, grouped, rounded
+from results.verdicts.goodput import Failures, goodput_of
 from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
@@ -231,19 +231,13 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantit
 
 def _goodput(good: Sequence[PointResults], failures: Failures) -> Answer:
     """Return the largest useful share of the points whose runs have checkpoints."""
-    found = [(goodput_of(one, failures), one) for one in good]
-    known = [(goodput, one) for goodput, one in found if isinstance(goodput, Goodput)]
+    known = [(found, one) for one in good if (found := goodput_of(one, failures))]
     if not known:
-        return Answer(why_not=next(why for why, _ in found if isinstance(why, Finding)))
-    best, one = max(known, key=lambda pair: pair[0].useful.value)
-    return Answer(
-        best.useful,
-        at=f"{_where(one)}, {best.words}",
-        points=len(known),
-        precision=one.precision,
-        doubts=(*deviations(one, False), *best.doubts),
-        best=one,
-    )
+        return Answer(why_not=finding("no_checkpoint"))
+    found, one = max(known, key=lambda pair: pair[0].useful.value)
+    at = f"{_where(one)}, a checkpoint every {count(found.steps, 'step')} ({rounded(found.interval_s)} s)"
+    doubts = (*deviations(one, False), *found.doubts)
+    return Answer(found.useful, at=at, points=len(known), precision=one.precision, doubts=doubts, best=one)
 
 
 def _where(one: PointResults) -> str:

@@ -97,15 +97,15 @@ class Quantity:
     power_limit_w: Annotated[Above0 | None, "operating point; without it any"] = None
     clock_limit_mhz: Annotated[Above0 | None, "operating point; without it any"] = None
     within_limits: Annotated[bool, "at loads alone that keep the limits of TTFT and TPOT that their runs state"] = False
-    failures: Annotated[Failures | None, "of a goodput_of_training; otherwise those of the file"] = None
+    failures: Annotated[Failures | None, "of a goodput_of_training, which needs them"] = None
 
     def check(self, where: str) -> None:
         """Raise RecordError for values that do not go together."""
         for name in ("unit", "work"):
             if (value := getattr(self, name)) and self.what not in TIMES:
                 raise RecordError(f"{where}: {name} is {value!r}, but only a time_to_solution has one: leave it out")
-        if self.failures and self.what != GOODPUT:
-            raise RecordError(f"{where}: {self.what} has 'failures', but only {GOODPUT} depends on them: leave it out")
+        if (self.what == GOODPUT) != bool(self.failures):
+            raise RecordError(f"{where}: {GOODPUT} needs 'failures' with mttf_h and restart_s, and nothing else has it")
         if self.what in LATENCIES and self.global_batch is None:
             raise RecordError(f"{where}: a {self.what} is of one load: give its requests in flight as 'global_batch'")
         if self.is_trimmed and self.of_runs <= self.without_fastest + self.without_slowest:
@@ -235,13 +235,11 @@ class Requirements:
     reference: Annotated[Name, "the system that has score 1; empty: the first"] = ""
     budget: Annotated[Budget, "that each system is scaled to"] = field(default_factory=Budget)
     score: Annotated[Score | None, "the buyer's formula, which replaces the weighted geometric mean"] = None
-    failures: Annotated[Failures | None, "of a training job, for goodput_of_training"] = None
 
 
 def read_requirements(path: Path) -> Requirements:
     """Read a requirements file; raises RecordError for missing or unknown keys and for invalid values."""
     found: Requirements = read_file(Requirements, path, "requirements")
-    found = _changed(found, lambda one, where: _with_failures(one, found.failures, f"{path}, {where}"))
     found = _changed(found, lambda one, where: completed(one, found.workloads, f"{path}, {where}"))
     refuse_twice(found.must, f"{path}: the requirement")
     return for_machine(found, found.budget.devices) if found.budget.devices else found
@@ -250,15 +248,6 @@ def read_requirements(path: Path) -> Requirements:
 def for_machine(requirements: Requirements, devices: int) -> Requirements:
     """Return requirements with a number of devices of the whole machine, where a machine time names none."""
     return _changed(requirements, lambda one, _: replace(one, machine_devices=one.machine_devices or devices))
-
-
-def _with_failures(one: Any, failures: Failures | None, where: str) -> Any:
-    """Return a quantity with the failures of the file; raises RecordError if it needs failures and has none."""
-    if one.what != GOODPUT:
-        return one
-    if not (one.failures or failures):
-        raise RecordError(f"{where}: {GOODPUT} needs failures: give 'failures' with mttf_h and restart_s")
-    return replace(one, failures=one.failures or failures)
 
 
 def _changed(requirements: Requirements, change: Callable[[Any, str], Any]) -> Requirements:

@@ -12,11 +12,10 @@ import pytest
 
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT, LAYOUT, TORCHRUN
 from benchmarks.llm_training.tests.test_train import text as text
-from results.points.goodput import JobTimes
 from results.points.repeats import by_point
 from results.record.model import Record
 from results.tests.time_line import time_line
-from results.verdicts.goodput import Failures, Goodput, goodput_of
+from results.verdicts.goodput import Failures, Goodput, JobTimes, goodput_of
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long

@@ -44,6 +44,7 @@ DETAILS_SHOWN = 3  # cases of a limit
 CALLED = (
     *(points_table, region_table, split_notes, of_reads, read_table, file_table),
     *(operating_table, operating_sentences, without_score, grid_of, help_of, outcome_text),
+    goodput_table,
 )
 
 
@@ -164,14 +165,7 @@ def _about_answers(sections: Sequence[Section], decision: Decision | None, costs
     of_system = first.system if first and first.value is not None else ""
     workloads = [(section.title, section.results) for section in sections]
     answers: list[Answer] = [of_workload(section.short, section.results, of_system, costs) for section in sections]
-    failures = decision.tender.requirements.failures if decision else None
-    found = failures and goodput_table([one for _, mine in workloads for one in mine], failures)
-    return {
-        "answers": answers,
-        "side_by_side": systems_table(workloads),
-        "summary": summary_table(workloads),
-        "goodput": found.needed() if found else None,
-    }
+    return {"answers": answers, "side_by_side": systems_table(workloads), "summary": summary_table(workloads)}
 
 
 def _about_limits(
