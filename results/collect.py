@@ -14,6 +14,7 @@ from pathlib import Path
 from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
 from results.join.channels import EnergyError
+from results.join.checkpoints import energy_per_checkpoint
 from results.join.copies import add_energy, check_copies, copy_folder, copy_folders, failed_copy, of_copy, together
 from results.join.energy import energy_of
 from results.join.figures import add_power
@@ -87,6 +88,9 @@ def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read
         result["energy"] = as_json(energy_of(record, traces, "measured"))
         if any(window["kind"] == "effective" for window in result["windows"]):
             result["energy_effective"] = as_json(energy_of(record, traces, "effective"))
+        per_checkpoint = energy_per_checkpoint(record, traces)
+        result["energy"]["notes"] += per_checkpoint.pop("notes")
+        result["energy"] |= per_checkpoint
         if result.get("serving"):
             result["energy"] |= energy_per_token(result)
             of_nodes = [node.slices_j for trace in traces for node in trace.of_kind("measured")]

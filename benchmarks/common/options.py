@@ -195,6 +195,30 @@ class WindowOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class CheckpointOptions:
+    """Checkpoints."""
+
+    checkpoint: str = option("", "folder to write checkpoints to; default: none are written")
+    # MLPerf Storage v2.0 states the mean of five.
+    checkpoints: int = option(5, "checkpoints to write and read back after the window, to measure them")
+    checkpoint_every: int = option(0, "write one after each N steps, within the window, and keep the last; 0: none")
+    async_checkpoint: bool = option(False, "write those after the window while training continues")
+    restore: str = option("", "folder of checkpoints, to continue from the last complete one; default: start anew")
+
+    def __post_init__(self) -> None:
+        if min(self.checkpoints, self.checkpoint_every) < 0:
+            raise ConfigError("checkpoints and checkpoint_every must be 0 or more")
+        for flag, asked in (("--checkpoint-every", self.checkpoint_every), ("--async-checkpoint", self.async_checkpoint)):
+            if asked and not self.checkpoint:
+                raise ConfigError(f"{flag} was given, but there is no folder for checkpoints: add --checkpoint DIR")
+
+    def check_turns(self, turns: TurnsOptions) -> None:
+        """Raise ConfigError if steps in turns would be interrupted by checkpoints."""
+        if self.checkpoint_every and turns.effective:
+            raise ConfigError("--checkpoint-every would interrupt the turns of --effective: leave one of them out")
+
+
+@dataclasses.dataclass(frozen=True)
 class RunOptions:
     """Run."""
 
@@ -258,9 +282,11 @@ class SampleConfig:
     training: TrainingOptions
     window: WindowOptions
     run: RunOptions
+    checkpoint: CheckpointOptions = CheckpointOptions()
 
     def __post_init__(self) -> None:
         self.data.check_turns(self.turns)
+        self.checkpoint.check_turns(self.turns)
 
 
 Options = TypeVar("Options")

@@ -19,6 +19,7 @@ from results.record.model import Window as Window
 OK, FAILED, OUT_OF_MEMORY = "ok", "failed", "out_of_memory"
 # Kinds of windows: metrics has `measured_UNIT` for the work of the first, `effective_UNIT` for that of the second.
 MEASURED, EFFECTIVE = "measured", "effective"
+CHECKPOINT, RESTORE = "checkpoint", "restore"  # of windows after those, as one is written and read
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import Any, cast, get_type_hints
 
 from benchmarks.common.input_files import Staged, stage
 from benchmarks.common.launch import Launch, boot_id, node_name, read_launch
+from benchmarks.common.measure import checkpoints
 from benchmarks.common.measure.measured import Measured, Session
 from benchmarks.common.measure.profile import check_profile, profile
 from benchmarks.common.measure.regions import (
@@ -37,7 +38,7 @@ from jpwr.regions import RegionTimer
 from results.record.model import as_json
 
 # Flags of every workload that change its speed, with their words in the variant.
-UNUSUAL = {"turns.cold_cache": "cold cache", "run.region_times": "reads counted"}
+UNUSUAL = {"turns.cold_cache": "cold cache", "run.region_times": "reads counted", "checkpoint.checkpoint_every": "with checkpoints"}
 
 
 def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
@@ -99,16 +100,19 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
         run.regions.record_event = target.record_event
         if options.run.profile and target.profile is None:
             raise ConfigError(f"--profile was asked for, but {run.name} has no profiler on this device: leave it out")
+        run.first_step = checkpoints.first_step(run, target, options)
         training = run.build(target)
         if options.turns.effective and training.on_device is None:
             raise ConfigError(f"--effective was asked for, but {run.name} has no input path: leave it out")
         record.metrics |= _staged_metrics(staged, target)
-        target.gather(None)  # wait until every rank has built its model
         session = Session(run, training, target, options, launch, marked)
+        checkpoints.restore(session)
+        target.gather(None)  # wait until every rank has built its model
         measured = measure(session)
         _describe_machines(session, measured, record)
         # The following may need more memory than the measured steps.
         in_parts(session)
+        checkpoints.measure(session, record)
         _describe_steps(session, measured, record)
         losses = training.losses()
         record.losses, record.step_times_s = list(losses), measured.step_times_s

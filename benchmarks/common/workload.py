@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ComputeOptions, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.options import CheckpointOptions, ComputeOptions, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.record import Device, RunRecord
 from jpwr.regions import RegionTimer
 
@@ -44,6 +44,10 @@ class Options(Protocol):
     @property
     def run(self) -> RunOptions:
         """Options of the run and its record."""
+
+    @property
+    def checkpoint(self) -> CheckpointOptions:
+        """Options of checkpoints."""
 
 
 class Target(Protocol):
@@ -143,6 +147,46 @@ class InParts(Protocol):
         """Make one optimizer step on the requested data, with regions; its loss is not kept."""
 
 
+class State(Protocol):
+    """Weights and optimizer of a training, of which the framework writes and reads this rank's part.
+
+    All ranks call each method at the same time.
+    """
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps made, with those before a restored checkpoint."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of this rank's weights and optimizer."""
+
+    def checksum(self) -> str:
+        """Return a checksum of all bits of this rank's weights and optimizer."""
+
+    def save(self, folder: Path) -> None:
+        """Write into a new folder."""
+
+    def start_saving(self, folder: Path) -> Callable[[bool], bool]:
+        """Begin to write into a new folder, and return when training can continue.
+
+        The returned function returns whether this rank has written all, and waits until then if its argument is true.
+        Raises ConfigError if the framework cannot.
+        """
+
+    def load(self, folder: Path, steps: int) -> None:
+        """Read from a folder the state after a number of steps, and forget the losses of later ones."""
+
+
+@runtime_checkable
+class HasState(Protocol):
+    """Training that can be written and read."""
+
+    @property
+    def state(self) -> State:
+        """State of this rank."""
+
+
 class Choice(NamedTuple):
     """Option that changes the speed of the same work: two runs that differ in it are not repeats."""
 
@@ -180,6 +224,7 @@ class Workload(ABC):
     files: Sequence[Path] = ()  # of this rank; with `stage` the frame replaces them by copies
     stage: str = ""  # folder on the node's own disk
     marks_all_communication: bool = True  # as regions
+    first_step: int = 0  # steps of the checkpoint that the run continues from; set by the frame before it calls `build`
     regions: RegionTimer  # of a step; set by the frame before it calls `open`
 
     @abstractmethod

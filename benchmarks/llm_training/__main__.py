@@ -4,4 +4,5 @@ from benchmarks.common.run import leave, skip_imports
 from benchmarks.llm_training.train import main
 
 skip_imports("tensorboard", "wandb")  # of megatron-core; TensorBoard would import TensorFlow, too
-leave(main())
+if __name__ == "__main__":
+    leave(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common.options import (
+    CheckpointOptions,
     ComputeOptions,
     ConfigError,
     RunOptions,
@@ -156,8 +157,10 @@ class Config:
     training: TrainingOptions
     window: WindowOptions
     run: RunOptions
+    checkpoint: CheckpointOptions = CheckpointOptions()
 
     def __post_init__(self) -> None:
+        self.checkpoint.check_turns(self.turns)
         if self.turns.effective and self.data.data == "synthetic":
             raise ConfigError("--effective compares with data on the device: add --data text, or leave it out")
         if self.turns.cold_cache:

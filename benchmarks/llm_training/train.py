@@ -145,7 +145,7 @@ class Gpt(Workload):
             # megatron-core's linear layers need it to start sums before products; CUDA reads it at its start
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
         # PyTorch takes seconds to import: do so after the options have been checked.
-        warnings.filterwarnings("ignore", module=r"megatron\.")
+        warnings.filterwarnings("ignore", module=r"(megatron|torch\.distributed)\.")
         from benchmarks.llm_training.gpt import kernels, parallel, regions
         from benchmarks.on_pytorch.target import choose_target
 
@@ -221,7 +221,7 @@ class Trainer:
         from megatron.core.pipeline_parallel import get_forward_backward_func
 
         from benchmarks.llm_training import data
-        from benchmarks.llm_training.gpt import model, optimizer, parallel, regions
+        from benchmarks.llm_training.gpt import model, optimizer, parallel, regions, state
 
         config, plan, kernels = run.config, run.batches, run.kernels
         shape, length = config.model.shape, config.model.tokens_per_sample
@@ -250,13 +250,14 @@ class Trainer:
             model_config.timers = timers
             regions.mark_overlapped_sums(run.regions, self._model, target.on_gpu)
         self.optimizer_description = self._optimizer.description
+        self.state = state.State(self._model, self._optimizer, self)
         model_config.grad_scale_func = self._optimizer.scale_loss
         samples = data.open_samples(config)
         self._description = data.describe(config.data.data_prefix, length)
         if run.launch.rank == 0 and self._description:
             print(self._description["packing"], flush=True)
         batches: Callable[[bool], Iterator[Batch]] = lambda on_host: data.micro_batches(  # noqa: E731
-            samples, plan, parallel_state.get_data_parallel_rank(), target.device, stay_on_host=on_host
+            samples, plan, parallel_state.get_data_parallel_rank(), target.device, on_host, run.first_step
         )
         passes = plan.grad_accum_steps
         # All devices of a replica take the same tokens, which count once.
@@ -307,10 +308,22 @@ class Trainer:
         else:
             passes = self._forward_backward(data_iterator=batches)
         with self.regions.region(UPDATE):
-            self._skipped_steps += not self._optimizer.step(self._learning_rate(len(self._feeds)))
+            self._skipped_steps += not self._optimizer.step(self._learning_rate(self.steps))
         self._feeds.append(feed)
         if passes:
             self._losses.append(sum(one["loss"] for one in passes) / len(passes))
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps made, with those before a restored checkpoint."""
+        return self._run.first_step + len(self._feeds)
+
+    def forget(self, steps: int) -> None:
+        """Forget the losses and tokens of all but this number of steps."""
+        plan, kept = self._run.batches, steps - self._run.first_step
+        for feed in self._feeds[kept:]:
+            feed.tokens -= plan.grad_accum_steps * plan.micro_batch_size * self._run.work_per_sample
+        del self._feeds[kept:], self._losses[kept:]
 
     def losses(self) -> list[float]:
         """Return the loss of every step, as the mean over all replicas, on every rank."""

@@ -38,10 +38,11 @@ class Trainer:
         regions: RegionTimer,
     ) -> None:
         """`loss_of` returns the mean loss of a pass from outputs and labels; `learning_rate` takes a step, from 0."""
-        self._optimizer, self._loss_of, self._learning_rate = optimizer, loss_of, learning_rate
+        self.optimizer, self._loss_of, self._learning_rate = optimizer, loss_of, learning_rate
+        self.first_step = 0  # of this run, after a restored checkpoint
         self.model, self.passes, self._target, self._regions = model, passes, target, regions
         self._losses: list[Tensor] = []  # of every step, on the device
-        self._scaler = torch.amp.GradScaler(target.device.type, enabled=target.precision == "fp16")  # type: ignore[attr-defined]
+        self.scaler = torch.amp.GradScaler(target.device.type, enabled=target.precision == "fp16")  # type: ignore[attr-defined]
         self._sums: list[tuple[Moment, Callable[[], Moment | None]]] = []  # in progress: their beginnings and ends
         self._last_ready: Moment | None = None  # of the gradients
         self._replica: Any = model
@@ -52,7 +53,7 @@ class Trainer:
 
     def step(self, passes: Iterable[Pass]) -> None:
         """Make one optimizer step over this rank's part of a global batch; its loss is kept on the device."""
-        self._optimizer.zero_grad()
+        self.optimizer.zero_grad()
         losses = []
         for number, (samples, labels) in enumerate(passes, 1):
             is_last = number == self.passes
@@ -61,15 +62,24 @@ class Trainer:
                 with self._regions.region(FORWARD), self._in_precision():
                     loss = self._loss_of(self._replica(samples), labels) / self.passes
                 with self._regions.region(BACKWARD):
-                    self._scaler.scale(loss).backward()
+                    self.scaler.scale(loss).backward()
                     self._mark_sums()
             losses.append(loss.detach())
         with self._regions.region(UPDATE):
-            for group in self._optimizer.param_groups:
-                group["lr"] = self._learning_rate(len(self._losses))
-            self._scaler.step(self._optimizer)
-            self._scaler.update()
+            for group in self.optimizer.param_groups:
+                group["lr"] = self._learning_rate(self.steps)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
         self._losses.append(torch.stack(losses).sum())
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps made, with those before a restored checkpoint."""
+        return self.first_step + len(self._losses)
+
+    def forget(self, steps: int) -> None:
+        """Forget the losses of all but this number of steps."""
+        del self._losses[steps - self.first_step :]
 
     def losses(self) -> list[float]:
         """Return the loss of every step, as the mean over all ranks, on every rank."""

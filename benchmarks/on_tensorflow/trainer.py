@@ -40,7 +40,8 @@ class Trainer:
         self.losses: list[Any] = []  # of the last step of each call, a mean over the global batch
         self._strategy = target.strategy
         with self._strategy.scope():
-            self.model, optimizer, loss_of, completed = trained()
+            self.model, self.optimizer, loss_of, completed = trained()
+            optimizer = self.optimizer
             optimizer.build(self.model.trainable_variables)
         weights = self.model.trainable_variables
 

@@ -73,10 +73,15 @@ class TensorFlowTraining:
     """Training on TensorFlow."""
 
     def __init__(self, run: TensorFlowWorkload, target: TensorFlowTarget) -> None:
+        from benchmarks.on_tensorflow.state import State
+
         config = run.config
         self.trainer = run.open_trainer(target)
         self._run, self._target, self.synchronize = run, target, self.trainer.synchronize
         self.steps_per_call = config.compute.steps_per_call
+        # Of several processes, each would have to write a part of some variables only.
+        if run.launch.world_size == 1 and not target.on_ipu:
+            self.state = State(self.trainer, run.first_step, self.steps_per_call)
         samples_ahead = config.data.parallel_files + target.decoders
         ahead = config.data.prefetch_batches + 1 + samples_ahead // config.batch.global_batch_size
         self.data = BatchesFeed(self.trainer, run.open_batches(target), run.unit, ahead)

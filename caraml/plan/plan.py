@@ -28,7 +28,7 @@ DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
 JOB = "job"  # tag with which a workflow only writes the scripts of its jobs
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
 # Tags that measure something else than one window of training, or share the node.
-NOT_FILLED = ("effective", "cold", "io", "shared")
+NOT_FILLED = ("effective", "cold", "io", "checkpoint", "shared")
 
 
 def check_fill(tags: set[str], block: System, site: Site) -> None:
@@ -91,6 +91,7 @@ def plan(
         "runtime": "none" if is_pod else runtime,
         "runtime_in_container": "none" if is_pod else in_container,
         "data_folder": site.data_folder,
+        "checkpoint_folder": site.checkpoint_folder or "checkpoint",  # in the run's own folder
         "site_flags": site.flags_of(benchmark),
         "work_unit": facts.work_unit,
         "framework": facts.framework,

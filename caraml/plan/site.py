@@ -62,6 +62,7 @@ class Site:
     container_mounts: tuple[Folder, ...] = ()
     container_folder: Folder = "containers/images"
     data_folder: Folder = "data"
+    checkpoint_folder: Folder = ""
     history_db: Folder = "history.db"
     devices: str = ""
     batches: str = ""

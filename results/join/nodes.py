@@ -24,6 +24,7 @@ from results.join.channels import EnergyError, choose, of_one_method, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of
 from results.join.phases import slices_of
+from results.record.checks.run import KINDS
 from results.record.in_parallel import for_each
 from results.record.model import Channel, NodePower, Record, Window, changed
 from results.record.parts import of_node, total_s, windows_of
@@ -180,7 +181,8 @@ class _Node:
         self.chosen = choose(own, self.device_ids, self.is_accelerated)
         self.scope = "+".join(sorted({info.scope.value for info in self.chosen}))
         self._windows = windows
-        self._all_windows = [window for window in record.windows if window.hostname == hostname]
+        # Steps repeat the same work, and not what precedes or follows them, such as checkpoints.
+        self._of_steps = [one for kind in KINDS for one in windows_of(record, kind).get(hostname, [])]
         self._has_steps, self._is_served = bool(record.step_times_s), bool(record.serving)
         edges = sorted(((window.start_s, window.end_s) for window in windows), key=itemgetter(1))
         for edge in edges:
@@ -290,8 +292,8 @@ class _Node:
 
     def _busy_w(self) -> Times:
         """Return two mean powers in watts: from the first window to the last, and the highest over any equal time."""
-        begin_s = min(window.start_s for window in self._all_windows)
-        end_s = max(window.end_s for window in self._all_windows)
+        begin_s = min(window.start_s for window in self._of_steps)
+        end_s = max(window.end_s for window in self._of_steps)
         started_s, ended_s = (self.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
         curves = [curve.power for curve in self._curves]
         edges_s = [(one.times_s[0], one.times_s[-1]) for one in curves if len(one.times_s) > 1]

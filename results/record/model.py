@@ -177,7 +177,10 @@ class Window(Part):
     start_epoch_s: Annotated[Number, "since 1970, on the node's wall clock"] = None
     end_epoch_s: Number = None
     clock_error_s: Annotated[Amount, "by which this clock and that of the window's client may differ"] = _added()
-    kind: Annotated[Literal["measured", "effective"], "without or with the input path"]
+    kind: Annotated[
+        Literal["measured", "effective", "checkpoint", "restore"],
+        "of a throughput, without or with the input path, or as a checkpoint is written or read",
+    ]
 
     @property
     def duration_s(self) -> float:

@@ -13,7 +13,15 @@ from benchmarks.common import session
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure.measured import work_per_step
 from benchmarks.common.measure.turns import ReadCounts
-from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions, option
+from benchmarks.common.options import (
+    CheckpointOptions,
+    ComputeOptions,
+    ConfigError,
+    RunOptions,
+    TurnsOptions,
+    WindowOptions,
+    option,
+)
 from benchmarks.common.record import Device
 from benchmarks.common.workload import Choice, Flops, Workload
 
@@ -34,6 +42,7 @@ class Config:
     turns: TurnsOptions
     window: WindowOptions
     run: RunOptions
+    checkpoint: CheckpointOptions
 
 
 class Processor:

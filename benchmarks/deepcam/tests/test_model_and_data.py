@@ -260,7 +260,7 @@ def test_accumulated_gradients_are_those_of_the_passes_mean(small):
             torch.nn.functional.cross_entropy(logits, labels, weights, reduction="none").mean().backward()
             gradients.append([weight.grad.clone() for weight in replica.parameters()])
         seen: list[Any] = []
-        own.trainer._optimizer.register_step_pre_hook(
+        own.trainer.optimizer.register_step_pre_hook(
             lambda optimizer, *_: seen.append([weight.grad.clone() for weight in replica.parameters()])
         )
         own.data.step(passes)

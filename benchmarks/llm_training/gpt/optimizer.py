@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from megatron.core import parallel_state
+from megatron.core.dist_checkpointing.optimizer import (
+    get_param_id_to_sharded_param_map,
+    make_sharded_optimizer_tensor,
+)
 from megatron.core.distributed import DistributedDataParallel
 from megatron.core.optimizer import OptimizerConfig, clip_grads, get_megatron_optimizer
 from megatron.core.tensor_parallel.layers import param_is_not_tensor_parallel_duplicate
@@ -14,6 +19,7 @@ from megatron.core.utils import local_multi_tensor_l2_norm
 
 from benchmarks.llm_training.config import ADAM_BETAS, ADAM_EPS, TrainingOptions
 from benchmarks.llm_training.gpt.regions import MegatronTimers
+from benchmarks.on_pytorch.state import state_tensors
 from benchmarks.on_pytorch.target import Target
 
 INITIAL_LOSS_SCALE = 2.0**16  # in fp16; halved if a gradient overflows
@@ -81,6 +87,20 @@ class MegatronOptimizer:
         done, _, _ = self._optimizer.step()
         return bool(done)
 
+    def sharded_state_dict(self, model: Any, is_loading: bool, metadata: dict[str, Any]) -> Any:
+        """Return the state for megatron-core's checkpoints, by the parameters of the model's."""
+        return self._optimizer.sharded_state_dict(model, is_loading, metadata=metadata)
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take a state that was read."""
+        self._optimizer.load_state_dict(state)
+
+    def tensors(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors of this rank's share of the state, in which the weights are wider than the model's."""
+        for chained in self._optimizer.chained_optimizers:
+            yield from (weight for group in chained.optimizer.param_groups for weight in group["params"])
+            yield from state_tensors(chained.optimizer)
+
 
 def norm_of_all(
     chunk_size: int, overflow: torch.Tensor, tensor_lists: list[list[torch.Tensor]], per_tensor: bool
@@ -137,6 +157,42 @@ class CpuOptimizer:
             if weight is not master:
                 weight.copy_(master)
         return True
+
+    def sharded_state_dict(self, model: Any, is_loading: bool, metadata: dict[str, Any]) -> Any:
+        """Return the state for megatron-core's checkpoints, by the parameters of the model's."""
+        params = get_param_id_to_sharded_param_map(model, self._weights)
+        weights = {
+            number: {
+                name: make_sharded_optimizer_tensor(params[number], tensor, f"optimizer.{name}")
+                for name, tensor in self._of_weight(number).items()
+            }
+            for number in range(len(self._weights))
+        }
+        return {"steps": self._adam.state[self._masters[0]]["step"].clone(), "weights": weights}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Any) -> None:
+        """Take a state that was read."""
+        for number, read in state["weights"].items():
+            for name, tensor in self._of_weight(number).items():
+                tensor.copy_(read[name])
+            self._adam.state[self._masters[number]]["step"].copy_(state["steps"])
+
+    def _of_weight(self, number: int) -> dict[str, torch.Tensor]:
+        """Return the tensors of a weight's state by name, which begin as zeros, as in Adam's first step."""
+        weight, master = self._weights[number], self._masters[number]
+        state = self._adam.state[master]
+        if not state:
+            state.update(
+                step=torch.tensor(0.0), exp_avg=torch.zeros_like(master), exp_avg_sq=torch.zeros_like(master)
+            )
+        own = {} if weight is master else {"master": master}
+        return own | {name: state[name] for name in ("exp_avg", "exp_avg_sq")}
+
+    def tensors(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors of the state."""
+        yield from self._masters
+        yield from state_tensors(self._adam)
 
 
 def _gradient(weight: torch.nn.Parameter) -> torch.Tensor:

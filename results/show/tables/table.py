@@ -18,6 +18,8 @@ COLUMNS = quantities(
     *("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "data_parallel", "copies"),
     *("variant", "power_limit_w", "clock_limit_mhz", "work_per_s", "slowest_copy", "work_per_s_per_device"),
     *("effective_work_per_s", "epcc_work_per_s", "input_wait_percent", "io_percent", "comm_percent"),
+    *("checkpoint_bytes", "checkpoint_write_s", "checkpoint_write_gb_per_s", "checkpoint_restore_s"),
+    *("checkpoint_restore_gb_per_s", "checkpoint_pause_s", "checkpoint_write_wh", "checkpoint_restore_wh"),
     *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
     *("work_per_s_per_kw", "provisioned_kw", "provisioned_by", *POWER_NAMES, "slurm_wh", "power_source", "status"),
 )

@@ -1,0 +1,206 @@
+"""Checkpoints of a workload without a framework: its state is a number."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common import session
+from benchmarks.common.launch import Launch
+from benchmarks.common.measure import checkpoints
+from benchmarks.common.measure.checkpoints import Round
+from benchmarks.common.options import CheckpointOptions, ConfigError, TurnsOptions
+from benchmarks.common.tests.test_session import Adding, Processor, Sums
+
+SHORT = ["--warmup-steps", "1", "--measured-steps", "4"]
+
+
+@dataclass
+class Number:
+    """A State: the sum of all steps."""
+
+    training: Adding
+    size_bytes = 1000
+    writes_in_steps = 2
+
+    @property
+    def steps(self):
+        return self.training.run.first_step + 2 * len(self.training.made)
+
+    def checksum(self):
+        return str(sum(self.training.made, self.training.before))
+
+    def save(self, folder):
+        (folder / "__0_0.distcp").write_text(json.dumps(int(self.checksum())).rjust(4000))
+
+    def start_saving(self, folder):
+        self.save(folder)
+        end = len(self.training.made) + self.writes_in_steps
+        return lambda wait: wait or len(self.training.made) >= end
+
+    def load(self, folder, steps):
+        self.training.before = json.loads((folder / "__0_0.distcp").read_text())
+        kept = (steps - self.training.run.first_step) // 2
+        self.training.before -= sum(self.training.made[:kept])
+        del self.training.made[kept:]
+
+
+class Kept(Adding):
+    before = 0
+
+    def __init__(self, run):
+        super().__init__(run)
+        self.state = Number(self)
+
+
+class KeptSums(Sums):
+    def build(self, target):
+        return Kept(self)
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """The exit code, the record and the messages of a run."""
+
+    def run(*flags, workload=KeptSums, number=[0]):
+        number[0] += 1
+        path = tmp_path / f"record_{number[0]}.json"
+        code = session.main(workload, [*SHORT, *flags, "--record", str(path)])
+        return code, json.loads(path.read_text()), capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_checkpoints_are_measured_after_the_window_and_leave_nothing(run, tmp_path, is_async):
+    folder = tmp_path / "kept"
+    _, without, _ = run()
+    code, record, _ = run("--checkpoint", str(folder), "--checkpoints", "3", *["--async-checkpoint"] * is_async)
+    metrics = record["metrics"]
+    assert (code, list(folder.iterdir())) == (0, [])
+    assert (metrics["checkpoint_rounds"], metrics["checkpoint_async"]) == (3, is_async)
+    size_bytes = metrics["checkpoint_bytes"]
+    assert 4000 < size_bytes < 4500  # with the facts
+    assert metrics["checkpoint_steps"] == 3 * 2 * is_async
+    for word, size in (("write", size_bytes), ("restore", 1000)):
+        least_s, mean_s, most_s = (metrics[f"checkpoint_{word}_{one}s"] for one in ("least_", "", "most_"))
+        assert 0 < least_s <= mean_s <= most_s
+        assert size / most_s <= metrics[f"checkpoint_{word}_gb_per_s"] * 1e9 <= size / least_s
+    assert (metrics["checkpoint_pause_s"] == metrics["checkpoint_write_s"]) is not is_async
+    kinds = [window["kind"] for window in record["windows"]]
+    assert kinds == ["measured", *["restore" if is_async else "checkpoint", "restore"][is_async:] * 3]
+    assert len(record["losses"]) == len(without["losses"]) == 5  # those after the window are undone
+    assert record["metrics"]["measured_steps"] == without["metrics"]["measured_steps"]
+
+
+def test_metrics_are_of_the_slowest_rank_and_means_of_the_rounds():
+    quick, slow = Round(1, 1, 2, 4_000_000_000, 10_000_000_000, 7e9, 0), Round(2, 2, 5, 2, 5, 0.0, 0)
+    found = checkpoints._metrics([[quick, slow], [quick, quick]])
+    assert (found["checkpoint_write_s"], found["checkpoint_restore_s"]) == (1.5, 3.5)
+    assert (found["checkpoint_write_least_s"], found["checkpoint_restore_most_s"]) == (1, 5)
+    assert found["checkpoint_write_gb_per_s"] == pytest.approx((4 / 2 + 4 / 1) / 2)
+    assert found["checkpoint_restore_gb_per_s"] == pytest.approx((10 / 5 + 10 / 2) / 2)
+    assert found["checkpoint_pause_s"] == 1.5
+
+
+@pytest.mark.parametrize(("storage_bytes", "cold"), [(100, 1), (89, 0), (0, 0)])
+def test_a_read_is_cold_if_storage_delivered_the_bytes(storage_bytes, cold):
+    assert checkpoints._metrics([[Round(1, 1, 1, 100, 100, storage_bytes, 0)]])["checkpoint_cold"] == cold
+
+
+def test_a_state_that_is_not_the_one_that_was_written_fails_the_run(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(Number, "load", lambda self, folder, steps: None)
+    code, record, err = run("--checkpoint", str(tmp_path / "kept"))
+    assert (code, record["status"], list((tmp_path / "kept").iterdir())) == (1, "failed", [])
+    assert "is not the one that was written: its checksums differ" in err
+
+
+def test_a_failed_write_is_one_sentence_and_leaves_nothing(run, tmp_path, monkeypatch):
+    def save(self, folder):
+        (folder / "half").write_text("x")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Number, "save", save)
+    code, record, _ = run("--checkpoint", str(tmp_path / "kept"))
+    assert (code, list((tmp_path / "kept").iterdir())) == (1, [])
+    assert "cannot be written to" in record["error"]
+    assert "No space left on device): make room, or choose another folder" in record["error"]
+
+
+def test_a_run_continues_from_the_last_complete_checkpoint(run, tmp_path, monkeypatch):
+    folder = tmp_path / "kept"
+    flags = ["--checkpoint", str(folder), "--checkpoints", "0"]
+    code, record, _ = run(*flags, "--checkpoint-every", "4")
+    assert (code, record["variant"]) == (0, ["with checkpoints"])
+    assert [path.name for path in folder.iterdir()] == ["step_000000008"]
+    written, complete = [], checkpoints._complete
+
+    def killed(session, part, folder):
+        written.append(session.training.state.checksum())
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        complete(session, part, folder)
+
+    monkeypatch.setattr(checkpoints, "_complete", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(*flags, "--checkpoint-every", "2", "--restore", str(folder))
+    assert sorted(path.name for path in folder.iterdir()) == ["incomplete_step_000000012", "step_000000010"]
+    first = 1225 * 4  # the sum of a step's numbers, for the calls before
+    assert written == [str(first + 1225), str(first + 2 * 1225)]
+    monkeypatch.undo()
+    code, record, _ = run(*flags, "--checkpoint-every", "2", "--restore", str(folder))
+    assert (code, len(record["losses"])) == (0, 5)
+    assert [path.name for path in folder.iterdir() if path.name.startswith("step")] == ["step_000000020"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--restore", "{}"], "has no complete checkpoint: give the folder of a run with --checkpoint-every"),
+        (["--checkpoint", "/proc/kept"], "it cannot be made"),
+        (["--async-checkpoint"], "add --checkpoint DIR"),
+        (["--checkpoint-every", "2"], "add --checkpoint DIR"),
+        (["--checkpoint", "{}", "--checkpoints", "-1"], "must be 0 or more"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(tmp_path, capsys, flags, words):
+    assert session.main(KeptSums, [*SHORT, *(flag.format(tmp_path) for flag in flags)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_workload_without_a_state_has_no_checkpoints(run, tmp_path):
+    code, record, _ = run("--checkpoint", str(tmp_path), workload=Sums)
+    assert code == 2
+    assert "sums cannot write its state on CPUs or in several processes: leave it out" in record["error"]
+
+
+def test_a_folder_without_room_is_refused_before_the_measurement(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(Number, "size_bytes", 10**18)
+    code, record, _ = run("--checkpoint", str(tmp_path))
+    assert (code, record["step_times_s"]) == (2, [])
+    assert "of free space, but a checkpoint needs at least 1e+09 GB: make room" in record["error"]
+
+
+def test_a_checkpoint_of_another_run_is_neither_replaced_nor_continued(run, tmp_path):
+    flags = ["--checkpoint", str(tmp_path / "kept"), "--checkpoints", "0", "--checkpoint-every", "4"]
+    assert run(*flags)[0] == 0
+    code, record, _ = run(*flags)
+    assert (code, "has a checkpoint of another run" in record["error"]) == (2, True)
+    code, record, _ = run("--restore", str(tmp_path / "kept"), "--way", "twice")
+    assert (code, "its checkpoint has the model plain and this run twice" in record["error"]) == (2, True)
+
+
+def test_turns_are_not_interrupted():
+    with pytest.raises(ConfigError, match="would interrupt the turns of --effective"):
+        CheckpointOptions("kept", checkpoint_every=2).check_turns(TurnsOptions(effective=True))
+
+
+def test_each_rank_syncs_its_own_files(tmp_path):
+    names = ["__0_0.distcp", "__12_0.distcp", "__1_3.distcp", ".metadata", "common.pt"]
+    for name in names:
+        (tmp_path / name).touch()
+    found = [{path.name for path in checkpoints._own_files(tmp_path, Launch(rank, 13))} for rank in (0, 1, 12)]
+    assert found == [{"__0_0.distcp", ".metadata", "common.pt"}, {"__1_3.distcp"}, {"__12_0.distcp"}]

@@ -1,0 +1,107 @@
+"""State of a training on PyTorch, written and read by torch.distributed.checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+from benchmarks.on_pytorch.trainer import Trainer
+
+
+class State:
+    """Weights, optimizer and gradient scaler of a Trainer."""
+
+    def __init__(self, trainer: Trainer, rank: int) -> None:
+        self._trainer, self._rank = trainer, rank
+        self._group: Any = None  # of the thread that writes while training continues: its messages are its own
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps made, with those before a restored checkpoint."""
+        return self._trainer.steps
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of this rank's weights and optimizer."""
+        return size_bytes(self._tensors())
+
+    def checksum(self) -> str:
+        """Return a checksum of all bits of this rank's weights and optimizer."""
+        return checksum(self._tensors())
+
+    def save(self, folder: Path) -> None:
+        """Write into a new folder; the library syncs its files."""
+        checkpoint.save(self._state(), storage_writer=checkpoint.FileSystemWriter(folder))
+
+    def start_saving(self, folder: Path) -> Callable[[bool], bool]:
+        """Copy the state, and write the copy in a thread."""
+        self._group = self._group or dist.new_group(backend="gloo")
+        writer = checkpoint.FileSystemWriter(folder)
+        done = cast(
+            Future[Any], checkpoint.async_save(self._state(), storage_writer=writer, process_group=self._group)
+        )
+
+        def finish(wait: bool) -> bool:
+            if wait or done.done():
+                done.result()  # raises the thread's exception
+            return done.done()
+
+        return finish
+
+    def load(self, folder: Path, steps: int) -> None:
+        """Read from a folder the state after a number of steps, and forget the losses of later ones."""
+        trainer, state = self._trainer, self._state()
+        checkpoint.load(state, storage_reader=checkpoint.FileSystemReader(folder))
+        set_state_dict(
+            trainer.model,
+            trainer.optimizer,
+            model_state_dict=state["model"] | state[self._of_rank],
+            optim_state_dict=state["optimizer"],
+        )
+        trainer.scaler.load_state_dict(state["scaler"])
+        trainer.forget(steps)
+
+    @property
+    def _of_rank(self) -> str:
+        """Key of the buffers, such as statistics of batches, of which each rank has its own."""
+        return f"buffers of rank {self._rank}"
+
+    def _state(self) -> dict[str, Any]:
+        model, optimizer = get_state_dict(self._trainer.model, self._trainer.optimizer)
+        own = {name: model.pop(name) for name, _ in self._trainer.model.named_buffers() if name in model}
+        return {
+            "model": model,
+            "optimizer": optimizer,
+            self._of_rank: own,
+            "scaler": self._trainer.scaler.state_dict(),
+        }
+
+    def _tensors(self) -> Iterator[Tensor]:
+        yield from self._trainer.model.state_dict().values()
+        yield from state_tensors(self._trainer.optimizer)
+
+
+def state_tensors(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+    """Yield the tensors of an optimizer's state."""
+    for of_weight in optimizer.state.values():
+        yield from (value for value in of_weight.values() if isinstance(value, Tensor))
+
+
+def size_bytes(tensors: Iterable[Tensor]) -> int:
+    """Return the size of tensors."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def checksum(tensors: Iterable[Tensor]) -> str:
+    """Return a checksum of the bits of tensors, which are added on their device as integers, in any order."""
+    sums = [int(tensor.detach().reshape(-1).view(torch.uint8).sum(dtype=torch.int64)) for tensor in tensors]
+    return hashlib.sha256(repr(sums).encode()).hexdigest()

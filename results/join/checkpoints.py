@@ -1,0 +1,34 @@
+"""Energy of writing and of reading one checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jpwr.errors import JpwrError
+from results.join.channels import EnergyError
+from results.join.energy import energy_of
+from results.join.nodes import TraceSums
+from results.record.derived import ratio
+from results.record.model import Record
+from results.record.parts import windows_of
+
+WORDS = {"checkpoint": "write", "restore": "restore"}  # in names of metrics, by kind of window
+
+
+def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> dict[str, Any]:
+    """Return the energies of a record's checkpoints for its `energy`, and notes on those that are unknown.
+
+    A checkpoint that was written while training continued has no window of its own.
+    """
+    found: dict[str, Any] = {"notes": []}
+    for kind, word in WORDS.items():
+        if not windows_of(record, kind):
+            continue
+        try:
+            energy_wh = energy_of(record, traces, kind).energy_wh
+        except (EnergyError, JpwrError) as error:
+            found["notes"].append(f"the energy of a checkpoint's {word} is unknown: {error}")
+        else:
+            found[f"checkpoint_{word}_wh"] = ratio(energy_wh, record.metrics.number("checkpoint_rounds"))
+    return found
