@@ -511,7 +511,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "checkpoint_warm": Kind(
         "checkpoints may have been read from memory: after a failure a restore may take longer",
-        Advice(6, "A restore may have been read from memory.", "Restore with cold caches"),
+        Advice(6, "A restore may have been read from memory.", "Write checkpoints to the storage that jobs use"),
     ),
     "one_run": Kind("one run gives no interval", _undecided("Run this point three times")),
     "not_without_accuracy": Kind(

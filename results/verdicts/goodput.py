@@ -70,9 +70,8 @@ class JobTimes(NamedTuple):
     def useful(self, work_s: float) -> float:
         """Return the expected share of time that is useful, with this much work between checkpoints.
 
-        An interval takes M exp((R + d) / M) (exp((t + p) / M) - 1), for the work t, the pause p, the mean time between
-        failures M and the time R until a failed job trains again. The delay d counts as part of R: each failure loses
-        the work since the begin of the last checkpoint that was complete.
+        An interval takes M exp(R / M) (exp((t + p) / M) - 1), for the work t, the pause p, the mean time M between
+        failures and the time R until the job trains again. The delay adds to R: each failure loses as much more.
         """
         lost, cycle = self.restart_s + self.restore_s + self.delay_s, work_s + self.pause_s
         share = work_s / self.mean_s * math.exp(-(lost + cycle) / self.mean_s) / -math.expm1(-cycle / self.mean_s)
