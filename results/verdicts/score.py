@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
@@ -370,7 +371,7 @@ def _parts(slopes: Mapping[str, float], answers: Mapping[str, Answer]) -> list[P
         return None
     found = []
     for terms in grouped(known, lambda term: (term[2].point, term[2].variant) if term[2] else term[0]).values():
-        for alike in zip(*(estimate.parts or () for _, estimate, _ in terms), strict=False):
+        for alike in zip_longest(*(estimate.parts or () for _, estimate, _ in terms), fillvalue=Part(0.0, math.inf)):
             errors = [abs(slopes[term[0]]) * math.sqrt(part.variance) for term, part in zip(terms, alike, strict=True)]
             found.append(Part(math.fsum(errors) ** 2, min(part.freedom for part in alike)))
     return found
