@@ -27,14 +27,17 @@ IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
 TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 TOKENS_CHECKED = 10_000_000  # in less than a second
+DRAWN = 0.5  # share of synthetic tokens that no other determines
+FACTOR = 31  # a token t that is not drawn is followed by FACTOR t + 1, modulo the vocabulary, which 31 does not divide
 PASSES_AHEAD = 4  # prefetched for a GPU
 APART_VARIABLE = "CARAML_DATA_APART"  # set if each node has its own data folder
 
 
 class SyntheticSamples:
-    """Random tokens by Zipf's law, like the words of a text, so that there is something to learn.
+    """Random tokens like the words of a text, so that there is something to learn, in all layers.
 
-    Sample `index` has `sequence_length + 1` token ids, which depend on seed and index alone.
+    Half of the tokens are drawn by Zipf's law. Each of the others follows from the token before it. Sample `index` has
+    `sequence_length + 1` token ids, which depend on seed and index alone.
     """
 
     def __init__(self, vocab_size: int, sequence_length: int, seed: int) -> None:
@@ -47,8 +50,14 @@ class SyntheticSamples:
         return 2**31
 
     def __getitem__(self, index: int) -> NDArray[np.int64]:
-        uniform = np.random.default_rng([self._seed, index]).random(self._length)
-        return np.minimum(np.searchsorted(self._cumulative, uniform), len(self._cumulative) - 1).astype(np.int64)
+        uniform, chance = np.random.default_rng([self._seed, index]).random((2, self._length))
+        vocab_size = len(self._cumulative)
+        tokens = np.minimum(np.searchsorted(self._cumulative, uniform), vocab_size - 1).astype(np.int64)
+        places = np.arange(self._length)
+        drawn = np.maximum.accumulate(np.where((chance < DRAWN) | (places == 0), places, 0))
+        for steps in range(1, int((places - drawn).max()) + 1):  # since the last drawn token
+            tokens = np.where(places - drawn == steps, (FACTOR * np.roll(tokens, 1) + 1) % vocab_size, tokens)
+        return tokens
 
 
 class TextSamples:
@@ -183,7 +192,7 @@ def check_prefix(prefix: str, vocab_size: int) -> None:
 
 def open_samples(config: Config) -> Samples:
     """Return the requested data set; raises ConfigError if it cannot be used."""
-    shape, length, seed = config.model.shape, config.model.tokens_per_sample, config.training.seed
+    shape, length, seed = config.model.shape, config.model.tokens_per_sample, config.training.seed_of_data
     if config.data.data == "synthetic":
         return SyntheticSamples(shape.vocab_size, length, seed)
     return TextSamples(config.data.data_prefix, shape.vocab_size, length, seed)
