@@ -29,6 +29,7 @@ JOB = "job"  # tag with which a workflow only writes the scripts of its jobs
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
 # Tags that measure something else than one window of training, or share the node.
 NOT_FILLED = ("effective", "cold", "io", "shared")
+GATE = "gate"  # tag with which a run has the steps and the batch of a reference of losses
 
 
 def check_fill(tags: set[str], block: System, site: Site) -> None:
@@ -80,7 +81,7 @@ def plan(
     if "fill" in {*tags, *of_run}:
         check_fill({*tags, *of_run}, block, site)
     model = model or facts.default_model(block.values)
-    points = sweep(known, block, site, model)
+    points = sweep(known, block, site, model, "$gate_batch" if GATE in {*tags, *of_run} else facts.batches)
     submit = site.submit_of(block)
     runtime = site.container_runtime or block.container_runtime
     in_container = site.container_runtime or (runtime if runtime != "none" else "podman")

@@ -63,6 +63,7 @@ class Site:
     container_folder: Folder = "containers/images"
     data_folder: Folder = "data"
     history_db: Folder = "history.db"
+    training_references: Folder = ""
     devices: str = ""
     batches: str = ""
     limits_set_by: Literal["jpwr", "slurm", "none"] = "none"

@@ -19,7 +19,8 @@ COLUMNS = quantities(
     *("variant", "power_limit_w", "clock_limit_mhz", "work_per_s", "slowest_copy", "work_per_s_per_device"),
     *("effective_work_per_s", "epcc_work_per_s", "input_wait_percent", "io_percent", "comm_percent"),
     *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
-    *("work_per_s_per_kw", "provisioned_kw", "provisioned_by", *POWER_NAMES, "slurm_wh", "power_source", "status"),
+    *("work_per_s_per_kw", "provisioned_kw", "provisioned_by", *POWER_NAMES, "slurm_wh", "power_source"),
+    *("learns", "learnt_loss", "reference_loss", "most_loss", "status"),
 )
 # The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
 CARAML_COLUMNS = [
