@@ -199,9 +199,7 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
 
 def _of_row(row: Mapping[str, str]) -> Reference:
     values = {name: row[name] for name in COLUMNS}
-    means, deviations = (
-        tuple(float(values[f"{one}_{n + 1}"]) for n in range(QUARTERS)) for one in ("mean", "sd")
-    )
+    means, deviations = (tuple(float(values[f"{one}_{n + 1}"]) for n in range(QUARTERS)) for one in ("mean", "sd"))
     key = Key(**{name: values[name] for name in Key._fields} | {"global_batch": int(values["global_batch"])})  # type: ignore[arg-type]
     return Reference(key, int(row["steps"]), int(row["runs"]), means, deviations, row["source"])
 

@@ -609,7 +609,7 @@ class Wall(Numbers):
 
 @dataclass(frozen=True, kw_only=True)
 class Learnt(Part):
-    """What a run's losses show against those of reference runs."""
+    """Verdict on a run's losses, against those of reference runs."""
 
     how: Annotated[str, "as the reference, worse, too fast or not judged"] = ""
     loss: Annotated[Number, "mean of the last quarter of the reference's steps"] = None
