@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_t
 
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
-DATA_SEED = "seed of the data, so that its losses can be compared with a reference; default: the seed"
 # Makes cuBLAS and cuDNN multiply in float32 instead of TF32, so that MFU refers to the peak in fp32.
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
@@ -226,21 +225,29 @@ class RunOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingOptions:
-    """Training."""
+class Seeds:
+    """Seeds."""
 
-    learning_rate: float = option(0.001, "learning rate after its warm-up")
-    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises linearly")
     seed: int = option(1234, "seed of weights and data")
-    data_seed: int | None = option(None, DATA_SEED)
-
-    def __post_init__(self) -> None:
-        positive(self, "learning_rate", "learning_rate_warmup_steps")
+    data_seed: int | None = option(
+        None, "seed of the data alone, so that losses can be compared with a reference; default: the same seed"
+    )
 
     @property
     def seed_of_data(self) -> int:
         """Seed of the data and its order."""
         return self.seed if self.data_seed is None else self.data_seed
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingOptions(Seeds):
+    """Training."""
+
+    learning_rate: float = option(0.001, "learning rate after its warm-up")
+    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises linearly")
+
+    def __post_init__(self) -> None:
+        positive(self, "learning_rate", "learning_rate_warmup_steps")
 
 
 @dataclasses.dataclass(frozen=True)

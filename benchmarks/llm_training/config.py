@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common.options import (
-    DATA_SEED,
     ComputeOptions,
     ConfigError,
     RunOptions,
+    Seeds,
     TurnsOptions,
     WindowOptions,
     option,
@@ -130,24 +130,17 @@ class DataOptions:
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingOptions(Seeds):
     """Training."""
 
     learning_rate: float = option(1e-4, "highest learning rate; it decays to a tenth by a cosine")
     weight_decay: float = option(0.1, "AdamW's weight decay, on matrices only")
     gradient_clip: float = option(1.0, "largest norm of the gradient over all parameters")
-    seed: int = option(1234, "seed of weights and data")
-    data_seed: int | None = option(None, DATA_SEED)
 
     def __post_init__(self) -> None:
         positive(self, "learning_rate", "gradient_clip")
         if self.weight_decay < 0:
             raise ConfigError(f"weight_decay must be 0 or more, got {self.weight_decay}")
-
-    @property
-    def seed_of_data(self) -> int:
-        """Seed of the data and its order."""
-        return self.seed if self.data_seed is None else self.data_seed
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class SyntheticSamples:
     def __getitem__(self, index: int) -> NDArray[np.int64]:
         uniform, chance = np.random.default_rng([self._seed, index]).random((2, self._length))
         vocab_size = len(self._cumulative)
-        tokens = np.minimum(np.searchsorted(self._cumulative, uniform), vocab_size - 1).astype(np.int64)
+        tokens: NDArray[np.int64] = np.minimum(np.searchsorted(self._cumulative, uniform), vocab_size - 1)
         places = np.arange(self._length)
         drawn = np.maximum.accumulate(np.where((chance < DRAWN) | (places == 0), places, 0))
         for steps in range(1, int((places - drawn).max()) + 1):  # since the last drawn token

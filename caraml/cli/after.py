@@ -18,7 +18,7 @@ from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
 from results.files.systems import read_systems
 from results.join.meter import read_meter, with_meter
-from results.points.learning import REFERENCES, Key, Reference, read_references, with_learnt
+from results.points.learning import REFERENCES, read_references, with_learnt
 from results.points.repeats import by_point
 from results.points.wall import with_wall
 from results.record.findings import finding
@@ -313,16 +313,17 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
     if as_recorded:
         return found
     records = with_wall(list(map(with_todays_figures, found.records)))
-    return found._replace(records=with_learnt(records, training_references()))
+    references = read_references(REFERENCES, *_own_references())
+    return found._replace(records=[with_learnt(record, references) for record in records])
 
 
-def training_references() -> dict[Key, Reference]:
-    """Return the references of losses: the suite's, and the site's, which replace those of the same key."""
+def _own_references() -> list[Path]:
+    """Return the site's file of references of losses, which replace the suite's of the same key, if it has one."""
     try:
         own = read_site("").training_references
     except NoCheckout:
-        own = ""
-    return read_references(REFERENCES, *([Path(own)] if own else []))
+        return []
+    return [Path(own)] if own else []
 
 
 def matching(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:

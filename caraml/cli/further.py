@@ -115,7 +115,7 @@ def reference(options: argparse.Namespace) -> int:
     """Make a reference of losses from runs in fp32 or bf16 that differ in their seeds alone."""
     made = reference_of(records_in(options.folders).records)
     known = read_references(options.out) if options.out.exists() else {}
-    write_whole(options.out, as_csv({**known, made.key: made}.values()))
+    write_whole(options.out, as_csv((known | {made.key: made}).values()))
     print(f"{options.out}: {made.key.workload} {made.key.model}, {made.steps} steps of {count(made.runs, 'run')}")
     return 0
 

@@ -89,10 +89,10 @@ def means_of(losses: Sequence[float | None], steps: int) -> tuple[float, ...]:
     return tuple(statistics.fmean(known[quarter_of(steps, quarter)]) for quarter in range(QUARTERS))
 
 
-def with_learnt(records: Sequence[Record], references: Mapping[Key, Reference]) -> list[Record]:
-    """Return the records with what their losses show, where they can be judged or should be."""
-    judged = ((record, learnt_of(record, references)) for record in records)
-    return [changed(record, learnt=learnt) if learnt else record for record, learnt in judged]
+def with_learnt(record: Record, references: Mapping[Key, Reference]) -> Record:
+    """Return a record with what its losses show, if they can be judged or should be."""
+    learnt = learnt_of(record, references)
+    return changed(record, learnt=learnt) if learnt else record
 
 
 def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | None:
@@ -126,13 +126,10 @@ def _deviations(record: Record, reference: Reference) -> Iterator[Finding]:
     own = means_of(record.losses, reference.steps)
     for quarter in reversed(range(QUARTERS)):
         mean, half, steps = reference.means[quarter], reference.half(quarter), quarter_of(reference.steps, quarter)
-        for kind, limit, beyond in (
-            ("learns_worse", mean + half, own[quarter] > mean + half),
-            ("learns_faster", mean - half, own[quarter] < mean - half),
-        ):
-            if beyond:
-                place = {"first": steps.start + 1, "last": steps.stop}
-                yield finding(kind, **place, loss=own[quarter], mean=mean, limit=limit, runs=reference.runs)
+        if abs(own[quarter] - mean) > half:
+            kind, sign = ("learns_worse", 1) if own[quarter] > mean else ("learns_faster", -1)
+            values = {"loss": own[quarter], "mean": mean, "limit": mean + sign * half, "runs": reference.runs}
+            yield finding(kind, first=steps.start + 1, last=steps.stop, **values)
 
 
 def _why_none(key: Key, references: Mapping[Key, Reference]) -> str:
@@ -145,8 +142,8 @@ def _why_none(key: Key, references: Mapping[Key, Reference]) -> str:
 
 def _difference(key: Key, other: Key, whose: str) -> str:
     """Return in what a key differs from another one, in words; empty if it does not."""
-    named = zip(Key._fields, key, other, strict=True)
-    return "; ".join(f"its {name} is {a}, that of {whose} {b}" for name, a, b in named if a != b).replace("_", " ")
+    named = zip((name.replace("_", " ") for name in Key._fields), key, other, strict=True)
+    return "; ".join(f"its {name} is {a}, that of {whose} {b}" for name, a, b in named if a != b)
 
 
 def reference_of(records: Sequence[Record]) -> Reference:
@@ -198,9 +195,9 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
 
 
 def _of_row(row: Mapping[str, str]) -> Reference:
-    values = {name: row[name] for name in COLUMNS}
-    means, deviations = (tuple(float(values[f"{one}_{n + 1}"]) for n in range(QUARTERS)) for one in ("mean", "sd"))
-    key = Key(**{name: values[name] for name in Key._fields} | {"global_batch": int(values["global_batch"])})  # type: ignore[arg-type]
+    means, deviations = (tuple(float(row[f"{one}_{n + 1}"]) for n in range(QUARTERS)) for one in ("mean", "sd"))
+    workload, model, sample, data, batch, training = (row[name] for name in Key._fields)
+    key = Key(workload, model, sample, data, int(batch), training)
     return Reference(key, int(row["steps"]), int(row["runs"]), means, deviations, row["source"])
 
 

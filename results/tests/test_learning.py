@@ -120,8 +120,7 @@ def test_why_losses_are_not_judged_is_a_remark(record, words):
 
 def run_of_learnt(record):
     made = reference_of(runs())
-    [one] = with_learnt([record], {made.key: made})
-    return one
+    return with_learnt(record, {made.key: made})
 
 
 def test_an_ordinary_run_without_a_reference_has_no_remark():
