@@ -28,8 +28,8 @@ DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
 JOB = "job"  # tag with which a workflow only writes the scripts of its jobs
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
 # Tags that measure something else than one window of training, or share the node.
-NOT_FILLED = ("effective", "cold", "io", "shared")
 GATE = "gate"  # tag with which a run has the steps and the batch of a reference of losses
+NOT_FILLED = ("effective", "cold", "io", "shared", GATE)
 
 
 def check_fill(tags: set[str], block: System, site: Site) -> None:

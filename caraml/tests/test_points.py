@@ -77,6 +77,17 @@ def test_a_systems_own_sweep_is_taken(benchmark, model, system, points):
     assert of(benchmark, model, system) == points
 
 
+def test_the_gate_has_one_batch_and_the_options_of_its_model():
+    assert plan("CPU", "llm_training")["batches"] == {"1": "4,8", "2": "8"}
+    found = plan("CPU", "llm_training", tags=["gate"])
+    assert (found["batches"], found["gate_steps"]) == ({"1": "8", "2": "8"}, "48")
+    assert found["gate_flags"].startswith("--data-seed 1 --learning-rate 1e-3")
+    large = plan("A100", "llm_training", "800M", name="llm_training", tags=["gate"])
+    assert (large["gate_steps"], large["gate_flags"]) == ("300", "--data-seed 1")
+    with pytest.raises(SiteError, match="the tags fill and gate were asked for, which exclude each other"):
+        plan("CPU", "llm_training", tags=["fill", "gate"])
+
+
 def test_a_sweep_is_narrowed_by_the_environment():
     assert of("llm_training", "tiny", CARAML_DEVICES="2", CARAML_BATCHES="16 64") == {2: [16, 64]}
     with pytest.raises(SiteError, match=r"^tiny on 1 device: global_batch_size 3 is not"):

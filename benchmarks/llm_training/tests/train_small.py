@@ -25,7 +25,7 @@ from benchmarks.llm_training.train import Gpt
 from benchmarks.on_pytorch.target import choose_target
 from jpwr.regions import RegionTimer
 
-STEPS, BATCH, LENGTH = 48, 8, 64
+STEPS, BATCH, LENGTH = 64, 8, 64
 FLAGS = ["--device", "cpu", "--sequence-length", str(LENGTH), "--global-batch-size", str(BATCH), "--data-seed", "1"]
 MANY = 1e6  # steps after which AdamW's correction of its bias is 1
 
