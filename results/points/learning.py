@@ -64,10 +64,10 @@ def key_of(record: Record) -> Key:
     """Return the key of a run; copies that ran at once each trained on a batch of their own."""
     options = record.config.get("training") or {}
     training = {name: value for name, value in sorted(options.items()) if name != "seed" and value is not None}
-    if (calls := record.option("compute.steps_per_call") or 1) > 1:  # losses are those of calls
+    if (calls := record.option("compute.steps_per_call")) not in (None, 1):  # losses are those of calls
         training["steps_per_call"] = calls
-    described = value_at(record, "provenance.data") or {}
-    data = [record.data, *(f"{name} {str(described[name])[:DIGITS]}" for name in IDENTITY if name in described)]
+    described = [(name, value_at(record, f"provenance.data.{name}")) for name in IDENTITY]
+    data = [record.data, *(f"{name} {str(value)[:DIGITS]}" for name, value in described if value is not None)]
     return Key(
         record.benchmark,
         record.model,
@@ -165,8 +165,9 @@ def reference_of(records: Sequence[Record]) -> Reference:
     if len(trained) < FEWEST_RUNS:
         raise RecordError(f"{count(len(trained), 'run')} with losses found, {FEWEST_RUNS} needed: make more runs")
     # A run with a shorter warm-up has these steps, too.
-    lengths = [min(len(one.losses), one.option("window.measured_steps") or len(one.losses)) for one in trained]
-    if (steps := min(lengths)) < QUARTERS:
+    asked = [(len(one.losses), one.option("window.measured_steps")) for one in trained]
+    lengths = [min(length, steps) if is_number(steps) else length for length, steps in asked]
+    if (steps := int(min(lengths))) < QUARTERS:
         raise RecordError(f"the shortest run has {count(steps, 'step')}, {QUARTERS} needed: measure more steps")
     quarters = list(zip(*(means_of(record.losses, steps) for record in trained), strict=True))
     systems, kinds = (sorted({vars(one)[name] for one in trained}) for name in ("system", "precision"))
