@@ -14,6 +14,7 @@ from results.files.systems import read_systems
 from results.files.workloads import workloads
 from results.points.learning import (
     ERROR,
+    FEWEST_RUNS,
     QUARTERS,
     REFERENCES,
     Key,
@@ -201,5 +202,5 @@ def test_the_suite_has_a_reference_of_what_the_tag_gate_runs_on_a_laptop(name):
     for flag, value in zip(words[::2], words[1::2], strict=True):
         if flag != "--sequence-length":
             assert float(stated[flag[2:].replace("-", "_")]) == float(value)
-    assert found.runs >= 6
+    assert found.runs >= FEWEST_RUNS
     assert all(0 < sd < mean for mean, sd in zip(found.means, found.deviations, strict=True))
