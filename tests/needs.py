@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
+from types import ModuleType
 
 PACKAGES = {
     "cc": "gcc libc6-dev",
@@ -41,6 +43,15 @@ def need(*programs: str) -> None:
     missing = [name for name in programs if shutil.which(name, path=PATH) is None]
     if missing:
         not_run(" ".join(missing))
+
+
+def package(module: str, name: str) -> ModuleType:
+    """Return a module of a package that only tests need; skip the test without it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        not_run(f"the package {name}: scripts/setup.sh report frames dev installs it")
+        raise
 
 
 def need_real_processor(why: str) -> None:

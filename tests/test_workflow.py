@@ -209,6 +209,24 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
     assert "000001_benchmark, run_2: TESTBED, tiny, 1 device, global batch 8: failed" in checked.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("tag", ["", "apart"])
+def test_the_runs_of_a_point_to_a_loss_have_other_seeds_and_begin_with_the_first_step(jube_command, tag, tmp_path):
+    block = made_up_system(default_repeats=3, devices_sweep="1", batch_sweep="8", default_size="tiny")
+    checkout = make_checkout(tmp_path / "caraml", block, SMALL)
+    seen, node, script = tmp_path / "seen", checkout / "jube" / "include" / "node.sh.in", tmp_path / "training.sh"
+    script.write_text(f'echo "$*" >>{seen}; exit 1\n')
+    node.write_text(node.read_text().replace(" #PROCESS_STARTER# ", f" bash {script} ").replace("#IDLE_S#", "0"))
+    tags = ("TESTBED", "to-loss", *filter(None, [tag]))
+    out = tmp_path / "run"
+    run(jube_command, "run", "jube/llm.yaml", "--tag", *tags, "--outpath", str(out), cwd=checkout)
+    flags = [line.split() for line in seen.read_text().splitlines()]
+    names = ("--seed", "--to-loss", "--warmup-steps", "--data")
+    values = [{name: line[line.index(name) + 1] for name in names} for line in flags]
+    assert sorted(one.pop("--seed") for one in values) == ["1234", "1235", "1236", "1237", "1238"]
+    assert values == [{"--to-loss": "7", "--warmup-steps": "0", "--data": "synthetic"}] * 5
+
+
 @pytest.fixture(scope="module")
 def filled(jube_command, tmp_path_factory):
     """A sweep of copies of a point on a laptop, of which one fails at its end in the second point."""

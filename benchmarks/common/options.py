@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from results.record.derived import SMOOTHED_LOSSES
+
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
 # Makes cuBLAS and cuDNN multiply in float32 instead of TF32, so that MFU refers to the peak in fp32.
@@ -163,16 +165,25 @@ class WindowOptions:
     measured_steps: int = option(20, "optimizer steps in the measured window")
     min_measured_s: float = option(0.0, "measure more steps, until they take this many seconds")
     max_measured_s: float = option(0.0, "measure no more steps than fit into this many seconds; 0: no limit")
+    to_loss: float = option(
+        0.0,
+        f"train until the mean of the last {SMOOTHED_LOSSES} losses is at most this, for up to --max-measured-s, in a "
+        "window that begins with the first step; 0: a window of steps",
+    )
 
     def __post_init__(self) -> None:
         positive(self, "measured_steps")
-        if min(self.warmup_steps, self.min_measured_s, self.max_measured_s) < 0:
-            raise ConfigError("warmup_steps, min_measured_s and max_measured_s must be 0 or more")
+        if min(self.warmup_steps, self.min_measured_s, self.max_measured_s, self.to_loss) < 0:
+            raise ConfigError("warmup_steps, min_measured_s, max_measured_s and to_loss must be 0 or more")
+        if self.to_loss and not self.max_measured_s:
+            raise ConfigError("--to-loss needs --max-measured-s: the most seconds that the training may take")
+        if self.to_loss and self.warmup_steps:
+            raise ConfigError("--to-loss has a window that begins with the first step: give --warmup-steps 0")
         if 0 < self.max_measured_s < self.min_measured_s:
             raise ConfigError(
                 f"min_measured_s {self.min_measured_s} is above max_measured_s {self.max_measured_s}: widen the range"
             )
-        if (self.min_measured_s or self.max_measured_s) and not self.warmup_steps:
+        if (self.min_measured_s or self.max_measured_s) and not (self.warmup_steps or self.to_loss):
             raise ConfigError(
                 "--min-measured-s and --max-measured-s need a warm-up step, which determines the number of steps: give "
                 "--warmup-steps 1 or more"
@@ -230,7 +241,9 @@ class Seeds:
 
     seed: int = option(1234, "seed of weights and data")
     data_seed: int | None = option(
-        None, "seed of the data alone, so that losses can be compared with a reference; default: the same seed"
+        None,
+        "seed of the data alone, so that losses can be compared with a reference (half of synthetic tokens then follow "
+        "from the token before); default: the same seed",
     )
 
     @property

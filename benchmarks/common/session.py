@@ -25,6 +25,7 @@ from benchmarks.common.measure.regions import (
     write_trace,
 )
 from benchmarks.common.measure.split_steps import in_parts
+from benchmarks.common.measure.to_loss import to_a_loss
 from benchmarks.common.measure.turns import in_turns
 from benchmarks.common.measure.window import in_a_window
 from benchmarks.common.node.gpu_ids import bind
@@ -37,7 +38,7 @@ from jpwr.regions import RegionTimer
 from results.record.model import as_json
 
 # Flags of every workload that change its speed, with their words in the variant.
-UNUSUAL = {"turns.cold_cache": "cold cache", "run.region_times": "reads counted"}
+UNUSUAL = {"turns.cold_cache": "cold cache", "run.region_times": "reads counted", "window.to_loss": "to loss {:g}"}
 
 
 def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
@@ -54,6 +55,8 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
             raise ConfigError(
                 f"--device ipu was asked for, but {workload.name} does not run on IPUs: {workload.without_ipu}"
             )
+        if options.turns.effective and options.window.to_loss:
+            raise ConfigError("--effective and --to-loss exclude each other: leave one out")
         if options.run.dry_run:
             run = workload(options, launch)
             print("\n".join([*(f"{key}: {value}" for key, value in run.layout.items()), *run.plan()]))
@@ -119,12 +122,14 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
             **measured.metrics,
             **share_metrics(record.regions[MEASURED], run.layout["num_devices"], run.marks_all_communication),
         }
-        record.error = training.conclude(record)
+        record.error = training.conclude(record) or measured.problem
     record.status = FAILED if record.error else OK
 
 
 def measure(session: Session) -> Measured:
-    """Measure in one window or in turns, on all ranks at the same time."""
+    """Measure in one window, to a loss or in turns, on all ranks at the same time."""
+    if session.options.window.to_loss:
+        return to_a_loss(session)
     return in_turns(session) if session.options.turns.effective else in_a_window(session)
 
 
@@ -162,7 +167,8 @@ def _describe_choices(run: Workload, target: Target, record: RunRecord) -> None:
         if value in unusual:
             record.variant.append(unusual[value])
     for path, words in UNUSUAL.items():
-        if chosen(path):
+        if value := chosen(path):
+            words = words.format(value)
             record.choices[words] = "yes"
             record.variant.append(words)
     hashes = target.gather(record.config_hash)

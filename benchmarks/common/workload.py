@@ -128,8 +128,8 @@ class Training(Protocol):
     def synchronize(self) -> None:
         """Wait until the device is idle."""
 
-    def losses(self) -> list[float]:
-        """Return the loss of every call, warm-up included, as the mean over all ranks, on every rank."""
+    def losses(self, first: int = 0) -> list[float]:
+        """Return the losses of all calls from `first` on, warm-up included, as means over all ranks, on every rank."""
 
     def conclude(self, record: RunRecord) -> str:
         """Complete the record; return why the run is not valid, or an empty string."""

@@ -312,11 +312,11 @@ class Trainer:
         if passes:
             self._losses.append(sum(one["loss"] for one in passes) / len(passes))
 
-    def losses(self) -> list[float]:
-        """Return the loss of every step, as the mean over all replicas, on every rank."""
+    def losses(self, first: int = 0) -> list[float]:
+        """Return the losses of all steps from `first` on, as means over all replicas, on every rank."""
         from benchmarks.llm_training.gpt import parallel
 
-        return parallel.average_losses(self._losses, self._target.device)
+        return parallel.average_losses(self._losses[first:], self._target.device)
 
     def conclude(self, record: RunRecord) -> str:
         """Record the tokens of all ranks; return why the run is not valid, or an empty string."""

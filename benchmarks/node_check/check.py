@@ -83,7 +83,7 @@ class Products:
         with regions.region(COMM):
             dist.all_reduce(self._slowest)
 
-    def losses(self) -> list[float]:
+    def losses(self, first: int = 0) -> list[float]:
         """Return no loss: nothing is trained."""
         return []
 

@@ -71,9 +71,9 @@ class Trainer:
             self._scaler.update()
         self._losses.append(torch.stack(losses).sum())
 
-    def losses(self) -> list[float]:
-        """Return the loss of every step, as the mean over all ranks, on every rank."""
-        of_ranks = self._target.gather([float(loss) for loss in self._losses])
+    def losses(self, first: int = 0) -> list[float]:
+        """Return the losses of all steps from `first` on, as means over all ranks, on every rank."""
+        of_ranks = self._target.gather([float(loss) for loss in self._losses[first:]])
         return [statistics.fmean(of_step) for of_step in zip(*of_ranks, strict=True)]
 
     def _in_precision(self) -> Any:

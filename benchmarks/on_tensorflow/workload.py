@@ -89,9 +89,9 @@ class TensorFlowTraining:
         if not self._target.on_ipu:
             self.trainer.in_parts(*self.data.take())
 
-    def losses(self) -> list[float]:
-        """Return the loss of the last step of every call, a mean over the global batch."""
-        return [float(loss) for loss in self.trainer.losses]
+    def losses(self, first: int = 0) -> list[float]:
+        """Return the loss of the last step of every call from `first` on, a mean over the global batch."""
+        return [float(loss) for loss in self.trainer.losses[first:]]
 
     def conclude(self, record: RunRecord) -> str:
         """Record the amounts read; return why the run is not valid, or an empty string."""

@@ -25,7 +25,7 @@ from results.record.findings import finding
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, Skipped, find_records
 from results.record.restated import with_todays_figures
-from results.record.values import sort_key
+from results.record.values import count, sort_key
 from results.reference.achievable import with_achievable
 from results.show.notebook import frame_of
 from results.show.tables import inference
@@ -83,7 +83,7 @@ JSON = flag("--json", "print JSON for programs, with all digits")
 FORMAT = argument(
     "--format", choices=FORMS, default="text", help="csv has every column and all digits; default: %(default)s"
 )
-ALL = flag("--all", "every column; default: those that are always needed, and those that tell rows apart")
+ALL = flag("--all", "every column; default: those that are always needed, and those that distinguish rows")
 
 
 def out(help: str = "default: %(default)s", default: Path | None = None) -> Argument:
@@ -225,6 +225,22 @@ def report(options: argparse.Namespace) -> int:
     with_details = options.details or not is_pdf(options.out)
     page, *_ = write_report(records, found.skipped, options.out, *given, with_details)
     print(page)
+    return 0
+
+
+@COMMANDS.command(
+    folders(), out("a new or empty folder, or an older site; default: %(default)s", Path("public")), FILTER
+)
+def site(options: argparse.Namespace) -> int:
+    """Write a folder of static pages over all results, to publish: systems, workloads, points and their records."""
+    from results.show.page.site import files_of_site, write_site
+
+    files_of_site(options.out)  # an error after the work would waste it
+    found = records_in(options.folders)
+    records, _ = with_achievable(matching(found.records, options.filter), ())
+    say(f"{count(len(records), 'record')} read")
+    files = write_site(records, found.skipped, options.out)
+    print(f"{options.out / 'index.html'}: open it in a browser, or publish the folder, which has {files} files")
     return 0
 
 

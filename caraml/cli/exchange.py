@@ -5,27 +5,43 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
+from caraml import submission
 from caraml.cli.after import out, records_in
-from caraml.cli.command import Group, above_0, argument, file, folders, repeated, say
+from caraml.cli.command import Group, above_0, argument, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import write_whole
 from results.exchange import archive as archives
+from results.exchange.ml_energy import write_ml_energy
+from results.exchange.mlperf_log import write_mlperf_logs
 from results.exchange.other_clients import Stated, read_other
+from results.exchange.public import About, Licence
+from results.exchange.ro_crate import write_crate
 from results.files.system_power import ESTIMATED
 from results.files.systems import read_systems
+from results.history.openmetrics import write_openmetrics
+from results.history.reframe import write_reframe
 from results.record.folders import results_below
-from results.record.records import RESULT_NAME, RecordError, write_record
+from results.record.records import RESULT_NAME, Record, RecordError, write_record
 from results.record.values import count
 from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
 from results.show.tracking.tensorboard import log_to_tensorboard
 from results.verdicts.provisioned import STATED, as_written, kw_of, read_system_power, terms
 
 COMMANDS = Group()
+RO_CRATE = "ro-crate"
+# What writes records in a format, and which of them it has a place for.
+WRITERS: Mapping[str, tuple[Callable[[Sequence[Record], Path], list[Record]], str]] = {
+    "openmetrics": (write_openmetrics, "runs that have ended"),
+    "reframe": (write_reframe, "runs that have ended"),
+    "mlperf-log": (write_mlperf_logs, "good training runs"),
+    "ml-energy": (write_ml_energy, "good runs of a server at a fixed concurrency, with measured energy of its boards"),
+}
 
 
 @COMMANDS.command(
@@ -60,21 +76,56 @@ def track(options: argparse.Namespace) -> int:
     folders(),
     out(default=Path("results.tar.zst")),
     argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH"),
+    argument("--licence", choices=get_args(Licence), help="make it public, with neutral names of hosts and persons"),
+    flag("--keep-names", "with --licence: keep the names of hosts and persons on purpose"),
 )
 def archive(options: argparse.Namespace) -> int:
     """Store results, traces and workflow in one file that can be checked."""
     for folder in options.folders:
         if folder.exists() and not results_below(run_folder(folder)):
             raise SweepError(no_results(folder))
+    if options.keep_names and not options.licence:
+        raise RecordError("--keep-names needs --licence: only public archives lose the names of hosts and persons")
+    about = About(options.licence, options.keep_names) if options.licence else None
     runs = archives.write_archive(
-        [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign
+        [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign, about
     )
     print(f"{options.out}: {count(runs, 'run')}{', signed' if options.sign else ''}")
     return 0
 
 
 @COMMANDS.command(
-    argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive'"),
+    folders(),
+    argument("--format", choices=(*WRITERS, RO_CRATE), required=True, help="see docs/howto/hand_on_results.md"),
+    out("a file for openmetrics, else a folder; default: %(default)s", Path("exported")),
+    argument("--licence", metavar="URL", help="with ro-crate: the licence under which its reader gets the files"),
+)
+def export(options: argparse.Namespace) -> int:
+    """Write runs in a format of others: metrics, logs, a table, or a research object with all files."""
+    if (options.format == RO_CRATE) != bool(options.licence):
+        raise RecordError(f"--licence URL and --format {RO_CRATE} need each other: give both or neither")
+    if options.format != RO_CRATE:
+        return write_in_format(records_in(options.folders).records, options)
+    runs = write_crate(list(map(run_folder, options.folders)), checkout() / "jube", options.out, options.licence)
+    print(f"{options.out}: {count(runs, 'run')}")
+    return 0
+
+
+def write_in_format(records: Sequence[Record], options: argparse.Namespace) -> int:
+    """Write the records that a format has a place for; raises RecordError without any."""
+    write, kind = WRITERS[options.format]
+    written = len(write(records, options.out))
+    if not written:
+        raise RecordError(
+            f"--format {options.format} has {kind}, but none was found among {count(len(records), 'run')}"
+        )
+    others = f" of {len(records)}; the format has {kind}" if written < len(records) else ""
+    print(f"{options.out}: {count(written, 'run')}{others}")
+    return 0
+
+
+@COMMANDS.command(
+    argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive', packed or unpacked"),
     file("--signers", "refuse the archive unless one of these signed it: lines of a name and a public key"),
     argument(
         "--most-gb",
@@ -106,6 +157,21 @@ def verify(options: argparse.Namespace) -> int:
     else:
         print("not signed: its author is not known")
     return 0
+
+
+@COMMANDS.command(
+    argument("archive", nargs="?", type=Path, metavar="ARCHIVE", help="signed and public; default: check FOLDER"),
+    argument("--to", type=Path, metavar="FOLDER", help="the repository of results; default: results/records"),
+)
+def submit(options: argparse.Namespace) -> int:
+    """Put an archive into the repository of results, or check all that are there; exits with 1 if one is refused."""
+    to = options.to or checkout() / "results" / "records"
+    done, refused = submission.hand_in(options.archive, to) if options.archive else submission.check(to)
+    for reason in refused:
+        say(f"refused: {reason}")
+    if not refused:
+        print(done)
+    return int(bool(refused))
 
 
 @COMMANDS.command(

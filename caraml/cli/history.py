@@ -13,6 +13,7 @@ from pathlib import Path
 from caraml.cli.after import FILTER, JSON, matching, out, records_in
 from caraml.cli.command import Argument, Group, above_0, argument, file, folders, say
 from caraml.cli.during import wait
+from caraml.cli.exchange import WRITERS, write_in_format
 from caraml.errors import CaramlError, SweepError
 from caraml.plan.site import read_site
 from caraml.sweep import run_folder
@@ -22,7 +23,6 @@ from results.exchange.archive import MOST_GB
 from results.files.yaml_files import YamlError, read_yaml
 from results.history import database
 from results.history.judge import SeriesVerdict, read_known, verdict_data, verdict_of
-from results.history.reframe import write_reframe
 from results.history.series import series_of, time_d
 from results.record.records import Found, Record, RecordError, Skipped
 from results.record.values import count
@@ -170,15 +170,15 @@ def _results_of(options: argparse.Namespace) -> Path:
 @ACTIONS.command(
     DB,
     FILTER,
-    argument("--format", choices=("csv", "parquet", "reframe"), required=True, help="reframe: its performance logs"),
-    out("file; for reframe, a folder", Path("history")),
+    argument("--format", choices=("csv", "parquet", *WRITERS), required=True, help="others as for 'caraml export'"),
+    out("file, or folder, as for 'caraml export'; default: %(default)s", Path("history")),
 )
 def export(options: argparse.Namespace) -> int:
-    """Write the history for other programs: a row or a line for each run."""
+    """Write the history for other programs: a row, a line or a sample for each run."""
     records = _records(options)
-    if options.format == "reframe":
-        write_reframe(records, options.out)
-    elif options.format == "csv":
+    if options.format in WRITERS:
+        return write_in_format(records, options)
+    if options.format == "csv":
         write_whole(options.out, frame_of(records).to_csv(index=False))
     else:
         with replaced(options.out) as part:

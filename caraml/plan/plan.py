@@ -14,7 +14,7 @@ from caraml.plan.points import sweep
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
 from caraml.plan.tags import check_tags, tags_of_run
-from caraml.plan.workloads import refusal, workload
+from caraml.plan.workloads import Workload, refusal, workload
 from results.files.systems import System
 
 # Programs that start one process per device of a node.
@@ -25,11 +25,12 @@ PROCESS_STARTERS = {
 }
 # Stated, so that no run falls back to the CPU if the framework finds no accelerator.
 DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
+TO_LOSS = "to-loss"  # tag of a training to a loss
 JOB = "job"  # tag with which a workflow only writes the scripts of its jobs
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
 # Tags that measure something else than one window of training, or share the node.
 GATE = "gate"  # tag with which a run has the steps and the batch of a reference of losses
-NOT_FILLED = ("effective", "cold", "io", "shared", GATE)
+NOT_FILLED = ("effective", "cold", "io", "shared", "to-loss", GATE)
 
 
 def check_fill(tags: set[str], block: System, site: Site) -> None:
@@ -46,6 +47,23 @@ def check_fill(tags: set[str], block: System, site: Site) -> None:
             f"CARAML_FILL_NODES is {nodes}, but copies on several nodes need a folder in common: give site.yaml a "
             "kubernetes_claim"
         )
+
+
+def goal(tags: set[str], known: Workload, site: Site, model: str) -> str:
+    """Return the flag with the target loss of the tag to-loss, empty without the tag or if the site's flags have one.
+
+    Raises SiteError if no target is known.
+    """
+    own_flags, facts = site.flags_of(known.facts.name), known.facts
+    if TO_LOSS not in tags or "--to-loss" in own_flags:
+        return ""
+    target = facts.target_loss.get(model) if "oscar" not in tags else None
+    if target is None:
+        raise SiteError(
+            f"the tag to-loss was asked for, but no target loss is known for {model or facts.title} on this data: "
+            f"state one, such as CARAML_{facts.name.upper()}_FLAGS='--to-loss 3.3 --max-measured-s 86400'"
+        )
+    return f"--to-loss {target:g}"
 
 
 def is_submitted(run: Path | None) -> bool:
@@ -81,6 +99,7 @@ def plan(
     if "fill" in {*tags, *of_run}:
         check_fill({*tags, *of_run}, block, site)
     model = model or facts.default_model(block.values)
+    to_loss = goal({*tags, *of_run}, known, site, model)
     points = sweep(known, block, site, model, "$gate_batch" if GATE in {*tags, *of_run} else facts.batches)
     submit = site.submit_of(block)
     runtime = site.container_runtime or block.container_runtime
@@ -93,6 +112,7 @@ def plan(
         "runtime_in_container": "none" if is_pod else in_container,
         "data_folder": site.data_folder,
         "site_flags": site.flags_of(benchmark),
+        "goal": to_loss,
         "work_unit": facts.work_unit,
         "framework": facts.framework,
         "process_starter": PROCESS_STARTERS[facts.framework],

@@ -74,6 +74,7 @@ COMMANDS_OF_RESULTS = (
     ["table"],
     ["wait"],
     ["report", "-o", "{folder}/report.html"],
+    ["site", "-o", "{folder}/public"],
     ["archive", "-o", "{folder}/a.tar.zst"],
     ["compare", "{folder}/000001"],
 )
@@ -194,7 +195,7 @@ def test_every_command_explains_itself(capsys, command):
         (["table", "{run}", "--largest-first"], "--largest-first needs --sort"),
         (["table", "{run}", "--sort", "speed"], "there is no column 'speed': choose one of system,"),
         (["table", "{run}", "--repeats", "--sort", "speed"], "there is no column 'speed': choose one of system,"),
-        (["table", "{run}", "--repeats", "--sort", "± 95 %"], "3 columns are called '± 95 %'"),
+        (["table", "{run}", "--repeats", "--sort", "± 95 %"], "4 columns are called '± 95 %'"),
         (["table", "{run}", "--repeats", "--filter", "speed=1"], "there is no column 'speed'"),
         (["table", "{run}", "--filter", "devices=7"], "no record matches devices=7"),
         (["published", "-o", "x.png"], "--out needs --plot"),

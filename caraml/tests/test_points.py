@@ -116,6 +116,33 @@ def test_nodes_that_copies_cannot_fill_are_refused(system, tags, environ, messag
         plan(system, "resnet50", tags=["fill", *tags])
 
 
+@pytest.mark.parametrize(
+    ("system", "tags", "flags", "model", "found"),
+    [
+        ("CPU", ["to-loss"], "", "", "--to-loss 7"),
+        ("CPU", ["to-loss", "synthetic"], "", "tiny", "--to-loss 7"),
+        ("CPU", [], "", "", ""),
+        ("A100", ["to-loss", "oscar"], "--to-loss 3.3 --max-measured-s 86400", "800M", ""),  # the site's own
+        ("A100", ["to-loss"], "", "", "no target loss is known for 800M on this data: state one, such as CARAML_LLM_T"),
+        ("CPU", ["to-loss", "oscar"], "", "", "no target loss is known for tiny on this data"),
+        ("CPU", ["to-loss", "fill"], "", "", "the tags fill and to-loss were asked for, which exclude each other"),
+    ],
+)
+def test_the_target_loss_is_that_of_the_model_or_of_the_site(system, tags, flags, model, found, monkeypatch):
+    monkeypatch.setenv("CARAML_LLM_TRAINING_FLAGS", flags)
+    if not found.startswith("--") and found:
+        with pytest.raises(SiteError, match=found):
+            plan(system, "llm_training", model, tags=tags)
+    else:
+        assert plan(system, "llm_training", model, tags=tags)["goal"] == found
+
+
+def test_other_workloads_have_no_tag_of_a_loss():
+    for benchmark in ("resnet50", "llm_inference", "node_check"):
+        with pytest.raises(SiteError, match=f"{benchmark} has no tag 'to-loss'"):
+            plan("CPU", benchmark, tags=["to-loss"])
+
+
 def test_a_server_has_no_copies():
     with pytest.raises(SiteError, match="llm_inference has no tag 'fill'"):
         plan("CPU", "llm_inference", tags=["fill"])

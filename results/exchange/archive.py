@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
 import math
 import os
 import struct
@@ -19,6 +20,7 @@ from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from results.collect import RECORD_NAME, collect
+from results.exchange.public import ABOUT, About, hide, names_of
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, copy_folders, failed_copy, run_of
@@ -28,7 +30,7 @@ from results.record.checks import contradictions
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.windows import CLOCK_S
 from results.record.derived import POWER_PERCENTILES
-from results.record.folders import results_below
+from results.record.folders import below, results_below
 from results.record.model import Energy, Json
 from results.record.parts import of_node, sensor_channels
 from results.record.records import (
@@ -36,6 +38,8 @@ from results.record.records import (
     Record,
     RecordError,
     find_records,
+    mark_of,
+    named_in,
     read_record,
 )
 
@@ -90,16 +94,30 @@ class Checked(NamedTuple):
     is_signed: bool
     signer: str = ""  # empty unless a file of signers was given
     commits: tuple[str, ...] = ()  # of the suite, by which the runs were made; empty without problems
+    wrong: tuple[str, ...] = ()  # names of the runs whose numbers have problems
 
 
-def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: Path | None = None) -> int:
+def write_archive(
+    folders: Iterable[Path], workflow: Path, archive: Path, key: Path | None = None, about: About | None = None
+) -> int:
     """Store all runs below some folders with the workflow's files and checksums; return the number of runs.
 
-    A key signs the list of checksums. Raises RecordError without a run, for two folders of one name, and if OpenSSH
-    does not sign.
+    A key signs the list of checksums. A public archive has statements about it, and names of hosts and persons only if
+    they keep them. Raises RecordError without a run, for two folders of one name, for a name that cannot be replaced,
+    and if OpenSSH does not sign.
     """
     if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
         raise RecordError(f"--out {archive}: the name of an archive must end with {ENDING}")
+    files, runs = files_of(folders, workflow)
+    _write(_contents(files, about), archive, key)
+    return runs
+
+
+def files_of(folders: Iterable[Path], workflow: Path) -> tuple[dict[str, Path], int]:
+    """Return the files of all runs below some folders and of the workflow, by name in an archive; and how many runs.
+
+    Raises RecordError without a run, and for two folders of one name.
+    """
     files: dict[str, Path] = {}
     runs: set[Path] = set()
     for folder in folders:
@@ -120,8 +138,20 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
             files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
     for path in workflow.parent.glob(f"benchmarks/*/{FILE}"):
         files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
-    _write(files, archive, key)
-    return len(runs)
+    return files, len(runs)
+
+
+def _contents(files: dict[str, Path], about: About | None) -> Iterator[tuple[str, bytes]]:
+    hides = about is not None and not about.keep_names
+    names = names_of(path for name, path in files.items() if name.startswith(f"{RUNS}/")) if hides else {}
+    if about:
+        yield ABOUT, "".join(f"{key}: {json.dumps(value)}\n" for key, value in vars(about).items()).encode()
+    for name, path in sorted(files.items()):
+        content = path.read_bytes()
+        if hides:
+            own = names if name.startswith(f"{RUNS}/") else {}  # a host's name may be a word of the workflow
+            name, content = hide(name, own), os.fsencode(hide(os.fsdecode(content), own))
+        yield name, content
 
 
 def _name(folder: Path) -> PurePosixPath:
@@ -130,7 +160,7 @@ def _name(folder: Path) -> PurePosixPath:
     return PurePosixPath(above, name) if name.isdigit() else PurePosixPath(name)
 
 
-def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
+def _write(contents: Iterable[tuple[str, bytes]], archive: Path, key: Path | None) -> None:
     import zstandard
 
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -141,8 +171,7 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
             zstandard.ZstdCompressor(LEVEL).stream_writer(file, closefd=False) as packed,
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
-            for name, path in sorted(files.items()):
-                content = path.read_bytes()
+            for name, content in contents:
                 sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
                 _add(tar, name, content)
             _add(tar, CHECKSUMS, os.fsencode(sums))
@@ -175,9 +204,10 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB) -> Checked:
-    """Check an archive and, with a file of allowed signers, its signature.
+    """Check an archive, packed or as a folder, and, with a file of allowed signers, its signature.
 
-    Raises RecordError if it cannot be read at all, or would unpack to more than `most_gb`.
+    Numbers of runs that are marked as wrong are not checked. Raises RecordError if it cannot be read at all, or would
+    unpack to more than `most_gb`.
     """
     checked = _verify(archive, signers, most_gb)
     # Names and texts are untrusted: a terminal must not interpret them.
@@ -197,39 +227,53 @@ def unpacked(archive: Path, most_gb: float = MOST_GB) -> Iterator[Path]:
 
 
 def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
-    with tempfile.TemporaryDirectory() as folder:
-        problems, sums = _unpack(archive, Path(folder), most_gb)
-        problems += _check_sums(sums, Path(folder))
-        if not problems and not _is_sealed(archive):
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = archive if archive.is_dir() else Path(temporary)
+        problems, sums = _sums_of(folder) if archive.is_dir() else _unpack(archive, folder, most_gb)
+        problems += _check_sums(sums, folder)
+        if not problems and archive.is_file() and not _is_sealed(archive):
             is_cut = _is_cut_short(archive, SEAL_BYTES)
             changed = "its bytes have changed, although each file in it is unchanged"
             problems.append("its end was cut off: copy or download it again" if is_cut else changed)
         signer = ""
         if signers is not None and not problems:
             try:
-                signer = _signer(Path(folder), signers)
+                signer = _signer(folder, signers)
             except UncheckedError:
                 raise
             except RecordError as error:
                 problems.append(str(error))
         if problems:
             return Checked(problems, 0, SIGNATURE in sums)
-        results = results_below(Path(folder))
+        results = results_below(folder)
         if not results:
             problems.append("it has no run")
-        for record in results_below(Path(folder), RECORD_NAME):
+        for record in results_below(folder, RECORD_NAME):
             if not (run_of(record.parent) / RESULT_NAME).exists():
                 problems.append(f"{record.parent.relative_to(folder)}: it has a record but no {RESULT_NAME}")
-        for result in results_below(Path(folder), with_attempts=True):
-            name = result.parent.relative_to(folder)
-            problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
+        of_runs = {path: _check_run(path) for path in results_below(folder, with_attempts=True) if not mark_of(path)}
+        problems += [f"{path.parent.relative_to(folder)}: {one}" for path, found in of_runs.items() for one in found]
+        # Tables would count a file with such a name, too.
+        others = (name for name in sums if name.endswith(RESULT_NAME) and PurePosixPath(name).name != RESULT_NAME)
+        problems += [f"{name}: a record must be called {RESULT_NAME}" for name in others]
         try:
-            left_out = list(map(str, find_records([Path(folder)]).skipped))
+            skipped = {str(one): one.path for one in find_records([folder]).skipped if one.finding.kind != "marked"}
         except RecordError as error:
-            left_out = [str(error)]
-        named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in left_out)
+            skipped = {str(error): folder}
+        named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in skipped)
         problems = list(dict.fromkeys([*problems, *named]))
-        return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())
+        paths = [*filter(of_runs.get, of_runs), *skipped.values()]
+        wrong = tuple(dict.fromkeys(name for path in paths for name in named_in(path, "run_id")))
+        return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else (), wrong)
+
+
+def _sums_of(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Return problems of a folder, and the checksum of each file in it."""
+    files, closed = below(folder)
+    linked = [path for path in files if path.resolve() != folder.resolve() / path.relative_to(folder)]
+    problems = [f"{path.relative_to(folder)} is a link or cannot be entered" for path in [*linked, *closed]]
+    sums = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return problems, sums
 
 
 def _commits(results: Iterable[Path]) -> tuple[str, ...]:

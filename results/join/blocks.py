@@ -14,7 +14,7 @@ from results.record.model import NodePower, changed
 # Readings each 0.1 to 1 s are not independent, and those of a management controller are means over a second or more: in
 # a block of ten of them, little of both is left.
 LEAST_BLOCK_S, MOST_BLOCKS, FEWEST_BLOCKS = 10.0, 120, 3
-MOST_NODES = 64  # of a run, evenly spread: more would tell little about their differences, and fill the record
+MOST_NODES = 64  # of a run, evenly spread: more would show little about their differences, and fill the record
 # A management controller is behind by seconds; a meter's clock may also be ahead of the node's by one.
 DELAYS_S = sorted((0.5 * step for step in range(-2, 17)), key=abs)
 BOARDS, NODES = ("device", "module"), ("node", "supply")

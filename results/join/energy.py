@@ -12,7 +12,7 @@ from results.join.blocks import MOST_NODES
 from results.join.channels import EnergyError, sensor
 from results.join.limits import limits_of_all
 from results.join.nodes import NodeSums, TraceSums
-from results.record.derived import computed, of_energy, power_over_time, product, ratio, sum_of_all
+from results.record.derived import TO_LOSS, computed, of_energy, power_over_time, product, ratio, sum_of_all
 from results.record.model import Channel, Energy, Numbers, Record, SitePower, Window, changed
 from results.record.parts import JOULES_PER_WH, of_node, windows_of
 
@@ -40,7 +40,8 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
     is_estimated = any(channel.estimated for channel in channels)
     unit = record.work_unit
     measured = {**vars(record.metrics), **vars(record.layout), "energy_wh": energy_wh, "window_s": duration_s}
-    derived = computed(of_energy(unit, kind), measured)
+    is_to_loss = record.metrics.target_loss is not None
+    derived = computed((*of_energy(unit, kind), *[TO_LOSS] * is_to_loss), measured)
     # Errors of devices that are read at the same moments under the same load are correlated: their sum is linear.
     sums: dict[str, Any] = {name: _sum(channels, name) for name in ("energy_wh", *UNCERTAINTIES)}
     energy = Energy(

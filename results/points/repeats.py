@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from results.files.workloads import batch_text, short_batch_text
-from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs
+from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs, trimmed_mean
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import differences, options_of, setup_of
 from results.record.findings import Finding, finding
@@ -28,6 +28,10 @@ LAYOUT = (
     ("EP", "expert_parallel_size"),
 )
 ENERGIES = ("energy", "energy_effective")
+# MLPerf's training rules: of the runs to a loss, the fastest and the slowest are left out, and one may miss the loss.
+TO_LOSS = "_to_loss"  # in the path of a value that a training took to its loss
+FEWEST_TRIMMED = 3  # runs: with fewer, none is left out
+MOST_MISSED = 1
 
 
 class Point(NamedTuple):
@@ -40,15 +44,16 @@ class Point(NamedTuple):
     devices: int
     global_batch: int
     copies: int = 0  # that ran at once to fill the nodes; 0: an ordinary run
+    to_loss: float = 0.0  # target of a training to a loss; 0: an ordinary run
 
     def __str__(self) -> str:
-        where = f"{devices_text(self.devices)}, {batch_text(self.benchmark, self.global_batch)}{self._filled}"
+        where = f"{devices_text(self.devices)}, {batch_text(self.benchmark, self.global_batch)}{self._kind}"
         return ", ".join(filter(None, (self.benchmark, self.model, self.data, self.sample, where)))
 
     @property
     def place(self) -> str:
         """Position of the point in a sweep, as text."""
-        return f"{devices_text(self.devices)}, {self.batch}{self._filled}"
+        return f"{devices_text(self.devices)}, {self.batch}{self._kind}"
 
     @property
     def batch(self) -> str:
@@ -56,7 +61,9 @@ class Point(NamedTuple):
         return short_batch_text(self.benchmark, self.global_batch)
 
     @property
-    def _filled(self) -> str:
+    def _kind(self) -> str:
+        if self.to_loss:
+            return f", to loss {self.to_loss:g}"
         return f", {self.copies} {'copy' if self.copies == 1 else 'copies'}" if self.copies else ""
 
 
@@ -81,8 +88,16 @@ class PointResults(NamedTuple):
         """One of the records, a good one if there is any."""
         return (self.good or self.bad)[0]
 
+    @property
+    def missed(self) -> int:
+        """Number of runs that ended above their target loss."""
+        started = (one.metrics for one in self.bad if one.metrics.target_loss is not None)
+        return sum(one.number("time_to_loss_s") is None for one in started)
+
     def values(self, path: str) -> list[float]:
-        """Return the value of each good run; empty unless all of them have it, an energy with one kind and scope."""
+        """Return the value of each good run; empty unless all have it, an energy of one kind, a loss that counts."""
+        if TO_LOSS in path and self.missed > MOST_MISSED:
+            return []
         if (energy := energy_of_path(path)) and len({energy_source(record, energy) for record in self.good}) > 1:
             return []
         values = [value_at(record, path) for record in self.good]
@@ -91,12 +106,16 @@ class PointResults(NamedTuple):
     def summary(self, path: str) -> Summary | None:
         """Summarise the values of the good runs; None without any."""
         values = self.values(path)
+        if values and TO_LOSS in path:
+            estimate = _to_loss(values)
+            return Summary(estimate.value, estimate.interval)
         return summarise(values) if values else None
 
     def value(self, path: str) -> float | None:
-        """Return the median of the values of the good runs; None without any."""
-        values = self.values(path)
-        return statistics.median(values) if values else None
+        """Return the median of the values of the good runs, or as `_to_loss` does; None without any."""
+        if not (values := self.values(path)):
+            return None
+        return _to_loss(values).value if TO_LOSS in path else statistics.median(values)
 
     def half_width(self, path: str) -> float | None:
         """Return the half-width of the interval of a value; None for a single run."""
@@ -108,7 +127,8 @@ class PointResults(NamedTuple):
         values = self.values(path)
         if not values or min(values) <= 0:
             return None
-        return of_runs(values, self.error_of_each(path, with_accuracy))
+        combined = _to_loss if TO_LOSS in path else of_runs
+        return combined(values, self.error_of_each(path, with_accuracy))
 
     def error_of_each(self, path: str, with_accuracy: bool = False) -> float:
         """Return the relative standard uncertainty of an energy value of a single run; 0 for any other value."""
@@ -269,7 +289,14 @@ def point_of(record: Record) -> Point:
         record.layout.num_devices or 0,
         record.layout.global_batch_size or 0,
         record.fill.copies if record.fill else 0,
+        record.option("window.to_loss") or 0.0,
     )
+
+
+def _to_loss(values: Sequence[float], sensor: float = 0.0) -> Estimate:
+    """Return the mean of values to a loss, of enough without the smallest and the largest; sensor: as `of_runs`."""
+    one = int(len(values) >= FEWEST_TRIMMED)
+    return trimmed_mean(values, one, one, sensor)
 
 
 def summarise(values: Sequence[float]) -> Summary:

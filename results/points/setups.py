@@ -10,8 +10,9 @@ from results.record.parts import devices_of, sensor_channels
 from results.record.records import Record
 from results.record.values import count, once
 
-# Groups of the configuration that do not change what is measured, such as the path of the record.
+# Groups of the configuration that do not change what is measured, such as the path of the record, and an option.
 NO_OPTIONS = ("run",)
+SEED = "training.seed"  # repeats of a training to a loss have different ones
 SOFTWARE = ("container", "container_digest", "cuda", "cudnn", "nccl", "rocm", "python")
 # Names of nvidia-smi, and of two versions of amd-smi.
 DRIVER = ("driver_version", "driver.version", "driver.driver_version")
@@ -60,6 +61,7 @@ def options_of(record: Record) -> Setup:
     The name of an option includes its group if several groups have an option of that name.
     """
     options = dict(flat({name: options for name, options in record.config.items() if name not in NO_OPTIONS}))
+    options.pop(SEED, None)
     names = Counter(_own_name(path) for path in options)
     return tuple(
         sorted((name if names[name := _own_name(path)] == 1 else path, value) for path, value in options.items())

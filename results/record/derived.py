@@ -17,6 +17,7 @@ from results.record.model import is_number
 
 PERCENTILES = (50, 90, 99)  # of the latencies of requests
 POWER_PERCENTILES = (75, 90, 99)
+SMOOTHED_LOSSES = 10  # in a mean, whose noise is a third of that of a step's loss
 TENTHS = 10  # mean powers of the core phase in the power measurement methodology of the EEHPCWG
 
 
@@ -100,6 +101,28 @@ def of_energy(unit: str, kind: str) -> tuple[Formula, ...]:
         Formula("energy_wh_per_device", ratio, ("energy_wh", "num_devices"), "its energy and devices"),
         Formula("avg_power_w", mean_power_w, ("energy_wh", "window_s"), "its energy and time"),
     )
+
+
+def smoothed(losses: Sequence[Any] | None) -> float | None:
+    """Return the mean of the last SMOOTHED_LOSSES losses; None with fewer, or if one is no number."""
+    last = (losses or ())[-SMOOTHED_LOSSES:]
+    return ratio(sum_of_all(last), SMOOTHED_LOSSES) if len(last) == SMOOTHED_LOSSES else None
+
+
+def _if_reached(value: Any, loss: Any, target: Any) -> float | None:
+    return value if is_number(loss) and is_number(target) and loss <= target else None
+
+
+REACHED, ITS_WINDOW = ("reached_loss", "target_loss"), "its window and losses"
+TO_LOSS = Formula("energy_to_loss_wh", _if_reached, ("energy_wh", *REACHED), ITS_WINDOW)
+
+
+@cache
+def goal(unit: str) -> tuple[Formula, ...]:
+    """Return the formulas of the loss of a training, and of what it took to its target: the whole of its window."""
+    names = {"time_to_loss_s": "measured_s", f"{unit}_to_loss": f"measured_{unit}", "steps_to_loss": "measured_steps"}
+    took = (Formula(name, _if_reached, (of, *REACHED), ITS_WINDOW) for name, of in names.items())
+    return (Formula("reached_loss", smoothed, ("losses",), "its last losses"), *took)
 
 
 def _all_tokens(output: Any, inputs: Any, time_s: Any) -> float | None:

@@ -228,6 +228,14 @@ KINDS: Mapping[str, Kind] = {
         "the losses are not judged: {steps:number of step}, {wanted} of the reference",
         Advice(7, "A run is too short for its losses to be judged.", "Measure more steps, as the tag 'gate' does"),
     ),
+    "to_loss": Kind(
+        "trained to a loss: its window begins with the first step, and its speed is not ranked",
+        Advice(7, "Runs are trained to a loss.", "Run without the tag 'to-loss' for a speed", False),
+    ),
+    "missed_loss": Kind(
+        "{missed} of {runs:number of run} did not reach the loss, at most {most} may miss it",
+        Advice(1, "Runs do not reach their target loss.", "Allow more time, or state another target", False),
+    ),
     "rising_loss": Kind(
         "the loss rises over the run, from {first:.4g} to {last:.4g}",
         Advice(5, "The loss rises.", "Check data and learning rate; repeat the run"),
@@ -476,6 +484,7 @@ KINDS: Mapping[str, Kind] = {
     "fewer_than_planned": Kind("{run} has results of {found} of {planned} planned runs", LEFT_OUT),
     "closed": Kind("{path} cannot be entered ({reason}): runs in it are missing, let its owner open it", LEFT_OUT),
     "inconsistent": Kind("{path} is inconsistent and left out: {reasons}", LEFT_OUT),
+    "marked": Kind("{path} is left out: version {version} found it wrong on {date}: {reason}", LEFT_OUT),
     "same_record": Kind("{first} and {second} are the same record: it counts once", LEFT_OUT),
     "same_device": Kind(
         "{first} and {second} were measured on one device at the same time: both are left out", LEFT_OUT
@@ -506,6 +515,11 @@ KINDS: Mapping[str, Kind] = {
     "is_estimate": Kind("it is an estimate from load, and no measurement", _undecided(METER)),
     "is_missing": Kind("there is none", _undecided(METER)),
     "no_number": Kind("no run has this number", _AT_POINT),
+    "not_to_loss": Kind("no run was trained to a loss", _undecided("Run this workload with the tag 'to-loss'")),
+    "several_targets": Kind(
+        "its runs are trained to the losses {targets}",
+        _undecided("Fix the target in the requirements, as window.to_loss", False),
+    ),
     "few_good_runs": Kind("{runs} good runs, {wanted} wanted", _REPEAT),
     "one_size": Kind("runs on {devices:number of device} alone", _MORE_DEVICES),
     "no_run_on": Kind("no run on {devices:number of device}", _AT_POINT),

@@ -203,6 +203,8 @@ class Metrics(Numbers):
 
     comparable: Annotated[bool | None, "with published results of the workload"] = None
     measured_steps: Amount = None
+    target_loss: Annotated[Amount, "of a training to a loss"] = None
+    reached_loss: Annotated[Number, "mean of its last losses"] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from results.record.findings import Finding, finding
 from results.record.folders import RESULT_NAME as RESULT_NAME
 from results.record.folders import WORKPACKAGES, below, is_attempt, planned_runs
 from results.record.in_parallel import all_stays, for_each
+from results.record.marks import Mark, marks_above
 from results.record.migrate import migrate
 from results.record.model import SCHEMA_VERSION, Json
 from results.record.model import Record as Record
@@ -194,23 +195,31 @@ def find_records(folders: Iterable[Path]) -> Found:
 
 def _consistent(path: Path) -> Record | Skipped:
     """Return a record, or why its file does not count."""
+    if mark := mark_of(path):
+        return Skipped(finding("marked", path=str(path), **vars(mark)), path, named_in(path, "system"))
     try:
         record = read_checked(path)
     except RecordError as error:
-        return Skipped(finding("unusable", reason=str(error)), path, _system_of(path))
+        return Skipped(finding("unusable", reason=str(error)), path, named_in(path, "system"))
     if wrong := contradictions(record):
         return Skipped(finding("inconsistent", path=str(path), reasons="; ".join(wrong)), path, (record.system,))
     return record
 
 
-def _system_of(path: Path) -> tuple[str, ...]:
-    """Return the system that a damaged record names; empty if it names none."""
+def mark_of(path: Path) -> Mark | None:
+    """Return the mark of a record that a later version of the suite found wrong; None without one."""
+    marks = marks_above(path)
+    return next(map(marks.get, named_in(path, "run_id")), None) if marks else None
+
+
+def named_in(path: Path, key: str) -> tuple[str, ...]:
+    """Return the text that a record, which may be damaged, has at a key; empty if it has none."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return ()
-    system = content.get("system") if isinstance(content, dict) else None
-    return (printable(system),) if isinstance(system, str) else ()
+    text = content.get(key) if isinstance(content, dict) else None
+    return (printable(text),) if isinstance(text, str) else ()
 
 
 def _files_of(folder: Path, found: Found) -> Iterator[Path]:

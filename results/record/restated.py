@@ -39,9 +39,13 @@ def _groups(record: Record) -> dict[str, dict[str, Any]]:
 
 
 def _by_the_hash(record: Record) -> Statements:
-    hashed = {name: options for name, options in record.config.items() if name != NOT_HASHED}
-    digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
-    yield "provenance.config_hash", value_at(record, "provenance.config_hash"), digest, "its config"
+    yield "provenance.config_hash", value_at(record, "provenance.config_hash"), hash_of(record.config), "its config"
+
+
+def hash_of(config: Mapping[str, Any]) -> str:
+    """Return the hash of a run's options."""
+    hashed = {name: options for name, options in config.items() if name != NOT_HASHED}
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
 
 
 def _by_model_options(record: Record) -> Statements:

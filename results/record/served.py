@@ -65,7 +65,7 @@ def _slices(rounds: float) -> int:
 
 
 def _design_effect(is_below: Sequence[bool], share: float, streams: float) -> float:
-    """Return how many requests tell as much as an independent one, at least 1 (Kish 1965, section 5.4).
+    """Return how many requests have the information of an independent one, at least 1 (Kish 1965, section 5.4).
 
     The variance of a share over slices of the window against that of independent requests, with Student's t of so few
     slices.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import cache, wraps
@@ -85,6 +86,11 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key | None]) -> dict[Ke
         if (item_key := key(item)) is not None:
             groups.setdefault(item_key, []).append(item)
     return groups
+
+
+def plain(text: str) -> str:
+    """Return a text as the name of a file, which leads out of no folder."""
+    return re.sub(r"[^\w.+-]+", "_", text).lstrip(".")
 
 
 def devices_text(number: int) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results.points.estimate import Interval
 from results.points.wall import with_wall
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, find_records
 from results.record.restated import with_todays_figures
 from results.record.values import value_at
+from results.show.tables.cells import Cell, Table, is_known, is_number, sort_value, text_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -102,6 +105,28 @@ def frame_of(records: Sequence[Record]) -> DataFrame:
         if kinds[name] == "time":
             made[name] = pandas.to_datetime(made[name], utc=True, errors="coerce")
     return made.astype({name: TYPES[kind][0] for name, kind in kinds.items()})
+
+
+def table_frame(table: Table) -> DataFrame:
+    """Return the data frame of a table: a column of numbers alone has their type, any other is text."""
+    import pandas
+
+    columns = zip(column_names(table), zip(*table.rows, strict=True), strict=True)
+    return pandas.DataFrame(
+        {name: pandas.Series(_typed(cells), dtype="object") for name, cells in columns}
+    ).convert_dtypes()
+
+
+def _typed(cells: Sequence[Cell]) -> list[Any]:
+    known = filter(is_known, cells)
+    form = sort_value if all(is_number(cell) and not isinstance(cell, Interval) for cell in known) else text_of
+    return [form(cell) if is_known(cell) else None for cell in cells]
+
+
+def column_names(table: Table) -> list[str]:
+    """Return the titles of a table, each once: that of an interval with the title of its number."""
+    titles = table.titles
+    return [f"{before} {title}" if title.startswith("±") else title for before, title in pairwise(["", *titles])]
 
 
 def _value(name: str, record: Record) -> Any:

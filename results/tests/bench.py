@@ -1,7 +1,7 @@
 """Time and memory of what reads many results, and of what reads the traces of many nodes.
 
-python -m results.tests.bench [--records N ...] [--rows 10000]: a table, a report and a history of many results, next to
-pandas alone reading the same records.
+python -m results.tests.bench [--records N ...] [--rows 10000]: a table, a report, a site and a history of many results,
+next to pandas alone reading the same records; and how long a browser takes to open the pages.
 
 python -m results.tests.bench --nodes N [--trace-rows 5000000]: the end of a job whose N nodes sampled four devices for
 an hour, and `jpwr read` of one long trace, next to pandas alone reading the same traces.
@@ -20,14 +20,26 @@ import time
 from pathlib import Path
 from typing import Any
 
+from results.show.page.printed import browser_for
 from results.tests import bench_traces as traces
 from results.tests import made_up
 
-UNITS = {"table": "s", "report": "s", "page": "MB", "added": "s", "shown": "s", "memory": "MiB"}
+UNITS = {
+    "table": "s",
+    "report": "s",
+    "page": "MB",
+    "site": "s",
+    "folder": "MB",
+    "added": "s",
+    "shown": "s",
+    "memory": "MiB",
+    "report opens": "s",
+    "site opens": "s",
+}
 # Largest figures wanted, by the number of records.
 LIMITS = {
-    1000: (2.0, 30.0, 10.0, 6.0, 3.0, 1024.0),
-    10_000: (20.0, 60.0, 20.0, 60.0, 20.0, 1024.0),
+    1000: (2.0, 30.0, 10.0, 30.0, 50.0, 6.0, 3.0, 1024.0, 20.0, 1.0),
+    10_000: (20.0, 60.0, 20.0, 60.0, 300.0, 60.0, 20.0, 1024.0, 60.0, 2.0),
 }
 PEER = """
 import json, pathlib, sys, pandas
@@ -59,10 +71,14 @@ def _measure(records: int, rows: int) -> int:
         page = folder / "report.html"
         report_s, report_mib = _time(*caraml, "report", str(folder / "results"), "-o", str(page))
         found = {"table": table_s, "report": report_s, "page": page.stat().st_size / 1e6}
+        site = folder / "site"
+        found["site"], site_mib = _time(*caraml, "site", str(folder / "results"), "-o", str(site))
+        found["folder"] = sum(path.stat().st_size for path in site.rglob("*")) / 1e6
         to_history = ("--db", str(folder / "history.db"))
         found["added"], added_mib = _time(*caraml, "history", "add", str(folder / "results"), *to_history)
         found["shown"], shown_mib = _time(*caraml, "history", "show", *to_history)
-        found["memory"] = max(table_mib, report_mib, added_mib, shown_mib)
+        found["memory"] = max(table_mib, report_mib, site_mib, added_mib, shown_mib)
+        found |= {"report opens": _opens(page, "tbody td"), "site opens": _opens(site, "#curve circle")}
     print(f"{records} records with traces of {rows} rows; pandas reads and groups them in {peer_s:.2f} s", flush=True)
     limits = dict(zip(UNITS, LIMITS[min(LIMITS, key=lambda size: abs(size - records))], strict=True))
     for key, value in found.items():
@@ -91,6 +107,21 @@ def record_of(index: int) -> dict[str, Any]:
     record = made_up.result(f"S{point % 10}", devices, devices * of_each, speed, run_id=str(index), steps=500)
     record["layout"]["micro_batch_size"] = micro_batch
     return record
+
+
+def _opens(page: Path, sign: str) -> float:
+    """Seconds from the start of loading a page, or a site's longest page, until it shows a sign that it is complete."""
+    from playwright.sync_api import sync_playwright
+
+    pages = page.glob("*.js") if page.is_dir() else [page]
+    page = max(pages, key=lambda path: path.stat().st_size).with_suffix(".html")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_for(page), args=["--no-sandbox"])
+        window = browser.new_page()
+        started_s = time.perf_counter()
+        window.goto(page.as_uri(), wait_until="commit", timeout=0)
+        window.wait_for_selector(sign, timeout=0)
+        return time.perf_counter() - started_s
 
 
 def _time(*command: str) -> tuple[float, float]:

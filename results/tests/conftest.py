@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import amdsmi_folder as amdsmi_folder
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
+from results.show.page.printed import BROWSERS
+from tests.needs import need
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +126,27 @@ GPU1 = ChannelInfo("nvml:1", Scope.DEVICE, "board power", device_id="GPU-1", has
 PACKAGE = ChannelInfo("rapl:package-0", Scope.CPU, "RAPL")
 DRAM = ChannelInfo("rapl:package-0:dram", Scope.DRAM, "RAPL")
 MODULE = ChannelInfo("gh:Module Power Socket 0", Scope.MODULE, "hwmon")
+
+
+LONG_MS = 600_000  # against hanging alone: a busy machine takes what it takes
+
+
+@pytest.fixture(scope="module")
+def chromium() -> str:
+    """The browser of this machine."""
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        need("chromium")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.fail("playwright is needed: scripts/setup.sh report frames dev")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=LONG_MS)
+        yield browser
+        browser.close()

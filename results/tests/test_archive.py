@@ -96,14 +96,6 @@ def test_what_is_known_of_an_archive(archive):
     assert found.problems
 
 
-def test_the_records_beside_the_code_are_what_their_traces_give(tmp_path):
-    """Those of hardware: who changes how energy is told collects them again, and says why."""
-    kept = Path(__file__).parents[1] / "records"
-    runs = write_archive(sorted(kept.iterdir()), kept.parents[1] / "jube", tmp_path / "kept.tar.zst")
-    assert verify(tmp_path / "kept.tar.zst") == Checked([], runs, is_signed=False)
-    assert runs == len(list(kept.rglob("trace.csv"))) > 0
-
-
 def test_members_tell_nothing_of_who_and_when(runs, tmp_path):
     archive = tmp_path / "own.tar.zst"
     write_archive([runs], Path("jube"), archive)

@@ -294,7 +294,7 @@ def test_it_is_exported_as_performance_logs_of_reframe(db, tmp_path):
     good, bad = sorted((tmp_path / "logs" / "H200" / "default").iterdir(), key=lambda path: -len(path.name))
     header, first, _ = (line.split("|") for line in good.read_text().splitlines())
     assert header[:2] == ["result", "job_completion_time"]
-    assert header[6:11] == ["speed_value", "speed_unit", "speed_ref", "speed_lower_thres", "speed_upper_thres"]
+    assert header[7:12] == ["speed_value", "speed_unit", "speed_ref", "speed_lower_thres", "speed_upper_thres"]
     line = dict(zip(header, first, strict=True))
     assert (line["result"], line["job_nodelist"], line["speed_unit"], line["speed_ref"]) == (
         "pass",

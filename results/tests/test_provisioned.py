@@ -12,7 +12,7 @@ from results.files.systems import read_systems
 from results.record.records import RecordError
 from results.tests.made_up import result, store
 from results.verdicts.provisioned import as_written, kw_of, read_system_power
-from tests.needs import not_run
+from tests.needs import package
 
 pytestmark = pytest.mark.arithmetic
 SYSTEMS = read_systems()
@@ -103,11 +103,8 @@ def read(tmp_path, content, name=None):
 
 def the_checker():
     """The package of MLCommons."""
-    try:
-        import submission_checker.models
-    except ImportError:
-        not_run("the package endpoints-submission-cli: scripts/setup.sh report frames dev installs it")
-    return submission_checker
+    package("submission_checker.models", "endpoints-submission-cli")
+    return package("submission_checker", "endpoints-submission-cli")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

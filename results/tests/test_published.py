@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from html import escape
 from pathlib import Path
 
 import pytest
 
 from caraml.cli import main
+from results.record.model import Record
 from results.record.records import find_records
+from results.reference.anchors import PER_DEVICE_UNITS, read_anchors
 from results.reference.published import EFFECTIVE, read_published, throughputs
+from results.show.page.sections import sections_of
 from results.show.plots.style import GREY, SPEED, styles_of_systems
 from results.show.plots.sweep import over_batch, short
 from results.show.plots.systems import compute_and_effective
-from results.show.tables.anchors import anchor_table, read_anchors
+from results.show.tables.anchors import anchor_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point, write_report
 from tests.conftest import SHIPPED
@@ -349,6 +353,13 @@ def test_the_report_shows_them_without_ranking_them(tmp_path):
     section = re.search(r'<section id="published">.*?</section>', page.read_text(), re.S)[0]
     assert "never ranked" in section
     assert "Megatron-Bridge 25.11" in section
+    assert "a grey marker a published" not in page.read_text()  # no figure of an H200 agrees
+
+
+def test_the_report_explains_the_markers_that_it_draws(tmp_path):
+    runs = [Record.of(made_up.result("GH200", model="800M"))]
+    page, *_ = write_report(runs, [], tmp_path / "page.html", None, True, with_details=False)
+    assert "a grey marker a published figure." in page.read_text()
 
 
 def test_a_chip_without_published_figures_is_said(tmp_path, capsys):
@@ -357,11 +368,40 @@ def test_a_chip_without_published_figures_is_said(tmp_path, capsys):
     assert "no figure is known that was published for the same chip" in capsys.readouterr().err
 
 
-def test_every_figure_is_of_a_system_and_has_a_source():
+@pytest.mark.parametrize(
+    ("changes", "is_drawn"),
+    [({}, True), ({"precision": "fp16"}, False), ({"model": "117M"}, False), ({"system": "A100"}, False)],
+)
+def test_a_figure_is_drawn_next_to_ours_if_system_model_and_precision_agree(changes, is_drawn):
+    run = made_up.result(**{"system": "GH200", "model": "800M", **changes})
+    label = "published: CARAML, read 2026-11-27"
+    [section] = sections_of([Record.of(run)], None, True, False)
+    speed, efficiency = section.dots
+    assert (label in speed.svg(), f"{label}: 47,505" in speed.words) == (is_drawn, is_drawn)
+    assert label not in efficiency.svg()
+    [without] = sections_of([Record.of(run)], None, False, False)
+    assert label not in without.dots[0].svg()
+
+
+def test_a_figure_without_a_precision_is_in_the_table_and_never_drawn(tmp_path):
+    table = anchor_table(by_point([made_up.result("B300") | {"benchmark": "llm_inference"}]))
+    unstated = [row for row in table.rows if "MLPerf Inference v6.1" in row]
+    assert [(row[1], row[2]) for row in unstated[:2]] == [
+        ("gpt-oss-120b", "not stated"),
+        ("gpt-oss-120b", "not stated"),
+    ]
+    assert all("derived; total / number of accelerators" in row[-1] for row in unstated)
+    of_none = [one for one in read_anchors() if not one.precision]
+    known = [one._replace(ours=one.model) for one in of_none]
+    assert known and not any(one.agrees(one.systems, one.benchmark, one.model, "") for one in known)
+
+
+def test_every_figure_is_of_a_system_and_has_a_source_and_a_date():
     for one in read_anchors():
-        assert set(one.systems.split()) <= SHIPPED
+        assert {*one.systems.split(), *one.like.split()} <= SHIPPED
         assert one.source
-        assert one.unit in ("tokens/s/device", "output tokens/s/device", "J/output token")
+        assert date.fromisoformat(one.read) <= date.today()
+        assert one.unit in (*PER_DEVICE_UNITS, "J/output token", "min")
         assert float(one.value) > 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import struct
 
 import pytest
@@ -16,9 +15,9 @@ from results.show.plots.style import EFFICIENCY, SPEED, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, lines, over_batch, scaling
 from results.show.plots.systems import compute_and_effective
 from results.tests import made_up, offered
+from results.tests.conftest import LONG_MS
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.requirements import read_requirements
-from tests.needs import need
 
 PRICES = """
 currency: EUR
@@ -46,29 +45,6 @@ def page(folder):
     arguments = ["report", str(folder / "sweeps"), str(folder / "run"), "-o", str(out)]
     assert main([*arguments, "--published", "--prices", str(folder / "prices.yaml")]) == 0
     return out
-
-
-LONG_MS = 600_000  # against hanging alone: a busy machine takes what it takes
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        need("chromium")
-    return found
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        pytest.fail("playwright is needed: scripts/setup.sh report frames dev")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=LONG_MS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

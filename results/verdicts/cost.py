@@ -188,7 +188,7 @@ def time_to_report(one: PointResults) -> str:
     """Return how long the work of JUPITER's rules takes at a point, as text; empty for other workloads and copies."""
     speed = one.value(THROUGHPUT)
     known = workloads().get(one.point.benchmark)
-    if not speed or not known or not known.reported or not one.is_comparable or one.point.copies:
+    if not speed or not known or not known.reported or not one.is_comparable or one.point.copies or one.point.to_loss:
         return ""
     work = known.reported
     return f"{_duration(work.amount / speed)} for {work.words} on {devices_text(one.point.devices)}"

@@ -13,9 +13,9 @@ from results.record.findings import Finding, finding
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, count, grouped
 from results.verdicts.power_level import LEVELS, lowest_level
-from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
+from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, missed, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
-from results.verdicts.requirements import MEASURED, SECONDS, TIMES, Quantity, Selection
+from results.verdicts.requirements import MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_setups
 
 LONGEST = 200  # characters of the names of places in one sentence
@@ -80,6 +80,8 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
         if not runs:
             return Answer(why_not=_nothing_there(mine))
         return Answer(exact=sum(len(one.bad) for one in at_place), unit=f"of {count(runs, 'run')}")
+    if quantity.what in TO_LOSS:
+        return _to_loss([one for one in at_place if one.point.to_loss], quantity)
     good = ranked_points(at_place)
     if not good:
         return _no_run(mine, at_place)
@@ -93,6 +95,19 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
     if quantity.what == "scaling_efficiency":
         return _scaling(mine, good, quantity)
     return _best(good, quantity)
+
+
+def _to_loss(trained: Sequence[PointResults], quantity: Quantity) -> Answer:
+    """Return the answer at the best of the points that were trained to one loss."""
+    if not trained:
+        return Answer(why_not=finding("not_to_loss"))
+    targets = sorted({one.point.to_loss for one in trained})
+    if len(targets) > 1:
+        return Answer(why_not=finding("several_targets", targets=" and ".join(f"{one:g}" for one in targets)))
+    if why := next(filter(None, map(missed, trained)), None):
+        return Answer(why_not=why, is_failure=True)
+    good = [one for one in trained if one.good]
+    return _best(good, quantity) if good else _no_run(trained, trained)
 
 
 def _of_energies(good: Sequence[PointResults], what: str) -> Answer:

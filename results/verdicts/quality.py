@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
-from results.points.repeats import PointResults, step_times_s, unsteady
+from results.points.repeats import MOST_MISSED, PointResults, step_times_s, unsteady
 from results.points.sensors import STATED, accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INNER
@@ -209,15 +209,22 @@ def window_too_short(results: PointResults, path: str = "") -> Finding | None:
     return finding("short_window", window_s=shortest_s, least_s=MIN_WINDOW_S) if is_short else None
 
 
+def missed(one: PointResults) -> Finding | None:
+    """Return why what a point's runs take to their loss does not count; None if it does."""
+    runs = len(one.good) + len(one.bad)
+    return finding("missed_loss", missed=one.missed, runs=runs, most=MOST_MISSED) if one.missed > MOST_MISSED else None
+
+
 def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]:
     """Return the deviations of a point's runs from the rules."""
-    found = list(filter(None, [window_too_short(results)]))
+    found = list(filter(None, [window_too_short(results), missed(results)]))
     if results.good and len(results.good) < MIN_REPEATS:
         found.append(finding("few_runs", runs=len(results.good), wanted=MIN_REPEATS))
     if results.bad and results.good:
         found.append(finding("some_failed", failed=len(results.bad), runs=len(results.bad) + len(results.good)))
     for record in results.good:
-        found += _served(record) if record.serving else unsteady(step_times_s(record))
+        if not results.point.to_loss:  # whose window begins with the first step
+            found += _served(record) if record.serving else unsteady(step_times_s(record))
         found += _throttled(record)
         found += _of_energy(record) if with_energy else []
         if record.metrics.comparable is False:

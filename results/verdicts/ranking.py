@@ -15,6 +15,8 @@ from results.verdicts.quality import energy_kind
 
 def why_left_out(one: PointResults) -> Finding | None:
     """Return why a point with good runs is left out of all rankings and verdicts; None if it is not."""
+    if one.point.to_loss:
+        return finding("to_loss")
     if not one.is_comparable:
         return finding("smaller")
     if client := one.any.serving.defined_by:
@@ -34,8 +36,8 @@ def ranked_points(results: Sequence[PointResults]) -> Sequence[PointResults]:
 
 
 def unmixed(results: Sequence[PointResults]) -> Sequence[PointResults]:
-    """Return the ordinary points; without any, those of filled nodes, whose copies run at once."""
-    return [one for one in results if not one.point.copies] or results
+    """Return the ordinary points; without any, those of filled nodes, whose copies run at once, or those to a loss."""
+    return [one for one in results if not (one.point.copies or one.point.to_loss)] or results
 
 
 def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:

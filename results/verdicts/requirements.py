@@ -28,6 +28,7 @@ LESS_IS_BETTER = tuple(name for name, one in MEASURED.items() if one.better == "
 STEPS = {"energy_grade": tuple(GRADES), "power_level": LEVELS}  # of an energy, the lowest first
 WORDS_OF_STEPS = {"energy_grade": "a grade of energy", "power_level": "a level of the power measurement"}
 AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), "scaling_efficiency", *STEPS)
+TO_LOSS = ("time_to_loss_s", "energy_to_loss_wh")  # of runs that were trained to a loss
 LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
 TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
     "time_to_solution": QUANTITIES["work_per_s"],

@@ -63,6 +63,7 @@ class Measured(NamedTuple):
     step_times_s: list[float]
     metrics: dict[str, Any]
     steps_per_batch: int  # that are marked together as one Batch
+    problem: str = ""  # why the run is not valid
 
     @classmethod
     def of(

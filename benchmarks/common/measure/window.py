@@ -18,13 +18,16 @@ TOGETHER_S = 1.0  # seconds of steps after which the host waits for a GPU withou
 LEAST_PARTS = 20  # timed parts of a window, so that the record shows its course
 
 
-def in_a_window(session: Session) -> Measured:
-    """Measure in one window; all steps use the requested data."""
+StepsLeft = Callable[[int, float], int]  # further steps that a window needs, of the steps so far and their seconds
+
+
+def in_a_window(session: Session, options: WindowOptions | None = None, left: StepsLeft | None = None) -> Measured:
+    """Measure in one window, by default of the requested length; all steps use the requested data."""
     target, training = session.target, session.training
     timer = StepTimer(time.monotonic, training.synchronize, target.record_event)
     together_s = TOGETHER_S if session.host_runs_ahead else 0.0
-    options = session.options.window
-    measure_steps(training.data.call, timer, options, session.launch, session.agree, session.marked, together_s)
+    options, launch = options or session.options.window, session.launch
+    measure_steps(training.data.call, timer, options, launch, session.agree, session.marked, together_s, left)
     calls = len(timer.warmup_step_times_s) + len(timer.host_times_s) * timer.steps_together
     calls_s = sum(timer.warmup_step_times_s) + timer.window_s
     steps_each = timer.steps_together * training.steps_per_call
@@ -47,8 +50,9 @@ def measure_steps(
     agree: Callable[[int], int],
     marked: MarkedSteps,
     together_s: float = 0.0,
+    steps_left: StepsLeft | None = None,
 ) -> None:
-    """Make warm-up steps, then measured steps, and print the progress every few seconds.
+    """Make warm-up steps, then measured steps, and without `steps_left` print the progress every few seconds.
 
     `agree` returns rank 0's number on every rank. If steps are faster than those of the warm-up, more follow, until the
     window has the requested length; of several copies of a point, all wait for each other before the window, and their
@@ -66,7 +70,7 @@ def measure_steps(
             timer.step_done()
             if timer.at_mark:
                 marked.end()
-            if launch.rank == 0 and pace.due:
+            if not steps_left and launch.rank == 0 and pace.due:
                 print(f"{phase} step {index + 1} of {steps}, {to_go(begun_s, index + 1, steps)}", flush=True)
 
     timer.start()
@@ -87,7 +91,7 @@ def measure_steps(
         take(measured_steps, "measured")
         timer.finish()
         steps = len(timer.host_times_s) * together
-        more = options.steps_left(steps, timer.window_s)
+        more = (steps_left or options.steps_left)(steps, timer.window_s)
         if copies and not more and launch.rank == 0:
             more = copies.steps_left(steps)
         more = agree(more)

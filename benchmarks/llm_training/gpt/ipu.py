@@ -188,9 +188,9 @@ class Trainer:
     def synchronize(self) -> None:
         """Do nothing: a call of a PopTorch model returns when its step is done."""
 
-    def losses(self) -> list[float]:
-        """Return the loss of every step."""
-        return [float(loss) for loss in self._losses]
+    def losses(self, first: int = 0) -> list[float]:
+        """Return the losses of all steps from `first` on."""
+        return [float(loss) for loss in self._losses[first:]]
 
     def conclude(self, record: RunRecord) -> str:
         """Complete the record; return why the run is not valid, or an empty string."""

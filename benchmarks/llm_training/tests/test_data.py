@@ -178,8 +178,8 @@ def test_short_documents_are_packed_and_long_ones_cut_and_that_is_said(prefix):
     )
 
 
-def test_half_of_the_synthetic_tokens_follow_from_the_token_before():
-    tokens = data.SyntheticSamples(8192, 4096, seed=1)[3]
+def test_half_of_the_synthetic_tokens_of_a_judged_run_follow_from_the_token_before():
+    tokens = data.SyntheticSamples(8192, 4096, seed=1, drawn=data.DRAWN)[3]
     follows = tokens[1:] == (data.FACTOR * tokens[:-1] + 1) % 8192
     assert follows.mean() == pytest.approx(1 - data.DRAWN, abs=0.05)
 
@@ -189,4 +189,4 @@ def test_a_seed_of_the_data_keeps_it_for_all_seeds_of_weights():
         return data.open_samples(parse_options(Gpt, list(flags)))[0].tolist()
 
     assert first("--seed", "5") != first("--seed", "6")
-    assert first("--seed", "5", "--data-seed", "1") == first("--seed", "6", "--data-seed", "1") == first("--seed", "1")
+    assert first("--seed", "5", "--data-seed", "1") == first("--seed", "6", "--data-seed", "1")

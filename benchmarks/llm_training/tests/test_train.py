@@ -100,6 +100,19 @@ def test_throughput_is_tokens_over_the_windows_time(one_rank):
     assert len(record["losses"]) == 5
 
 
+@pytest.mark.parametrize("command", [ALONE, pytest.param(torchrun(2), marks=pytest.mark.slow)], ids=["alone", "two"])
+def test_a_training_to_a_loss_ends_on_all_ranks_at_the_same_step(command, tmp_path):
+    to_loss = ("--warmup-steps", "0", "--to-loss", "7.2", "--max-measured-s", str(PATIENCE_S))
+    done = start(command, tmp_path / "record.json", "--learning-rate", "1e-3", "--micro-batch-size", "2", *to_loss)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "record.json").read_text())
+    metrics, losses = record["metrics"], record["losses"]
+    before, last = (sum(part) / 10 for part in (losses[-15:-5], losses[-10:]))
+    assert len(losses) == metrics["steps_to_loss"] > 10
+    assert before > 7.2 >= last == pytest.approx(metrics["reached_loss"])
+    assert metrics["trained_tokens"] == metrics["tokens_to_loss"] == len(losses) * 8 * 64
+
+
 def test_the_steps_of_the_window_are_told_by_region(one_rank):
     _, record = one_rank
     found = record["regions"]["measured"]

@@ -20,7 +20,7 @@ from results.record.checks.run import (
     relations,
     total,
 )
-from results.record.derived import POWER_PERCENTILES, mean_power_w, of_energy, product, ratio, sum_of_all
+from results.record.derived import POWER_PERCENTILES, TO_LOSS, mean_power_w, of_energy, product, ratio, sum_of_all
 from results.record.findings import Finding, finding
 from results.record.model import Channel, Energy, Record, is_number
 from results.record.parts import devices_of
@@ -45,7 +45,7 @@ SUMS = ("energy_wh", "idle_power_w", "samples", "missing")
 
 def _energies(run: Record) -> Relations:
     for key, energy in energies(run):
-        formulas = of_energy(run.work_unit, ENERGIES[key])
+        formulas = (*of_energy(run.work_unit, ENERGIES[key]), TO_LOSS)
         yield from relations(key, formulas, energy, run.metrics, run.layout)
         parts_wh = [energy.number(name) for name in ("random_wh", "systematic_wh")]
         yield f"{key}.uncertainty_wh", energy.uncertainty_wh, sum_of_all(parts_wh), "its components"

@@ -17,7 +17,7 @@ from results.record.checks.run import (
     measured_regions,
     relations,
 )
-from results.record.derived import flops, product, ratio, region_shares, spread_percent, step_times, throughput
+from results.record.derived import flops, goal, product, ratio, region_shares, spread_percent, step_times, throughput
 from results.record.model import COPIES_VARIABLE, Copy, Device, Record, Window, is_number
 from results.record.parts import devices_of_node
 from results.record.values import value_at
@@ -30,6 +30,7 @@ MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward
 def _throughputs(run: Record) -> Relations:
     of_kinds = [one for kind in ("", "effective_", "epcc_") for one in throughput(run.work_unit, kind)]
     yield from relations("metrics", (*of_kinds, *flops(run.work_unit)), run.metrics, run.layout)
+    yield from relations("metrics", goal(run.work_unit), run.metrics, run)
 
 
 def _losses(run: Record) -> Relations:

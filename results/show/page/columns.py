@@ -83,7 +83,7 @@ def percent(part: float | None, of: float | None) -> float | None:
 def points_table(results: Sequence[PointResults]) -> Table:
     """Return all points of a workload; intervals are in percent of the number before them."""
     table = point_table(results)
-    columns = [PERCENT if one.title == HALF else one for one in table.columns]
+    columns = [PERCENT._replace(shown=one.shown) if one.title == HALF else one for one in table.columns]
     rows = [list(map(_without_half, columns, row, [None, *row])) for row in table.rows]
     return replace(table, columns=columns, rows=rows).filled(without=("model", "data", "in/out", *LONG))
 
@@ -92,7 +92,11 @@ def _without_half(column: Quantity, cell: Cell, before: Cell) -> Cell:
     """Return a cell without the half-width that its digits follow from, or the half-width in percent."""
     if not isinstance(cell, Amount):
         return cell
-    return percent(cell.value, before.value) if column is PERCENT and isinstance(before, Amount) else Amount(cell.value)
+    return (
+        percent(cell.value, before.value)
+        if column.title == PERCENT.title and isinstance(before, Amount)
+        else Amount(cell.value)
+    )
 
 
 def systems_table(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> Table:

@@ -17,6 +17,7 @@ from results.predict.predict import FEWEST_POINTS, Group, PredictionError, group
 from results.record.in_parallel import for_each
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped
+from results.reference.anchors import read_anchors
 from results.reference.published import EFFECTIVE, Throughput, throughputs
 from results.show.plots.cost import cost_charts
 from results.show.plots.energy import energy_by_scope, pareto, power_over_time
@@ -56,16 +57,28 @@ def sections_of(
     records: Sequence[Record], costs: Costs | None, with_published: bool, with_details: bool = True
 ) -> list[Section]:
     """Return a section for each workload on each kind of data; only the details have predictions and further charts."""
-    workloads = grouped(by_point(records), lambda one: one.point[:2])
+    split = by_workload(by_point(records))
+    styles = styles_of_systems(one for group in split for one in group)
+    return [_section(index, group, costs, with_published, styles, with_details) for index, group in enumerate(split)]
+
+
+def by_workload(results: Sequence[PointResults]) -> list[list[PointResults]]:
+    """Return the points of each workload on each kind of data."""
     split: list[list[PointResults]] = []
-    for group in workloads.values():
+    for group in grouped(results, lambda one: one.point[:2]).values():
         # Failed points have no record of their data: they join the first kind.
         kinds = list(dict.fromkeys(one.point[2:4] for one in group if one.good)) or [group[0].point[2:4]]
         split += [
             [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])] for kind in kinds
         ]
-    styles = styles_of_systems(one for group in split for one in group)
-    return [_section(index, group, costs, with_published, styles, with_details) for index, group in enumerate(split)]
+    return split
+
+
+def title_of_workload(results: Sequence[PointResults]) -> str:
+    """Return the title of the points of a workload."""
+    point = next((one for one in results if one.good), results[0]).point
+    details = ", ".join(filter(None, [point.model, point.data, point.sample]))
+    return f"{title_of(point.benchmark)}: {details}"
 
 
 def _section(
@@ -77,7 +90,6 @@ def _section(
     with_details: bool,
 ) -> Section:
     point = next((one for one in results if one.good), results[0]).point
-    details = ", ".join(filter(None, [point.model, point.data, point.sample]))
     # Published figures are of the whole workload: they are not drawn next to a smaller one.
     is_drawn = with_published and bool(ranked_points(results))
     published = throughputs(point.benchmark, point.model) if is_drawn else []
@@ -88,9 +100,9 @@ def _section(
     charts = _charts(results, groups, costs, published, effective, styles) if with_details else []
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)
-    first = [dots(results, quantity, styles) for quantity in (SPEED, EFFICIENCY)]
+    first = [dots(results, SPEED, styles, read_anchors() if with_published else ()), dots(results, EFFICIENCY, styles)]
     return Section(
-        f"{title}: {details}",
+        title_of_workload(results),
         f"{title}, {point.model}",
         name,
         results,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING
 
 from results.points.estimate import exactly
 from results.points.repeats import PointResults, Summary
 from results.record.values import EFFECTIVE, PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
+from results.reference.anchors import Anchor
 from results.reference.published import PUBLISHED, Throughput
 from results.show.plots.style import (
     FULL,
     GREY,
     INK,
+    MARKERS,
     OF_SYSTEM,
     PALE,
     SIZE_IN,
@@ -20,12 +24,16 @@ from results.show.plots.style import (
     Chart,
     Styles,
     error_bars,
+    legend_below,
     new_figure,
     styled,
     unit_of,
 )
 from results.verdicts.quality import energy_kind
 from results.verdicts.ranking import best_of_systems
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_DOTS = 10
 LONGEST_NAME = 30  # characters on a line next to a dot
@@ -57,11 +65,14 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str, st
 
 
 @styled
-def dots(results: Sequence[PointResults], quantity: Axis, styles: Styles) -> Chart | None:
+def dots(
+    results: Sequence[PointResults], quantity: Axis, styles: Styles, anchors: Sequence[Anchor] = ()
+) -> Chart | None:
     """Draw each system's best point as a dot with its 95 % intervals; for a single system, its best points.
 
     Each precision and kind of energy has its own row. The thick interval is that of the repeats, the thin one
-    includes the sensor's accuracy. A single run is hollow.
+    includes the sensor's accuracy. A single run is hollow. Anchors are grey, next to the first point that they agree
+    with.
     """
     found = _best_points(results, quantity.path)
     if not found:
@@ -83,6 +94,7 @@ def dots(results: Sequence[PointResults], quantity: Axis, styles: Styles) -> Cha
         axes.plot([value], [row], "o", ms=7, mec=colour, mfc=face, mew=1.6, gid=f"{OF_SYSTEM}{one.system}")
         axes.text(1.02, row, rounded(value), transform=axes.get_yaxis_transform(), va="center")
         values.append(f"{names[row]}: {rounded(value)}")
+    values += _draw_anchors(axes, found, anchors)
     axes.set_yticks(range(len(found)), names)
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.margins(x=0.08)
@@ -92,7 +104,21 @@ def dots(results: Sequence[PointResults], quantity: Axis, styles: Styles) -> Cha
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
+    legend_below(figure, [axes])
     return Chart(f"dots_{quantity.name}", quantity.title, "; ".join(values), figure)
+
+
+def _draw_anchors(axes: Axes, found: Sequence[PointResults], anchors: Sequence[Anchor]) -> list[str]:
+    """Draw each anchor in the first row that it agrees with, and return them in words."""
+    rows = [next((row for row, one in enumerate(found) if _agree(one, anchor)), None) for anchor in anchors]
+    drawn = [(row, anchor) for row, anchor in zip(rows, anchors, strict=True) if row is not None]
+    for (row, anchor), marker in zip(drawn, cycle(MARKERS[1:])):
+        axes.plot([float(anchor.value)], [row], marker, ms=7, mec=GREY, mfc="none", label=anchor.label)
+    return [f"{found[row].system}, {anchor.label}: {float(anchor.value):,g}" for row, anchor in drawn]
+
+
+def _agree(one: PointResults, anchor: Anchor) -> bool:
+    return anchor.agrees(one.system, one.point.benchmark, one.point.model, one.precision)
 
 
 def _best_points(results: Sequence[PointResults], path: str) -> list[PointResults]:

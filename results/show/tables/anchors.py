@@ -5,48 +5,19 @@ For training, H100 and H200 count as one: they differ in their memory alone.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple
 
 from results.points.repeats import PointResults
 from results.record.parts import JOULES_PER_WH
 from results.record.quantities import Quantity, quantities
 from results.record.values import PER_DEVICE, WORK, grouped
+from results.reference.anchors import Anchor, read_anchors
 from results.show.tables.cells import Amount, Cell, Table
 from results.verdicts.quality import ESTIMATE, grade
 from results.verdicts.ranking import fastest, ranked_points
 
-ANCHORS = Path(__file__).parents[2] / "reference" / "anchors.csv"
-COLLECTED = "2026-11-27"  # when the figures were read: software moves them more than hardware does
 VALUE = Quantity("value", form=",.10g")
 COLUMNS = quantities("whose", "model", "precision", "devices", VALUE, "unit", "software", "source")
-
-
-class Anchor(NamedTuple):
-    """One published figure as in the file, of `systems`, which are our tags; what was not published is empty."""
-
-    systems: str
-    chip: str
-    benchmark: str
-    model: str
-    precision: str
-    devices: str
-    metric: str
-    value: str
-    unit: str
-    software: str
-    source: str
-    note: str
-
-
-@cache
-def read_anchors() -> tuple[Anchor, ...]:
-    """Return all figures, in the order of the file."""
-    with ANCHORS.open(newline="", encoding="utf-8") as file:
-        return tuple(Anchor(**row) for row in csv.DictReader(file))
 
 
 def anchor_table(results: Sequence[PointResults]) -> Table:
@@ -57,7 +28,8 @@ def anchor_table(results: Sequence[PointResults]) -> Table:
     """
     rows: list[list[Cell]] = []
     for (system, benchmark), mine in grouped(results, lambda one: (one.system, one.point.benchmark)).items():
-        theirs = [one for one in read_anchors() if system in one.systems.split() and one.benchmark == benchmark]
+        known = [one for one in read_anchors() if one.benchmark == benchmark]
+        theirs = [one for one in known if system in (*one.systems.split(), *one.like.split())]
         ours = [row for best in _best(mine) for row in _our_rows(best)]
         if ours and theirs:
             rows += [*ours, *(_row(one) for one in theirs)]
@@ -84,6 +56,7 @@ def _our_rows(best: PointResults) -> list[list[Cell]]:
 
 
 def _row(one: Anchor) -> list[Cell]:
-    source = f"{one.source}, read {COLLECTED}" + (f": {one.note}" if one.note else "")
-    facts: list[Cell] = [f"{one.chip}, published", one.model, one.precision, int(one.devices) if one.devices else None]
+    source = f"{one.source}, read {one.read}" + (f": {one.note}" if one.note else "")
+    precision, devices = one.precision or "not stated", int(one.devices) if one.devices else None
+    facts: list[Cell] = [f"{one.chip}, published", one.model, precision, devices]
     return [*facts, float(one.value), one.unit, one.software, source]

@@ -143,6 +143,8 @@ COLUMNS = (
     *columns_of_points("system", "model", "data", "devices", "global_batch", "precision", "variant", "status", "runs"),
     *with_interval(QUANTITIES["work_per_s"]),
     *columns_of_points("slowest_copy", "spread_percent"),
+    *with_interval(QUANTITIES["time_to_loss_s"]),
+    *columns_of_points("energy_to_loss_wh", "work_to_loss", "target_loss"),
     with_interval(QUANTITIES["work_per_s_per_device"])[0],
     *columns_of_points("tflop_per_s_per_device", "mfu_percent", "achievable_percent", "avg_power_w"),
     *with_interval(QUANTITIES["work_per_wh"]),

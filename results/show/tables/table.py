@@ -17,6 +17,7 @@ COLUMNS = quantities(
     *("system", "model", "precision", "data", "sample", "comparable", "devices", "global_batch", "micro_batch"),
     *("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "data_parallel", "copies"),
     *("variant", "power_limit_w", "clock_limit_mhz", "work_per_s", "slowest_copy", "work_per_s_per_device"),
+    *("time_to_loss_s", "energy_to_loss_wh", "work_to_loss", "target_loss"),
     *("effective_work_per_s", "epcc_work_per_s", "input_wait_percent", "io_percent", "comm_percent"),
     *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
     *("work_per_s_per_kw", "provisioned_kw", "provisioned_by", *POWER_NAMES, "slurm_wh", "power_source"),

@@ -1,0 +1,88 @@
+"""Repository of results: the checks of an archive that is handed in, and of all that are there.
+
+Each folder in it is an unpacked archive, so that every command finds its records and a reviewer sees its files.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+from jpwr import __version__
+from results.exchange.archive import ENDING, GB, unpacked, verify
+from results.exchange.public import ABOUT, About, names_left
+from results.files.typed_files import read_file
+from results.points.repeats import by_point
+from results.record.folders import below
+from results.record.marks import MARKS
+from results.record.records import RecordError, find_records
+from results.record.values import count
+from results.show.tables.doubts import alike, failure
+from results.verdicts.quality import deviations
+from results.verdicts.ranking import ranked_points, why_left_out
+
+SIGNERS = "signers"  # file of those who may hand in, as OpenSSH has it
+OWN = "H200"  # folder of the project's own results, which are not signed
+MOST_GB = 0.2  # of an unpacked archive, the traces of eight GPUs over 30 hours: each clone of the repository has it
+PLAIN = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
+
+
+def hand_in(archive: Path, to: Path) -> tuple[str, list[str]]:
+    """Put an archive into a folder, unless there are reasons to refuse it; return what was done, and the reasons."""
+    place = to / archive.name.removesuffix(ENDING)
+    refused = verify(archive, to / SIGNERS).problems
+    if not PLAIN.fullmatch(place.name) or place.exists():
+        refused.append(f"{place} exists, or has a name that is not of letters, digits and '.+-_': rename the archive")
+    if refused:
+        return "", refused
+    with unpacked(archive) as folder:
+        points = by_point(find_records([folder]).records)
+        refused = [one.replace(f"{folder}/", "") for one in (*_refused(folder), *_clashes(to, folder))]
+        if not refused:
+            shutil.copytree(folder, place)
+    broken = alike(f"breaks a rule: {one}" for point in points for one in deviations(point))
+    return "\n".join([*broken, f"{place}: commit it with 'git add {to}', and open a change request"]), refused
+
+
+def check(to: Path) -> tuple[str, list[str]]:
+    """Return how many archives and runs were handed in, and what is wrong with them, a sentence each."""
+    places = sorted(path for path in to.iterdir() if path.name not in (SIGNERS, MARKS))
+    found = [f"{path} is in no archive" for path in places if not path.is_dir()]
+    checked = {one: verify(one, None if one.name == OWN else to / SIGNERS) for one in places if one.is_dir()}
+    for place, of_place in checked.items():
+        is_good = not of_place.problems and place.name != OWN
+        found += (f"{place}: {one}" for one in (_refused(place) if is_good else of_place.problems))
+        for run in of_place.wrong:
+            mark = f'{{reason: "...", date: {date.today()}, version: "{__version__}"}}'
+            found.append(f"{to / MARKS}: if the run is wrong by this version, mark it with the line '{run}': {mark}")
+    found += _clashes(to)
+    runs = sum(one.runs for one in checked.values())
+    return f"{to}: {count(len(places), 'archive')}, {count(runs, 'run')}: all in order", found
+
+
+def _refused(folder: Path) -> Iterator[str]:
+    """Yield the reasons to refuse an unpacked archive that is otherwise in order."""
+    paths = {str(path.relative_to(folder)): path for path in below(folder).files}
+    try:
+        about = read_file(About, folder / ABOUT, "statements about an archive")
+        yield from (one for each in paths.items() if not about.keep_names for one in names_left(*each))
+    except RecordError as error:
+        yield f"it states no licence ({error}): make it with 'caraml archive --licence CC-BY-4.0'"
+    if (size_gb := sum(path.stat().st_size for path in paths.values()) / GB) > MOST_GB:
+        yield f"its files have {size_gb:.2g} GB, more than {MOST_GB:g} GB: hand in fewer runs at once"
+    records, marked = find_records([folder])
+    if not ranked_points(points := by_point(records)) and not marked:
+        reasons = (f"{one.point}: {why_left_out(one) if one.good else failure(one.any)}" for one in points)
+        yield f"none of its points can be ranked: {'; '.join(reasons)}"
+
+
+def _clashes(*folders: Path) -> Iterator[str]:
+    """Yield which runs are in folders twice, or were measured on one device at the same time."""
+    try:
+        skipped = find_records(folders).skipped
+        yield from alike(str(one) for one in skipped if one.finding.kind in ("same_record", "same_device"))
+    except RecordError as error:
+        yield str(error)

@@ -1,0 +1,34 @@
+"""Marks of records that a later version of the suite found wrong: a file above them has the reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from results.files.json_schema import Allowed
+from results.files.typed_files import Text, read_file
+
+MARKS = "wrong_records.yaml"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Why a run is wrong, and the day and version of the suite that found it."""
+
+    reason: Text
+    date: Annotated[str, Allowed(format="date")]
+    version: Text
+
+
+def marks_above(path: Path) -> dict[str, Mark]:
+    """Return the marks, by run_id, in files of all folders above a file; raises RecordError for a mistake in one."""
+    files = (folder / MARKS for folder in reversed(path.absolute().parents))
+    return {run: mark for file in files if file.is_file() for run, mark in _read(file, file.stat().st_mtime_ns).items()}
+
+
+@lru_cache(maxsize=8)
+def _read(file: Path, _: int) -> dict[str, Mark]:
+    marks: dict[str, Mark] = read_file(dict[str, Mark], file, "run", as_text=True)
+    return marks

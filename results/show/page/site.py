@@ -1,0 +1,213 @@
+"""A folder of static pages over all results: one of each workload, with its points to filter, and one of each point.
+
+Nothing is loaded from elsewhere, and each page can be read without JavaScript.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from jpwr.process.whole_file import write_whole
+from results.points.repeats import PointResults, by_point
+from results.record.in_parallel import for_each
+from results.record.quantities import QUANTITIES, Shown, quantities
+from results.record.records import Record, RecordError, Skipped
+from results.record.values import PER_DEVICE, WORK, count
+from results.show.notebook import column_names, table_frame
+from results.show.page.columns import Grid, grid_of, points_table, systems_table
+from results.show.page.origin import commands_of, origin_table
+from results.show.page.report import DETAILS_SHOWN, environment
+from results.show.page.sections import by_workload, title_of_workload
+from results.show.page.shortcomings import limits
+from results.show.plots.energy import pareto
+from results.show.plots.style import Styles, styles_of_systems
+from results.show.tables.cells import STATUS, Table, rendered
+from results.show.tables.doubts import alike, failure
+from results.show.tables.inference import columns_of
+from results.show.tables.points import point_table
+from results.show.tables.summary import by_system_and_precision
+from results.show.tables.table import record_table
+from results.verdicts.quality import energy_kind, why_not_ranked
+from results.verdicts.ranking import why_left_out
+
+FILES = "files_of_site.txt"  # names of all files: the next site removes these and no others
+PAGE_ROWS = 200  # of a static page, and of a step of the interactive one: these many open at once on a phone
+CHOSEN_BY = {QUANTITIES[name].title for name in ("system", "devices", "precision", "variant", "status", "energy")}
+
+
+class Workload(NamedTuple):
+    """One workload on one kind of data: its title, the name of its files, and its points."""
+
+    title: str
+    name: str
+    results: list[PointResults]
+    links: list[str]  # page of each point
+    limits: list[str]  # of each point, in few words
+
+
+def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Path) -> int:
+    """Write the site, and remove the files of an older one; returns the number of its files.
+
+    Raises RecordError for a folder with other files.
+    """
+    old = files_of_site(folder)
+    for place in ("points", "records"):
+        (folder / place).mkdir(parents=True, exist_ok=True)
+    write_whole(folder / FILES, "".join(f"{path}\n" for path in old))  # an interrupted site can be written again
+    templates = environment()
+    shared = {"count": count, "details_shown": DETAILS_SHOWN, "grid_of": grid_of, "page_rows": PAGE_ROWS, "root": ""}
+    templates.globals |= shared
+    styles = styles_of_systems(points := by_point(records))
+    written, workloads = [FILES, *map(_file, records)], list[Workload]()
+    for results in by_workload(points):
+        title = title_of_workload(results)
+        name = _name(title, {"index", "script", *(one.name for one in workloads)})
+        page = partial(_write_point, folder, templates, name, title)
+        links = [f"points/{_id(one.any)}.html" for one in results]
+        workload = Workload(title, name, results, links, list(for_each(page, results, together=20)))
+        workloads.append(workload)
+        for path, content in _files_of(workload, templates, styles):
+            write_whole(folder / path, content)
+            written.append(path)
+        written += links
+    index = {
+        "workloads": workloads,
+        "records": records,
+        "skipped": alike(map(str, skipped)),
+        "systems": systems_table([(one.title, one.results) for one in workloads]),
+        "links": [
+            f"{one.name}.html#{urlencode({'system': system})}"
+            for one in workloads
+            for system, *_ in by_system_and_precision(one.results)
+        ],
+    }
+    for path in ("style.css", "script.js", "index.html"):
+        write_whole(folder / path, templates.get_template(f"site_{path}.j2").render(index))
+        written.append(path)
+    for path in old - {*written}:
+        (folder / path).unlink(missing_ok=True)
+    write_whole(folder / FILES, "".join(f"{path}\n" for path in sorted({*written})))
+    return len({*written})
+
+
+def files_of_site(folder: Path) -> set[str]:
+    """Return the files of the site in a folder; raises RecordError for a folder with other files alone."""
+    try:
+        names = (folder / FILES).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        if folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir()):
+            why = "has files, and is no site of caraml: name a new or empty folder"
+            raise RecordError(f"--out {folder} {why}") from None
+        return set()
+    return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
+
+
+def _name(title: str, taken: set[str]) -> str:
+    name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_") or "workload"
+    return next(one for mark in range(len(taken) + 1) if (one := f"{name}{mark or ''}") not in taken)
+
+
+def _id(record: Record) -> str:
+    """Return the name of a run, and of the point that it is the first of: the same in each site."""
+    return record.file.sha256[:16]
+
+
+def _file(record: Record) -> str:
+    return f"records/{_id(record)}.json"
+
+
+def _write_point(folder: Path, templates: Any, workload: str, title: str, one: PointResults) -> str:
+    """Write the page of a point, and copy its records; returns its limits in few words."""
+    runs, table = [*one.good, *one.bad], point_table([one]).filled()
+    found = limits(runs, (), [(title, [one])], (), None)
+    for record in runs:
+        write_whole(folder / _file(record), Path(record.file.path).read_bytes())
+    why = _why_not_ranked(one)
+    values = zip(column_names(table), table.rows[0], (column.help for column in table.columns), strict=True)
+    text = templates.get_template("site_point.html.j2").render(
+        root="../",
+        one=one,
+        title=title,
+        workload=f"{workload}.html",
+        why=why,
+        limits=found,
+        values=Table(quantities("quantity", "value", "meaning"), list(values)),
+        runs=record_table(runs, columns_of(runs)).filled(),
+        files=[f"../{_file(record)}" for record in runs],
+        origins=origin_table(runs),
+        commands=commands_of([one]),
+    )
+    write_whole(folder / f"points/{_id(one.any)}.html", text)
+    return why or (count(len(found), "limit") if found else "")
+
+
+def _why_not_ranked(one: PointResults) -> str:
+    """Return why a point or its energy is in no ranking; empty if both are in one."""
+    if not one.good:
+        return str(failure(one.bad[0]))
+    if why := why_left_out(one):
+        return f"not ranked: {why}"
+    return f"energy not ranked: {why}" if (why := why_not_ranked(one)) else ""
+
+
+def _with_column(table: Table, name: str, cells: Sequence[str]) -> Table:
+    rows = [[*row, cell] for row, cell in zip(table.rows, cells, strict=True)]
+    return replace(table, columns=[*table.columns, QUANTITIES[name]], rows=rows)
+
+
+def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[str, str | bytes]]:
+    """Yield name and content of the files of a workload."""
+    table = _with_column(_with_column(point_table(one.results).filled(), "limits", one.limits), "page", one.links)
+    yield f"{one.name}.csv", rendered(table, "csv") + "\n"
+    yield f"{one.name}.parquet", table_frame(table).to_parquet(None, index=False)
+    charts = pareto([point for point in one.results if point.good], styles)
+    pictures = {f"{one.name}-{number}.png": chart for number, chart in enumerate(charts)}
+    yield from ((name, chart.png()) for name, chart in pictures.items())
+    shown = _with_column(points_table(one.results), "limits", one.limits)
+    shown = shown.chosen(sorted(range(len(shown.columns)), key=lambda at: shown.columns[at].title == STATUS))
+    lesser = [column.shown is Shown.MORE and column.path not in (PER_DEVICE, WORK) for column in shown.columns]
+    yield f"{one.name}.js", f"const site = {json.dumps(_data(one, shown, lesser, styles))};\n"
+    grid = grid_of(shown.chosen([at for at, is_lesser in enumerate(lesser) if not is_lesser]))
+    numbers = range(-(-len(one.links) // PAGE_ROWS))
+    pages = [f"{one.name}{f'-{number + 1}' if number else ''}.html" for number in numbers]
+    for number, page in enumerate(pages):
+        part = slice(number * PAGE_ROWS, (number + 1) * PAGE_ROWS)
+        rows = {"grid": Grid(grid.headings, grid.rows[part], grid.bad[part]), "links": one.links[part]}
+        of_page = {"workload": one, "number": number, "pages": pages, "pictures": pictures if not number else {}}
+        yield page, templates.get_template("site_workload.html.j2").render(rows | of_page)
+
+
+def _data(one: Workload, shown: Table, lesser: Sequence[bool], styles: Styles) -> dict[str, Any]:
+    """Return what the script of a workload's page filters, sorts and draws."""
+    grid = grid_of(shown)
+    every = zip(shown.columns, column_names(shown), grid.headings, lesser, strict=True)
+    return {
+        "headings": [
+            heading._asdict()
+            | {"name": name, "falls": column.better == "more", "more": is_lesser, "chooses": column.title in CHOSEN_BY}
+            for column, name, heading, is_lesser in every
+        ],
+        "rows": grid.rows,
+        "bad": grid.bad,
+        "links": one.links,
+        "curve": list(map(_on_curve, one.results)),
+        "unit": one.results[0].any.work_unit,
+        "colours": {system: style["color"] for system, style in styles.items()},
+        "step": PAGE_ROWS,
+    }
+
+
+def _on_curve(one: PointResults) -> dict[str, Any] | None:
+    """Return the place of a point on the curve; `like` is equal for points that a line may join, empty for none."""
+    if not (one.value(PER_DEVICE) and one.value(WORK)):
+        return None
+    like = "" if _why_not_ranked(one) else f"{one.precision}, {energy_kind(one.any)}, {bool(one.point.copies)}"
+    place = {"x": one.value(PER_DEVICE), "y": one.value(WORK), "batch": one.point.global_batch}
+    return {**place, "system": one.system, "like": like}

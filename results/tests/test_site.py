@@ -1,0 +1,295 @@
+"""The site over all results: its files, and its pages as a reader sees them in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from caraml.cli import main
+from results.record.records import find_records
+from results.show.page import site
+from results.show.page.site import FILES, write_site
+from results.tests import made_up
+from results.tests.conftest import LONG_MS
+from results.tests.test_serving import served
+
+NASTY = "</script><b>evil</b>&\u2028"
+PAGE = "gpt_training_800m"
+ROWS = "#table tbody tr"
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Two systems with a sweep each, an estimate, a smaller workload, and failed runs, one with a nasty name."""
+    folder = tmp_path_factory.mktemp("results")
+    energy = {"estimated": True, "model": "800M"}
+    nasty = made_up.failed(NASTY.rstrip("\u2028"), error=f"it said {NASTY}", model="800M")
+    small = made_up.result("H200", 1, 8, 90e3, 690.0, model="117M")
+    made_up.store(folder / "runs", [*made_up.many(), made_up.result("CPU", 1, 16, 4000, 12, **energy), nasty, small])
+    return folder / "runs"
+
+
+@pytest.fixture(scope="module")
+def public(records):
+    out = records.parent / "public"
+    assert main(["site", str(records), "-o", str(out)]) == 0
+    return out
+
+
+def page_of(public):
+    [found] = public.glob(f"{PAGE}*.csv")
+    return found.with_suffix(".html")
+
+
+def test_rows_are_those_of_the_table_in_each_form(public, records, capsys):
+    import pyarrow.parquet
+
+    assert main(["table", str(records), "--repeats", "--format", "csv", "--filter", "model=800M"]) == 0
+    expected = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    found = list(csv.reader(io.StringIO(page_of(public).with_suffix(".csv").read_text())))
+    assert [line[:-2] for line in found] == expected
+    assert found[0][-2:] == ["limits", "page"]
+    frame = pyarrow.parquet.read_table(page_of(public).with_suffix(".parquet"))
+    assert frame.num_rows == len(expected) - 1
+    assert len(set(frame.column_names)) == len(found[0])
+    for title in ("tokens/s", "tokens/Wh", "devices"):
+        column = expected[0].index(title)
+        values = [line[column] for line in expected[1:]]
+        assert frame.column(title).to_pylist() == [float(one) if one else None for one in values]
+    data = json.loads(page_of(public).with_suffix(".js").read_text().removeprefix("const site = ").rstrip(";\n"))
+    at = [one["name"] for one in data["headings"]].index("tokens/s")
+    speeds = [row[at][1] and float(row[at][1]) for row in data["rows"]]
+    assert speeds == [one and pytest.approx(one) for one in frame.column("tokens/s").to_pylist()]
+
+
+def links_of(page):
+    return re.findall(r'(?:href|src)="([^"]*)"', page.read_text())
+
+
+def test_each_link_leads_to_a_file_of_the_folder_and_a_number_to_its_record(public, records):
+    for page in public.rglob("*.html"):
+        for link in links_of(page):
+            assert not urlsplit(link).scheme
+            assert not urlsplit(link).netloc
+            file = page.parent / unquote(urlsplit(link).path or page.name)
+            assert file.resolve().is_relative_to(public)
+            assert file.is_file()
+    copies = {path.read_bytes() for path in public.glob("records/*.json")}
+    assert copies == {path.read_bytes() for path in records.rglob("result.json")}
+    rows = csv.DictReader(io.StringIO(page_of(public).with_suffix(".csv").read_text()))
+    for row in rows:
+        runs = {link for link in links_of(public / row["page"]) if link.endswith(".json")}
+        of_row = [json.loads((public / "points" / link).read_text()) for link in runs]
+        assert {one["system"] for one in of_row} == {row["system"]}
+        assert {str(one["layout"]["num_devices"]) for one in of_row} == {row["devices"]}
+        assert sum(one["status"] == "ok" for one in of_row) == int(row["runs"])
+
+
+def test_an_interval_is_shown_with_its_number_alone(tmp_path):
+    """Of a served run, most numbers are in the columns that a page has on request."""
+    runs = [served(ttft_s=0.5 + run / 100, tpot_s=0.02 + run / 1e3, run_id=str(run)) for run in range(3)]
+    made_up.store(tmp_path / "runs", runs)
+    write_site(*find_records([tmp_path / "runs"]), tmp_path / "public")
+    [data] = [path.read_text() for path in (tmp_path / "public").glob("*.js") if path.name != "script.js"]
+    headings = json.loads(data.removeprefix("const site = ").rstrip(";\n"))["headings"]
+    lesser = {one["name"]: one["more"] for one in headings}
+    assert len(lesser) == len(headings)
+    assert set(lesser.values()) == {True, False}
+    numbers = {name: number for number in lesser if (name := f"{number} ± [%]") in lesser}
+    assert len(numbers) > 3
+    assert all(lesser[name] == lesser[number] for name, number in numbers.items())
+
+
+def test_what_may_not_be_ranked_says_why(public):
+    rows = list(csv.DictReader(io.StringIO(page_of(public).with_suffix(".csv").read_text())))
+    limits = {row["system"]: row["limits"] for row in rows if row["system"] not in ("A100", "H200")}
+    assert limits["CPU"] == "energy not ranked: it is an estimate from load, and no measurement"
+    [evil] = [words for system, words in limits.items() if "evil" in system]
+    assert evil.startswith("failed: it said")
+    [failed] = [row for row in rows if row["status"] == "out_of_memory"]
+    assert failed["tokens/s"] == failed["tokens/Wh"] == ""
+    assert "Points do not fit into memory." in (public / failed["page"]).read_text()
+
+
+def test_names_are_never_markup(public):
+    for page in public.rglob("*.html"):
+        assert "<b>evil" not in page.read_text()
+        assert page.read_text().count("<script") == page.read_text().count('<script src="')
+    assert "\u2028" not in page_of(public).with_suffix(".js").read_text()
+
+
+def test_a_later_site_removes_the_files_of_the_older_one_and_no_others(public, tmp_path):
+    public = tmp_path / "public"
+    (public / ".git").mkdir(parents=True)
+    first, second = (made_up.store(tmp_path / name, [made_up.result(name)]) for name in ("A", "B"))
+    write_site(*find_records([first]), public)
+    mine = public / "points" / "note.txt"
+    mine.write_text("mine")
+    outside = tmp_path / "outside.txt"
+    outside.write_text("mine")
+    (public / FILES).write_text((public / FILES).read_text() + "../outside.txt\n")
+    old = set(public.glob("points/*.html"))
+    write_site(*find_records([second]), public)
+    assert not old & set(public.glob("points/*.html"))
+    assert mine.exists()
+    assert outside.exists()
+    every = {str(path.relative_to(public)) for path in public.rglob("*") if path.is_file()}
+    assert every - {"points/note.txt"} == set((public / FILES).read_text().splitlines())
+
+
+def test_a_folder_with_other_files_is_refused_before_any_work(tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("mine")
+    assert main(["site", str(tmp_path / "none"), "-o", str(tmp_path)]) == 2
+    assert "has files, and is no site of caraml: name a new or empty folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_record_that_is_left_out_is_named(tmp_path):
+    runs = made_up.store(tmp_path / "runs", [made_up.result("A")])
+    (runs / "bad").mkdir()
+    (runs / "bad" / "result.json").write_text("{")
+    write_site(*find_records([runs]), tmp_path / "public")
+    assert "cannot be read as a record" in (tmp_path / "public" / "index.html").read_text()
+
+
+@pytest.fixture
+def opened(browser, public):
+    """Return a function that opens a page; at the end it must not have complained, nor asked for more."""
+    complaints, contexts = [], []
+
+    def open_page(address="", width=1280, scripts=True, folder=public):
+        context = browser.new_context(viewport={"width": width, "height": 844}, java_script_enabled=scripts)
+        contexts.append(context)
+        window = context.new_page()
+        window.set_default_timeout(LONG_MS)
+        window.on("console", lambda message: complaints.append(message.text))
+        window.on("pageerror", lambda error: complaints.append(str(error)))
+        window.on("request", lambda one: complaints.append(one.url) if not is_inside(one.url, folder) else None)
+        window.goto(address if "://" in address else page_of(folder).as_uri() + address)
+        return window
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def is_inside(url, folder):
+    return url.startswith((folder.as_uri(), "blob:"))
+
+
+def cells(window, title):
+    titles = window.locator("#table thead th").all_inner_texts()
+    return window.locator(f"{ROWS} td:nth-child({titles.index(title) + 1})").all_inner_texts()
+
+
+def test_a_choice_filters_rows_and_curve_and_is_in_the_address(opened):
+    window = opened()
+    everything, dots = window.locator(ROWS).count(), window.locator("#curve circle").count()
+    assert 1 < dots < everything
+    window.get_by_label("H200", exact=True).check()
+    window.get_by_text("devices: all").click()
+    window.locator("input[name=devices][value='2']").check()
+    assert set(cells(window, "system")) == {"H200"}
+    assert set(cells(window, "devices")) == {"2"}
+    assert window.locator("#curve circle").count() == window.locator(ROWS).count() == 3
+    assert window.inner_text("#number") == f"3 of {everything} points"
+    again = opened(window.url)
+    assert cells(again, "tokens/s") == cells(window, "tokens/s")
+    assert again.get_by_label("H200", exact=True).is_checked()
+    window.go_back()
+    window.wait_for_function("document.querySelector('#table tbody').rows.length > 3")
+    assert not window.locator("input[name=devices][value='2']").is_checked()
+    window.get_by_label("Find words").fill("a100 memory")
+    assert window.locator(ROWS).count() == 0
+    window.get_by_label("H200", exact=True).uncheck()
+    assert cells(window, "status") == ["out_of_memory"]
+    assert not window.locator("#curve").is_visible()
+
+
+def test_the_keyboard_sorts_and_goes_along_the_curve(opened):
+    window = opened()
+    button = window.get_by_role("button", name="tokens/s", exact=True)
+    button.focus()
+    for direction in ("descending", "ascending"):
+        window.keyboard.press("Enter")
+        window.wait_for_selector(f"th[aria-sort={direction}]")
+        numbers = [float(text.replace(",", "")) for text in cells(window, "tokens/s") if text]
+        assert numbers == sorted(numbers, reverse=direction == "descending")
+        assert cells(window, "tokens/s")[-1] == ""
+    assert "sort=tokens" in window.url
+    assert window.evaluate("document.activeElement.textContent") == "tokens/s"
+    assert window.locator("#curve a[tabindex='0']").count() == 1
+    window.locator("#curve a[tabindex='0']").focus()
+    words = window.locator("#curve p")
+    first = words.inner_text()
+    window.keyboard.press("ArrowRight")
+    assert words.inner_text() != first
+    assert re.search(r"tokens/s/device [\d,]+.* tokens/Wh [\d,]+.*energy Q1", words.inner_text())
+    window.keyboard.press("Enter")
+    window.wait_for_url("**/points/*.html")
+
+
+def test_a_number_leads_to_its_limits_and_its_record(opened, public):
+    window = opened("#system=CPU")
+    number = cells(window, "tokens/s")[0]
+    window.locator(ROWS).first.get_by_role("link", name=number, exact=True).first.click()
+    window.wait_for_url("**/points/*.html")
+    assert number in window.locator("#values + .wide").inner_text()
+    assert window.inner_text(".next") == "Energy not ranked: it is an estimate from load, and no measurement"
+    assert "Energy is estimated from load, not measured." in window.inner_text("table.limits")
+    record = window.locator("#runs + .wide a").first.get_attribute("href")
+    content = (public / "points" / record).read_bytes()
+    assert json.loads(content)["system"] == "CPU"
+    assert hashlib.sha256(content).hexdigest().startswith(record.removeprefix("../records/").removesuffix(".json"))
+
+
+def test_rows_that_are_shown_are_saved_as_csv(opened):
+    window = opened("#system=H200&sort=-tokens%2Fs")
+    with window.expect_download() as found:
+        window.get_by_role("button", name="CSV of these rows").click()
+    rows = list(csv.DictReader(io.StringIO(found.value.path().read_text())))
+    assert len(rows) == window.locator(ROWS).count()
+    assert {row["system"] for row in rows} == {"H200"}
+    speeds = [float(row["tokens/s"]) for row in rows]
+    assert speeds == sorted(speeds, reverse=True)
+    assert all(row["tokens/s ± [%]"] for row in rows)
+
+
+def test_without_scripts_each_row_can_be_read_on_pages_that_are_linked(opened, public, records, monkeypatch):
+    monkeypatch.setattr(site, "PAGE_ROWS", 8)
+    folder = records.parent / "paged"
+    write_site(*find_records([records]), folder)
+    window, seen = opened(scripts=False, folder=folder), []
+    assert window.locator("figure img").first.is_visible()
+    assert not window.locator("#curve").is_visible()
+    while True:
+        seen += cells(window, "tokens/s")
+        pages = window.locator("nav[aria-label='Pages of the table'] > *")
+        names = pages.all_inner_texts()
+        at = next(number for number, one in enumerate(pages.all()) if one.evaluate("one => one.tagName") == "STRONG")
+        if at == len(names) - 1:
+            break
+        pages.nth(at + 1).click()
+    with_scripts = opened(folder=folder)
+    while with_scripts.get_by_role("button", name="Show more").is_visible():
+        with_scripts.get_by_role("button", name="Show more").click()
+    assert len(names) > 1
+    assert seen == cells(with_scripts, "tokens/s")
+    assert not with_scripts.get_by_role("link", name="2", exact=True).and_(with_scripts.locator("nav a")).count()
+
+
+def test_pages_fit_a_phone_and_show_names_as_text(opened, public):
+    for page in (page_of(public), public / "index.html", *list(public.glob("points/*.html"))[:2]):
+        window = opened(page.as_uri(), width=390)
+        assert window.evaluate("document.documentElement.scrollWidth") <= 390
+        assert window.locator("b").count() == 0
+    window = opened(width=390)
+    assert "</script><b>evil</b>&" in window.locator("#table").inner_text()
+    assert "it said </script><b>evil</b>" in window.locator("#table").inner_text()
