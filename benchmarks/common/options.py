@@ -261,12 +261,28 @@ class RunOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingOptions:
+class Seeds:
+    """Seeds."""
+
+    seed: int = option(1234, "seed of weights and data")
+    data_seed: int | None = option(
+        None,
+        "seed of the data alone, so that losses can be compared with a reference (half of synthetic tokens then follow "
+        "from the token before); default: the same seed",
+    )
+
+    @property
+    def seed_of_data(self) -> int:
+        """Seed of the data and its order."""
+        return self.seed if self.data_seed is None else self.data_seed
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingOptions(Seeds):
     """Training."""
 
     learning_rate: float = option(0.001, "learning rate after its warm-up")
     learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises linearly")
-    seed: int = option(1234, "seed of weights and data")
 
     def __post_init__(self) -> None:
         positive(self, "learning_rate", "learning_rate_warmup_steps")

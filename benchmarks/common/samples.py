@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.common.input_files import own_files
+from benchmarks.common.input_files import identity, own_files
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
 from benchmarks.common.workload import Target, Workload
@@ -37,10 +37,12 @@ class SampleWorkload(Workload):
             "data_parallel_size": num_devices,
         }
         self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
+        self.data_set = identity(files, made=self.data.startswith("fake-")) if files else {}
         self.files = own_files(files, launch.rank, launch.world_size)
 
     def conclude(self, record: RunRecord, target: Target, losses: Sequence[float], read: int, damaged: int) -> str:
         """Record the reads of all ranks; return why the run is not valid, or an empty string."""
+        record.provenance["data"] = self.data_set
         read, damaged = (int(sum(numbers)) for numbers in zip(*target.gather([read, damaged]), strict=True))
         record.metrics |= {
             "comparable": self.config.model.is_comparable,

@@ -22,7 +22,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = False) -> Batches:
     """Return batches of particle counts, int16 of shape [samples, size, size, size, 4], and targets of [samples, 4]."""
-    data, size, seed = run.config.data, run.config.model.size, run.config.training.seed
+    data, size, seed = run.config.data, run.config.model.size, run.config.training.seed_of_data
 
     def made(count: int) -> tuple[tf.Tensor, tf.Tensor]:
         return made_batch(size, seed, count, run.launch.rank)

@@ -57,7 +57,7 @@ class DeepCam(PyTorchWorkload):
         """Return random fields with random classes."""
         import numpy as np
 
-        chance = np.random.default_rng((self.config.training.seed, number))
+        chance = np.random.default_rng((self.config.training.seed_of_data, number))
         shape = (self._height, self._width)
         return chance.random((*shape, CHANNELS), np.float32), chance.integers(0, CLASSES, shape, np.uint8)
 

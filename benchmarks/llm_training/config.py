@@ -9,6 +9,7 @@ from benchmarks.common.options import (
     ComputeOptions,
     ConfigError,
     RunOptions,
+    Seeds,
     TurnsOptions,
     WindowOptions,
     option,
@@ -130,13 +131,12 @@ class DataOptions:
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingOptions(Seeds):
     """Training."""
 
     learning_rate: float = option(1e-4, "highest learning rate; it decays to a tenth by a cosine")
     weight_decay: float = option(0.1, "AdamW's weight decay, on matrices only")
     gradient_clip: float = option(1.0, "largest norm of the gradient over all parameters")
-    seed: int = option(1234, "seed of weights and data")
 
     def __post_init__(self) -> None:
         positive(self, "learning_rate", "gradient_clip")

@@ -27,6 +27,8 @@ IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
 TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 TOKENS_CHECKED = 10_000_000  # in less than a second
+DRAWN = 0.5  # share of synthetic tokens that no other determines, where losses are compared with a reference
+FACTOR = 31  # a token t that is not drawn is followed by FACTOR t + 1, modulo the vocabulary, which 31 does not divide
 PASSES_AHEAD = 4  # prefetched for a GPU
 APART_VARIABLE = "CARAML_DATA_APART"  # set if each node has its own data folder
 
@@ -34,21 +36,28 @@ APART_VARIABLE = "CARAML_DATA_APART"  # set if each node has its own data folder
 class SyntheticSamples:
     """Random tokens by Zipf's law, like the words of a text, so that there is something to learn.
 
-    Sample `index` has `sequence_length + 1` token ids, which depend on seed and index alone.
+    Only a share of them is `drawn`. Each of the others follows from the token before it, so that all layers have
+    something to learn. Sample `index` has `sequence_length + 1` token ids, which depend on seed and index alone.
     """
 
-    def __init__(self, vocab_size: int, sequence_length: int, seed: int) -> None:
+    def __init__(self, vocab_size: int, sequence_length: int, seed: int, drawn: float = 1.0) -> None:
         weights = 1.0 / np.arange(1, vocab_size + 1)
         self._cumulative = np.cumsum(weights / weights.sum())
         self._length = sequence_length + 1
-        self._seed = seed
+        self._seed, self._drawn = seed, drawn
 
     def __len__(self) -> int:
         return 2**31
 
     def __getitem__(self, index: int) -> NDArray[np.int64]:
-        uniform = np.random.default_rng([self._seed, index]).random(self._length)
-        return np.minimum(np.searchsorted(self._cumulative, uniform), len(self._cumulative) - 1).astype(np.int64)
+        uniform, chance = np.random.default_rng([self._seed, index]).random((2, self._length))
+        vocab_size = len(self._cumulative)
+        tokens: NDArray[np.int64] = np.minimum(np.searchsorted(self._cumulative, uniform), vocab_size - 1)
+        places = np.arange(self._length)
+        drawn = np.maximum.accumulate(np.where((chance < self._drawn) | (places == 0), places, 0))
+        for steps in range(1, int((places - drawn).max()) + 1):  # since the last drawn token
+            tokens = np.where(places - drawn == steps, (FACTOR * np.roll(tokens, 1) + 1) % vocab_size, tokens)
+        return tokens
 
 
 class TextSamples:
@@ -183,9 +192,10 @@ def check_prefix(prefix: str, vocab_size: int) -> None:
 
 def open_samples(config: Config) -> Samples:
     """Return the requested data set; raises ConfigError if it cannot be used."""
-    shape, length, seed = config.model.shape, config.model.tokens_per_sample, config.training.seed
+    shape, length, seed = config.model.shape, config.model.tokens_per_sample, config.training.seed_of_data
     if config.data.data == "synthetic":
-        return SyntheticSamples(shape.vocab_size, length, seed)
+        is_judged = config.training.data_seed is not None
+        return SyntheticSamples(shape.vocab_size, length, seed, DRAWN if is_judged else 1.0)
     return TextSamples(config.data.data_prefix, shape.vocab_size, length, seed)
 
 

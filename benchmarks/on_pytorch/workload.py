@@ -68,7 +68,7 @@ class PyTorchWorkload(SampleWorkload):
         """Return the passes of this rank's files."""
         from benchmarks.on_pytorch.files import FilePasses, Samples
 
-        seed, launch = self.config.training.seed + self.launch.rank, self.launch
+        seed, launch = self.config.training.seed_of_data + self.launch.rank, self.launch
         samples = Samples(self.files, self.reader(), self.shares.micro_batch_size, seed)
         return FilePasses(samples, self.config.data, launch.local_world_size, device)
 

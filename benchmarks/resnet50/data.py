@@ -41,7 +41,7 @@ def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = Fals
 
     def read(count: int, counts: Counts, parallel: Parallel) -> tf.data.Dataset:
         decode = counted(decoder(config, target), counts)
-        return records(run.files, decode, count, config.training.seed, parallel, run.shares)
+        return records(run.files, decode, count, config.training.seed_of_data, parallel, run.shares)
 
     return Batches(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
 
@@ -49,7 +49,7 @@ def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = Fals
 def made_batch(config: Config, target: Target, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Return random images and labels: this rank's part of a global batch that is the same for every layout."""
     first = rank * batch_size
-    seeds = [(config.training.seed, index) for index in range(first, first + batch_size)]
+    seeds = [(config.training.seed_of_data, index) for index in range(first, first + batch_size)]
     images = tf.stack([tf.random.stateless_normal(image_shape(config, target), seed) for seed in seeds])
     labels = tf.stack([tf.random.stateless_uniform((), seed, 0, NUM_CLASSES, tf.int32) for seed in seeds])
     return images, labels

@@ -12,11 +12,13 @@ from itertools import islice
 from pathlib import Path
 
 from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
-from caraml.errors import SweepError
+from caraml.errors import NoCheckout, SweepError
+from caraml.plan.site import read_site
 from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
 from results.files.systems import read_systems
 from results.join.meter import read_meter, with_meter
+from results.points.learning import REFERENCES, read_references, with_learnt
 from results.points.repeats import by_point
 from results.points.wall import with_wall
 from results.record.findings import finding
@@ -332,7 +334,20 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
         say(f"skipped: {sentence}")
     if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
-    return found if as_recorded else found._replace(records=with_wall(list(map(with_todays_figures, found.records))))
+    if as_recorded:
+        return found
+    records = with_wall(list(map(with_todays_figures, found.records)))
+    references = read_references(REFERENCES, *_own_references())
+    return found._replace(records=[with_learnt(record, references) for record in records])
+
+
+def _own_references() -> list[Path]:
+    """Return the site's file of references of losses, which replace the suite's of the same key, if it has one."""
+    try:
+        own = read_site("").training_references
+    except NoCheckout:
+        return []
+    return [Path(own)] if own else []
 
 
 def matching(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:

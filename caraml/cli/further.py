@@ -8,8 +8,10 @@ from pathlib import Path
 from caraml.cli.after import ALL, FILTER, FORMAT, METER, is_whole, matching, metered, out, printed, records_in
 from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
 from jpwr.process.whole_file import write_whole
+from results.points.learning import as_csv, read_references, reference_of
 from results.points.repeats import by_point
 from results.record.records import RecordError
+from results.record.values import count
 from results.reference.achievable import with_achievable
 from results.reference.published import read_published
 from results.show.tables.anchors import anchor_table
@@ -103,6 +105,18 @@ def operating_points(options: argparse.Namespace) -> int:
         options.plots.mkdir(parents=True, exist_ok=True)
         for chart in operating_charts(points, styles_of_systems(points)):
             write_whole(options.plots / f"{chart.name}.png", chart.png())
+    return 0
+
+
+@COMMANDS.command(
+    folders(), out("file to write or to add to; site.yaml names it; default: %(default)s", Path("references.csv"))
+)
+def reference(options: argparse.Namespace) -> int:
+    """Make a reference of losses from runs in fp32 or bf16 that differ in their seeds alone."""
+    made = reference_of(records_in(options.folders).records)
+    known = read_references(options.out) if options.out.exists() else {}
+    write_whole(options.out, as_csv((known | {made.key: made}).values()))
+    print(f"{options.out}: {made.key.workload} {made.key.model}, {made.steps} steps of {count(made.runs, 'run')}")
     return 0
 
 

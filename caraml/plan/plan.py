@@ -28,8 +28,9 @@ DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
 TO_LOSS = "to-loss"  # tag of a training to a loss
 JOB = "job"  # tag with which a workflow only writes the scripts of its jobs
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
+GATE = "gate"  # tag with which a run has the steps and the batch of a reference of losses
 # Tags that measure something else than one window of training, or share the node.
-NOT_FILLED = ("effective", "cold", "io", "checkpoint", "shared", "to-loss")
+NOT_FILLED = ("effective", "cold", "io", "checkpoint", "shared", "to-loss", GATE)
 
 
 def check_fill(tags: set[str], block: System, site: Site) -> None:
@@ -51,9 +52,11 @@ def check_fill(tags: set[str], block: System, site: Site) -> None:
 def goal(tags: set[str], known: Workload, site: Site, model: str) -> str:
     """Return the flag with the target loss of the tag to-loss, empty without the tag or if the site's flags have one.
 
-    Raises SiteError if no target is known.
+    Raises SiteError if no target is known, or if the tag gate states another number of steps.
     """
     own_flags, facts = site.flags_of(known.facts.name), known.facts
+    if {TO_LOSS, GATE} <= tags:
+        raise SiteError(f"the tags {GATE} and {TO_LOSS} were asked for, which exclude each other: leave one out")
     if TO_LOSS not in tags or "--to-loss" in own_flags:
         return ""
     target = facts.target_loss.get(model) if "oscar" not in tags else None
@@ -99,7 +102,7 @@ def plan(
         check_fill({*tags, *of_run}, block, site)
     model = model or facts.default_model(block.values)
     to_loss = goal({*tags, *of_run}, known, site, model)
-    points = sweep(known, block, site, model)
+    points = sweep(known, block, site, model, "$gate_batch" if GATE in {*tags, *of_run} else facts.batches)
     submit = site.submit_of(block)
     runtime = site.container_runtime or block.container_runtime
     in_container = site.container_runtime or (runtime if runtime != "none" else "podman")

@@ -71,12 +71,15 @@ def fitting_batches(check: Callable[[int], None], sweep: Sequence[int], asked: S
     return fitting
 
 
-def sweep(known: Workload, block: System, site: Site, model: str) -> dict[int, list[int]]:
-    """Return the global batch sizes to run for each number of devices; raises SiteError if none can run."""
+def sweep(known: Workload, block: System, site: Site, model: str, batches_of: str = "") -> dict[int, list[int]]:
+    """Return the global batch sizes to run for each number of devices; raises SiteError if none can run.
+
+    `batches_of` are those of a sweep, in the form of `batches` of workload.yaml, which is the default.
+    """
     facts = known.facts
     asked = {key: numbers(getattr(site, key), f"CARAML_{key.upper()}") for key in ("devices", "batches")}
     micro_batch = facts.value("micro_batch_size", block.values, model) if "micro_batch_size" in facts.parameters else ""
-    batches = numbers(facts.resolve(facts.batches, block.values, model), "the sweep of batches")
+    batches = numbers(facts.resolve(batches_of or facts.batches, block.values, model), "the sweep of batches")
     devices_sweep = numbers(facts.resolve(facts.devices, block.values, model) or block.devices_sweep, "devices_sweep")
     most = block.devices_per_node if site.submit_of(block) == "bash" else None
     found, name = {}, model or facts.title  # a node check has no model

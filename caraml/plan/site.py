@@ -64,6 +64,7 @@ class Site:
     data_folder: Folder = "data"
     checkpoint_folder: Folder = ""
     history_db: Folder = "history.db"
+    training_references: Folder = ""
     devices: str = ""
     batches: str = ""
     limits_set_by: Literal["jpwr", "slurm", "none"] = "none"

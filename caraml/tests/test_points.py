@@ -77,6 +77,17 @@ def test_a_systems_own_sweep_is_taken(benchmark, model, system, points):
     assert of(benchmark, model, system) == points
 
 
+def test_the_gate_has_one_batch_and_the_options_of_its_model():
+    assert plan("CPU", "llm_training")["batches"] == {"1": "4,8", "2": "8"}
+    found = plan("CPU", "llm_training", tags=["gate"])
+    assert (found["batches"], found["gate_steps"]) == ({"1": "8", "2": "8"}, "48")
+    assert found["gate_flags"].startswith("--data-seed 1 --learning-rate 1e-3")
+    large = plan("A100", "llm_training", "800M", name="llm_training", tags=["gate"])
+    assert (large["gate_steps"], large["gate_flags"]) == ("300", "--data-seed 1")
+    with pytest.raises(SiteError, match="the tags fill and gate were asked for, which exclude each other"):
+        plan("CPU", "llm_training", tags=["fill", "gate"])
+
+
 def test_a_sweep_is_narrowed_by_the_environment():
     assert of("llm_training", "tiny", CARAML_DEVICES="2", CARAML_BATCHES="16 64") == {2: [16, 64]}
     with pytest.raises(SiteError, match=r"^tiny on 1 device: global_batch_size 3 is not"):
@@ -114,6 +125,7 @@ def test_nodes_that_copies_cannot_fill_are_refused(system, tags, environ, messag
         ("A100", ["to-loss", "oscar"], "--to-loss 3.3 --max-measured-s 86400", "800M", ""),  # the site's own
         ("A100", ["to-loss"], "", "", "no target loss is known for 800M on this data: state one, such as CARAML_LLM_T"),
         ("CPU", ["to-loss", "oscar"], "", "", "no target loss is known for tiny on this data"),
+        ("CPU", ["to-loss", "gate"], "", "", "the tags gate and to-loss were asked for, which exclude each other"),
         ("CPU", ["to-loss", "fill"], "", "", "the tags fill and to-loss were asked for, which exclude each other"),
     ],
 )

@@ -174,6 +174,7 @@ _MORE_DEVICES = _undecided("Run this workload on more devices")
 # A run with one of these is not ranked.
 WRONG_ANSWERS = {"answers_wrong", "answers_vary", "answers_unlikely", "answers_unlike", "answers_below"}
 NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplexity_high"}
+NOT_RANKED |= {"learns_worse", "learns_faster"}
 
 KINDS: Mapping[str, Kind] = {
     "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
@@ -197,6 +198,36 @@ KINDS: Mapping[str, Kind] = {
     "shift": Kind("shift: steps take {change:+.0%} after the first {first} of {steps}", _UNSTEADY),
     "outliers": Kind("outliers: {slow} of {steps} steps are slow and cost {cost:.0%} of the time", _UNSTEADY),
     "few_steps": Kind("{steps} steps are too few to check whether they are steady, {wanted} wanted", _UNSTEADY),
+    "learns_worse": Kind(
+        "the mean loss of steps {first} to {last} is {loss:.5g}: {runs} reference runs have {mean:.5g}, and a run that "
+        "learns as they do at most {limit:.5g}",
+        Advice(
+            1,
+            "A run learns worse than its reference, and is not ranked.",
+            "Check precision, kernels, layout and optimizer; repeat the run",
+        ),
+    ),
+    "learns_faster": Kind(
+        "the mean loss of steps {first} to {last} is {loss:.5g}: {runs} reference runs have {mean:.5g}, and a run on "
+        "the same data at least {limit:.5g}",
+        Advice(
+            1,
+            "A run's loss falls faster than its reference's, and it is not ranked.",
+            "Check that no data is read twice, and the optimizer; repeat the run",
+        ),
+    ),
+    "learning_unknown": Kind(
+        "the losses are not judged, as no reference fits: {why}",
+        Advice(
+            7,
+            "A run's losses have no reference.",
+            "Make one with 'caraml reference' from runs in fp32 or bf16, and name its file in site.yaml",
+        ),
+    ),
+    "learning_short": Kind(
+        "the losses are not judged: {steps:number of step}, {wanted} of the reference",
+        Advice(7, "A run is too short for its losses to be judged.", "Measure more steps, as the tag 'gate' does"),
+    ),
     "to_loss": Kind(
         "trained to a loss: its window begins with the first step, and its speed is not ranked",
         Advice(7, "Runs are trained to a loss.", "Run without the tag 'to-loss' for a speed", False),

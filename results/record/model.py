@@ -613,6 +613,17 @@ class Wall(Numbers):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Learnt(Part):
+    """Verdict on a run's losses, against those of reference runs."""
+
+    how: Annotated[str, "as the reference, worse, too fast or not judged"] = ""
+    loss: Annotated[Number, "mean of the last quarter of the reference's steps"] = None
+    reference: Annotated[Number, "mean of the reference runs there"] = None
+    most: Annotated[Number, "highest loss there of a run that learns as they do"] = None
+    findings: Annotated[tuple[Any, ...], "why the run is not ranked, or not judged"] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class File(Part):
     """File that a record was read from."""
 
@@ -634,7 +645,7 @@ class Record(Part):
             "properties": {"layout": {"required": ["num_devices", "num_nodes", "global_batch_size"]}},
         },
     }
-    ADDED: ClassVar = ("file", "corrected", "wall")  # by the reader; no file has them
+    ADDED: ClassVar = ("file", "corrected", "wall", "learnt")  # by the reader; no file has them
     schema_version: Literal[3]
     benchmark: Name
     system: Name
@@ -667,6 +678,7 @@ class Record(Part):
     file: File = File.of({})
     corrected: Annotated[tuple[Any, ...], "findings on values that follow today's tables"] = ()
     wall: Wall = Wall.of({})
+    learnt: Learnt = Learnt.of({})
 
     @classmethod
     def from_file(cls, values: Json, **file: str) -> Record:

@@ -229,7 +229,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
         found += _of_energy(record) if with_energy else []
         if record.metrics.comparable is False:
             found.append(finding("smaller_workload"))
-        found += record.corrected
+        found += [*record.corrected, *record.learnt.findings]
         found += _rising(record)
         found += _origin(record.provenance)
     if with_energy and len({energy_kind(record) for record in results.good}) > 1:

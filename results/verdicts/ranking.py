@@ -24,6 +24,9 @@ def why_left_out(one: PointResults) -> Finding | None:
     for record in one.good:
         if wrong := next((each for each in record.serving.findings if each.kind in NOT_RANKED), None):
             return from_data(as_json(wrong))
+        of_losses: tuple[Finding, ...] = record.learnt.findings
+        if why := next((each for each in of_losses if each.kind in NOT_RANKED), None):
+            return why
     return None if one.precision else finding("no_precision")
 
 

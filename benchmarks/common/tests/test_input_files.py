@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.input_files import drop_from_cache, own_files, stage
+from benchmarks.common.input_files import drop_from_cache, identity, own_files, stage
 from benchmarks.common.options import ConfigError
 
 
@@ -74,3 +74,13 @@ def test_a_file_that_is_gone_and_a_folder_that_cannot_be_made_are_said(files, tm
         stage(files, tmp_path / "disk")
     with pytest.raises(ConfigError, match="choose another folder"):
         stage(files, files[0])
+
+
+def test_a_data_set_is_identified_by_its_names_and_by_how_prepare_made_it(tmp_path):
+    files = [tmp_path / name for name in ("a.h5", "b.h5")]
+    (tmp_path / "made.json").write_text('{"seed": 1}')
+    of_names, made = identity(files, made=False), identity(files, made=True)
+    assert of_names != identity(files[:1], made=False)
+    (tmp_path / "made.json").write_text('{"seed": 2}')
+    assert made != identity(files, made=True)
+    assert of_names == identity(files, made=False)

@@ -8,8 +8,10 @@ import pytest
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError
+from benchmarks.common.session import parse_options
 from benchmarks.llm_training import corpus as corpus_of_names
 from benchmarks.llm_training import prepare
+from benchmarks.llm_training.train import Gpt
 from tests.later import Later
 
 torch, data = Later("torch"), Later("benchmarks.llm_training.data")
@@ -174,3 +176,17 @@ def test_short_documents_are_packed_and_long_ones_cut_and_that_is_said(prefix):
     assert data.packing(prefix, 4096).endswith(
         f"a sample of 4096 tokens has {4096 / mean:.1f} of them, one after the other"
     )
+
+
+def test_half_of_the_synthetic_tokens_of_a_judged_run_follow_from_the_token_before():
+    tokens = data.SyntheticSamples(8192, 4096, seed=1, drawn=data.DRAWN)[3]
+    follows = tokens[1:] == (data.FACTOR * tokens[:-1] + 1) % 8192
+    assert follows.mean() == pytest.approx(1 - data.DRAWN, abs=0.05)
+
+
+def test_a_seed_of_the_data_keeps_it_for_all_seeds_of_weights():
+    def first(*flags: str) -> list[int]:
+        return data.open_samples(parse_options(Gpt, list(flags)))[0].tolist()
+
+    assert first("--seed", "5") != first("--seed", "6")
+    assert first("--seed", "5", "--data-seed", "1") == first("--seed", "6", "--data-seed", "1")

@@ -1,0 +1,213 @@
+"""Whether a run learns as reference runs do: its losses against theirs, quarter by quarter of the reference's steps.
+
+The runs of a reference have one key and differ in their seeds. Another run of this key lies, in each quarter, beyond
+the limits of their prediction interval by chance with a probability of ERROR / QUARTERS on each side (Hahn and Meeker
+1991, Statistical Intervals, section 4.7; Bonferroni over the quarters).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from results.errors import RecordError
+from results.points.estimate import CONFIDENCE, students_t
+from results.record.findings import Finding, finding
+from results.record.model import Learnt, Record, changed, is_number
+from results.record.values import count, value_at
+
+REFERENCES = Path(__file__).with_suffix(".csv")  # made by 'caraml reference' from runs with the tag gate
+QUARTERS = 4
+ERROR = 0.001  # of a sound run that is found wrong, on each side: 20 of 20 sound runs pass with a probability of 0.96
+CHOICES = round((1 - CONFIDENCE) / 2 / (ERROR / QUARTERS))  # of students_t, for that error in a quarter
+FEWEST_RUNS = 5  # Student's quantile is 10 with 5 runs and 16 with 4, with which little would be found
+PRECISIONS = ("fp32", "bf16")
+IDENTITY = ("text_sha256", "tokens", "files_sha256")  # of data from files, in provenance.data
+DIGITS = 12  # of a hash, as text
+
+
+class Key(NamedTuple):
+    """All that determines what a run learns, but the seed of its weights; a person can read why two differ."""
+
+    workload: str
+    model: str
+    sample: str
+    data: str
+    global_batch: int
+    training: str
+
+
+class Reference(NamedTuple):
+    """Mean losses of reference runs in each quarter of their steps, and the standard deviations between runs."""
+
+    key: Key
+    steps: int
+    runs: int
+    means: tuple[float, ...]
+    deviations: tuple[float, ...]
+    source: str
+
+    def half(self, quarter: int) -> float:
+        """Return the half-width of the prediction interval of another run in a quarter."""
+        return students_t(self.runs - 1, CHOICES) * self.deviations[quarter] * math.sqrt(1 + 1 / self.runs)
+
+
+COLUMNS = (*Key._fields, "steps", "runs", *(f"{one}_{n + 1}" for one in ("mean", "sd") for n in range(QUARTERS)))
+
+
+def key_of(record: Record) -> Key:
+    """Return the key of a run; copies that ran at once each trained on a batch of their own."""
+    options = record.config.get("training") or {}
+    training = {name: value for name, value in sorted(options.items()) if name != "seed" and value is not None}
+    if (calls := record.option("compute.steps_per_call")) not in (None, 1):  # losses are those of calls
+        training["steps_per_call"] = calls
+    described = [(name, value_at(record, f"provenance.data.{name}")) for name in IDENTITY]
+    data = [record.data, *(f"{name} {str(value)[:DIGITS]}" for name, value in described if value is not None)]
+    return Key(
+        record.benchmark,
+        record.model,
+        record.sample,
+        ", ".join([*data, *(["in turns"] if record.option("turns.effective") else [])]),
+        (record.layout.global_batch_size or 0) // (record.fill.copies if record.fill else 1),
+        ", ".join(f"{name}={value:g}" if is_number(value) else f"{name}={value}" for name, value in training.items()),
+    )
+
+
+def quarter_of(steps: int, quarter: int) -> slice:
+    """Return the places of a quarter's losses."""
+    return slice(steps * quarter // QUARTERS, steps * (quarter + 1) // QUARTERS)
+
+
+def means_of(losses: Sequence[float | None], steps: int) -> tuple[float, ...]:
+    """Return the mean loss of each quarter of so many steps; infinite with a loss that is not finite."""
+    known = [math.inf if loss is None else loss for loss in losses]
+    return tuple(statistics.fmean(known[quarter_of(steps, quarter)]) for quarter in range(QUARTERS))
+
+
+def with_learnt(record: Record, references: Mapping[Key, Reference]) -> Record:
+    """Return a record with what its losses show, if they can be judged or should be."""
+    learnt = learnt_of(record, references)
+    return changed(record, learnt=learnt) if learnt else record
+
+
+def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | None:
+    """Return what a run's losses show; None if there is no reference, and the run does not ask for one by its data."""
+    if not (record.is_good and record.losses):
+        return None
+    key = key_of(record)
+    reference = references.get(key)
+    if reference is None:
+        asks = record.option("training.data_seed") is not None
+        return _not_judged(finding("learning_unknown", why=_why_none(key, references))) if asks else None
+    if len(record.losses) < reference.steps:
+        return _not_judged(finding("learning_short", steps=len(record.losses), wanted=reference.steps))
+    own, found = means_of(record.losses, reference.steps), list(_deviations(record, reference))
+    words = {"learns_worse": "worse", "learns_faster": "too fast"}
+    return Learnt(
+        how=words[found[0].kind] if found else "as the reference",
+        loss=own[-1] if math.isfinite(own[-1]) else None,
+        reference=reference.means[-1],
+        most=reference.means[-1] + reference.half(QUARTERS - 1),
+        findings=tuple(found[:1]),
+    )
+
+
+def _not_judged(why: Finding) -> Learnt:
+    return Learnt(how="not judged", findings=(why,))
+
+
+def _deviations(record: Record, reference: Reference) -> Iterator[Finding]:
+    """Yield the quarters in which a run is beyond the limits, the last one first."""
+    own = means_of(record.losses, reference.steps)
+    for quarter in reversed(range(QUARTERS)):
+        mean, half, steps = reference.means[quarter], reference.half(quarter), quarter_of(reference.steps, quarter)
+        if abs(own[quarter] - mean) > half:
+            kind, sign = ("learns_worse", 1) if own[quarter] > mean else ("learns_faster", -1)
+            values = {"loss": own[quarter], "mean": mean, "limit": mean + sign * half, "runs": reference.runs}
+            yield finding(kind, first=steps.start + 1, last=steps.stop, **values)
+
+
+def _why_none(key: Key, references: Mapping[Key, Reference]) -> str:
+    alike = [other for other in references if other[:2] == key[:2]]
+    if not alike:
+        return f"there is none of {key.workload} {key.model}"
+    nearest = min(alike, key=lambda other: sum(a != b for a, b in zip(key, other, strict=True)))
+    return _difference(key, nearest, "the nearest reference")
+
+
+def _difference(key: Key, other: Key, whose: str) -> str:
+    """Return in what a key differs from another one, in words; empty if it does not."""
+    named = zip((name.replace("_", " ") for name in Key._fields), key, other, strict=True)
+    return "; ".join(f"its {name} is {a}, that of {whose} {b}" for name, a, b in named if a != b)
+
+
+def reference_of(records: Sequence[Record]) -> Reference:
+    """Return the reference that runs make; raises RecordError for runs that cannot make one."""
+    trained = [record for record in records if record.losses or not record.is_good]
+    for record in trained:
+        if not record.is_good:
+            raise RecordError(f"{record.file.path} is a run that {record.status}: leave it out, or repeat it")
+        if record.precision not in PRECISIONS:
+            raise RecordError(
+                f"{record.file.path} is in {record.precision}, and a reference is in {' or '.join(PRECISIONS)}: leave "
+                "it out"
+            )
+        if why := _difference(key_of(record), key_of(trained[0]), trained[0].file.path):
+            raise RecordError(f"{record.file.path} learns something else ({why}): give runs that differ in seeds alone")
+    seeds = [record.option("training.seed") for record in trained]
+    if len(set(seeds)) < len(seeds) or None in seeds:
+        raise RecordError(f"the seeds of the runs are {seeds}, and each must be another one: repeat runs with --seed N")
+    if len(trained) < FEWEST_RUNS:
+        raise RecordError(f"{count(len(trained), 'run')} with losses found, {FEWEST_RUNS} needed: make more runs")
+    # A run with a shorter warm-up has these steps, too.
+    asked = [(len(one.losses), one.option("window.measured_steps")) for one in trained]
+    lengths = [min(length, steps) if is_number(steps) else length for length, steps in asked]
+    if (steps := int(min(lengths))) < QUARTERS:
+        raise RecordError(f"the shortest run has {count(steps, 'step')}, {QUARTERS} needed: measure more steps")
+    quarters = list(zip(*(means_of(record.losses, steps) for record in trained), strict=True))
+    systems, kinds = (sorted({vars(one)[name] for one in trained}) for name in ("system", "precision"))
+    return Reference(
+        key_of(trained[0]),
+        steps,
+        len(trained),
+        tuple(map(statistics.fmean, quarters)),
+        tuple(map(statistics.stdev, quarters)),
+        f"own runs on {' and '.join(systems)} in {' and '.join(kinds)}",
+    )
+
+
+def read_references(*paths: Path) -> dict[Key, Reference]:
+    """Return references by key, of which later files replace those of earlier ones; raises RecordError."""
+    found: dict[Key, Reference] = {}
+    for path in paths:
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                found |= {one.key: one for one in map(_of_row, csv.DictReader(file))}
+        except (OSError, KeyError, ValueError, TypeError) as error:
+            raise RecordError(
+                f"{path} cannot be read as references of losses ({error}): make it with 'caraml reference'"
+            ) from error
+    return found
+
+
+def _of_row(row: Mapping[str, str]) -> Reference:
+    means, deviations = (tuple(float(row[f"{one}_{n + 1}"]) for n in range(QUARTERS)) for one in ("mean", "sd"))
+    workload, model, sample, data, batch, training = (row[name] for name in Key._fields)
+    key = Key(workload, model, sample, data, int(batch), training)
+    return Reference(key, int(row["steps"]), int(row["runs"]), means, deviations, row["source"])
+
+
+def as_csv(references: Iterable[Reference]) -> str:
+    """Return references as the text of a file, with six digits of each loss."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*COLUMNS, "source"])
+    for one in sorted(references):
+        numbers = (f"{value:.6g}" for value in (*one.means, *one.deviations))
+        writer.writerow([*one.key, one.steps, one.runs, *numbers, one.source])
+    return text.getvalue()
