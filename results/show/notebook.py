@@ -91,7 +91,9 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
             records, notes = with_meter(records, read_meter(Path(path)))
             for note in notes:
                 warnings.warn(note, stacklevel=2)
-    return frame_of(with_wall(list(map(with_todays_figures, records))))
+    references = read_references(REFERENCES)
+    judged = (with_learnt(with_todays_figures(one), references) for one in records)
+    return frame_of(with_wall(list(judged)))
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:
