@@ -175,7 +175,7 @@ class WindowOptions:
         positive(self, "measured_steps")
         numbers = self.warmup_steps, self.min_measured_s, self.max_measured_s, self.to_loss
         if not all(0 <= number < math.inf for number in numbers):
-            raise ConfigError("warmup_steps, min_measured_s, max_measured_s and to_loss must be numbers of 0 or more")
+            raise ConfigError("warmup_steps, min_measured_s, max_measured_s and to_loss must be 0 or more, and finite")
         if self.to_loss and not self.max_measured_s:
             raise ConfigError("--to-loss needs --max-measured-s: the most seconds that the training may take")
         if self.to_loss and self.warmup_steps:

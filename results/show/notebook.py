@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from results.points.estimate import Interval
+from results.points.learning import REFERENCES, read_references, with_learnt
 from results.points.wall import with_wall
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, find_records

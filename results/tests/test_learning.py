@@ -197,7 +197,12 @@ def test_a_file_of_references_is_read_as_written_and_a_later_one_counts(tmp_path
     assert found[one.key].means == pytest.approx(one.means, rel=1e-5)
     assert found[other.key].steps == 20
     text, sd = as_csv([one]), f"{one.deviations[0]:.6g}"
-    damaged = [(",40,", ",many,"), (",40,", ",3,"), (",40,8,", ",40,4,"), *((sd, wrong) for wrong in ("nan", "0", "-1"))]
+    damaged = [
+        (",40,", ",many,"),
+        (",40,", ",3,"),
+        (",40,8,", ",40,4,"),
+        *((sd, wrong) for wrong in ("nan", "0", "-1")),
+    ]
     for bad in ("", "key,steps\n1,2\n", *(text.replace(*change) for change in damaged)):
         (tmp_path / "c.csv").write_text(bad)
         with pytest.raises(RecordError, match=r"c\.csv cannot be read as references"):

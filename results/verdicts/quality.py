@@ -211,8 +211,8 @@ def window_too_short(results: PointResults, path: str = "") -> Finding | None:
 
 def missed(one: PointResults) -> Finding | None:
     """Return why what a point's runs take to their loss does not count; None if it does."""
-    runs = len(one.good) + len(one.bad)
-    return finding("missed_loss", missed=one.missed, runs=runs, most=one.may_miss) if one.missed > one.may_miss else None
+    runs, most = len(one.good) + len(one.bad), one.may_miss
+    return finding("missed_loss", missed=one.missed, runs=runs, most=most) if one.missed > most else None
 
 
 def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]:
