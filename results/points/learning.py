@@ -99,7 +99,7 @@ def with_learnt(record: Record, references: Mapping[Key, Reference]) -> Record:
 
 def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | None:
     """Return what a run's losses show; None if there is no reference, and the run does not ask for one by its data."""
-    if not (record.is_good and record.losses):
+    if not record.is_good:
         return None
     key = key_of(record)
     reference = references.get(key)
