@@ -49,7 +49,8 @@ def answer(results: Sequence[PointResults], groups: Sequence[Group], question: Q
     _check(question)
     if not groups:
         is_other = any(one.good for one in results)
-        why = "each good run is of a server or of several copies" if is_other else "no run was good"
+        others = "each good run is of a server, of several copies, to a loss, or does not learn as its reference"
+        why = others if is_other else "no run was good"
         raise PredictionError(f"{why}: predictions are made from good runs of a training")
     groups = _in_precision(groups, question.precision)
     mine = [

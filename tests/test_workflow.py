@@ -241,7 +241,7 @@ def test_the_runs_of_a_point_to_a_loss_have_other_seeds_and_begin_with_the_first
     names = ("--seed", "--to-loss", "--warmup-steps", "--data")
     values = [{name: line[line.index(name) + 1] for name in names} for line in flags]
     assert sorted(one.pop("--seed") for one in values) == ["1234", "1235", "1236", "1237", "1238"]
-    assert values == [{"--to-loss": "7", "--warmup-steps": "0", "--data": "synthetic"}] * 5
+    assert values == [{"--to-loss": "7.2", "--warmup-steps": "0", "--data": "synthetic"}] * 5
 
 
 @pytest.fixture(scope="module")

@@ -173,8 +173,9 @@ class WindowOptions:
 
     def __post_init__(self) -> None:
         positive(self, "measured_steps")
-        if min(self.warmup_steps, self.min_measured_s, self.max_measured_s, self.to_loss) < 0:
-            raise ConfigError("warmup_steps, min_measured_s, max_measured_s and to_loss must be 0 or more")
+        numbers = self.warmup_steps, self.min_measured_s, self.max_measured_s, self.to_loss
+        if not all(0 <= number < math.inf for number in numbers):
+            raise ConfigError("warmup_steps, min_measured_s, max_measured_s and to_loss must be 0 or more, and finite")
         if self.to_loss and not self.max_measured_s:
             raise ConfigError("--to-loss needs --max-measured-s: the most seconds that the training may take")
         if self.to_loss and self.warmup_steps:

@@ -63,6 +63,8 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
             )
         if options.turns.effective and options.window.to_loss:
             raise ConfigError("--effective and --to-loss exclude each other: leave one out")
+        if options.checkpoint.restore and options.window.to_loss:
+            raise ConfigError("--to-loss was asked for from a checkpoint, which has learnt: leave out --restore")
         if options.run.dry_run:
             run = workload(options, launch)
             print("\n".join([*(f"{key}: {value}" for key, value in run.layout.items()), *run.plan()]))

@@ -119,8 +119,8 @@ def test_nodes_that_copies_cannot_fill_are_refused(system, tags, environ, messag
 @pytest.mark.parametrize(
     ("system", "tags", "flags", "model", "found"),
     [
-        ("CPU", ["to-loss"], "", "", "--to-loss 7"),
-        ("CPU", ["to-loss", "synthetic"], "", "tiny", "--to-loss 7"),
+        ("CPU", ["to-loss"], "", "", "--to-loss 7.2"),
+        ("CPU", ["to-loss", "synthetic"], "", "tiny", "--to-loss 7.2"),
         ("CPU", [], "", "", ""),
         ("A100", ["to-loss", "oscar"], "--to-loss 3.3 --max-measured-s 86400", "800M", ""),  # the site's own
         ("A100", ["to-loss"], "", "", "no target loss is known for 800M on this data: state one, such as CARAML_LLM_T"),

@@ -66,6 +66,8 @@ def key_of(record: Record) -> Key:
     training = {name: value for name, value in sorted(options.items()) if name != "seed" and value is not None}
     if (calls := record.option("compute.steps_per_call")) not in (None, 1):  # losses are those of calls
         training["steps_per_call"] = calls
+    if record.option("checkpoint.restore"):
+        training["from"] = "a checkpoint"
     described = [(name, value_at(record, f"provenance.data.{name}")) for name in IDENTITY]
     data = [record.data, *(f"{name} {str(value)[:DIGITS]}" for name, value in described if value is not None)]
     return Key(
@@ -97,7 +99,7 @@ def with_learnt(record: Record, references: Mapping[Key, Reference]) -> Record:
 
 def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | None:
     """Return what a run's losses show; None if there is no reference, and the run does not ask for one by its data."""
-    if not (record.is_good and record.losses):
+    if not record.is_good:
         return None
     key = key_of(record)
     reference = references.get(key)
@@ -122,8 +124,13 @@ def _not_judged(why: Finding) -> Learnt:
 
 
 def _deviations(record: Record, reference: Reference) -> Iterator[Finding]:
-    """Yield the quarters in which a run is beyond the limits, the last one first."""
-    own = means_of(record.losses, reference.steps)
+    """Yield where a run is beyond the limits, later steps first: at its end, if it has more steps, and in quarters."""
+    length, own = len(record.losses), means_of(record.losses, reference.steps)
+    worst, last = reference.means[-1] + reference.half(QUARTERS - 1), quarter_of(reference.steps, QUARTERS - 1)
+    end = means_of(record.losses[length - reference.steps :], reference.steps)[-1]
+    if length > reference.steps and end > worst:
+        values = {"loss": end, "mean": reference.means[-1], "limit": worst, "runs": reference.runs}
+        yield finding("learns_worse", first=length - last.stop + last.start + 1, last=length, **values)
     for quarter in reversed(range(QUARTERS)):
         mean, half, steps = reference.means[quarter], reference.half(quarter), quarter_of(reference.steps, quarter)
         if abs(own[quarter] - mean) > half:
@@ -157,6 +164,8 @@ def reference_of(records: Sequence[Record]) -> Reference:
                 f"{record.file.path} is in {record.precision}, and a reference is in {' or '.join(PRECISIONS)}: leave "
                 "it out"
             )
+        if None in record.losses:
+            raise RecordError(f"{record.file.path} has a loss that is not finite: leave it out")
         if why := _difference(key_of(record), key_of(trained[0]), trained[0].file.path):
             raise RecordError(f"{record.file.path} learns something else ({why}): give runs that differ in seeds alone")
     seeds = [record.option("training.seed") for record in trained]
@@ -171,7 +180,7 @@ def reference_of(records: Sequence[Record]) -> Reference:
         raise RecordError(f"the shortest run has {count(steps, 'step')}, {QUARTERS} needed: measure more steps")
     quarters = list(zip(*(means_of(record.losses, steps) for record in trained), strict=True))
     systems, kinds = (sorted({vars(one)[name] for one in trained}) for name in ("system", "precision"))
-    return Reference(
+    made = Reference(
         key_of(trained[0]),
         steps,
         len(trained),
@@ -179,6 +188,17 @@ def reference_of(records: Sequence[Record]) -> Reference:
         tuple(map(statistics.stdev, quarters)),
         f"own runs on {' and '.join(systems)} in {' and '.join(kinds)}",
     )
+    if why := _wrong(made):
+        raise RecordError(f"the runs make no reference ({why}): repeat runs with another --seed")
+    return made
+
+
+def _wrong(one: Reference) -> str:
+    """Return why a run cannot be judged by a reference; empty if it can."""
+    if one.steps < QUARTERS or one.runs < FEWEST_RUNS:
+        return f"{count(one.steps, 'step')} of {count(one.runs, 'run')}, at least {QUARTERS} of {FEWEST_RUNS} needed"
+    is_known = all(map(math.isfinite, (*one.means, *one.deviations)))
+    return "" if is_known and min(one.deviations) > 0 else "a mean or standard deviation is no number, or not above 0"
 
 
 def read_references(*paths: Path) -> dict[Key, Reference]:
@@ -187,8 +207,11 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
     for path in paths:
         try:
             with path.open(newline="", encoding="utf-8") as file:
-                found |= {one.key: one for one in map(_of_row, csv.DictReader(file))}
-        except (OSError, KeyError, ValueError, TypeError) as error:
+                rows = csv.DictReader(file)
+                if rows.fieldnames != [*COLUMNS, "source"]:
+                    raise ValueError("other columns")
+                found |= {one.key: one for one in map(_of_row, rows)}
+        except (OSError, ValueError, TypeError, csv.Error) as error:
             raise RecordError(
                 f"{path} cannot be read as references of losses ({error}): make it with 'caraml reference'"
             ) from error
@@ -199,7 +222,10 @@ def _of_row(row: Mapping[str, str]) -> Reference:
     means, deviations = (tuple(float(row[f"{one}_{n + 1}"]) for n in range(QUARTERS)) for one in ("mean", "sd"))
     workload, model, sample, data, batch, training = (row[name] for name in Key._fields)
     key = Key(workload, model, sample, data, int(batch), training)
-    return Reference(key, int(row["steps"]), int(row["runs"]), means, deviations, row["source"])
+    made = Reference(key, int(row["steps"]), int(row["runs"]), means, deviations, row["source"])
+    if why := _wrong(made):
+        raise ValueError(f"{key.workload} {key.model}: {why}")
+    return made
 
 
 def as_csv(references: Iterable[Reference]) -> str:

@@ -11,7 +11,7 @@ from results.files.workloads import batch_text, short_batch_text
 from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs, trimmed_mean
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import differences, options_of, setup_of
-from results.record.findings import Finding, finding
+from results.record.findings import NOT_RANKED, Finding, finding
 from results.record.records import Record
 from results.record.values import devices_text, energy_source, grouped, sort_key, value_at
 
@@ -94,9 +94,20 @@ class PointResults(NamedTuple):
         started = (one.metrics for one in self.bad if one.metrics.target_loss is not None)
         return sum(one.number("time_to_loss_s") is None for one in started)
 
+    @property
+    def may_miss(self) -> int:
+        """Most runs that may miss their target: the slowest, where it is left out."""
+        return MOST_MISSED if len(self.good) + self.missed >= FEWEST_TRIMMED else 0
+
+    @property
+    def learns_otherwise(self) -> Finding | None:
+        """Why the losses of a good run keep the point from being ranked; None if they do not."""
+        found = (each for record in self.good for each in record.learnt.findings if each.kind in NOT_RANKED)
+        return next(found, None)
+
     def values(self, path: str) -> list[float]:
         """Return the value of each good run; empty unless all have it, an energy of one kind, a loss that counts."""
-        if TO_LOSS in path and self.missed > MOST_MISSED:
+        if TO_LOSS in path and self.missed > self.may_miss:
             return []
         if (energy := energy_of_path(path)) and len({energy_source(record, energy) for record in self.good}) > 1:
             return []
@@ -107,7 +118,7 @@ class PointResults(NamedTuple):
         """Summarise the values of the good runs; None without any."""
         values = self.values(path)
         if values and TO_LOSS in path:
-            estimate = _to_loss(values)
+            estimate = self._to_loss(values)
             return Summary(estimate.value, estimate.interval)
         return summarise(values) if values else None
 
@@ -115,7 +126,7 @@ class PointResults(NamedTuple):
         """Return the median of the values of the good runs, or as `_to_loss` does; None without any."""
         if not (values := self.values(path)):
             return None
-        return _to_loss(values).value if TO_LOSS in path else statistics.median(values)
+        return self._to_loss(values).value if TO_LOSS in path else statistics.median(values)
 
     def half_width(self, path: str) -> float | None:
         """Return the half-width of the interval of a value; None for a single run."""
@@ -127,8 +138,17 @@ class PointResults(NamedTuple):
         values = self.values(path)
         if not values or min(values) <= 0:
             return None
-        combined = _to_loss if TO_LOSS in path else of_runs
+        combined = self._to_loss if TO_LOSS in path else of_runs
         return combined(values, self.error_of_each(path, with_accuracy))
+
+    def _to_loss(self, values: Sequence[float], sensor: float = 0.0) -> Estimate:
+        """Return the mean of values to a loss, of enough without the smallest and the largest; sensor: as `of_runs`.
+
+        A run that missed the loss has the largest.
+        """
+        every = [*values, *[math.inf] * self.missed]
+        one = int(len(every) >= FEWEST_TRIMMED)
+        return trimmed_mean(every, one, one, sensor)
 
     def error_of_each(self, path: str, with_accuracy: bool = False) -> float:
         """Return the relative standard uncertainty of an energy value of a single run; 0 for any other value."""
@@ -291,12 +311,6 @@ def point_of(record: Record) -> Point:
         record.fill.copies if record.fill else 0,
         record.option("window.to_loss") or 0.0,
     )
-
-
-def _to_loss(values: Sequence[float], sensor: float = 0.0) -> Estimate:
-    """Return the mean of values to a loss, of enough without the smallest and the largest; sensor: as `of_runs`."""
-    one = int(len(values) >= FEWEST_TRIMMED)
-    return trimmed_mean(values, one, one, sensor)
 
 
 def summarise(values: Sequence[float]) -> Summary:

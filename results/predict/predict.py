@@ -279,8 +279,8 @@ def _platform(record: Record) -> Setup:
 
 
 def _is_other(one: PointResults) -> bool:
-    """Return whether a point's speed does not follow from its devices and batch: of a server, or of several copies."""
-    return bool(one.any.serving or one.point.copies)
+    """Return whether a point's speed does not follow from its devices and batch, or is not that of a sound training."""
+    return bool(one.any.serving or one.point.copies or one.point.to_loss or one.learns_otherwise)
 
 
 def _accumulates(record: Record) -> bool:

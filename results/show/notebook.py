@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from results.points.estimate import Interval
+from results.points.learning import REFERENCES, read_references, with_learnt
 from results.points.wall import with_wall
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, find_records
@@ -91,7 +92,9 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
             records, notes = with_meter(records, read_meter(Path(path)))
             for note in notes:
                 warnings.warn(note, stacklevel=2)
-    return frame_of(with_wall(list(map(with_todays_figures, records))))
+    references = read_references(REFERENCES)
+    judged = (with_learnt(with_todays_figures(one), references) for one in records)
+    return frame_of(with_wall(list(judged)))
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:

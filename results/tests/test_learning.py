@@ -27,8 +27,10 @@ from results.points.learning import (
     with_learnt,
 )
 from results.points.repeats import by_point
+from results.predict.predict import groups_of
 from results.record.model import Record
 from results.tests import made_up
+from results.verdicts.compare import compare
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points
 
@@ -65,7 +67,9 @@ def test_a_key_has_all_that_determines_what_is_learnt_and_no_seed_of_weights():
     assert key == key_of(run(falling(), seed=6, precision="fp8"))
     text = run(falling(), provenance={"data": {"text_sha256": "0123456789abcdef", "tokens": 77}}, data="text")
     assert key_of(text).data == "text, text_sha256 0123456789ab, tokens 77"
-    turns, calls = run(falling()), run(falling())
+    turns, calls, restored = run(falling()), run(falling()), run(falling())
+    restored.config["checkpoint"] = {"restore": "a folder"}
+    assert key_of(restored).training.endswith("from=a checkpoint")
     turns.config["turns"], calls.config["compute"] = {"effective": True}, {"steps_per_call": 4}
     assert key_of(turns).data == "synthetic, in turns"
     assert "steps_per_call=4" in key_of(calls).training
@@ -94,10 +98,13 @@ def test_a_reference_has_the_mean_and_the_spread_of_each_quarter():
         (lambda step: 0.4 if step < 10 else 0.0, "worse", ["learns_worse"]),  # as without a correction of bias
         (lambda step: -0.3 if step >= 30 else 0.0, "too fast", ["learns_faster"]),  # as data that is read twice
         (lambda step: math.inf if step == 20 else 0.0, "worse", ["learns_worse"]),
+        (lambda step: 1.0 if step >= STEPS else 0.0, "worse", ["learns_worse"]),  # diverges after the reference's steps
+        (lambda step: math.inf if step >= STEPS else 0.0, "worse", ["learns_worse"]),
     ],
 )
 def test_a_run_is_judged_in_each_quarter_on_both_sides(change, how, kinds):
-    losses = [loss + change(step) for step, loss in enumerate(falling(0.05, seed=99))]
+    usual = falling(0.05, seed=99)
+    losses = [loss + change(step) for step, loss in enumerate([*usual, *usual[-10:]])]
     learnt = judged(run([loss if math.isfinite(loss) else None for loss in losses], seed=99))
     assert (learnt.how, [one.kind for one in learnt.findings]) == (how, kinds)
     assert learnt.reference < learnt.most
@@ -106,6 +113,7 @@ def test_a_run_is_judged_in_each_quarter_on_both_sides(change, how, kinds):
 @pytest.mark.parametrize(
     ("record", "words"),
     [
+        (run([]), "the losses are not judged: 0 steps, 40 of the reference"),
         (run(falling()[:39]), "the losses are not judged: 39 steps, 40 of the reference"),
         (run(falling(), model="13B"), "no reference fits: there is none of llm_training 13B"),
         (run(falling(), sample="64 tokens"), "its sample is 64 tokens, that of the nearest reference 2048 tokens"),
@@ -129,7 +137,6 @@ def test_an_ordinary_run_without_a_reference_has_no_remark():
     record = run(falling())
     record.config["training"]["data_seed"] = None
     assert judged(record) is None
-    assert judged(run([])) is None
     assert judged(run(falling(), status="failed")) is None
 
 
@@ -139,6 +146,11 @@ def test_a_run_that_learns_otherwise_is_not_ranked_and_its_report_says_by_how_mu
     assert len(ranked_points(by_point([sound]))) == 1
     [point] = by_point([other])
     assert ranked_points([point]) == []
+    sides = [[run_of_learnt(run([loss + by for loss in falling()], seed)) for seed in (1, 2)] for by in (0.0, change)]
+    [line] = compare(*sides).lines
+    assert not any(line.ratios)
+    assert any(note.startswith("not compared: other, the mean loss of steps") for note in line.remarks)
+    assert [len(groups_of(by_point(side))) for side in sides] == [1, 0]
     [said] = [str(one) for one in deviations(point) if one.kind.startswith("learns")]
     assert f"the mean loss of steps 31 to 40 is {statistics.fmean(falling()[30:]) + change:.5g}" in said
 
@@ -166,6 +178,8 @@ def test_sound_runs_are_found_wrong_as_often_as_stated():
         (lambda: [*runs(5), run(falling(), seed=9, status="failed")], "is a run that failed: leave it out"),
         (lambda: [*runs(5), run(falling(), seed=9, sample="64 tokens")], "learns something else (its sample is 64"),
         (lambda: [run(falling()[:3], seed) for seed in range(5)], "the shortest run has 3 steps, 4 needed"),
+        (lambda: [*runs(5), run([*falling()[:-1], None], seed=9)], "has a loss that is not finite: leave it out"),
+        (lambda: [run(falling(), seed) for seed in range(5)], "make no reference (a mean or standard deviation is no"),
         (list, "0 runs with losses found, 5 needed"),
     ],
 )
@@ -182,7 +196,14 @@ def test_a_file_of_references_is_read_as_written_and_a_later_one_counts(tmp_path
     found = read_references(tmp_path / "a.csv", tmp_path / "b.csv")
     assert found[one.key].means == pytest.approx(one.means, rel=1e-5)
     assert found[other.key].steps == 20
-    for bad in ("key,steps\n1,2\n", as_csv([one]).replace(",40,", ",many,")):
+    text, sd = as_csv([one]), f"{one.deviations[0]:.6g}"
+    damaged = [
+        (",40,", ",many,"),
+        (",40,", ",3,"),
+        (",40,8,", ",40,4,"),
+        *((sd, wrong) for wrong in ("nan", "0", "-1")),
+    ]
+    for bad in ("", "key,steps\n1,2\n", *(text.replace(*change) for change in damaged)):
         (tmp_path / "c.csv").write_text(bad)
         with pytest.raises(RecordError, match=r"c\.csv cannot be read as references"):
             read_references(tmp_path / "c.csv")

@@ -64,6 +64,18 @@ def test_the_fastest_and_the_slowest_run_are_left_out(times_s, mean_s, half_s):
         assert (high / low) ** 0.5 == pytest.approx(2.718281828 ** (half_s / 60.0), rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("times_s", "mean_s"),
+    [((10.0, 50.0, 60.0, 70.0), 60.0), ((50.0, 60.0), 60.0), ((50.0,), None)],
+)
+def test_a_run_that_misses_the_loss_is_the_slowest(times_s, mean_s):
+    [point] = by_point([*runs(*times_s), missing(9)])
+    assert point.value(TIME) == mean_s
+    if len(times_s) == 4:  # the interval is that of five runs
+        [slower] = by_point(runs(*times_s, 1e6))
+        assert point.summary(TIME) == slower.summary(TIME)
+
+
 @pytest.mark.parametrize(("number", "counts"), [(0, True), (1, True), (2, False)])
 def test_more_than_one_run_that_misses_the_loss_makes_the_point_invalid(number, counts):
     later = [{**missing(9), "metrics": run()["metrics"], "error": "no energy"}]  # it reached the loss and failed then
@@ -107,7 +119,7 @@ FIVE = runs(10.0, 59.0, 60.0, 61.0, 500.0)
         (runs(60.0), THREE.format(70), OPEN, 60.0, "one run gives no interval"),
         ([made_up.result("V")], THREE.format(70), OPEN, None, "no run was trained to a loss"),
         ([*FIVE, missing(7), missing(8)], THREE.format(70), FAILED, None, "2 of 7 runs did not reach the loss"),
-        ([missing(7)], THREE.format(70), FAILED, None, "the one run: failed"),
+        ([missing(7)], THREE.format(70), FAILED, None, "1 of 1 run did not reach the loss, at most 0 may"),
         ([*FIVE, run(target=4.0)], THREE.format(70), OPEN, None, "its runs are trained to the losses 3 and 4"),
         (FIVE, "what: throughput, at_least: 1", OPEN, None, "trained to a loss: its window begins"),
     ],
@@ -125,6 +137,7 @@ def test_the_energy_to_a_loss_is_that_of_its_window_and_is_checked(tmp_path):
     found = collect(made_up.store_run(tmp_path / "run", record))
     assert found["energy"]["energy_to_loss_wh"] == found["energy"]["energy_wh"] > 0
     for part, name, value in (
+        ("metrics", "target_loss", 4.0),
         ("metrics", "time_to_loss_s", 6.0),
         ("metrics", "tokens_to_loss", 1.0),
         ("metrics", "reached_loss", 2.5),

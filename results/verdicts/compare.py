@@ -126,7 +126,7 @@ def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Seque
     changed = changes(ours.good, theirs.good)
     if changed:
         notes.append(changed)
-    return Line(point, ratios, notes, (ours.precision, theirs.precision), by_sampling)
+    return Line(point, ratios, list(dict.fromkeys(notes)), (ours.precision, theirs.precision), by_sampling)
 
 
 def _sides(base: Sequence[Record], other: Sequence[Record]) -> list[Side]:
@@ -154,7 +154,10 @@ def _speed(results: PointResults) -> float:
 
 
 def _why_not(path: str, *sides: PointResults) -> str:
-    """Return why two energies are not compared: they differ in kind or scope, or are not ranked; empty if they are."""
+    """Return why a value is not compared: a side learns otherwise, or energies differ in kind or are not ranked."""
+    for name, side in zip(SIDES, sides, strict=True):
+        if why := side.learns_otherwise:
+            return f"not compared: {name}, {why}"
     if not path.startswith("energy.") or not all(any(record.energy for record in side.good) for side in sides):
         return ""
     if any(grade(record) == ESTIMATE for side in sides for record in side.good):
@@ -266,7 +269,9 @@ def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, 
 
 
 def _number(one: PointResults, name: str) -> Estimate | None:
-    """Return a number of a point's records by its name; None for an energy that is not ranked."""
+    """Return a number of a point's records by its name; None for an energy or a learning that is not ranked."""
+    if one.learns_otherwise:
+        return None
     for path in (name, f"metrics.{name}", f"energy.{name}"):
         energy = energy_of_path(path)
         if energy and why_not_ranked(one, energy):

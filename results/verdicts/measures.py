@@ -109,7 +109,7 @@ def _to_loss(trained: Sequence[PointResults], quantity: Quantity) -> Answer:
         return Answer(why_not=finding("several_targets", targets=" and ".join(f"{one:g}" for one in targets)))
     if why := next(filter(None, map(missed, trained)), None):
         return Answer(why_not=why, is_failure=True)
-    good = [one for one in trained if one.good]
+    good = [one for one in trained if one.good and not one.learns_otherwise]
     return _best(good, quantity) if good else _no_run(trained, trained)
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
-from results.points.repeats import MOST_MISSED, PointResults, step_times_s, unsteady
+from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import STATED, accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INNER
@@ -211,8 +211,8 @@ def window_too_short(results: PointResults, path: str = "") -> Finding | None:
 
 def missed(one: PointResults) -> Finding | None:
     """Return why what a point's runs take to their loss does not count; None if it does."""
-    runs = len(one.good) + len(one.bad)
-    return finding("missed_loss", missed=one.missed, runs=runs, most=MOST_MISSED) if one.missed > MOST_MISSED else None
+    runs, most = len(one.good) + len(one.bad), one.may_miss
+    return finding("missed_loss", missed=one.missed, runs=runs, most=most) if one.missed > most else None
 
 
 def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]:

@@ -15,6 +15,8 @@ from results.verdicts.quality import energy_kind
 
 def why_left_out(one: PointResults) -> Finding | None:
     """Return why a point with good runs is left out of all rankings and verdicts; None if it is not."""
+    if why := one.learns_otherwise:
+        return why
     if one.point.to_loss:
         return finding("to_loss")
     if not one.is_comparable:
@@ -24,9 +26,6 @@ def why_left_out(one: PointResults) -> Finding | None:
     for record in one.good:
         if wrong := next((each for each in record.serving.findings if each.kind in NOT_RANKED), None):
             return from_data(as_json(wrong))
-        of_losses: tuple[Finding, ...] = record.learnt.findings
-        if why := next((each for each in of_losses if each.kind in NOT_RANKED), None):
-            return why
     return None if one.precision else finding("no_precision")
 
 

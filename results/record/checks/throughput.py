@@ -31,6 +31,7 @@ def _throughputs(run: Record) -> Relations:
     of_kinds = [one for kind in ("", "effective_", "epcc_") for one in throughput(run.work_unit, kind)]
     yield from relations("metrics", (*of_kinds, *flops(run.work_unit)), run.metrics, run.layout)
     yield from relations("metrics", goal(run.work_unit), run.metrics, run)
+    yield "metrics.target_loss", run.metrics.target_loss, run.option("window.to_loss"), "its options"
 
 
 def _losses(run: Record) -> Relations:
