@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -165,6 +166,29 @@ def test_an_ro_crate_states_what_made_each_file_and_which_run_failed(tmp_path, c
         (tmp_path / "crate" / one.id.replace("%20", " ")).stat().st_size == int(one["contentSize"]) for one in files
     )
     assert "Person" not in (tmp_path / "crate" / "ro-crate-metadata.json").read_text()
+
+
+def test_a_run_that_counts_nowhere_is_a_failed_action(tmp_path):
+    store(tmp_path / "runs", [result(run_id="abc")])
+    (tmp_path / "runs" / "wrong_records.yaml").write_text('abc: {reason: miscounted, date: 2026-12-01, version: "1.1"}')
+    assert export(tmp_path / "runs", "ro-crate", tmp_path / "crate", "--licence", LICENCE) == 0
+    graph = json.loads((tmp_path / "crate" / "ro-crate-metadata.json").read_text())["@graph"]
+    [action] = [one for one in graph if one["@type"] == "CreateAction"]
+    assert action["actionStatus"].endswith("/FailedActionStatus") and action["error"].endswith("miscounted")
+
+
+def test_a_damaged_record_leaves_no_half_of_a_crate(tmp_path, capsys):
+    store(tmp_path / "runs", [result()])
+    (tmp_path / "runs" / "result.json").write_text("{")
+    assert export(tmp_path / "runs", "ro-crate", tmp_path / "crate", "--licence", LICENCE) == 2
+    assert "cannot be read as a record" in capsys.readouterr().err
+    assert not (tmp_path / "crate").exists()
+
+
+@pytest.mark.parametrize("form", ["reframe", "mlperf-log"])
+def test_a_name_longer_than_that_of_a_file_is_cut(tmp_path, form):
+    store(tmp_path / "runs", [result("long system" * 30, model="long model" * 30)])
+    assert export(tmp_path / "runs", form, tmp_path / "out") == 0
 
 
 @pytest.mark.parametrize(
