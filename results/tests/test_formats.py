@@ -194,6 +194,7 @@ def test_a_name_longer_than_that_of_a_file_is_cut(tmp_path, form):
 @pytest.mark.parametrize(
     ("form", "more", "words"),
     [
+        ("ro-crate", ("--licence", "CC-BY-4.0"), "--licence CC-BY-4.0 is no URL: give the licence's address"),
         ("ro-crate", (), "--licence URL and --format ro-crate need each other"),
         ("openmetrics", ("--licence", LICENCE), "need each other"),
         ("ro-crate", ("--licence", LICENCE), "it has content: name a new folder"),

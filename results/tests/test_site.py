@@ -152,7 +152,8 @@ def test_a_folder_with_other_files_is_refused_before_any_work(tmp_path, capsys):
 
 
 def test_a_record_that_is_left_out_is_named(tmp_path):
-    runs = made_up.store(tmp_path / "runs", [made_up.result("A", model="longer than a name of a file" * 10)])
+    long, never_good = made_up.result("A", model="longer than a name of a file" * 10), made_up.failed(model="70B")
+    runs = made_up.store(tmp_path / "runs", [long, never_good])
     (runs / "bad").mkdir()
     (runs / "bad" / "result.json").write_text("{")
     write_site(*find_records([runs]), tmp_path / "public")

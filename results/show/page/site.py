@@ -167,7 +167,7 @@ def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[s
     table = _with_column(_with_column(point_table(one.results).filled(), "limits", one.limits), "page", one.links)
     yield f"{one.name}.csv", rendered(table, "csv") + "\n"
     yield f"{one.name}.parquet", table_frame(table).to_parquet(None, index=False)
-    charts = pareto([point for point in one.results if point.good], styles)
+    charts = pareto(one.results, styles)
     pictures = {f"{one.name}-{number}.png": chart for number, chart in enumerate(charts)}
     yield from ((name, chart.png()) for name, chart in pictures.items())
     shown = _with_column(points_table(one.results), "limits", one.limits)
