@@ -13,6 +13,7 @@ from results.exchange.mlperf_log import write_mlperf_logs
 from results.record.model import Record
 from results.record.records import RESULT_NAME
 from results.tests.made_up import WINDOW_S, failed, result, store, store_run
+from results.tests.test_nodes import check
 from results.tests.test_serving import served
 from tests.needs import package
 
@@ -63,9 +64,9 @@ def test_mlperfs_parser_reads_training_runs_alone_as_timed_blocks(tmp_path, caps
     constants = package("mlperf_logging.mllog.constants", "mlperf-logging")
     known = {one for one in vars(constants).values() if isinstance(one, str)}
     good = result("A100", 1, 64, 1000.0)
-    store(tmp_path / "runs", [good, served(), failed("A100", 1, 128)])
+    store(tmp_path / "runs", [good, served(), check(), failed("A100", 1, 128)])
     assert export(tmp_path / "runs", "mlperf-log", tmp_path / "logs") == 0
-    assert "1 run of 3; the format has good training runs" in capsys.readouterr().out
+    assert "1 run of 4; the format has good training runs" in capsys.readouterr().out
     [path] = (tmp_path / "logs").rglob("*.txt")
     assert path.relative_to(tmp_path / "logs").parts == ("A100", "llm_training_tiny", "result_0.txt")
     lines, errors = parser.parse_file(path, ruleset="6.1.0")
