@@ -9,16 +9,16 @@ import re
 import shutil
 from collections.abc import Iterator
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from jpwr import __version__
-from results.exchange.archive import ENDING, GB, unpacked, verify
+from results.exchange.archive import ENDING, FILES, GB, unpacked, verify
 from results.exchange.public import ABOUT, About, names_left
 from results.files.typed_files import read_file
 from results.points.repeats import by_point
-from results.record.folders import below
-from results.record.marks import MARKS
-from results.record.records import RecordError, find_records
+from results.record.folders import below, results_below
+from results.record.marks import MARKS, marks_above
+from results.record.records import RecordError, find_records, named_in
 from results.record.values import count
 from results.show.tables.doubts import alike, failure
 from results.verdicts.quality import deviations
@@ -58,6 +58,8 @@ def check(to: Path) -> tuple[str, list[str]]:
         for run in of_place.wrong:
             mark = f'{{reason: "...", date: {date.today()}, version: "{__version__}"}}'
             found.append(f"{to / MARKS}: if the run is wrong by this version, mark it with the line '{run}': {mark}")
+    marks = marks_above(to / MARKS).keys() - {run for path in results_below(to) for run in named_in(path, "run_id")}
+    found += (f"{to / MARKS} marks the run '{run}', which no record has: correct its run_id" for run in sorted(marks))
     found += _clashes(to)
     runs = sum(one.runs for one in checked.values())
     return f"{to}: {count(len(places), 'archive')}, {count(runs, 'run')}: all in order", found
@@ -66,6 +68,9 @@ def check(to: Path) -> tuple[str, list[str]]:
 def _refused(folder: Path) -> Iterator[str]:
     """Yield the reasons to refuse an unpacked archive that is otherwise in order."""
     paths = {str(path.relative_to(folder)): path for path in below(folder).files}
+    for name in paths:  # git would obey .git/config, pytest conftest.py, and tables the marks of a submitter
+        if "/." in f"/{name}" or not any(map(PurePosixPath(name).match, FILES)):
+            yield f"{name} is no file of an archive: hand in what 'caraml archive' has written"
     try:
         about = read_file(About, folder / ABOUT, "statements about an archive")
         yield from (one for each in paths.items() if not about.keep_names for one in names_left(*each))

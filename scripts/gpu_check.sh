@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Train the 117M and the 800M GPT on one NVIDIA GPU under the power sampler, over micro and global batch sizes, and show
-# the records with the published figures. Records and traces are kept in results/records/SYSTEM.
+# the records with the published figures. Records and traces are kept in jube/gpu_check_run/SYSTEM; the last lines say how
+# to hand them in.
 # Usage: gpu_check.sh SYSTEM        (the GPU's tag in `caraml systems`)
 # Needs PyTorch for the GPU and what `make setup` installs.
 set -euo pipefail
@@ -11,7 +12,7 @@ system=${1:-}
 [[ -n $system ]] || fail "state the system of the GPU, such as 'make gpu-check SYSTEM=NAME': 'caraml systems' lists the names"
 peak=$(python3 -m caraml systems --system "$system" --get peak_tflops_bf16)
 nvidia-smi -L 2>/dev/null | grep -q GPU || fail "nvidia-smi shows no GPU: run this on a machine with one"
-out=results/records/$system
+out=jube/gpu_check_run/$system
 most_s=${GPU_CHECK_S:-480} # time limit of all points together; later ones are skipped with a message
 good=0
 
@@ -51,4 +52,11 @@ python3 -m caraml table "$out" --repeats
 echo
 echo "Published:"
 python3 -m caraml published GPT-800M tokens/s/GPU
+name=${system//[^A-Za-z0-9]/_}_$(date +%Y-%m)
+cat <<END
+
+To add these runs to results/records, with your key in results/records/signers (docs/howto/hand_in_a_result.md):
+  caraml archive "$out" -o $name.tar.zst --licence CC-BY-4.0 --sign ~/.ssh/id_ed25519
+  caraml submit $name.tar.zst
+END
 exit "$good"

@@ -39,8 +39,11 @@ def test_a_gpu_that_pytorch_does_not_see_leaves_a_failed_record_and_exit_code_1(
     (tmp_path / "nvidia-smi").chmod(0o755)
     done = gpu_check(checkout, "A100", path=tmp_path)
     assert done.returncode == 1
-    found = [json.loads(path.read_text()) for path in (checkout / "results" / "records" / "A100").glob("*/result.json")]
+    found = [
+        json.loads(path.read_text()) for path in (checkout / "jube" / "gpu_check_run" / "A100").glob("*/result.json")
+    ]
     assert sorted({record["model"] for record in found}) == ["117M", "800M"]
     assert {(record["status"], record["system"]) for record in found} == {("failed", "A100")}
     assert "NVIDIA driver" in found[0]["error"]
     assert "Published:" in done.stdout
+    assert 'caraml archive "jube/gpu_check_run/A100" -o A100_20' in done.stdout

@@ -106,6 +106,9 @@ def export(options: argparse.Namespace) -> int:
         raise RecordError(f"--licence URL and --format {RO_CRATE} need each other: give both or neither")
     if options.format != RO_CRATE:
         return write_in_format(records_in(options.folders).records, options)
+    if not options.licence.startswith(("https://", "http://")):
+        example = "https://creativecommons.org/licenses/by/4.0/"
+        raise RecordError(f"--licence {options.licence} is no URL: give the licence's address, such as {example}")
     runs = write_crate(list(map(run_folder, options.folders)), checkout() / "jube", options.out, options.licence)
     print(f"{options.out}: {count(runs, 'run')}")
     return 0

@@ -20,7 +20,7 @@ from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from results.collect import RECORD_NAME, collect
-from results.exchange.public import ABOUT, About, hide, names_of
+from results.exchange.public import ABOUT, About, hidden, hide, names_of
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, copy_folders, failed_copy, run_of
@@ -66,6 +66,8 @@ RUN_FILES = (
 )
 # Files of a sweep, above its jobs' folders.
 SWEEP_FILES = ("configuration.xml", "workpackages.xml")
+WORKFLOW_FILES = (f"{WORKFLOW}/*.yaml", f"{WORKFLOW}/include/*", f"{WORKFLOW}/benchmarks/*/{FILE}")
+FILES = (ABOUT, CHECKSUMS, SIGNATURE, *SWEEP_FILES, *RUN_FILES, *WORKFLOW_FILES)
 LEVEL = 10  # Zstandard's compression level
 # Numbers that results of release 1.0 lack: they are not compared where they are not stored.
 LATER_THAN_1_0 = {"limits", "power_limit_w", "clock_limit_mhz", "power_limited_percent", "clock_drift_percent"}
@@ -147,11 +149,8 @@ def _contents(files: dict[str, Path], about: About | None) -> Iterator[tuple[str
     if about:
         yield ABOUT, "".join(f"{key}: {json.dumps(value)}\n" for key, value in vars(about).items()).encode()
     for name, path in sorted(files.items()):
-        content = path.read_bytes()
-        if hides:
-            own = names if name.startswith(f"{RUNS}/") else {}  # a host's name may be a word of the workflow
-            name, content = hide(name, own), os.fsencode(hide(os.fsdecode(content), own))
-        yield name, content
+        own = names if name.startswith(f"{RUNS}/") else {}  # a host's name may be a word of the workflow
+        yield (hide(name, own), hidden(path, own)) if hides else (name, path.read_bytes())
 
 
 def _name(folder: Path) -> PurePosixPath:
@@ -355,7 +354,8 @@ def _why(error: Exception, archive: Path, folder: Path) -> str:
         )
     if archive.is_file() and _is_cut_short(archive):
         return _cut_short(archive)
-    return f"{archive} cannot be read as an archive: {error}"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return f"{archive} cannot be read as an archive ({reason}): give a file that 'caraml archive' has written"
 
 
 def _is_cut_short(archive: Path, seal_bytes: int = 0) -> bool:

@@ -46,7 +46,8 @@ def write_mlperf_logs(records: Sequence[Record], folder: Path) -> list[Record]:
 
 def _windows(record: Record) -> list[Window]:
     """Return the measured windows of the first node of a training run; empty without its wall clock or its steps."""
-    first = next(iter(windows_of(record, "measured").values()), []) if record.metrics.measured_steps else []
+    is_training = record.metrics.measured_steps and not record.node_check
+    first = next(iter(windows_of(record, "measured").values()), []) if is_training else []
     return first if all(one.start_epoch_s and one.end_epoch_s for one in first) else []
 
 

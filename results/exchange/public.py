@@ -5,9 +5,11 @@ Names are replaced before the archive is signed, in all files alike, so that its
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +17,30 @@ from typing import Any, Literal
 
 from results.collect import RECORD_NAME, SCHEDULERS
 from results.errors import RecordError
+from results.files.systems import read_systems
+from results.join.serving import MOST_BYTES
 from results.record.folders import RESULT_NAME
 from results.record.restated import hash_of
 
 ABOUT = "about.yaml"
+PACKED = ".gz"
 Licence = Literal["CC-BY-4.0", "CC0-1.0"]  # SPDX identifiers of licences by which anybody may hand data on
 NAMING = {*SCHEDULERS, "hostname", "elsewhere", "hosts", "url", "command", "environment", "path"}  # have names in texts
+OF_NODES = ("power", "io")  # folders with one for each node
+NEUTRAL = re.compile(r"node\d+")  # names of hosts that may stay
 HOST = r'("(?:hostname|elsewhere)": ")'  # of a record or the header of a trace
-HOME = re.compile(r"(/home/|/Users/)(?!user\b)([\w.+-]+)")
+# Also C:\\Users\\jane of Windows, /home/users/jane, and /p/home/jusers/jane of JSC.
+HOME = re.compile(r"((?:[/\\]+(?:home|j?users))+[/\\]+)(?!(?:j?users?)\b)([\w.+-]+)", re.IGNORECASE)
 NUMBER = re.compile(r"\d+(\.\d+)?(e\d+)?", re.IGNORECASE)  # in JSON
-# Signs of a host or person in any text, and their replacement. RFC 2606 reserves the domain example.org.
+IN_A_URL = r"(?<![\d.])(?!127\.|0\.|192\.0\.2\.)\d{1,3}(\.\d{1,3}){3}(?=:\d|<\d)"  # or by NCCL; others can be versions
+# Signs of a host or person in any text, and their replacement, by names that RFC 2606 and RFC 5737 reserve.
 SIGNS = (
-    (re.compile(HOST + r'(?!node\d+["#]|localhost["#])[^"#]+'), r"\1node0"),
+    (re.compile(HOST + rf'(?!{NEUTRAL.pattern}["#]|localhost["#])[^"#]+'), r"\1node0"),
     (HOME, r"\1user"),
     (re.compile(r"[\w.+-]+@(?!example\.org\b)[\w-]+(\.[\w-]+)*\.[A-Za-z]{2,}"), "user@example.org"),
-    (re.compile(r"(--account[= ]|SBATCH_ACCOUNT=)(?!account\b)[\w.-]+"), r"\1account"),
+    (re.compile(IN_A_URL), "192.0.2.1"),
+    (re.compile(r"(--account[= ]|#SBATCH -A ?|_ACCOUNT=)(?!account\b)[\w.-]+"), r"\1account"),
+    (re.compile(r"(--mail-user[= ]|\b(?:USER|LOGNAME|SLURM_JOB_USER)=)(?!user\b)[\w.+-]+"), r"\1user"),
 )
 
 
@@ -49,20 +60,30 @@ def names_of(paths: Iterable[Path]) -> dict[str, str]:
     hosts, records = set[str](), []
     users = {os.environ.get(name, "") for name in ("USER", "LOGNAME")}
     for path in paths:
-        text = os.fsdecode(path.read_bytes())
+        text = _text_of(path)
         hosts |= {host for _, host in re.findall(HOST + r'([^"#]+)', text)}
+        if path.parent.parent.name in OF_NODES:
+            hosts.add(path.parent.name)
         if path.name in (RECORD_NAME, RESULT_NAME, "job.sh"):
             users |= {user for _, user in HOME.findall(text)}
         if path.name in (RECORD_NAME, RESULT_NAME):
             records.append(json.loads(text))
     # Files are read in the order of their hosts' names, which stays.
-    names = {host: f"node{number:0{len(str(len(hosts)))}}" for number, host in enumerate(sorted(hosts), 1)}
-    names |= {label: names[host] for host in hosts if not (label := host.partition(".")[0]).isdigit()}
+    labels = {host: host if (label := host.partition(".")[0]).isdigit() else label for host in hosts}
+    every = sorted({*labels.values()})
+    names = {label: f"node{number:0{len(str(len(every)))}}" for number, label in enumerate(every, 1)}
+    if all(map(NEUTRAL.fullmatch, every)):  # NUMA nodes have such names, too
+        names = {label: label for label in every}
+    suffixes = {system.host_suffix for system in read_systems().values()} - {""}
+    names |= {f"{label}{suffix}": f"{names[label]}{suffix}" for label in every for suffix in suffixes}
+    names |= {host: names[label] for host, label in labels.items()}
     names |= dict.fromkeys(users, "user")
     for nobody in ("localhost", "", "root"):
         names.pop(nobody, None)
     words = {text for record in records for key, text in _texts(record) if key not in NAMING}
-    for name in sorted(name for name in names if name in words or NUMBER.fullmatch(name)):
+    for name in sorted(
+        name for name, other in names.items() if other != name and (name in words or NUMBER.fullmatch(name))
+    ):
         raise RecordError(
             f"the name '{name}' of a host or user was to be replaced, but it is also another word or a number of "
             "records: keep all names with --keep-names"
@@ -84,9 +105,28 @@ def hide(text: str, names: Mapping[str, str]) -> str:
     return text
 
 
+def hidden(path: Path, names: Mapping[str, str]) -> bytes:
+    """Return the content of a file with other names, packed again if it was packed."""
+    text = _text_of(path)
+    if (other := hide(text, names)) == text:
+        return path.read_bytes()
+    return gzip.compress(os.fsencode(other), mtime=0) if path.suffix == PACKED else os.fsencode(other)
+
+
+def _text_of(path: Path) -> str:
+    """Return a file as text, unpacked if it is packed; without text if it is damaged."""
+    if path.suffix != PACKED:
+        return os.fsdecode(path.read_bytes())
+    try:
+        with gzip.open(path) as file:
+            return os.fsdecode(file.read(MOST_BYTES))
+    except (OSError, EOFError, zlib.error):
+        return ""
+
+
 def names_left(name: str, path: Path) -> Iterator[str]:
     """Yield a sentence if a file, or its name in an archive, shows a host or a person."""
-    text = f"{name}\n{os.fsdecode(path.read_bytes())}"
+    text = f"{name}\n{_text_of(path)}"
     if found := [match[0] for pattern, _ in SIGNS if (match := pattern.search(text))]:
         yield f"{name} shows {', '.join(found)}: 'caraml archive --licence' replaces it, or keeps it by --keep-names"
 

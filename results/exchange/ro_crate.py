@@ -1,7 +1,7 @@
 """Runs with their files as an RO-Crate, whose metadata state what made which file (Process Run Crate 0.5).
 
 An action is one run. It begins when the benchmark started and ends with the last window: when the process ended is not
-recorded. A run that failed is a failed action with its error. No person is named.
+recorded. A run that failed, or counts nowhere, is a failed action with the reason. No person is named.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jpwr.process.whole_file import write_whole
 from results.exchange.archive import WORKFLOW, files_of
 from results.record.model import Json
 from results.record.parts import end_epoch_s
-from results.record.records import RESULT_NAME, Record, RecordError, read_record
+from results.record.records import RESULT_NAME, Record, RecordError, find_records, read_record
 
 RO_CRATE, PROFILE = "https://w3id.org/ro/crate/1.1", "https://w3id.org/ro/wfrun/process/0.5"
 METADATA = "ro-crate-metadata.json"
@@ -33,17 +33,25 @@ def write_crate(folders: Sequence[Path], workflow: Path, crate: Path, licence: s
     if crate.exists() and (not crate.is_dir() or any(crate.iterdir())):
         raise RecordError(f"--out {crate} was to become an RO-Crate, but it has content: name a new folder")
     files, runs = files_of(folders, workflow)
+    graph = {"@context": f"{RO_CRATE}/context", "@graph": list(_entities(files, licence, _wrong(folders)))}
     for name, path in files.items():
         (crate / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, crate / name)
-    graph = {"@context": f"{RO_CRATE}/context", "@graph": list(_entities(files, licence))}
     write_whole(crate / METADATA, json.dumps(graph, indent=1) + "\n")
     return runs
 
 
-def _entities(files: Mapping[str, Path], licence: str) -> Iterator[Json]:
+def _wrong(folders: Sequence[Path]) -> dict[Path, str]:
+    """Return why records count nowhere, such as one that was found wrong; a copy of a record is none."""
+    return {one.path: str(one) for one in find_records(folders).skipped if one.finding.kind != "same_record"}
+
+
+def _entities(files: Mapping[str, Path], licence: str, wrong: Mapping[Path, str]) -> Iterator[Json]:
     results = {PurePosixPath(name).parent: path for name, path in files.items() if path.name == RESULT_NAME}
-    read = {folder: Record.of(read_record(path)) for folder, path in results.items()}
+    read = {
+        folder: Record.of(read_record(path) | ({"status": "failed", "error": wrong[path]} if path in wrong else {}))
+        for folder, path in results.items()
+    }
     runs = {folder: record for folder, record in read.items() if record.status != "unfinished"}
     yield _entity(METADATA, "CreativeWork", conformsTo=_refer(RO_CRATE), about=_refer("./"))
     yield _entity(

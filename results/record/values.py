@@ -15,6 +15,7 @@ from results.record.model import Part, Record
 THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
 PER_DEVICE = "metrics.{unit}_per_s_per_device"
 EFFECTIVE = "metrics.effective_{unit}_per_s"
+LONGEST_BYTES = 200  # of the name of a file without its ending: usual file systems allow 255
 SIGNIFICANT = 4  # digits of a number without an interval
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -90,7 +91,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key | None]) -> dict[Ke
 
 def plain(text: str) -> str:
     """Return a text as the name of a file, which leads out of no folder."""
-    return re.sub(r"[^\w.+-]+", "_", text).lstrip(".")
+    return re.sub(r"[^\w.+-]+", "_", text).lstrip(".").encode()[:LONGEST_BYTES].decode(errors="ignore")
 
 
 def devices_text(number: int) -> str:

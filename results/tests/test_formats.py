@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -12,6 +13,7 @@ from results.exchange.mlperf_log import write_mlperf_logs
 from results.record.model import Record
 from results.record.records import RESULT_NAME
 from results.tests.made_up import WINDOW_S, failed, result, store, store_run
+from results.tests.test_nodes import check
 from results.tests.test_serving import served
 from tests.needs import package
 
@@ -62,9 +64,9 @@ def test_mlperfs_parser_reads_training_runs_alone_as_timed_blocks(tmp_path, caps
     constants = package("mlperf_logging.mllog.constants", "mlperf-logging")
     known = {one for one in vars(constants).values() if isinstance(one, str)}
     good = result("A100", 1, 64, 1000.0)
-    store(tmp_path / "runs", [good, served(), failed("A100", 1, 128)])
+    store(tmp_path / "runs", [good, served(), check(), failed("A100", 1, 128)])
     assert export(tmp_path / "runs", "mlperf-log", tmp_path / "logs") == 0
-    assert "1 run of 3; the format has good training runs" in capsys.readouterr().out
+    assert "1 run of 4; the format has good training runs" in capsys.readouterr().out
     [path] = (tmp_path / "logs").rglob("*.txt")
     assert path.relative_to(tmp_path / "logs").parts == ("A100", "llm_training_tiny", "result_0.txt")
     lines, errors = parser.parse_file(path, ruleset="6.1.0")
@@ -167,9 +169,33 @@ def test_an_ro_crate_states_what_made_each_file_and_which_run_failed(tmp_path, c
     assert "Person" not in (tmp_path / "crate" / "ro-crate-metadata.json").read_text()
 
 
+def test_a_run_that_counts_nowhere_is_a_failed_action(tmp_path):
+    store(tmp_path / "runs", [result(run_id="abc")])
+    (tmp_path / "runs" / "wrong_records.yaml").write_text('abc: {reason: miscounted, date: 2026-12-01, version: "1.1"}')
+    assert export(tmp_path / "runs", "ro-crate", tmp_path / "crate", "--licence", LICENCE) == 0
+    graph = json.loads((tmp_path / "crate" / "ro-crate-metadata.json").read_text())["@graph"]
+    [action] = [one for one in graph if one["@type"] == "CreateAction"]
+    assert action["actionStatus"].endswith("/FailedActionStatus") and action["error"].endswith("miscounted")
+
+
+def test_a_damaged_record_leaves_no_half_of_a_crate(tmp_path, capsys):
+    store(tmp_path / "runs", [result()])
+    (tmp_path / "runs" / "result.json").write_text("{")
+    assert export(tmp_path / "runs", "ro-crate", tmp_path / "crate", "--licence", LICENCE) == 2
+    assert "cannot be read as a record" in capsys.readouterr().err
+    assert not (tmp_path / "crate").exists()
+
+
+@pytest.mark.parametrize("form", ["reframe", "mlperf-log"])
+def test_a_name_longer_than_that_of_a_file_is_cut(tmp_path, form):
+    store(tmp_path / "runs", [result("long system" * 30, model="long model" * 30)])
+    assert export(tmp_path / "runs", form, tmp_path / "out") == 0
+
+
 @pytest.mark.parametrize(
     ("form", "more", "words"),
     [
+        ("ro-crate", ("--licence", "CC-BY-4.0"), "--licence CC-BY-4.0 is no URL: give the licence's address"),
         ("ro-crate", (), "--licence URL and --format ro-crate need each other"),
         ("openmetrics", ("--licence", LICENCE), "need each other"),
         ("ro-crate", ("--licence", LICENCE), "it has content: name a new folder"),

@@ -357,7 +357,7 @@ def test_the_report_shows_them_without_ranking_them(tmp_path):
 
 
 def test_the_report_explains_the_markers_that_it_draws(tmp_path):
-    runs = [Record.of(made_up.result("GH200", model="800M"))]
+    runs = [Record.of(made_up.result("GH200", model="800M", precision="fp16"))]
     page, *_ = write_report(runs, [], tmp_path / "page.html", None, True, with_details=False)
     assert "a grey marker a published figure." in page.read_text()
 
@@ -370,10 +370,10 @@ def test_a_chip_without_published_figures_is_said(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("changes", "is_drawn"),
-    [({}, True), ({"precision": "fp16"}, False), ({"model": "117M"}, False), ({"system": "A100"}, False)],
+    [({}, True), ({"precision": "bf16"}, False), ({"model": "117M"}, False), ({"system": "JEDI"}, False)],
 )
 def test_a_figure_is_drawn_next_to_ours_if_system_model_and_precision_agree(changes, is_drawn):
-    run = made_up.result(**{"system": "GH200", "model": "800M", **changes})
+    run = made_up.result(**{"system": "GH200", "model": "800M", "precision": "fp16", **changes})
     label = "published: CARAML, read 2026-11-27"
     [section] = sections_of([Record.of(run)], None, True, False)
     speed, efficiency = section.dots

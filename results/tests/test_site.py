@@ -146,12 +146,14 @@ def test_a_later_site_removes_the_files_of_the_older_one_and_no_others(public, t
 def test_a_folder_with_other_files_is_refused_before_any_work(tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("mine")
     assert main(["site", str(tmp_path / "none"), "-o", str(tmp_path)]) == 2
-    assert "has files, and is no site of caraml: name a new or empty folder" in capsys.readouterr().err
+    assert main(["site", str(tmp_path / "none"), "-o", str(tmp_path / "thesis.tex")]) == 2
+    assert capsys.readouterr().err.count("is no empty folder, and no site of caraml: name a new or empty folder") == 2
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_record_that_is_left_out_is_named(tmp_path):
-    runs = made_up.store(tmp_path / "runs", [made_up.result("A")])
+    long, never_good = made_up.result("A", model="longer than a name of a file" * 10), made_up.failed(model="70B")
+    runs = made_up.store(tmp_path / "runs", [long, never_good])
     (runs / "bad").mkdir()
     (runs / "bad" / "result.json").write_text("{")
     write_site(*find_records([runs]), tmp_path / "public")

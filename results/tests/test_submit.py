@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -38,6 +39,7 @@ def private_run(folder, batch=8, **changes):
     record["provenance"]["command"] += ["--data-prefix", f"{HOME}/text"]
     made_up.store_run(folder, record)
     (folder / "job.out").write_text(f"on n1: {HOME}, mail jane.doe@centre.example, sbatch --account=secret1\n")
+    (folder / "record.requests.jsonl.gz").write_bytes(gzip.compress(b'{"error": "n1 refused"}\n'))
     (folder / "job.sh").write_text('repo="/p/project/jane/caraml"\n')
     return folder
 
@@ -99,7 +101,9 @@ def test_an_archive_that_is_handed_in_is_in_every_table(archive, to, capsys):
 def test_a_public_archive_names_nobody_and_has_the_same_numbers(runs, public):
     assert verify(public).problems == []
     files = members(public)
-    everything = "\n".join([*files, *(content.decode() for content in files.values())])
+    packed = f"{WORK}record.requests.jsonl.gz"
+    assert gzip.decompress(files[packed]) == b'{"error": "node1 refused"}\n'
+    everything = "\n".join([*files, *(content.decode() for name, content in files.items() if not name.endswith("gz"))])
     assert not re.search(r"\bn1\b|jane|centre\.example|secret1", everything)
     assert {"node1", "/home/user/data/text", "user@example.org", "--account=account"} <= {
         *re.findall(r"node1|/home/user/data/text|user@example\.org|--account=account", everything)
@@ -127,7 +131,29 @@ def test_names_are_kept_on_purpose_alone(runs, keys, to, tmp_path, capsys):
         (["n1"], {}, "n1 n1#2 n1.csv n1-eth x-n1 n1x", "node1 node1#2 node1.csv node1-eth x-n1 n1x"),
         ([f"jwb{number:02}" for number in range(1, 11)], {}, "jwb01 jwb10", "node01 node10"),
         (["login.centre.example"], {}, "login.centre.example login", "node1 node1"),
+        (["node7", "node1"], {}, "node7 node1 node2", "node7 node1 node2"),
         (["10.0.0.7"], {}, "10.0.0.7 10", "node1 10"),
+        (["jwb0123"], {}, "jwb0123i --master-addr=jwb0123i.x jwb0123ib", "node1i --master-addr=node1i.x jwb0123ib"),
+        (["n1.centre.example", "n1"], {}, "n1.centre.example n1", "node1 node1"),
+        (
+            ["n1"],
+            {},
+            "http://10.0.0.7:80 eth0:10.0.0.8<0> curand 10.3.5.147",
+            "http://192.0.2.1:80 eth0:192.0.2.1<0> curand 10.3.5.147",
+        ),
+        (
+            ["n1"],
+            {},
+            "/p/home/jusers/doe1/x /users/doe2 /home/users/doe3 /home/users/user",
+            "/p/home/jusers/user/x /users/user /home/users/user /home/users/user",
+        ),
+        (["n1"], {}, r"C:\Users\jane\x C:\\Users\\jane", r"C:\Users\user\x C:\\Users\\user"),
+        (
+            ["n1"],
+            {},
+            "#SBATCH -A secret1, SLURM_JOB_ACCOUNT=secret1 USER=jane --mail-user=jane",
+            "#SBATCH -A account, SLURM_JOB_ACCOUNT=account USER=user --mail-user=user",
+        ),
         (["localhost"], {}, "http://localhost:8000", "http://localhost:8000"),
         (["n1"], {"USER": "jane"}, "/scratch/jane/x janes", "/scratch/user/x janes"),
         (["n1"], {"USER": "root"}, "the root of it", "the root of it"),
@@ -160,7 +186,7 @@ def test_a_server_on_several_nodes_has_the_same_energies_by_other_names(tmp_path
         other.write_text(hide(path.read_text(), names))
     before, after = collect(own), collect(public)
     assert [one["hostname"] for one in after["windows"]] == [names[one["hostname"]] for one in before["windows"]]
-    assert len(set(names.values())) == 4  # with the client
+    assert len({names[host] for host in ("n1", "n2", "n10", "client")}) == 4
     numbers = [
         {name: value for name, value in result["energy"].items() if isinstance(value, float)}
         for result in (before, after)
@@ -188,6 +214,13 @@ def changed(name, old, new):
         (changed("about.yaml", b"CC-BY-4.0", b"CC-BY-NC-4.0"), "licence is 'CC-BY-NC-4.0', but must be CC-BY-4.0 or"),
         (lambda files: {name: one for name, one in files.items() if name != "about.yaml"}, "it states no licence"),
         (lambda files: {**files, f"{WORK}job.err": b"in /home/jane/x"}, f"job.err shows /home/jane: .*{LEFT}"),
+        (
+            lambda files: {**files, f"{WORK}record.requests.jsonl.gz": gzip.compress(b"/home/jane")},
+            f"gz shows /home/jane: .*{LEFT}",
+        ),
+        (lambda files: {**files, "runs/.git/config": b"[core]"}, "config is no file of an archive: hand in what"),
+        (lambda files: {**files, "conftest.py": b"import os"}, "conftest.py is no file of an archive"),
+        (lambda files: {**files, "runs/wrong_records.yaml": b""}, "wrong_records.yaml is no file of an archive"),
         (lambda files: {**files, f"{WORK}io/jane@centre.example/x": b""}, f"shows jane@centre.example: .*{LEFT}"),
         (
             lambda files: {name: one.replace(b"node1", b"jwb01") for name, one in files.items()},
@@ -278,6 +311,12 @@ def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monke
         (lambda place: shutil.copy(place / WORK / "result.json", place.parent), "result.json is in no archive"),
         (lambda place: shutil.copytree(place, place.with_name("twice")), "are the same record: it counts once"),
         (lambda place: made_up.store(place.parent / "B", [made_up.result()]), "it has no SHA256SUMS"),
+        (
+            lambda place: (place.parent / "wrong_records.yaml").write_text(
+                '0123: {reason: a, date: 2026-12-01, version: "1"}'
+            ),
+            "wrong_records.yaml marks the run '0123', which no record has",
+        ),
     ],
 )
 def test_a_change_of_what_is_there_does_not_pass_the_check(archive, to, capsys, change, problem):
@@ -336,4 +375,4 @@ def test_both_services_run_the_check_of_the_repository_which_passes(name, capsys
     [command] = [line for line in lines(content) if "caraml submit" in line]
     program, *words = command.split()
     assert (program, main(words)) == (".venv/bin/caraml", 0)
-    assert "1 archive, 7 runs: all in order" in capsys.readouterr().out
+    assert re.search(r" [1-9]\d* archives?, [1-9]\d* runs: all in order", capsys.readouterr().out)

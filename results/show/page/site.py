@@ -19,7 +19,7 @@ from results.points.repeats import PointResults, by_point
 from results.record.in_parallel import for_each
 from results.record.quantities import QUANTITIES, Shown, quantities
 from results.record.records import Record, RecordError, Skipped
-from results.record.values import PER_DEVICE, WORK, count
+from results.record.values import LONGEST_BYTES, PER_DEVICE, WORK, count
 from results.show.notebook import column_names, table_frame
 from results.show.page.columns import Grid, grid_of, points_table, systems_table
 from results.show.page.origin import commands_of, origin_table
@@ -101,16 +101,16 @@ def files_of_site(folder: Path) -> set[str]:
     """Return the files of the site in a folder; raises RecordError for a folder with other files alone."""
     try:
         names = (folder / FILES).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        if folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir()):
-            why = "has files, and is no site of caraml: name a new or empty folder"
+    except (FileNotFoundError, NotADirectoryError):
+        if folder.is_file() or (folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir())):
+            why = "is no empty folder, and no site of caraml: name a new or empty folder"
             raise RecordError(f"--out {folder} {why}") from None
         return set()
     return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
 
 
 def _name(title: str, taken: set[str]) -> str:
-    name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_") or "workload"
+    name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:LONGEST_BYTES] or "workload"
     return next(one for mark in range(len(taken) + 1) if (one := f"{name}{mark or ''}") not in taken)
 
 
@@ -167,7 +167,7 @@ def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[s
     table = _with_column(_with_column(point_table(one.results).filled(), "limits", one.limits), "page", one.links)
     yield f"{one.name}.csv", rendered(table, "csv") + "\n"
     yield f"{one.name}.parquet", table_frame(table).to_parquet(None, index=False)
-    charts = pareto([point for point in one.results if point.good], styles)
+    charts = pareto(one.results, styles)
     pictures = {f"{one.name}-{number}.png": chart for number, chart in enumerate(charts)}
     yield from ((name, chart.png()) for name, chart in pictures.items())
     shown = _with_column(points_table(one.results), "limits", one.limits)
