@@ -12,6 +12,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from caraml.cli import main
+from results.record.checks import contradictions
+from results.record.model import Record
 from results.record.records import RecordError
 from results.tests import made_up
 from results.tests.of_dicts import by_point
@@ -115,8 +117,35 @@ CHECKPOINTS_OF_RUN = {
 def runs(number: int = 3, devices: int = 8, **changes):
     found = [made_up.result("V", devices, 8, SPEED, 100.0 + run) for run in range(number)]
     for record in found:
-        record["metrics"] |= CHECKPOINTS_OF_RUN | changes
+        metrics = record["metrics"] = record["metrics"] | CHECKPOINTS_OF_RUN | changes
+        kinds = {} if metrics["checkpoint_async"] else {"checkpoint": metrics["checkpoint_write_s"]}
+        start_s = 1e4
+        for kind, time_s in (kinds | {"restore": metrics["checkpoint_restore_s"] or 1.0}).items():
+            for _ in range(metrics["checkpoint_rounds"]):
+                times = {"start_s": start_s, "end_s": start_s + time_s, "kind": kind}
+                record["windows"] += [one | times for one in record["windows"] if one["kind"] == "measured"]
+                start_s += time_s
     return found
+
+
+@pytest.mark.parametrize(
+    ("forged", "words"),
+    [
+        ({}, ""),
+        ({"checkpoint_write_s": 5.0}, "its rounds took 9 s to 11 s"),
+        ({"checkpoint_restore_s": 51.0}, "gives 255 s in 5 rounds, but their windows take 300 s"),
+        ({"checkpoint_rounds": 4}, "must have 4 windows of the kind checkpoint, got 5"),
+        ({"checkpoint_pause_s": 1.0}, "does not go with a write of 10 s"),
+        ({"checkpoint_async": 1}, "must have 0 windows of the kind checkpoint, got 5"),
+        ({"checkpoint_bytes": 9e9, "checkpoint_write_gb_per_s": 1.1}, "its bytes and times give at most 1"),
+    ],
+)
+def test_times_of_checkpoints_that_go_with_nothing_else_are_refused(forged, words):
+    [record] = runs(1)
+    record["metrics"] |= forged
+    found = contradictions(Record.of(record))
+    assert bool(found) == bool(words)
+    assert words in "".join(found)
 
 
 def requirement(stated: str = "", limit: float = 0.5) -> str:

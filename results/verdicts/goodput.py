@@ -130,7 +130,8 @@ def goodput_of(one: PointResults, failures: Failures) -> Goodput | None:
     def estimate(value: Callable[[JobTimes], float]) -> Estimate:
         middle, *ends = map(value, jobs)
         low, high = min(ends), max(ends)
-        found = inexactly(math.sqrt(low * high), math.log(high / low) / 2 / NORMAL_95)
+        logs = math.log(low), math.log(high)  # of shares whose product may be too small for a number
+        found = inexactly(math.exp(sum(logs) / 2), (logs[1] - logs[0]) / 2 / NORMAL_95)
         return Estimate(middle, found.log, found.parts if is_repeated else None)
 
     # A restart is taken to need the power of training; a restore has an energy of its own.
