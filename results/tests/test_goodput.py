@@ -19,7 +19,7 @@ from results.tests import made_up
 from results.tests.of_dicts import by_point
 from results.tests.time_line import time_line
 from results.verdicts.accept import accept
-from results.verdicts.goodput import Failures, Goodput, JobTimes, goodput_of
+from results.verdicts.goodput import LEAST_SHARE, Failures, Goodput, JobTimes, goodput_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import read_requirements
 from results.verdicts.score import scores
@@ -96,8 +96,8 @@ def test_the_best_interval_is_that_of_dalys_examples(mean_min, best_min):
 
 def test_a_job_that_hardly_ever_gets_to_a_checkpoint_has_a_share_above_0():
     times = JobTimes(1.0, 1e4, 1e4, 10.0)
-    assert 0 < times.useful(1e6) < 1e-300
-    assert times.failure_s(1e6) == pytest.approx(1.0)
+    assert times.useful(1e6) == LEAST_SHARE
+    assert times.failure_s(1e6) == pytest.approx(1.0, rel=1e-5)
 
 
 SPEED = 8 * 2048 / 4.0  # tokens/s, with which a step takes 4 s
@@ -190,6 +190,8 @@ SLOW = {
         (runs(**SLOW), "", 0.97, PASSED, ""),
         (runs(**SLOW | {"checkpoint_pause_s": -0.1}), "", 0.97, PASSED, ""),
         (runs(**SLOW), "interval_s: 40", 0.99, FAILED, ""),
+        (runs(), "interval_s: 1e9", 0.5, FAILED, ""),
+        (runs(), "mttf_h_low: 1", 0.5, OPEN, "the limit is within the interval, 0.0"),
     ],
 )
 def test_a_requirement_on_goodput_is_judged_by_its_whole_interval(tmp_path, records, stated, limit, outcome, why):

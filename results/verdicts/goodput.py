@@ -25,6 +25,7 @@ from results.record.records import RecordError
 from results.record.values import devices_text, value_at
 
 S_PER_H, S_PER_DAY = 3600.0, 86400.0
+LEAST_SHARE = 1e-6  # useful time of a job that hardly ever gets to a checkpoint: half a minute in a year
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class JobTimes(NamedTuple):
         """
         lost, cycle = self.restart_s + self.restore_s + self.delay_s, work_s + self.pause_s
         share = work_s / self.mean_s * math.exp(-(lost + cycle) / self.mean_s) / -math.expm1(-cycle / self.mean_s)
-        return share or math.ulp(0.0)
+        return max(share, LEAST_SHARE)
 
     @property
     def best_s(self) -> float:
@@ -130,8 +131,7 @@ def goodput_of(one: PointResults, failures: Failures) -> Goodput | None:
     def estimate(value: Callable[[JobTimes], float]) -> Estimate:
         middle, *ends = map(value, jobs)
         low, high = min(ends), max(ends)
-        logs = math.log(low), math.log(high)  # of shares whose product may be too small for a number
-        found = inexactly(math.exp(sum(logs) / 2), (logs[1] - logs[0]) / 2 / NORMAL_95)
+        found = inexactly(math.sqrt(low * high), math.log(high / low) / 2 / NORMAL_95)
         return Estimate(middle, found.log, found.parts if is_repeated else None)
 
     # A restart is taken to need the power of training; a restore has an energy of its own.

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -302,10 +303,11 @@ def _check_folder(options: CheckpointOptions, size_bytes: int) -> None:
     folder = Path(options.checkpoint)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
         free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
         raise ConfigError(
-            f"--checkpoint {folder} was asked for, but it cannot be made ({error.strerror}): choose another folder"
+            f"--checkpoint {folder} was asked for, but it cannot be written to ({error.strerror}): choose another folder"
         ) from error
     if free_bytes < size_bytes:
         raise ConfigError(

@@ -165,13 +165,16 @@ def test_a_run_continues_from_the_last_complete_checkpoint(run, tmp_path, monkey
     ("flags", "words"),
     [
         (["--restore", "{}"], "has no complete checkpoint: give the folder of a run with --checkpoint-every"),
-        (["--checkpoint", "/proc/kept"], "it cannot be made"),
+        (["--checkpoint", "/proc/kept"], "it cannot be written to (No such file or directory): choose"),
+        (["--checkpoint", "/proc/self/task"], "it cannot be written to (No such file or directory): choose"),
+        (["--checkpoint", "{}/a file"], "it cannot be written to (File exists): choose"),
         (["--async-checkpoint"], "add --checkpoint DIR"),
         (["--checkpoint-every", "2"], "add --checkpoint DIR"),
         (["--checkpoint", "{}", "--checkpoints", "-1"], "must be 0 or more"),
     ],
 )
 def test_options_that_cannot_be_are_refused(tmp_path, capsys, flags, words):
+    (tmp_path / "a file").touch()
     assert session.main(KeptSums, [*SHORT, *(flag.format(tmp_path) for flag in flags)]) == 2
     assert words in capsys.readouterr().err
 
