@@ -265,8 +265,11 @@ def _in_one_sentence(how: str, folder: Path, remedy: str) -> Iterator[None]:
     """Raise a CheckpointError with the cause of a failure: libraries report those of all ranks, with traces."""
     try:
         yield
-    except Exception as error:
-        of_ranks = getattr(error, "failures", None) or {0: (error,)}  # of torch.distributed.checkpoint
+    except BaseException as error:
+        of_ranks = getattr(error, "failures", None)  # of torch.distributed.checkpoint, whose errors are no Exception
+        if not (of_ranks or isinstance(error, Exception)):
+            raise
+        of_ranks = of_ranks or {0: (error,)}
         cause = short_message(next(iter(of_ranks.values()))[0])
         raise CheckpointError(f"a checkpoint cannot be {how} {folder} ({cause}): {remedy}") from error
 

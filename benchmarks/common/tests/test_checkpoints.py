@@ -123,10 +123,18 @@ def test_a_state_that_is_not_the_one_that_was_written_fails_the_run(run, tmp_pat
     assert "is not the one that was written: its checksums differ" in err
 
 
-def test_a_failed_write_is_one_sentence_and_leaves_nothing(run, tmp_path, monkeypatch):
+class OfRanks(BaseException):
+    """Like the CheckpointException of torch.distributed.checkpoint."""
+
+    def __init__(self, cause):
+        self.failures = {1: (cause, None)}
+
+
+@pytest.mark.parametrize("of_ranks", [lambda cause: cause, OfRanks], ids=["one", "ranks"])
+def test_a_failed_write_is_one_sentence_and_leaves_nothing(run, tmp_path, monkeypatch, of_ranks):
     def save(self, folder):
         (folder / "half").write_text("x")
-        raise OSError(28, "No space left on device")
+        raise of_ranks(OSError(28, "No space left on device"))
 
     monkeypatch.setattr(Number, "save", save)
     code, record, _ = run("--checkpoint", str(tmp_path / "kept"))
