@@ -310,7 +310,8 @@ def _check_folder(options: CheckpointOptions, size_bytes: int) -> None:
         free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
         raise ConfigError(
-            f"--checkpoint {folder} was asked for, but it cannot be written to ({error.strerror}): choose another folder"
+            f"--checkpoint {folder} was asked for, but it cannot be written to ({error.strerror}): choose "
+            "another folder"
         ) from error
     if free_bytes < size_bytes:
         raise ConfigError(
