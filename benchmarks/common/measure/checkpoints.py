@@ -47,11 +47,10 @@ def first_step(run: Workload, target: Target, options: Options) -> int:
     last = _last(Path(folder))
     with _in_one_sentence("read from", last, "continue from another by --restore"):
         facts = json.loads((last / FACTS).read_text())
-        found = {name: facts[name] for name in _common(run, target, options)}
     for name, own in _common(run, target, options).items():
-        if found[name] != own:
+        if facts.get(name) != own:
             raise ConfigError(
-                f"--restore {folder} was asked for, but its checkpoint has the {name} {found[name]} and this "
+                f"--restore {folder} was asked for, but its checkpoint has the {name} {facts.get(name)} and this "
                 f"run {own}: continue with the same options on as many devices"
             )
     return int(last.name.removeprefix(BEGIN))
@@ -269,8 +268,8 @@ def _in_one_sentence(how: str, folder: Path, remedy: str) -> Iterator[None]:
         of_ranks = getattr(error, "failures", None)  # of torch.distributed.checkpoint, whose errors are no Exception
         if not (of_ranks or isinstance(error, Exception)):
             raise
-        of_ranks = of_ranks or {0: (error,)}
-        cause = short_message(next(iter(of_ranks.values()))[0])
+        found: Any = next(iter(of_ranks.values()))[0] if of_ranks else error
+        cause = f"{type(found).__name__}: {short_message(found)}"
         raise CheckpointError(f"a checkpoint cannot be {how} {folder} ({cause}): {remedy}") from error
 
 
@@ -297,7 +296,7 @@ def _common(run: Workload, target: Target, options: Options) -> dict[str, Any]:
         "data": run.data,
         **asdict(options.training),
         "precision": target.precision,
-        "layout": run.layout,
+        **run.layout,
     }
 
 
