@@ -122,7 +122,6 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
         _describe_machines(session, measured, record)
         # The following may need more memory than the measured steps.
         in_parts(session)
-        checkpoints.measure(session, record)
         _describe_steps(session, measured, record)
         losses = training.losses()
         record.losses, record.step_times_s = list(losses), measured.step_times_s
@@ -134,6 +133,7 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
             **share_metrics(record.regions[MEASURED], run.layout["num_devices"], run.marks_all_communication),
         }
         record.error = training.conclude(record) or measured.problem
+        checkpoints.measure(session, record)  # its steps do not count
     record.status = FAILED if record.error else OK
 
 

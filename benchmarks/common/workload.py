@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import CheckpointOptions, ComputeOptions, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.options import CheckpointOptions, ComputeOptions, RunOptions, Seeds, TurnsOptions, WindowOptions
 from benchmarks.common.record import Device, RunRecord
 from jpwr.regions import RegionTimer
 
@@ -44,6 +45,10 @@ class Options(Protocol):
     @property
     def run(self) -> RunOptions:
         """Options of the run and its record."""
+
+    @property
+    def training(self) -> Seeds:
+        """Options of the training."""
 
     @property
     def checkpoint(self) -> CheckpointOptions:
@@ -154,10 +159,6 @@ class State(Protocol):
     """
 
     @property
-    def steps(self) -> int:
-        """Optimizer steps made, with those before a restored checkpoint."""
-
-    @property
     def size_bytes(self) -> int:
         """Bytes of this rank's weights and optimizer."""
 
@@ -167,15 +168,18 @@ class State(Protocol):
     def save(self, folder: Path) -> None:
         """Write into a new folder."""
 
-    def start_saving(self, folder: Path) -> Callable[[bool], bool]:
-        """Begin to write into a new folder, and return when training can continue.
+    def start_saving(self, folder: Path) -> Callable[[], bool]:
+        """Begin to write into a new folder; return, when training can continue, whether this rank has written all."""
 
-        The returned function returns whether this rank has written all, and waits until then if its argument is true.
-        Raises ConfigError if the framework cannot.
-        """
+    def load(self, folder: Path) -> None:
+        """Read from a folder."""
 
-    def load(self, folder: Path, steps: int) -> None:
-        """Read from a folder the state after a number of steps, and forget the losses of later ones."""
+
+def is_written(done: Future[Any]) -> bool:
+    """Return whether a write has ended; raises its exception."""
+    if done.done():
+        done.result()
+    return done.done()
 
 
 @runtime_checkable

@@ -250,7 +250,7 @@ class Trainer:
             model_config.timers = timers
             regions.mark_overlapped_sums(run.regions, self._model, target.on_gpu)
         self.optimizer_description = self._optimizer.description
-        self.state = state.State(self._model, self._optimizer, self)
+        self.state = state.State(self._model, self._optimizer)
         model_config.grad_scale_func = self._optimizer.scale_loss
         samples = data.open_samples(config)
         self._description = data.describe(config.data.data_prefix, length)
@@ -317,13 +317,6 @@ class Trainer:
     def steps(self) -> int:
         """Optimizer steps made, with those before a restored checkpoint."""
         return self._run.first_step + len(self._feeds)
-
-    def forget(self, steps: int) -> None:
-        """Forget the losses and tokens of all but this number of steps."""
-        plan, kept = self._run.batches, steps - self._run.first_step
-        for feed in self._feeds[kept:]:
-            feed.tokens -= plan.grad_accum_steps * plan.micro_batch_size * self._run.work_per_sample
-        del self._feeds[kept:], self._losses[kept:]
 
     def losses(self, first: int = 0) -> list[float]:
         """Return the losses of all steps from `first` on, as means over all replicas, on every rank."""

@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,22 +18,15 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
+from benchmarks.common.workload import is_written
 from benchmarks.on_pytorch.trainer import Trainer
 
 
 class Tensors(ABC):
-    """State of a trainer, all of whose tensors are known."""
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+    """State whose tensors are all known."""
 
     @abstractmethod
     def _tensors(self) -> Iterator[Tensor]: ...
-
-    @property
-    def steps(self) -> int:
-        """Optimizer steps made, with those before a restored checkpoint."""
-        return int(self._trainer.steps)
 
     @property
     def size_bytes(self) -> int:
@@ -49,29 +43,23 @@ class State(Tensors):
     """Weights, optimizer and gradient scaler of a Trainer."""
 
     def __init__(self, trainer: Trainer, rank: int) -> None:
-        super().__init__(trainer)
-        self._rank = rank
+        self._trainer, self._rank = trainer, rank
         self._group: Any = None  # of the thread that writes while training continues: its messages are its own
 
     def save(self, folder: Path) -> None:
         """Write into a new folder; the library syncs its files."""
         save(self._state(), storage_writer=FileSystemWriter(folder))
 
-    def start_saving(self, folder: Path) -> Callable[[bool], bool]:
+    def start_saving(self, folder: Path) -> Callable[[], bool]:
         """Copy the state, and write the copy in a thread."""
         self._group = self._group or dist.new_group(backend="gloo")
         writer = FileSystemWriter(folder)
         done = cast(Future[Any], async_save(self._state(), storage_writer=writer, process_group=self._group))
 
-        def finish(wait: bool) -> bool:
-            if wait or done.done():
-                done.result()  # raises the thread's exception
-            return done.done()
+        return partial(is_written, done)
 
-        return finish
-
-    def load(self, folder: Path, steps: int) -> None:
-        """Read from a folder the state after a number of steps, and forget the losses of later ones."""
+    def load(self, folder: Path) -> None:
+        """Read from a folder."""
         trainer, state = self._trainer, self._state()
         load(state, storage_reader=FileSystemReader(folder))
         set_state_dict(
@@ -81,7 +69,6 @@ class State(Tensors):
             optim_state_dict=state["optimizer"],
         )
         trainer.scaler.load_state_dict(state["scaler"])
-        trainer.forget(steps)
 
     @property
     def _of_rank(self) -> str:

@@ -77,10 +77,6 @@ class Trainer:
         """Optimizer steps made, with those before a restored checkpoint."""
         return self.first_step + len(self._losses)
 
-    def forget(self, steps: int) -> None:
-        """Forget the losses of all but this number of steps."""
-        del self._losses[steps - self.first_step :]
-
     def losses(self, first: int = 0) -> list[float]:
         """Return the losses of all steps from `first` on, as means over all ranks, on every rank."""
         of_ranks = self._target.gather([float(loss) for loss in self._losses[first:]])

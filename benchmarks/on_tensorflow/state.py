@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import tensorflow as tf
 
+from benchmarks.common.workload import is_written
 from benchmarks.on_tensorflow.trainer import Trainer
 
 NAME = "state"
@@ -17,16 +19,10 @@ NAME = "state"
 class State:
     """Variables of model and optimizer, of one process."""
 
-    def __init__(self, trainer: Trainer, first_step: int, steps_per_call: int) -> None:
-        self._losses, self._first_step, self._steps_per_call = trainer.losses, first_step, steps_per_call
+    def __init__(self, trainer: Trainer) -> None:
         self._variables = [one.value for one in (*trainer.model.variables, *trainer.optimizer.variables)]
         self._checkpoint = tf.train.Checkpoint(variables=self._variables)
         self._waiting = ThreadPoolExecutor(1)
-
-    @property
-    def steps(self) -> int:
-        """Optimizer steps made, with those before a restored checkpoint."""
-        return self._first_step + len(self._losses) * self._steps_per_call
 
     @property
     def size_bytes(self) -> int:
@@ -44,20 +40,12 @@ class State:
         """Write into a new folder."""
         self._checkpoint.write(str(folder / NAME))
 
-    def start_saving(self, folder: Path) -> Callable[[bool], bool]:
+    def start_saving(self, folder: Path) -> Callable[[], bool]:
         """Copy the variables to the host, and write them in TensorFlow's own thread."""
         options = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
         self._checkpoint.write(str(folder / NAME), options)
-        done = self._waiting.submit(self._checkpoint.sync)
+        return partial(is_written, self._waiting.submit(self._checkpoint.sync))
 
-        def finish(wait: bool) -> bool:
-            if wait or done.done():
-                done.result()  # raises the thread's exception
-            return done.done()
-
-        return finish
-
-    def load(self, folder: Path, steps: int) -> None:
-        """Read from a folder the state after a number of steps, and forget the losses of later ones."""
+    def load(self, folder: Path) -> None:
+        """Read from a folder."""
         self._checkpoint.read(str(folder / NAME)).assert_consumed()
-        del self._losses[(steps - self._first_step) // self._steps_per_call :]

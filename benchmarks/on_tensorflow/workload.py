@@ -81,7 +81,7 @@ class TensorFlowTraining:
         self.steps_per_call = config.compute.steps_per_call
         # Of several processes, each would have to write a part of some variables only.
         if run.launch.world_size == 1 and not target.on_ipu:
-            self.state = State(self.trainer, run.first_step, self.steps_per_call)
+            self.state = State(self.trainer)
         samples_ahead = config.data.parallel_files + target.decoders
         ahead = config.data.prefetch_batches + 1 + samples_ahead // config.batch.global_batch_size
         self.data = BatchesFeed(self.trainer, run.open_batches(target), run.unit, ahead)

@@ -9,11 +9,10 @@ from jpwr.errors import JpwrError
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.nodes import TraceSums
+from results.record.checks.checkpoints import WORDS
 from results.record.derived import ratio
 from results.record.model import Record
 from results.record.parts import windows_of
-
-WORDS = {"checkpoint": "write", "restore": "restore"}  # in names of metrics, by kind of window
 
 
 def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> dict[str, Any]:
@@ -26,9 +25,11 @@ def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> dict[s
         if not windows_of(record, kind):
             continue
         try:
-            energy_wh = energy_of(record, traces, kind).energy_wh
+            energy = energy_of(record, traces, kind)
         except (EnergyError, JpwrError) as error:
             found["notes"].append(f"the energy of a checkpoint's {word} is unknown: {error}")
         else:
-            found[f"checkpoint_{word}_wh"] = ratio(energy_wh, record.metrics.number("checkpoint_rounds"))
+            rounds = record.metrics.number("checkpoint_rounds")
+            found[f"checkpoint_{word}_wh"] = ratio(energy.energy_wh, rounds)
+            found[f"checkpoint_{word}_uncertainty_wh"] = ratio(energy.uncertainty_wh, rounds)
     return found

@@ -21,6 +21,7 @@ from jpwr.trace.writers import read_trace
 from results.collect import collect, main
 from results.join.energy import UNCERTAINTIES
 from results.join.nodes import read_sums
+from results.record.checks.checkpoints import WORDS
 from results.record.model import Channel, Energy, Record
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 from results.tests.of_dicts import energy_rules, grade
@@ -647,6 +648,9 @@ def test_energy_of_a_checkpoint_is_over_its_own_windows_and_not_in_that_of_the_s
     assert found["avg_power_w"] == pytest.approx(690.0, rel=0.01)
     assert found["checkpoint_write_wh"] == pytest.approx(300 * 2 / 3600)
     assert found["checkpoint_restore_wh"] == pytest.approx(300 * 0.5 / 3600)
+    # Samples are 0.5 s apart, so that edges are a large part of windows of 2 s, and all of one of 1 s.
+    shares = [found[f"checkpoint_{word}_uncertainty_wh"] / found[f"checkpoint_{word}_wh"] for word in WORDS.values()]
+    assert 0.1 < shares[0] < 1 < shares[1]
     assert "elsewhere_w" not in found
 
 

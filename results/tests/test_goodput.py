@@ -12,12 +12,14 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from caraml.cli import main
+from results.record.checks import contradictions
+from results.record.model import Record
 from results.record.records import RecordError
 from results.tests import made_up
 from results.tests.of_dicts import by_point
 from results.tests.time_line import time_line
 from results.verdicts.accept import accept
-from results.verdicts.goodput import Failures, Goodput, JobTimes, goodput_of
+from results.verdicts.goodput import LEAST_SHARE, Failures, Goodput, JobTimes, goodput_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import read_requirements
 from results.verdicts.score import scores
@@ -94,8 +96,8 @@ def test_the_best_interval_is_that_of_dalys_examples(mean_min, best_min):
 
 def test_a_job_that_hardly_ever_gets_to_a_checkpoint_has_a_share_above_0():
     times = JobTimes(1.0, 1e4, 1e4, 10.0)
-    assert 0 < times.useful(1e6) < 1e-300
-    assert times.failure_s(1e6) == pytest.approx(1.0)
+    assert times.useful(1e6) == LEAST_SHARE
+    assert times.failure_s(1e6) == pytest.approx(1.0, rel=1e-5)
 
 
 SPEED = 8 * 2048 / 4.0  # tokens/s, with which a step takes 4 s
@@ -115,8 +117,35 @@ CHECKPOINTS_OF_RUN = {
 def runs(number: int = 3, devices: int = 8, **changes):
     found = [made_up.result("V", devices, 8, SPEED, 100.0 + run) for run in range(number)]
     for record in found:
-        record["metrics"] |= CHECKPOINTS_OF_RUN | changes
+        metrics = record["metrics"] = record["metrics"] | CHECKPOINTS_OF_RUN | changes
+        kinds = {} if metrics["checkpoint_async"] else {"checkpoint": metrics["checkpoint_write_s"]}
+        start_s = 1e4
+        for kind, time_s in (kinds | {"restore": metrics["checkpoint_restore_s"] or 1.0}).items():
+            for _ in range(metrics["checkpoint_rounds"]):
+                times = {"start_s": start_s, "end_s": start_s + time_s, "kind": kind}
+                record["windows"] += [one | times for one in record["windows"] if one["kind"] == "measured"]
+                start_s += time_s
     return found
+
+
+@pytest.mark.parametrize(
+    ("forged", "words"),
+    [
+        ({}, ""),
+        ({"checkpoint_write_s": 5.0}, "its rounds took 9 s to 11 s"),
+        ({"checkpoint_restore_s": 51.0}, "gives 255 s in 5 rounds, but their windows take 300 s"),
+        ({"checkpoint_rounds": 4}, "must have 4 windows of the kind checkpoint, got 5"),
+        ({"checkpoint_pause_s": 1.0}, "does not go with a write of 10 s"),
+        ({"checkpoint_async": 1}, "must have 0 windows of the kind checkpoint, got 5"),
+        ({"checkpoint_bytes": 9e9, "checkpoint_write_gb_per_s": 1.1}, "its bytes and times give at most 1"),
+    ],
+)
+def test_times_of_checkpoints_that_go_with_nothing_else_are_refused(forged, words):
+    [record] = runs(1)
+    record["metrics"] |= forged
+    found = contradictions(Record.of(record))
+    assert bool(found) == bool(words)
+    assert words in "".join(found)
 
 
 def requirement(stated: str = "", limit: float = 0.5) -> str:
@@ -161,6 +190,8 @@ SLOW = {
         (runs(**SLOW), "", 0.97, PASSED, ""),
         (runs(**SLOW | {"checkpoint_pause_s": -0.1}), "", 0.97, PASSED, ""),
         (runs(**SLOW), "interval_s: 40", 0.99, FAILED, ""),
+        (runs(), "interval_s: 1e9", 0.5, FAILED, ""),
+        (runs(), "mttf_h_low: 1", 0.5, OPEN, "the limit is within the interval, 0.0"),
     ],
 )
 def test_a_requirement_on_goodput_is_judged_by_its_whole_interval(tmp_path, records, stated, limit, outcome, why):

@@ -25,6 +25,7 @@ from results.record.records import RecordError
 from results.record.values import devices_text, value_at
 
 S_PER_H, S_PER_DAY = 3600.0, 86400.0
+LEAST_SHARE = 1e-6  # useful time of a job that hardly ever gets to a checkpoint: half a minute in a year
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class JobTimes(NamedTuple):
         """
         lost, cycle = self.restart_s + self.restore_s + self.delay_s, work_s + self.pause_s
         share = work_s / self.mean_s * math.exp(-(lost + cycle) / self.mean_s) / -math.expm1(-cycle / self.mean_s)
-        return share or math.ulp(0.0)
+        return max(share, LEAST_SHARE)
 
     @property
     def best_s(self) -> float:

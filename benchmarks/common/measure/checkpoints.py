@@ -9,9 +9,11 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, cast
@@ -26,8 +28,8 @@ from benchmarks.common.record import CHECKPOINT, RESTORE, RunRecord, Window
 from benchmarks.common.workload import BatchFeed, HasState, Options, Target, Workload
 from results.record.model import as_json
 
-FACTS = "checkpoint.json"  # the number of steps, and what a run must have in common to continue
-NAME = "step_{:09d}"
+FACTS = "checkpoint.json"  # what a run must have in common to continue
+BEGIN = "step_"  # of the name of a checkpoint
 OF_ROUNDS: dict[str, Callable[[Sequence[float]], float]] = {"": fmean, "least_": min, "most_": max}
 OF_RANK = re.compile(r"__(\d+)_")  # begin of the names of a rank's files; rank 0 writes all others
 COLD_SHARE = 0.9  # of the checkpoint's bytes, which storage must have delivered: files have parts that nothing reads
@@ -42,14 +44,16 @@ def first_step(run: Workload, target: Target, options: Options) -> int:
     folder = options.checkpoint.restore
     if not folder:
         return 0
-    facts = json.loads((_last(Path(folder)) / FACTS).read_text())
+    last = _last(Path(folder))
+    with _in_one_sentence("read from", last, "continue from another by --restore"):
+        facts = json.loads((last / FACTS).read_text())
     for name, own in _common(run, target, options).items():
-        if facts[name] != own:
+        if facts.get(name) != own:
             raise ConfigError(
-                f"--restore {folder} was asked for, but its checkpoint has the {name} {facts[name]} and this "
+                f"--restore {folder} was asked for, but its checkpoint has the {name} {facts.get(name)} and this "
                 f"run {own}: continue with the same options on as many devices"
             )
-    return int(facts["steps"])
+    return int(last.name.removeprefix(BEGIN))
 
 
 def restore(session: Session) -> None:
@@ -65,8 +69,10 @@ def restore(session: Session) -> None:
     if options.checkpoint:
         _check_folder(options, max(session.target.gather(training.state.size_bytes)))
     if options.restore:
-        training.state.load(_last(Path(options.restore)), run.first_step)
-        for _ in range(run.first_step if run.files else 0):
+        last = _last(Path(options.restore))
+        with _in_one_sentence("read from", last, "continue from another by --restore"):
+            training.state.load(last)
+        for _ in range(run.first_step // training.steps_per_call if run.files else 0):
             cast(BatchFeed, training.data).take()  # other data are the same in each step, or begin at the step
 
 
@@ -75,14 +81,15 @@ def saving(session: Session) -> Callable[[], None]:
     training, options = session.training, session.options.checkpoint
     if not options.checkpoint_every:
         return training.data.call
-    folder, state = Path(options.checkpoint), cast(HasState, training).state
+    folder, steps = Path(options.checkpoint), session.run.first_step
 
     def call() -> None:
-        before = state.steps
+        nonlocal steps
+        before, steps = steps, steps + training.steps_per_call
         training.data.call()
-        if before // options.checkpoint_every < state.steps // options.checkpoint_every:
+        if before // options.checkpoint_every < steps // options.checkpoint_every:
             training.synchronize()
-            _write(session, folder / NAME.format(state.steps))
+            _write(session, folder / f"{BEGIN}{steps:09d}")
             if session.launch.rank == 0:
                 for older in _complete_ones(folder)[:-1]:
                     shutil.rmtree(older)
@@ -146,7 +153,7 @@ def _metrics(rounds: Sequence[Sequence[Round]]) -> dict[str, float]:
 
 def _round(session: Session, folder: Path, windows: list[Window]) -> Round:
     options, state = session.options.checkpoint, cast(HasState, session.training).state
-    written, steps_made = state.checksum(), state.steps
+    written = state.checksum()
     if options.async_checkpoint:
         write_s, pause_s, steps = _write_while_training(session, folder)
     else:
@@ -158,7 +165,7 @@ def _round(session: Session, folder: Path, windows: list[Window]) -> Round:
     drop_from_cache(own)
     session.target.gather(None)
     reads = ReadCounts(dict)
-    restore_s = _timed(session, RESTORE, windows, lambda: state.load(folder, steps_made))
+    restore_s = _timed(session, RESTORE, windows, lambda: state.load(folder))
     reads.edge("end")
     if state.checksum() != written:
         raise CheckpointError(f"the state read from {folder} is not the one that was written: its checksums differ")
@@ -191,13 +198,12 @@ def _write_while_training(session: Session, folder: Path) -> tuple[float, float,
     session.training.synchronize()
     session.target.gather(None)
     start_s, steps = time.monotonic(), 0
-    with _in_one_sentence(folder):
+    with _in_one_sentence("written to", folder.parent, "make room, or choose another folder by --checkpoint"):
         part = _begin(session, folder)
-        finished = cast(HasState, session.training).state.start_saving(part)
-        while not all(session.target.gather(finished(False))):
+        is_written = cast(HasState, session.training).state.start_saving(part)
+        while not all(session.target.gather(is_written())):
             _step(session)
             steps += 1
-        finished(True)
         _complete(session, part, folder)
     write_s = time.monotonic() - start_s
     start_s = time.monotonic()
@@ -214,7 +220,7 @@ def _step(session: Session) -> None:
 
 def _write(session: Session, folder: Path) -> None:
     """Write a checkpoint, which all ranks have written and synced when this returns."""
-    with _in_one_sentence(folder):
+    with _in_one_sentence("written to", folder.parent, "make room, or choose another folder by --checkpoint"):
         part = _begin(session, folder)
         cast(HasState, session.training).state.save(part)
         _complete(session, part, folder)
@@ -236,9 +242,7 @@ def _complete(session: Session, part: Path, folder: Path) -> None:
         _sync(path)
     session.target.gather(None)
     if session.launch.rank == 0:
-        facts = _common(session.run, session.target, session.options)
-        facts["steps"] = cast(HasState, session.training).state.steps
-        (part / FACTS).write_text(json.dumps(facts))
+        (part / FACTS).write_text(json.dumps(_common(session.run, session.target, session.options)))
         _sync(part / FACTS)
         _sync(part)
         part.rename(folder)
@@ -256,17 +260,17 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _in_one_sentence(folder: Path) -> Iterator[None]:
-    """Raise a CheckpointError with the cause of a failed write: libraries report those of all ranks, with traces."""
+def _in_one_sentence(how: str, folder: Path, remedy: str) -> Iterator[None]:
+    """Raise a CheckpointError with the cause of a failure: libraries report those of all ranks, with traces."""
     try:
         yield
-    except Exception as error:
-        of_ranks = getattr(error, "failures", None) or {0: (error,)}  # of torch.distributed.checkpoint
-        cause = short_message(next(iter(of_ranks.values()))[0])
-        raise CheckpointError(
-            f"a checkpoint cannot be written to {folder.parent} ({cause}): make room, or choose another folder by "
-            "--checkpoint"
-        ) from error
+    except BaseException as error:
+        of_ranks = getattr(error, "failures", None)  # of torch.distributed.checkpoint, whose errors are no Exception
+        if not (of_ranks or isinstance(error, Exception)):
+            raise
+        found: Any = next(iter(of_ranks.values()))[0] if of_ranks else error
+        cause = f"{type(found).__name__}: {short_message(found)}"
+        raise CheckpointError(f"a checkpoint cannot be {how} {folder} ({cause}): {remedy}") from error
 
 
 def _last(folder: Path) -> Path:
@@ -281,7 +285,7 @@ def _last(folder: Path) -> Path:
 
 
 def _complete_ones(folder: Path) -> list[Path]:
-    return sorted(folder.glob("step_*"))
+    return sorted(folder.glob(f"{BEGIN}*"))
 
 
 def _common(run: Workload, target: Target, options: Options) -> dict[str, Any]:
@@ -289,8 +293,10 @@ def _common(run: Workload, target: Target, options: Options) -> dict[str, Any]:
     return {
         "workload": run.name,
         "model": run.model(options),
+        "data": run.data,
+        **asdict(options.training),
         "precision": target.precision,
-        "layout": run.layout,
+        **run.layout,
     }
 
 
@@ -299,17 +305,20 @@ def _check_folder(options: CheckpointOptions, size_bytes: int) -> None:
     folder = Path(options.checkpoint)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
         free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
         raise ConfigError(
-            f"--checkpoint {folder} was asked for, but it cannot be made ({error.strerror}): choose another folder"
+            f"--checkpoint {folder} was asked for, but it cannot be written to ({error.strerror}): choose "
+            "another folder"
         ) from error
     if free_bytes < size_bytes:
         raise ConfigError(
             f"--checkpoint {folder} has {free_bytes / 1e9:.3g} GB of free space, but a checkpoint needs at least "
             f"{size_bytes / 1e9:.3g} GB: make room, or choose another folder"
         )
-    if options.checkpoint_every and not options.restore and _complete_ones(folder):
+    is_continued = options.restore and Path(options.restore).resolve() == folder.resolve()
+    if options.checkpoint_every and not is_continued and _complete_ones(folder):
         raise ConfigError(
             f"--checkpoint {folder} has a checkpoint of another run, which would be replaced: remove it, or continue "
             "from it by --restore"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -28,10 +30,6 @@ class Number:
     size_bytes = 1000
     writes_in_steps = 2
 
-    @property
-    def steps(self):
-        return self.training.run.first_step + 2 * len(self.training.made)
-
     def checksum(self):
         return str(sum(self.training.made, self.training.before))
 
@@ -41,13 +39,10 @@ class Number:
     def start_saving(self, folder):
         self.save(folder)
         end = len(self.training.made) + self.writes_in_steps
-        return lambda wait: wait or len(self.training.made) >= end
+        return lambda: len(self.training.made) >= end
 
-    def load(self, folder, steps):
-        self.training.before = json.loads((folder / "__0_0.distcp").read_text())
-        kept = (steps - self.training.run.first_step) // 2
-        self.training.before -= sum(self.training.made[:kept])
-        del self.training.made[kept:]
+    def load(self, folder):
+        self.training.before = json.loads((folder / "__0_0.distcp").read_text()) - sum(self.training.made)
 
 
 class Kept(Adding):
@@ -95,7 +90,7 @@ def test_checkpoints_are_measured_after_the_window_and_leave_nothing(run, tmp_pa
     assert (metrics["checkpoint_pause_s"] == metrics["checkpoint_write_s"]) is not is_async
     kinds = [window["kind"] for window in record["windows"]]
     assert kinds == ["measured", *["restore" if is_async else "checkpoint", "restore"][is_async:] * 3]
-    assert len(record["losses"]) == len(without["losses"]) == 5  # those after the window are undone
+    assert len(record["losses"]) == len(without["losses"]) == 5  # none of those after the window
     assert record["metrics"]["measured_steps"] == without["metrics"]["measured_steps"]
 
 
@@ -122,16 +117,24 @@ def test_a_read_is_cold_if_storage_delivered_the_bytes(storage_bytes, cold):
 
 
 def test_a_state_that_is_not_the_one_that_was_written_fails_the_run(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(Number, "load", lambda self, folder, steps: None)
+    monkeypatch.setattr(Number, "load", lambda self, folder: None)
     code, record, err = run("--checkpoint", str(tmp_path / "kept"))
     assert (code, record["status"], list((tmp_path / "kept").iterdir())) == (1, "failed", [])
     assert "is not the one that was written: its checksums differ" in err
 
 
-def test_a_failed_write_is_one_sentence_and_leaves_nothing(run, tmp_path, monkeypatch):
+class OfRanks(BaseException):
+    """Like the CheckpointException of torch.distributed.checkpoint."""
+
+    def __init__(self, cause):
+        self.failures = {1: (cause, None)}
+
+
+@pytest.mark.parametrize("of_ranks", [lambda cause: cause, OfRanks], ids=["one", "ranks"])
+def test_a_failed_write_is_one_sentence_and_leaves_nothing(run, tmp_path, monkeypatch, of_ranks):
     def save(self, folder):
         (folder / "half").write_text("x")
-        raise OSError(28, "No space left on device")
+        raise of_ranks(OSError(28, "No space left on device"))
 
     monkeypatch.setattr(Number, "save", save)
     code, record, _ = run("--checkpoint", str(tmp_path / "kept"))
@@ -170,13 +173,16 @@ def test_a_run_continues_from_the_last_complete_checkpoint(run, tmp_path, monkey
     ("flags", "words"),
     [
         (["--restore", "{}"], "has no complete checkpoint: give the folder of a run with --checkpoint-every"),
-        (["--checkpoint", "/proc/kept"], "it cannot be made"),
+        (["--checkpoint", "/proc/kept"], "it cannot be written to (No such file or directory): choose"),
+        (["--checkpoint", "/proc/self/task"], "it cannot be written to (No such file or directory): choose"),
+        (["--checkpoint", "{}/a file"], "it cannot be written to (File exists): choose"),
         (["--async-checkpoint"], "add --checkpoint DIR"),
         (["--checkpoint-every", "2"], "add --checkpoint DIR"),
         (["--checkpoint", "{}", "--checkpoints", "-1"], "must be 0 or more"),
     ],
 )
 def test_options_that_cannot_be_are_refused(tmp_path, capsys, flags, words):
+    (tmp_path / "a file").touch()
     assert session.main(KeptSums, [*SHORT, *(flag.format(tmp_path) for flag in flags)]) == 2
     assert words in capsys.readouterr().err
 
@@ -199,8 +205,23 @@ def test_a_checkpoint_of_another_run_is_neither_replaced_nor_continued(run, tmp_
     assert run(*flags)[0] == 0
     code, record, _ = run(*flags)
     assert (code, "has a checkpoint of another run" in record["error"]) == (2, True)
-    code, record, _ = run("--restore", str(tmp_path / "kept"), "--way", "twice")
-    assert (code, "its checkpoint has the model plain and this run twice" in record["error"]) == (2, True)
+    shutil.copytree(tmp_path / "kept", tmp_path / "other")
+    code, record, _ = run("--restore", str(tmp_path / "other"), *flags)
+    assert (code, "has a checkpoint of another run" in record["error"]) == (2, True)
+    for other, words in (("--way twice", "model plain and this run twice"), ("--seed 7", "seed 1234 and this run 7")):
+        code, record, _ = run("--restore", str(tmp_path / "kept"), *other.split())
+        assert (code, f"its checkpoint has the {words}: continue with" in record["error"]) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["checkpoint.json", "__0_0.distcp"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:10])])
+def test_a_damaged_checkpoint_is_refused_in_one_sentence(run, tmp_path, name, damage):
+    folder = tmp_path / "kept"
+    assert run("--checkpoint", str(folder), "--checkpoints", "0", "--checkpoint-every", "4")[0] == 0
+    damage(folder / "step_000000008" / name)
+    code, record, _ = run("--restore", str(folder))
+    assert (code, record["step_times_s"]) == (1, [])
+    assert f"a checkpoint cannot be read from {folder}/step_000000008 (" in record["error"]
 
 
 def test_turns_are_not_interrupted():

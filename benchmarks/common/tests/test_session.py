@@ -18,6 +18,7 @@ from benchmarks.common.options import (
     ComputeOptions,
     ConfigError,
     RunOptions,
+    Seeds,
     TurnsOptions,
     WindowOptions,
     option,
@@ -43,6 +44,7 @@ class Config:
     window: WindowOptions
     run: RunOptions
     checkpoint: CheckpointOptions
+    training: Seeds
 
 
 class Processor:

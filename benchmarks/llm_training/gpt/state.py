@@ -25,10 +25,7 @@ filesystem_async._process_memory = peak_memory_bytes
 class State(Tensors):
     """Weights and optimizer of this rank; without dropout, a random state changes nothing."""
 
-    def __init__(
-        self, model: DistributedDataParallel, optimizer: MegatronOptimizer | CpuOptimizer, trainer: Any
-    ) -> None:
-        super().__init__(trainer)
+    def __init__(self, model: DistributedDataParallel, optimizer: MegatronOptimizer | CpuOptimizer) -> None:
         self._model, self._optimizer = model, optimizer
         self._writing = AsyncCallsQueue()
 
@@ -41,23 +38,22 @@ class State(Tensors):
         """Write into a new folder."""
         dist_checkpointing.save(self._sharded(), str(folder))
 
-    def start_saving(self, folder: Path) -> Callable[[bool], bool]:
+    def start_saving(self, folder: Path) -> Callable[[], bool]:
         """Copy the state to the host, and write it in a process that is forked from this one."""
         request = dist_checkpointing.save(self._sharded(), str(folder), async_sharded_save=True)
         self._writing.schedule_async_request(request)
 
-        def finish(wait: bool) -> bool:
-            self._writing.maybe_finalize_async_calls(blocking=wait)
+        def is_written() -> bool:
+            self._writing.maybe_finalize_async_calls()
             return not self._writing.get_num_unfinalized_calls()
 
-        return finish
+        return is_written
 
-    def load(self, folder: Path, steps: int) -> None:
-        """Read from a folder the state after a number of steps, and forget the losses of later ones."""
+    def load(self, folder: Path) -> None:
+        """Read from a folder."""
         state = dist_checkpointing.load(self._sharded(is_loading=True), str(folder))
         self._model.module.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
-        self._trainer.forget(steps)
 
     def _gather_weights(self) -> None:
         """Gather the weights that megatron-core would gather in the next forward pass only."""

@@ -65,7 +65,7 @@ def test_weights_that_would_be_gathered_late_are_gathered_before_a_checksum(late
         start_param_sync=lambda force_sync: gathered.append(force_sync),
         module=SimpleNamespace(parameters=list),
     )
-    State(model, SimpleNamespace(tensors=list), None).checksum()
+    State(model, SimpleNamespace(tensors=list)).checksum()
     assert gathered == [True] * late
 
 

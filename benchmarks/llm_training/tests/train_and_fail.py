@@ -46,10 +46,10 @@ def noted_write(session: Any, folder: Path) -> None:
 
 
 def noted_saving(session: Any) -> Callable[[], None]:
-    call, state = saving(session), session.training.state
+    call, trainer = saving(session), session.training
 
     def noted() -> None:
-        if RANK == 1 and LAST and state.steps == LAST:
+        if RANK == 1 and LAST and trainer.steps == LAST:
             until(lambda: EVENTS.read_text().count("step") == LAST, "the end of the step on rank 0")
             note("killed")
             os.kill(os.getpid(), signal.SIGKILL)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from results.files.names import odd_character
-from results.record.checks import energy, inference, node_check, reads, throughput, windows
+from results.record.checks import checkpoints, energy, inference, node_check, reads, throughput, windows
 from results.record.checks.run import KINDS, TOLERANCE, Relations, Sentences
 from results.record.model import Record, is_number
 from results.record.parts import windows_of
@@ -113,6 +113,7 @@ RULES: tuple[Callable[[Record], Sentences], ...] = (
     *windows.RULES,
     *energy.RULES,
     *reads.RULES,
+    *checkpoints.RULES,
     *inference.RULES,
     *node_check.RULES,
 )
