@@ -25,7 +25,7 @@ from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points, why_left_out
 
 SIGNERS = "signers"  # file of those who may hand in, as OpenSSH has it
-OWN = "H200"  # folder of the project's own results, which are not signed
+UNSIGNED = "unsigned"  # file with the folders of the project's own results
 MOST_GB = 0.2  # of an unpacked archive, the traces of eight GPUs over 30 hours: each clone of the repository has it
 PLAIN = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
 
@@ -49,11 +49,12 @@ def hand_in(archive: Path, to: Path) -> tuple[str, list[str]]:
 
 def check(to: Path) -> tuple[str, list[str]]:
     """Return how many archives and runs were handed in, and what is wrong with them, a sentence each."""
-    places = sorted(path for path in to.iterdir() if path.name not in (SIGNERS, MARKS))
+    places = sorted(path for path in to.iterdir() if path.name not in (SIGNERS, MARKS, UNSIGNED))
+    own = (to / UNSIGNED).read_text().split() if (to / UNSIGNED).exists() else []
     found = [f"{path} is in no archive" for path in places if not path.is_dir()]
-    checked = {one: verify(one, None if one.name == OWN else to / SIGNERS) for one in places if one.is_dir()}
+    checked = {one: verify(one, None if one.name in own else to / SIGNERS) for one in places if one.is_dir()}
     for place, of_place in checked.items():
-        is_good = not of_place.problems and place.name != OWN
+        is_good = not of_place.problems and place.name not in own
         found += (f"{place}: {one}" for one in (_refused(place) if is_good else of_place.problems))
         for run in of_place.wrong:
             mark = f'{{reason: "...", date: {date.today()}, version: "{__version__}"}}'

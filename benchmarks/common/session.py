@@ -63,7 +63,7 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
             )
         if options.turns.effective and options.window.to_loss:
             raise ConfigError("--effective and --to-loss exclude each other: leave one out")
-        if options.checkpoint.restore and options.window.to_loss:
+        if checkpoints.asked(options).restore and options.window.to_loss:
             raise ConfigError("--to-loss was asked for from a checkpoint, which has learnt: leave out --restore")
         if options.run.dry_run:
             run = workload(options, launch)
@@ -170,7 +170,7 @@ def _describe_choices(run: Workload, target: Target, record: RunRecord) -> None:
 
     def chosen(path: str) -> Any:
         group, _, name = path.partition(".")
-        return record.config[group][name]
+        return record.config.get(group, {}).get(name)  # a workload may have no flags of checkpoints
 
     for title, path, unusual in run.choices:
         value = str(chosen(path))

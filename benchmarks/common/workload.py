@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import CheckpointOptions, ComputeOptions, RunOptions, Seeds, TurnsOptions, WindowOptions
+from benchmarks.common.options import ComputeOptions, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.record import Device, RunRecord
 from jpwr.regions import RegionTimer
 
@@ -45,14 +45,6 @@ class Options(Protocol):
     @property
     def run(self) -> RunOptions:
         """Options of the run and its record."""
-
-    @property
-    def training(self) -> Seeds:
-        """Options of the training."""
-
-    @property
-    def checkpoint(self) -> CheckpointOptions:
-        """Options of checkpoints."""
 
 
 class Target(Protocol):

@@ -39,9 +39,15 @@ class CheckpointError(Exception):
     """A checkpoint cannot be written, or does not give the state that was written."""
 
 
+def asked(options: Options) -> CheckpointOptions:
+    """Return the options of checkpoints; a workload without these flags has none."""
+    found: CheckpointOptions = getattr(options, "checkpoint", CheckpointOptions())
+    return found
+
+
 def first_step(run: Workload, target: Target, options: Options) -> int:
     """Return the steps of the checkpoint to continue from; 0 without one. Raises ConfigError unless it can be used."""
-    folder = options.checkpoint.restore
+    folder = asked(options).restore
     if not folder:
         return 0
     last = _last(Path(folder))
@@ -58,7 +64,7 @@ def first_step(run: Workload, target: Target, options: Options) -> int:
 
 def restore(session: Session) -> None:
     """Check the folder of --checkpoint; continue from the last checkpoint of --restore, with the data that follow."""
-    run, training, options = session.run, session.training, session.options.checkpoint
+    run, training, options = session.run, session.training, asked(session.options)
     if not (options.checkpoint or options.restore):
         return
     if not isinstance(training, HasState):
@@ -78,7 +84,7 @@ def restore(session: Session) -> None:
 
 def saving(session: Session) -> Callable[[], None]:
     """Return a call of the window, which also writes a checkpoint where --checkpoint-every requests one."""
-    training, options = session.training, session.options.checkpoint
+    training, options = session.training, asked(session.options)
     if not options.checkpoint_every:
         return training.data.call
     folder, steps = Path(options.checkpoint), session.run.first_step
@@ -114,7 +120,7 @@ def measure(session: Session, record: RunRecord) -> None:
 
     The state that is read back must be the one that was written. Raises CheckpointError.
     """
-    options, target = session.options.checkpoint, session.target
+    options, target = asked(session.options), session.target
     if not (options.checkpoint and options.checkpoints):
         return
     folder = Path(options.checkpoint) / f"measured_{target.gather(record.run_id)[0]}"
@@ -152,7 +158,7 @@ def _metrics(rounds: Sequence[Sequence[Round]]) -> dict[str, float]:
 
 
 def _round(session: Session, folder: Path, windows: list[Window]) -> Round:
-    options, state = session.options.checkpoint, cast(HasState, session.training).state
+    options, state = asked(session.options), cast(HasState, session.training).state
     written = state.checksum()
     if options.async_checkpoint:
         write_s, pause_s, steps = _write_while_training(session, folder)
@@ -294,7 +300,7 @@ def _common(run: Workload, target: Target, options: Options) -> dict[str, Any]:
         "workload": run.name,
         "model": run.model(options),
         "data": run.data,
-        **asdict(options.training),
+        **asdict(cast(Any, options).training),
         "precision": target.precision,
         **run.layout,
     }
