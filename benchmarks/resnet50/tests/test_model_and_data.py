@@ -399,7 +399,7 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
 
     built.data.batches.take = take_what_is_made_now
     session = Session(run, built, target, options, Launch(), marked)
-    windows, _, found, steps_per_batch = measure(session)
+    windows, _, found, steps_per_batch, _ = measure(session)
     in_parts(session)
     where = regions_of(marked.spans(), run.regions.lane, steps_per_batch, target.gather)
     wanted.release(1000)  # of the threads that make pictures none is left behind
