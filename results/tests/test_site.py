@@ -92,7 +92,7 @@ def test_each_link_leads_to_a_file_of_the_folder_and_a_number_to_its_record(publ
 
 
 def test_an_interval_is_shown_with_its_number_alone(tmp_path):
-    """Of a served run, most numbers are in the columns that a page has on request."""
+    """Most numbers of a served run are in columns that a page shows on request."""
     runs = [served(ttft_s=0.5 + run / 100, tpot_s=0.02 + run / 1e3, run_id=str(run)) for run in range(3)]
     made_up.store(tmp_path / "runs", runs)
     write_site(*find_records([tmp_path / "runs"]), tmp_path / "public")

@@ -368,7 +368,7 @@ def lines(text):
 
 @pytest.mark.parametrize("name", [".github/workflows/results.yaml", ".gitlab-ci.yml"])
 def test_both_services_run_the_check_of_the_repository_which_passes(name, capsys, monkeypatch):
-    """Who changes how a number is computed marks the records that are then wrong."""
+    """A change of how a number is computed marks the records that are then wrong."""
     monkeypatch.chdir(REPOSITORY)
     content = yaml.safe_load((REPOSITORY / name).read_text())
     assert "results/records/**" in os.fsdecode(json.dumps(content))
