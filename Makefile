@@ -1,6 +1,6 @@
 # Each target is one script or one command.
 SHELL := bash
-ALL_PARTS := llm resnet inference report history frames tracking darshan dev docs
+ALL_PARTS := llm resnet inference report frames tracking darshan dev docs
 unexport PYTHONDONTWRITEBYTECODE # tests and demo start Python some thousand times: each would compile the suite
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/build/test-packages/bin:$(PATH)
 LINTS := lint-types lint-workflows lint-style lint-format lint-imports lint-language

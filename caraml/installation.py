@@ -17,7 +17,6 @@ SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yam
 REFUSED = SYSTEMS.with_name("refused.yaml")
 SYSTEM = SYSTEMS.with_name("system.yaml")  # for JUBE: the blocks as one set
 OURS = ("benchmarks", "caraml", "ioprof", "results")
-EXTRAS = {"ruptures": "history"}  # of packages that `make setup` does not install
 SAMPLER = "jpwr"  # a separate distribution, possibly in another folder
 
 
@@ -60,10 +59,8 @@ def missing_package(error: ImportError) -> str:
     name = (error.name or "").partition(".")[0]
     if name in OURS:
         raise error
-    extra = EXTRAS.get(name, "report")
-    project = "./jpwr" if name == SAMPLER else f"'.[{extra}]'"
+    project = "./jpwr" if name == SAMPLER else "'.[report]'"
     in_checkout = (PACKAGE.parent / SYSTEMS).is_file()
-    set_up = f"scripts/setup.sh llm resnet report {extra}" if name in EXTRAS else "make setup"
-    to_do = set_up if in_checkout else f"pip install {project} in a checkout of CARAML"
+    to_do = "make setup" if in_checkout else f"pip install {project} in a checkout of CARAML"
     found = f"has no module {name}" if isinstance(error, ModuleNotFoundError) else f"cannot load {name}: {error}"
     return f"{sys.executable} {found}: install it with {to_do}"

@@ -19,7 +19,6 @@ sys.path.insert(0, str(REPOSITORY))
 
 from benchmarks.llm_training.sizes import SIZES  # noqa: E402
 from caraml.cli import EXIT_CODES, commands  # noqa: E402
-from caraml.cli.history import ACTIONS  # noqa: E402
 from jpwr.energy import EnergyEstimate  # noqa: E402
 from results.files.systems import read_systems  # noqa: E402
 from results.files.workloads import workloads  # noqa: E402
@@ -54,8 +53,6 @@ def caraml() -> Iterator[str]:
         for name in group:
             yield f"#### caraml {name}\n"
             yield help_of("caraml", name)
-            for action in ACTIONS if name == "history" else ():
-                yield help_of("caraml", name, action)
 
 
 def samplers() -> Iterator[str]:

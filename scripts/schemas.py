@@ -21,7 +21,6 @@ from results.files.system_power import SystemPower  # noqa: E402
 from results.files.systems import COMMANDS, KEYS, System, known_keys  # noqa: E402
 from results.files.typed_files import Text  # noqa: E402
 from results.files.workloads import Facts  # noqa: E402
-from results.history.judge import KnownChanges  # noqa: E402
 from results.verdicts.cost import Costs  # noqa: E402
 from results.verdicts.requirements import Requirements  # noqa: E402
 from results.verdicts.tender.pledge import Pledge  # noqa: E402
@@ -36,7 +35,6 @@ def schemas() -> dict[str, dict[str, Any]]:
         "pledge": schema_of_file(Pledge, "Pledge of a vendor, for `caraml accept --pledge`"),
         "prices": schema_of_file(Costs, "Prices, for `caraml report --prices`"),
         "system_power": schema_of_file(SystemPower, "Provisioned power, for `caraml system-power`"),
-        "known": schema_of_file(KnownChanges, "Acknowledged changes, for `caraml history check --known`"),
         "site": site | {"properties": site["properties"] | {"systems": of_systems}},
         "images": schema_of_file(Mapping[str, Image], "Container images: containers/images.yaml"),
         "workload": schema_of_file(Facts, "Facts on a workload: benchmarks/NAME/workload.yaml", as_text=True),

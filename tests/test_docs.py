@@ -186,11 +186,7 @@ def _look_up_words(words: list[str]) -> None:
             {"--help", "--version"}.union(*cli.commands().values()),
             "command of caraml",
         )
-        action = 2 if rest[0] == "history" and rest[1:] else 1
-        if rest[1:2] == ["run"] and (workflow := [word for word in rest if word.startswith("jube/")]):
-            _look_up_jube(["run", *rest[rest.index(workflow[0]) :]])
-            rest = rest[: rest.index(workflow[0])]
-        _look_up_flags(("caraml", *rest[:action]), rest[action:])
+        _look_up_flags(("caraml", rest[0]), rest[1:])
         images = yaml.safe_load((REPOSITORY / "containers" / "images.yaml").read_text())
         if rest[0] == "image" and not set(rest) & set(images):
             raise WrongCommand(f"there is no such image, but {', '.join(images)}")
@@ -386,8 +382,7 @@ def test_what_every_command_of_a_page_names_is_there(page):
         ("caraml tables jube/llm_run", "there is no command of caraml tables"),
         ("caraml table jube/llm_run --repeat", "caraml table has no flag --repeat"),
         ("caraml table jube/llm_run --format excel", "there is no value of --format excel"),
-        ("caraml history show --since 2026-01-01", "caraml history show has no flag --since"),
-        ("caraml history run jube/llm.yaml --tag CPU syntetic", "there is no tag of jube/llm.yaml syntetic"),
+        ("caraml history --since 2026-01-01 jube/llm_run", "caraml history has no flag --since"),
         ("caraml check jube/lm.yaml", "there is no file jube/lm.yaml"),
         ("caraml doctor --system H2000", "there is no system H2000"),
         ("caraml image pytorch", "there is no such image"),

@@ -23,7 +23,7 @@ EXIT_CODES = f"""exit codes:
   0    done
   1    a point failed, a requirement or pledge is not met, a device is slow, a file has changed or is refused
   2    the command cannot do what was asked: one sentence on stderr gives the reason
-  3    accept, compare, check-nodes, history check: it cannot be decided; wait: not ended within --limit
+  3    accept, compare, check-nodes, history: it cannot be decided; wait: not ended within --limit
   {os.EX_SOFTWARE}   an internal error: no result
   130  interrupted"""
 GROUPS = {

@@ -1,11 +1,11 @@
-"""Commands that hand results on, and take those of others: tracking servers, archives, other clients."""
+"""Commands that hand results on: tracking servers, archives and the repository of results."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -17,31 +17,17 @@ from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import write_whole
 from results.exchange import archive as archives
-from results.exchange.ml_energy import write_ml_energy
-from results.exchange.mlperf_log import write_mlperf_logs
-from results.exchange.other_clients import Stated, read_other
 from results.exchange.public import About, Licence
-from results.exchange.ro_crate import write_crate
 from results.files.system_power import ESTIMATED
 from results.files.systems import read_systems
-from results.history.openmetrics import write_openmetrics
-from results.history.reframe import write_reframe
 from results.record.folders import results_below
-from results.record.records import RESULT_NAME, Record, RecordError, write_record
+from results.record.records import RecordError
 from results.record.values import count
 from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
 from results.show.tracking.tensorboard import log_to_tensorboard
 from results.verdicts.provisioned import STATED, as_written, kw_of, read_system_power, terms
 
 COMMANDS = Group()
-RO_CRATE = "ro-crate"
-# What writes records in a format, and which of them it has a place for.
-WRITERS: Mapping[str, tuple[Callable[[Sequence[Record], Path], list[Record]], str]] = {
-    "openmetrics": (write_openmetrics, "runs that have ended"),
-    "reframe": (write_reframe, "runs that have ended"),
-    "mlperf-log": (write_mlperf_logs, "good training runs"),
-    "ml-energy": (write_ml_energy, "good runs of a server at a fixed concurrency, with measured energy of its boards"),
-}
 
 
 @COMMANDS.command(
@@ -95,39 +81,6 @@ def archive(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    folders(),
-    argument("--format", choices=(*WRITERS, RO_CRATE), required=True, help="see docs/howto/hand_on_results.md"),
-    out("a file for openmetrics, else a folder; default: %(default)s", Path("exported")),
-    argument("--licence", metavar="URL", help="with ro-crate: the licence under which its reader gets the files"),
-)
-def export(options: argparse.Namespace) -> int:
-    """Write runs in a format of others: metrics, logs, a table, or a research object with all files."""
-    if (options.format == RO_CRATE) != bool(options.licence):
-        raise RecordError(f"--licence URL and --format {RO_CRATE} need each other: give both or neither")
-    if options.format != RO_CRATE:
-        return write_in_format(records_in(options.folders).records, options)
-    if not options.licence.startswith(("https://", "http://")):
-        example = "https://creativecommons.org/licenses/by/4.0/"
-        raise RecordError(f"--licence {options.licence} is no URL: give the licence's address, such as {example}")
-    runs = write_crate(list(map(run_folder, options.folders)), checkout() / "jube", options.out, options.licence)
-    print(f"{options.out}: {count(runs, 'run')}")
-    return 0
-
-
-def write_in_format(records: Sequence[Record], options: argparse.Namespace) -> int:
-    """Write the records that a format has a place for; raises RecordError without any."""
-    write, kind = WRITERS[options.format]
-    written = len(write(records, options.out))
-    if not written:
-        raise RecordError(
-            f"--format {options.format} has {kind}, but none was found among {count(len(records), 'run')}"
-        )
-    others = f" of {len(records)}; the format has {kind}" if written < len(records) else ""
-    print(f"{options.out}: {count(written, 'run')}{others}")
-    return 0
-
-
-@COMMANDS.command(
     argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive', packed or unpacked"),
     file("--signers", "refuse the archive unless one of these signed it: lines of a name and a public key"),
     argument(
@@ -175,26 +128,6 @@ def submit(options: argparse.Namespace) -> int:
     if not refused:
         print(done)
     return int(bool(refused))
-
-
-@COMMANDS.command(
-    argument("file", type=Path, metavar="FILE", help="JSON of vllm bench serve, SGLang, aiperf or guidellm"),
-    out("folder for the records", Path("results_of_others")),
-    argument("--system", required=True, help="system that the server ran on"),
-    argument("--devices", type=int, default=1, metavar="N", help="number of devices that served; default: %(default)s"),
-    argument("--server", default="unknown server", help="name of the server, such as vllm; default: %(default)s"),
-    argument("--precision", default="", help="precision that the server computed in; default: not known"),
-)
-def read_bench(options: argparse.Namespace) -> int:
-    """Import results of another load generator as records of a lower grade, by its definitions."""
-    stated = Stated(options.system, options.devices, options.server, options.precision)
-    records = read_other(options.file, stated)
-    for number, record in enumerate(records, start=1):
-        path = options.out / f"{options.file.stem}_{number}" / RESULT_NAME
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_record(record, path)
-        print(path)
-    return 0
 
 
 @COMMANDS.command(

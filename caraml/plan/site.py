@@ -63,7 +63,6 @@ class Site:
     container_folder: Folder = "containers/images"
     data_folder: Folder = "data"
     checkpoint_folder: Folder = ""
-    history_db: Folder = "history.db"
     training_references: Folder = ""
     devices: str = ""
     batches: str = ""

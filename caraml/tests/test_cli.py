@@ -212,7 +212,6 @@ def test_every_command_explains_itself(capsys, command):
         (["table", "{run}", "--filter", "modle=tiny"], "there is no column 'modle': did you mean 'model'?"),
         (["table", "{run}", "-o", "{run}/none/table.txt"], "there is no folder '{run}/none': make it first"),
         (["published", "--plot", "bras"], "there is no 'bras': did you mean 'bars'?"),
-        (["history", "chekc"], "there is no 'chekc': did you mean 'check'?"),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(tmp_path, capsys, arguments, words):

@@ -528,7 +528,6 @@ KINDS: Mapping[str, Kind] = {
         _undecided("Run both numbers of devices with the same setup"),
     ),
     "smaller": Kind("it is of a smaller workload, which is not comparable", _AT_POINT),
-    "defined_by_others": Kind("it is by the definitions of {client}, which are not ours", _AT_POINT),
     "no_precision": Kind("its precision is not known", _AT_POINT),
     "breaks_fixed": Kind("{words}", _AT_POINT),
     "runs_left_out": Kind("no run that counts: {reasons}", _AT_POINT),

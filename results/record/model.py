@@ -546,7 +546,6 @@ class Serving(Part):
     slo: str = ""
     elsewhere: Annotated[str, "host of a server on other nodes, whose energy needs their traces"] = ""
     clock_error_s: Annotated[Amount, "by which the wall clock of the client's node may be wrong"] = None
-    defined_by: Annotated[str, "the client that measured, where it is another one"] = ""
     findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
     notes: Annotated[list[str], "of older records, in place of findings"] = _list()
     answers: Annotated[dict[str, Any], NUMBERS, "under load, compared; see results/record/answers.py"] = _dict()
@@ -629,7 +628,6 @@ class File(Part):
 
     path: str = ""
     sha256: str = ""
-    created: Annotated[str, "time of the run; empty unless the record is of a history"] = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

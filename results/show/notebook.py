@@ -11,7 +11,7 @@ from results.points.estimate import Interval
 from results.points.learning import REFERENCES, read_references, with_learnt
 from results.points.wall import with_wall
 from results.record.quantities import QUANTITIES
-from results.record.records import Found, Record, RecordError, find_records
+from results.record.records import Record, RecordError, find_records
 from results.record.restated import with_todays_figures
 from results.record.values import value_at
 from results.show.tables.cells import Cell, Table, is_known, is_number, sort_value, text_of
@@ -66,20 +66,14 @@ MADE: dict[str, Callable[[Record], Any]] = {
 
 
 def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
-    """Return a data frame of all runs below some folders, in records, or in histories, including failed runs.
+    """Return a data frame of all runs below some folders, including failed runs.
 
     An unknown value is missing (`pandas.NA`), never 0. `meters`: files of meters in the supply line. Warns of records
     that cannot be used. Raises RecordError without any record, and for a file of a meter that cannot be used.
     """
     import warnings
 
-    from results.history.database import is_database, read
-
-    histories = [path for path in map(Path, folders) if is_database(path)]
-    found = find_records(path for path in map(Path, folders) if path not in histories)
-    if histories:
-        stored = read(histories)
-        found = Found([*found.records, *stored.records], [*found.skipped, *stored.skipped])
+    found = find_records(map(Path, folders))
     for one in found.skipped:
         warnings.warn(str(one), stacklevel=2)
     if not found.records:

@@ -1,6 +1,6 @@
 """Time and memory of what reads many results, and of what reads the traces of many nodes.
 
-python -m results.tests.bench [--records N ...] [--rows 10000]: a table, a report, a site and a history of many results,
+python -m results.tests.bench [--records N ...] [--rows 10000]: a table, a report and a site of many results,
 next to pandas alone reading the same records; and how long a browser takes to open the pages.
 
 python -m results.tests.bench --nodes N [--trace-rows 5000000]: the end of a job whose N nodes sampled four devices for
@@ -30,8 +30,6 @@ UNITS = {
     "page": "MB",
     "site": "s",
     "folder": "MB",
-    "added": "s",
-    "shown": "s",
     "memory": "MiB",
     "report opens": "s",
     "site opens": "s",
@@ -74,10 +72,7 @@ def _measure(records: int, rows: int) -> int:
         site = folder / "site"
         found["site"], site_mib = _time(*caraml, "site", str(folder / "results"), "-o", str(site))
         found["folder"] = sum(path.stat().st_size for path in site.rglob("*")) / 1e6
-        to_history = ("--db", str(folder / "history.db"))
-        found["added"], added_mib = _time(*caraml, "history", "add", str(folder / "results"), *to_history)
-        found["shown"], shown_mib = _time(*caraml, "history", "show", *to_history)
-        found["memory"] = max(table_mib, report_mib, site_mib, added_mib, shown_mib)
+        found["memory"] = max(table_mib, report_mib, site_mib)
         found |= {"report opens": _opens(page, "tbody td"), "site opens": _opens(site, "#curve circle")}
     print(f"{records} records with traces of {rows} rows; pandas reads and groups them in {peer_s:.2f} s", flush=True)
     limits = dict(zip(UNITS, LIMITS[min(LIMITS, key=lambda size: abs(size - records))], strict=True))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from datetime import date, timedelta
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from jpwr.channel import ChannelInfo, Scope
@@ -238,37 +236,3 @@ def many(systems: tuple[tuple[str, float, float], ...] = (("A100", 20e3, 400.0),
                         result(name, devices, batch, speed * speedup, power_w * (1 + 0.01 * repeat), model="800M")
                     )
     return found
-
-
-CHANGES = {26: 0.97, 52: 0.95, 78: 0.9}  # factors of the speed from a week on
-
-
-def weekly(
-    weeks: int = 104,
-    changes: dict[int, float] = CHANGES,
-    drift: float = 0.98,
-    noise: float = 0.005,
-    system: str = "H200",
-    driver_from: int = 52,
-    seed: int = 1,
-    **more: Any,
-) -> list[dict[str, Any]]:
-    """A run each week from 1 January 2024: changes of speed, a drift per year, noise, a new driver from a week on."""
-    random, found = Random(seed), []
-    for week in range(weeks):
-        level = math.prod(factor for begin, factor in changes.items() if week >= begin) * drift ** (7 * week / 365.25)
-        speed, power_w = (mean * math.exp(random.gauss(0, noise)) for mean in (1000 * level, 400))
-        record = result(system, 1, 64, speed, power_w, run_id=f"{system}, {seed}, {week}", **more)
-        day = date(2024, 1, 1) + timedelta(weeks=week)
-        record["provenance"] |= {
-            "created": f"{day}T03:04:05+00:00",
-            "devices": [{"driver_version": "570.1" if week < driver_from else "580.2"}],
-        }
-        record["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1980.0 if week < 78 else 1755.0, "hottest_c": 60.0}
-        found.append(record)
-    return found
-
-
-def as_read(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same as a history returns them: with their file and the time of their creation."""
-    return [{**one, "file": {"path": "made up", "created": one["provenance"]["created"]}} for one in records]

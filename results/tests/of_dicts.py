@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from results.history import database, series
 from results.join import energy, meter, reads
 from results.join import nodes as joined
 from results.points import operating, regions, repeats
@@ -49,10 +48,6 @@ def taking_dicts(function: Callable[..., Value]) -> Callable[..., Value]:
 def find_records(folders: Any) -> records.Found:
     found = records.find_records(folders)
     return found._replace(records=list(map(as_dict, found.records)), skipped=list(map(str, found.skipped)))
-
-
-def read(paths: Any) -> list[Any]:
-    return list(map(as_dict, database.read(paths).records))
 
 
 def with_todays_figures(record: dict[str, Any]) -> dict[str, Any]:
@@ -102,6 +97,5 @@ quality_of = taking_dicts(origin.quality_of)
 record_table = taking_dicts(table.record_table)
 regions_of = taking_dicts(regions.regions_of)
 select = taking_dicts(table.select)
-series_of = taking_dicts(series.series_of)
 sort_key = taking_dicts(values.sort_key)
 value_at = taking_dicts(values.value_at)

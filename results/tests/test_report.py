@@ -483,29 +483,3 @@ def test_what_is_chosen_is_shown_in_tables_and_plots_and_said(opened):
     window.locator("fieldset", has_text="status").get_by_label("not ok").check()
     assert rows.first.is_visible()
     assert said.inner_text() == ""
-
-
-@pytest.mark.slow
-def test_the_history_is_a_page_of_small_plots_with_marks_and_intervals(browser, tmp_path):
-    pytest.importorskip("ruptures", reason="needs the package ruptures: scripts/setup.sh history")
-    records = made_up.weekly() + made_up.weekly(7, {}, system="<b>evil</b>")
-    out, db = tmp_path / "history.html", str(tmp_path / "history.db")
-    assert main(["history", "add", str(made_up.store(tmp_path / "runs", records)), "--db", db]) == 0
-    assert main(["history", "report", "--db", db, "-o", str(out)]) == 0
-    for width in (1280, 390):
-        window = browser.new_page(viewport={"width": width, "height": 900})
-        complaints = []
-        window.on("console", lambda message, complaints=complaints: complaints.append(message.text))
-        window.on("pageerror", lambda error, complaints=complaints: complaints.append(str(error)))
-        window.goto(out.as_uri(), timeout=LONG_MS)
-        assert window.evaluate("document.documentElement.scrollWidth") <= width
-        assert window.inner_text(".answer") == "2 of 4 series got worse, 2 cannot be decided"
-        assert window.locator("figure svg").count() == 4
-        last = window.locator("figure").last
-        assert last.locator("circle").count() == last.locator("line.interval").count() == 104
-        assert last.locator("g:has(line.mark) title").text_content() == "2024-12-30: driver_version 570.1 → 580.2"
-        boxes = [one.bounding_box() for one in last.locator("circle").all()[::20]]
-        frame = last.locator("svg").bounding_box()
-        assert all(frame["x"] <= box["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"] for box in boxes)
-        assert not complaints
-        window.close()

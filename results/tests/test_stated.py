@@ -13,7 +13,6 @@ from results.files import systems
 from results.files.yaml_files import read_yaml
 from results.record import restated as stated
 from results.tests.of_dicts import contradictions, with_todays_figures
-from results.tests.of_dicts import read as read_history
 from results.tests.test_derived import place
 
 RECORDS = Path(__file__).parents[1] / "records" / "H200"
@@ -175,20 +174,6 @@ def test_a_corrected_data_sheet_leaves_out_no_run(tmp_path, monkeypatch, capsys,
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 1 + len(REAL) == 8
     assert "inconsistent" not in printed.err
-
-
-def test_a_history_keeps_what_was_recorded_and_reads_todays_figures(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "runs" / "one"
-    folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(scaled(real(), peak=500 / 989)))
-    database = tmp_path / "history.db"
-    assert main(["history", "add", str(tmp_path / "runs"), "--db", str(database)]) == 0
-    [record] = read_history([database])
-    assert record["metrics"]["mfu"] == pytest.approx(real()["metrics"]["mfu"])
-    monkeypatch.setattr(stated, "peaks", dict)
-    assert main(["history", "add", str(tmp_path / "runs"), "--db", str(database)]) == 0
-    [record] = read_history([database])
-    assert record["metrics"]["peak_tflops_per_device"] == 500.0
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,6 @@ def why_left_out(one: PointResults) -> Finding | None:
         return finding("to_loss")
     if not one.is_comparable:
         return finding("smaller")
-    if client := one.any.serving.defined_by:
-        return finding("defined_by_others", client=client)
     for record in one.good:
         if wrong := next((each for each in record.serving.findings if each.kind in NOT_RANKED), None):
             return from_data(as_json(wrong))

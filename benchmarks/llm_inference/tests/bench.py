@@ -37,7 +37,6 @@ from benchmarks.llm_inference.started import Started
 from benchmarks.llm_inference.stream import Counter
 from benchmarks.llm_inference.wire import PARSER
 from jpwr.median import percentile
-from results.exchange.other_clients import Stated, read_other
 from results.record.demand import log_normal_lengths
 from results.record.served import Metrics, Window, metrics_of, number
 
@@ -220,12 +219,17 @@ def theirs(kind: str, program: str, asked: Asked) -> dict[str, float]:
     if done.returncode:
         raise ConfigError(f"{program}, {name}, has failed: {done.stderr.strip()[-500:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    [record] = read_other(result, Stated("here", 1, "server", ""))
-    metrics = record["metrics"]
-    if record["status"] != "ok" or metrics["measured_tokens"] != asked.requests * asked.output:
-        raise ConfigError(f"{name} counted {metrics['measured_tokens']} tokens; {record['error']}")
+    found = json.loads(result.read_text())
+    if kind == "vllm":
+        tokens, *medians_ms = (found[key] for key in ("total_output_tokens", "median_ttft_ms", "median_tpot_ms"))
+        failed = found["failed"]
+    else:
+        medians_ms = [found[key]["p50"] for key in ("time_to_first_token", "inter_token_latency")]
+        tokens, failed = found["total_osl"]["avg"], found.get("error_request_count", {}).get("avg", 0)
+    if failed or tokens != asked.requests * asked.output:
+        raise ConfigError(f"{name} counted {tokens:g} tokens; {failed:g} requests failed")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"cpu": cpu_s, **{name: metrics[f"{name}_p50_s"] for name in ("ttft", "tpot")}}
+    return {"cpu": cpu_s, "ttft": medians_ms[0] / 1e3, "tpot": medians_ms[1] / 1e3}
 
 
 def cost(kind: str, program: str) -> float:

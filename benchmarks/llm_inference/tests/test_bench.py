@@ -11,7 +11,7 @@ import pytest
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference.tests import bench
 
-FILES = Path(__file__).parents[3] / "results/tests/of_others"
+FILES = Path(__file__).parent / "of_others"
 
 
 @pytest.fixture

@@ -24,8 +24,7 @@ def contradictions(record: Record) -> list[str]:
     """
     if not record.is_good:
         return []
-    rules = OF_OTHERS if record.serving.defined_by else RULES
-    return [sentence for rule in rules for sentence in rule(record)]
+    return [sentence for rule in RULES for sentence in rule(record)]
 
 
 def _throughput_can_be_computed(run: Record) -> Sentences:
@@ -94,13 +93,6 @@ RELATIONS: tuple[Callable[[Record], Relations], ...] = (
     *energy.RELATIONS,
     inference.rates,
     *node_check.RELATIONS,
-)
-# Of a record that another client's result was made into, which has no windows, devices and energy.
-OF_OTHERS: tuple[Callable[[Record], Sentences], ...] = (
-    _good_runs_have_no_error,
-    _names_look_as_no_other,
-    _numbers_are_above_0,
-    _derived_numbers_are_right,
 )
 RULES: tuple[Callable[[Record], Sentences], ...] = (
     _throughput_can_be_computed,

@@ -1,1 +1,1 @@
-"""Tables of a machine: its nodes, its operating points and its history."""
+"""Tables of a machine: its nodes and its operating points."""
