@@ -69,9 +69,9 @@ KEPT = {
     *(key for name in (*OF_A_DEVICE, *DRIVER) for key in (name, name.rpartition(".")[2])),
     *(OF_A_JOB | {*SOFTWARE} - {"container"}),
 }
-WHOLE = {"choices", "packages", "answers", "numa_cpus"}  # keys of objects with such texts
-SENTENCES = {"notes", "reason", "no_power", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
-OF_A_SITE = re.compile(r"(?<![\w.])[/~][^\s,;]+|\S+@\S+|\w+://\S+")  # in a sentence
+OBJECTS = {"choices", "packages", "numa_cpus"}  # keys of objects with such texts
+SENTENCES = {"notes", "no_power", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
+OF_A_SITE = re.compile(r"(?<![\w./:])(?:/|~\w*/)[^\s,;]+|\S+@\S+")  # in such texts: a path, or an address
 SIMPLE = re.compile(r"[\w.,:=+ -]*")  # value of a variable: no path
 HOST = re.compile(r"node\d+|localhost|")  # hosts that may keep their names
 NEUTRAL = re.compile(r"text\d+|not public|")
@@ -140,9 +140,7 @@ class Neutral:
     def of(self, value: Any, key: str = "") -> Any:
         """Return a value of a record or trace with neutral texts."""
         if isinstance(value, dict):
-            return value if key in WHOLE else self._object(value, key)
-        if key in KEPT:
-            return value
+            return self._object(value, key)
         if isinstance(value, list):
             return [self.of(item, key) for item in value]
         if not isinstance(value, str):
@@ -157,8 +155,14 @@ class Neutral:
             return {name: text if SIMPLE.fullmatch(text) else self.of(text) for name, text in known.items()}
         if key == "config":
             return {group: self._options(options) for group, options in value.items()}
+        if key in OBJECTS:
+            return {name: self.of(item, "name") for name, item in value.items()}
         left_out = value.keys() - OF_A_JOB if key in SCHEDULERS else LEFT_OUT
-        other = {name: self.of(item, name) for name, item in value.items() if name not in left_out}
+        other = {
+            name: item if name == "answers" else self.of(item, name)  # tokens, which are compared
+            for name, item in value.items()
+            if name not in left_out
+        }
         config, origin = value.get("config"), other.get("provenance")
         if isinstance(config, dict) and isinstance(origin, dict) and origin.get("config_hash") == hash_of(config):
             origin["config_hash"] = hash_of(other["config"])
@@ -181,6 +185,8 @@ class Neutral:
             return " ".join(map(self._device, text.split(" ")))
         if key == "error":
             return text and "not public"
+        if key in KEPT:
+            return OF_A_SITE.sub("text0", text)
         return self._sentence(text) if key in SENTENCES else self._text(text)
 
     def _host(self, text: str) -> str:
