@@ -53,8 +53,8 @@ VARIABLES = {
 }
 # Options whose texts are choices of the suite.
 OPTIONS = {
-    *("acceptance_of", "attention", "compile", "cuda_graph", "data", "device", "endpoint", "layers", "layout", "model"),
-    *("optimizer", "overlap", "precision", "recompute", "sequence_parallel", "server", "size", "slo", "stage"),
+    *("acceptance_of", "attention", "compile", "cuda_graph", "data", "device", "endpoint", "fp8", "layers", "layout"),
+    *("model", "optimizer", "overlap", "precision", "recompute", "sequence_parallel", "server", "size", "slo"),
     *("system", "variant", "xla"),
 }
 # Keys of texts that are the suite's own, or name a product.
@@ -65,7 +65,7 @@ KEPT = {
     *("model_flops_source", "slo", "slo_source", "server", "version", "defined_by", "answer", "new"),
     *("created", "git_commit", "exclusive", "architecture", "cpu", "kernel", "missing", "config_hash", "memory_kib"),
     *("event", "channel", "region", "throttle_reasons", "pcie_width", "pcie_speed", "numa_node", "compute_mode"),
-    *("text_sha256", "files_sha256", "persistence_mode", "power.default_limit", "power.max_limit", "driver_version"),
+    *("text_sha256", "files_sha256", "packing", "persistence_mode", "power.default_limit", "power.max_limit"),
     *(key for name in (*OF_A_DEVICE, *DRIVER) for key in (name, name.rpartition(".")[2])),
     *(OF_A_JOB | {*SOFTWARE} - {"container"}),
 }
