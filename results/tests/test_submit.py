@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
+import importlib
 import json
 import os
 import re
 import shutil
+import typing
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ import yaml
 from caraml.cli import main
 from results.collect import collect
 from results.exchange.archive import unpacked, verify
-from results.exchange.public import Neutral
+from results.exchange.public import OPTIONS, Neutral
 from results.exchange.signature import sign
 from results.points.learning import as_csv, reference_of
 from results.record.model import as_json
@@ -192,6 +195,20 @@ def test_only_what_is_known_to_be_needed_stays(tmp_path, before, after):
     found = neutral(tmp_path / "result.json", before)
     assert next(iter(found.values())) == after
     assert neutral(tmp_path / "result.json", found) == found
+
+
+@pytest.mark.parametrize("name", ["cosmoflow", "deepcam", "llm_inference", "llm_training", "resnet50"])
+def test_every_option_with_choices_stays(name):
+    def with_choices(options):
+        for field in dataclasses.fields(options):
+            kind = typing.get_type_hints(options)[field.name]
+            if dataclasses.is_dataclass(kind):
+                yield from with_choices(kind)
+            elif field.metadata.get("choices"):
+                yield field.name
+
+    found = set(with_choices(importlib.import_module(f"benchmarks.{name}.config").Config))
+    assert "precision" in found <= OPTIONS
 
 
 def test_devices_are_known_again_by_any_form_of_their_ids_and_no_serial_number_is_shown(tmp_path):
