@@ -44,8 +44,9 @@ def test_what_else_changed_is_printed_and_a_failed_last_run_leaves_it_undecided(
     records = runs([1.0] * 10)
     for record in records[5:]:
         record["provenance"]["devices"] = [{"driver_version": "580.2"}]
-    bad = records[-1] | {"status": "failed", "error": "the node burned", "run_id": "last"}
-    bad["provenance"] = bad["provenance"] | {"created": "2026-12-01T00:00:00+00:00"}
+    [bad] = runs([1.0], status="failed", error="the node burned")
+    bad["run_id"] = "last"
+    bad["provenance"]["created"] = "2026-12-01T00:00:00+00:00"
     made_up.store(tmp_path / "runs", [*records, bad])
     assert main(["history", str(tmp_path / "runs"), "-o", str(tmp_path / "plot.png")]) == 3
     out = capsys.readouterr().out
@@ -59,8 +60,8 @@ def test_archives_are_read_next_to_folders(tmp_path, capsys):
     records = runs([1.0] * 5 + [0.9] * 5)
     made_up.store_run(first / "run", records[0])
     made_up.store(last, records[1:])
-    assert main(["archive", str(first), "-o", str(tmp_path / "archive")]) == 0
-    assert main(["history", str(tmp_path / "archive"), str(last)]) == 1
+    assert main(["archive", str(first), "-o", str(tmp_path / "one.tar.zst")]) == 0
+    assert main(["history", str(tmp_path / "one.tar.zst"), str(last)]) == 1
 
 
 @pytest.mark.parametrize(
