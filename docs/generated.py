@@ -57,7 +57,7 @@ def caraml() -> Iterator[str]:
 
 def samplers() -> Iterator[str]:
     """Yield a section for each command of `jpwr` and `ioprof`."""
-    for command in ("jpwr", "jpwr list", "jpwr read", "jpwr check", "ioprof", "ioprof read", "ioprof build"):
+    for command in ("jpwr", "jpwr list", "jpwr read", "ioprof", "ioprof read", "ioprof build"):
         yield f"### {command}\n"
         yield help_of(*command.split())
 

@@ -41,7 +41,7 @@ CLOSE_S = 2.0  # longest wait for a method to close
 MIN_INTERVAL_MS = 1000 * MIN_INTERVAL_S
 MAX_INTERVAL_MS = 3_600_000  # an hour
 MOST_IN_MEMORY = 2**22  # bytes of a trace of which the summary has all readings in memory: 35 minutes of 8 GPUs
-TOOLS = ("list", "read", "check")
+TOOLS = ("list", "read")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 USAGE = """jpwr [options] -- command [argument ...]
-       jpwr list | read TRACE | check TRACE"""
+       jpwr list | read TRACE"""
 DESCRIPTION = """\
 Sample the power of this node's devices while a command runs, and report the
 energy that it used.
@@ -73,9 +73,7 @@ energy that it used.
   jpwr --df-out out -- ./a.out   the same, with every sample in out/trace.csv
   jpwr list                      list the sensors of this machine, and why
                                  others cannot be used
-  jpwr read out/trace.csv        print a summary of a trace, and plot it
-  jpwr check out/trace.csv       check a trace against the rules of a valid
-                                 measurement"""
+  jpwr read out/trace.csv        print a summary of a trace"""
 EPILOG = f"""exit codes:
   the command's own, or 128+n if signal n ended it
   {EXIT_FAILED}  jpwr itself failed, and the command did not run
@@ -144,12 +142,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         help="write the summary as JSON to a file, or to a pipe as in '>(jq .)', at the end",
     )
     output.add_argument("--live", action="store_true", help="show power in the terminal while the command runs")
-    output.add_argument(
-        "--prometheus",
-        type=int,
-        metavar="PORT",
-        help="serve the latest readings to Prometheus on 127.0.0.1",
-    )
     add_options(parser)
     ranks = parser.add_argument_group("ranks")
     ranks.add_argument(
@@ -277,10 +269,6 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     meta = {**_meta(options, clock.epoch_offset_s), **in_force}
     kept = _opened_trace(options, infos, meta, stack)
     sinks: list[Sink] = [kept]
-    if options.prometheus is not None:
-        from jpwr.report.prometheus import Exporter
-
-        sinks.append(stack.enter_context(Exporter(infos, options.prometheus)))
     view = stack.enter_context(ExitStack())
     if options.live:
         from jpwr.report.live import LiveView

@@ -64,7 +64,7 @@ PAGES_RUN_BY = dict.fromkeys(("docs/howto/add_a_system.md", "docs/howto/add_a_wo
 RUN_FIRST = r"README|CONTRIBUTING|docs/tutorial/|(run_a_sweep|hand_in_a_result|measure_a_program|run_by_hand)\.md"
 
 OURS = ("caraml", "ioprof", "jpwr", "jube", "make", "pip", "pytest", "python", "python3", "torchrun")
-AROUND_A_COMMAND = {"jpwr": ("list", "read", "check"), "ioprof": ("read", "build")}  # and what else they do
+AROUND_A_COMMAND = {"jpwr": ("list", "read"), "ioprof": ("read", "build")}  # and what else they do
 OTHERS = (
     "./my_program",
     "scripts/try_release.sh",

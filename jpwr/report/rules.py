@@ -1,4 +1,4 @@
-"""Limits of a valid measurement, for `jpwr check` and the suite's reports."""
+"""Limits of a valid measurement, for the suite's reports."""
 
 from __future__ import annotations
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pty
-import socket
-import struct
 import subprocess
 import sys
 import time
-import urllib.request
 from contextlib import suppress
 
 import pytest
 
 import jpwr
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.report.prometheus import Exporter
-from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, environment, install_method, needed, run, wait_until
+from jpwr.tests.conftest import REPOSITORY, environment, install_method, needed, run, wait_until
 from jpwr.tests.loads import square
 from jpwr.tests.test_command import simulate
 from jpwr.trace.marks import Mark, parse_mark
@@ -466,61 +462,6 @@ def test_data_frames_come_in_other_formats(jpwr, tmp_path, file_type, engine):
     if file_type == "h5":  # of energies it is a series, as that of jpwr 0.0.10
         [path] = (tmp_path / "out").glob("energy.*.h5")
         assert pandas.read_hdf(path)["estimate:cpu"] >= 0
-
-
-def test_what_a_sensor_calls_its_device_makes_no_line_of_its_own_for_prometheus():
-    info = ChannelInfo("made:0", Scope.DEVICE, "", period_s=3600.0, device_id='a "board"\n of\\two lines')
-    with Exporter([info], 0) as exporter:
-        exporter.extend([Row(time.monotonic(), [300.0], [None])])
-        [line] = [line for line in exporter.text().splitlines() if line.endswith(" 300.000000")]
-    assert r'device_id="a \"board\"\n of\\two lines"' in line
-
-
-def test_prometheus_reads_the_latest_power_on_the_loopback_address(nvml_folder, tmp_path):
-    # A port that is held, so that nobody else takes it, and not listened on, so that jpwr may.
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
-    port = held.getsockname()[1]
-    command = [sys.executable, "-m", "jpwr", "--methods", "pynvml", "--prometheus", str(port), "--"]
-    text = ""
-
-    def is_served() -> bool:
-        nonlocal text
-        assert process.poll() is None, f"jpwr ended: {process.stderr.read()}"
-        try:
-            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE_S).read().decode()
-        except OSError:
-            return False
-        return "jpwr_power_watts{" in text
-
-    with held, subprocess.Popen(
-        [*command, "bash", "-c", "file read"],
-        cwd=tmp_path,
-        env=environment(LD_LIBRARY_PATH=str(nvml_folder), **CONSTANT),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            wait_until(is_served, f"a reading on port {port}")
-            with socket.create_connection(("127.0.0.1", port)) as rude:
-                rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                rude.sendall(b"GET /metrics HTTP/1.0\r\n")
-            assert is_served()
-        finally:
-            (tmp_path / "read").touch()
-    assert 'jpwr_power_watts{channel="pynvml:0",scope="device",device_id="GPU-0",estimated="false"} 300.0' in text
-    assert "# TYPE jpwr_energy_joules_total counter" in text
-
-
-def test_a_port_that_is_taken_is_one_clear_sentence(jpwr):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        done = jpwr("--methods", "estimate", "--prometheus", str(port), "--", "true")
-    assert done.returncode == 125
-    assert f"--prometheus {port} cannot be served" in done.stderr
 
 
 def test_the_live_view_shows_each_channel_with_its_recent_past(nvml_folder, tmp_path):

@@ -1,9 +1,8 @@
-"""`jpwr list`, `jpwr read` and `jpwr check`, and the help."""
+"""`jpwr list`, `jpwr read`, and the help."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -13,13 +12,10 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.cli import main
-from jpwr.errors import JpwrError
-from jpwr.report import rules
-from jpwr.report.tools import MOST_DRAWN, _outline, check_trace, show_trace
-from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, install_method, needed, run
+from jpwr.report.tools import show_trace
+from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, install_method, run
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
-from results.verdicts import quality
 
 
 @pytest.fixture
@@ -44,7 +40,7 @@ def test_the_help_fits_a_terminal_and_lists_every_exit_code(jpwr):
     done = jpwr("--help", COLUMNS="80")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
-    for word in ("jpwr list", "jpwr read", "jpwr check", "125", "126", "127", "128+n"):
+    for word in ("jpwr list", "jpwr read", "125", "126", "127", "128+n"):
         assert word in done.stdout
 
 
@@ -52,7 +48,7 @@ def test_the_help_fits_a_terminal_and_lists_every_exit_code(jpwr):
     ("arguments", "message"),
     [
         (["read"], "jpwr: the following arguments are required: TRACE; 'jpwr read --help' lists the options"),
-        (["check", "a", "b"], "jpwr: unrecognized arguments: b; 'jpwr --help' lists the options"),
+        (["read", "a", "b"], "jpwr: unrecognized arguments: b; 'jpwr --help' lists the options"),
     ],
 )
 def test_a_tool_that_is_called_wrongly_is_125_with_one_clear_sentence(here, arguments, message):
@@ -91,22 +87,6 @@ def test_a_sensor_that_cannot_be_read_ends_no_list(tmp_path, read, words):
     assert "pynvml: unavailable: " in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "plot"), [("trace.csv", "trace.png"), ("trace.csv.old.2", "trace.csv.old.2.png"), ("t.png", "t.png.png")]
-)
-def test_a_plot_has_a_name_of_its_own(here, tmp_path, name, plot):
-    needed("matplotlib")
-    write_trace(tmp_path / name, 5)
-    before = (tmp_path / name).read_bytes()
-    done = here("read", name)
-    assert (done.returncode, "pynvml:0" in done.stdout) == (0, True)
-    assert {path.name for path in tmp_path.iterdir()} == {name, plot}
-    assert (tmp_path / plot).read_bytes().startswith(b"\x89PNG")
-    done = here("read", name, "--plot", name)
-    assert (done.returncode, (tmp_path / name).read_bytes()) == (125, before)
-    assert f"--plot {name} is the trace itself: choose another file" in done.stderr
-
-
 def write_trace(path, seconds):
     """A made-up trace of 300 W with ten rows a second, all of it the command's."""
     info = ChannelInfo("pynvml:0", Scope.DEVICE, "a board", has_counter=True, counter_resolution_j=0.001)
@@ -124,11 +104,10 @@ def test_a_trace_of_one_moment_has_no_energy_and_no_traceback(here, tmp_path):
         writer.extend([Row(1.0, [300.0], [None])] * 3)
         writer.event("command_started", 1.0)
         writer.event("command_ended", 2.0)
-    for tool, code in (("read", 0), ("check", 1)):
-        done = here(tool, "trace.csv")
-        assert done.returncode == code
-        assert "too few samples" in done.stdout
-        assert "Traceback" not in done.stderr
+    done = here("read", "trace.csv")
+    assert done.returncode == 0
+    assert "too few samples" in done.stdout
+    assert "Traceback" not in done.stderr
 
 
 def test_a_command_that_ended_long_after_the_last_reading_is_reported(here, tmp_path):
@@ -138,46 +117,11 @@ def test_a_command_that_ended_long_after_the_last_reading_is_reported(here, tmp_
     assert "the command ended 1e+06 s after the last reading" in here("read", "trace.csv").stdout
 
 
-def test_a_plot_of_a_long_trace_shows_the_lowest_and_highest_sample_of_each_part():
-    few = [1.0, math.nan, 3.0]
-    assert list(_outline(few)) == [0, 1, 2]
-    many = [100.0 + index % 7 for index in range(MOST_DRAWN * 25 + 3)]
-    many[12_345], many[67_890] = 900.0, 0.5
-    many[:200] = [math.nan] * 200
-    drawn = _outline(many)
-    assert len(drawn) <= MOST_DRAWN + 2
-    assert list(drawn) == sorted(drawn)
-    assert {12_345, 67_890} <= set(drawn)
-    assert [math.isnan(many[index]) for index in drawn[:5]] == [True] * 4 + [False]
-
-
-@pytest.mark.parametrize(("plot", "starts"), [("a plot", b"\x89PNG"), ("a.b/plot", b"\x89PNG"), ("plot.pdf", b"%PDF")])
-def test_a_plot_has_the_name_that_was_asked_for(here, tmp_path, plot, starts):
-    needed("matplotlib")
-    write_trace(tmp_path / "trace.csv", seconds=10)
-    (tmp_path / "a.b").mkdir()
-    done = here("read", "trace.csv", "--plot", plot)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, plot)
-    assert (tmp_path / plot).read_bytes().startswith(starts)
-
-
-def test_a_plot_that_nobody_asked_for_follows_no_link(here, tmp_path):
-    needed("matplotlib")
-    write_trace(tmp_path / "trace.csv", seconds=10)
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / "trace.png").symlink_to("precious")
-    done = here("read", "trace.csv")
-    assert done.returncode == 0
-    assert "no plot was drawn: trace.png is a link" in done.stderr
-    assert (tmp_path / "precious").read_text() == "mine"
-
-
-@pytest.mark.parametrize("tool", ["read", "check"])
-def test_a_name_that_the_terminals_encoding_does_not_know_is_escaped(tmp_path, tool):
+def test_a_name_that_the_terminals_encoding_does_not_know_is_escaped(tmp_path):
     with CsvWriter(tmp_path / "trace.csv", [ChannelInfo("gerät", Scope.DEVICE, "made up")], {}) as writer:
         writer.extend([Row(float(second), [300.0], [None]) for second in range(5)])
-    done = run(sys.executable, "-m", "jpwr", tool, "trace.csv", cwd=tmp_path, PYTHONIOENCODING="ascii")
-    assert done.returncode == (0 if tool == "read" else 1)
+    done = run(sys.executable, "-m", "jpwr", "read", "trace.csv", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
     assert "ger\\xe4t" in done.stdout
 
 
@@ -189,42 +133,21 @@ def test_an_old_trace_is_reported_as_json(tmp_path, capsys):
     assert channel["energy_wh"] == pytest.approx(3000 / 3600, rel=2e-3)
 
 
-@pytest.mark.parametrize("plot", ["", "no/folder.png", "trace.unknown"])
-def test_a_plot_that_cannot_be_written_is_reported_after_the_summary(tmp_path, capsys, plot):
-    needed("matplotlib")
-    write_trace(tmp_path / "trace.csv", seconds=1)
-    with pytest.raises(JpwrError, match=r"the plot cannot be written to .*: choose another file with --plot"):
-        show_trace(tmp_path / "trace.csv", picture=tmp_path / plot)
-    assert "pynvml:0" in capsys.readouterr().out
-
-
 # Root may look into every folder, unless it has given that up.
 AS_OTHERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-all")
 
 
-@pytest.mark.parametrize("tool", ["read", "check"])
 @pytest.mark.parametrize("path", ["closed", "closed/trace.csv", "open/trace.csv"])
-def test_a_trace_that_may_not_be_read_is_one_clear_sentence(tmp_path, tool, path):
+def test_a_trace_that_may_not_be_read_is_one_clear_sentence(tmp_path, path):
     for folder in ("closed", "open"):
         write_trace(tmp_path / folder / "trace.csv", seconds=1)
     (tmp_path / "open" / "trace.csv").chmod(0)
     (tmp_path / "closed").chmod(0)
     privileges = AS_OTHERS if os.getuid() == 0 else ()
-    done = run(*privileges, sys.executable, "-m", "jpwr", tool, path, cwd=tmp_path)
+    done = run(*privileges, sys.executable, "-m", "jpwr", "read", path, cwd=tmp_path)
     assert done.returncode == 125
     [sentence] = done.stderr.splitlines()
     assert sentence.startswith(f"jpwr: {path} cannot be read (Permission denied): its owner must let you")
-
-
-def test_a_trace_in_a_folder_of_somebody_else_is_summarised_without_a_plot(tmp_path):
-    needed("matplotlib")
-    write_trace(tmp_path / "theirs" / "trace.csv", seconds=10)
-    (tmp_path / "theirs").chmod(0o500)
-    privileges = AS_OTHERS if os.getuid() == 0 else ()
-    done = run(*privileges, sys.executable, "-m", "jpwr", "read", "theirs/trace.csv", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "pynvml:0" in done.stdout
-    assert "the plot cannot be written to theirs/trace.png" in done.stderr
 
 
 def test_a_trace_from_a_pipe_is_summarised(tmp_path):
@@ -234,7 +157,7 @@ def test_a_trace_from_a_pipe_is_summarised(tmp_path):
     assert "pynvml:0" in done.stdout
 
 
-@pytest.mark.parametrize("tool", ["read", "check", "list"])
+@pytest.mark.parametrize("tool", ["read", "list"])
 def test_a_stdout_that_is_full_is_one_clear_sentence(tmp_path, tool):
     write_trace(tmp_path / "trace.csv", seconds=10)
     trace = "" if tool == "list" else "trace.csv"
@@ -244,83 +167,10 @@ def test_a_stdout_that_is_full_is_one_clear_sentence(tmp_path, tool):
     assert "Traceback" not in done.stderr
 
 
-def test_a_trace_is_checked_against_the_rules(here, tmp_path):
-    write_trace(tmp_path / "long.csv", seconds=10)
-    done = here("check", "long.csv")
-    assert done.returncode == 0, done.stdout
-    assert "FAIL" not in done.stdout
-    write_trace(tmp_path / "short.csv", seconds=5)
-    done = here("check", "short.csv")
-    assert done.returncode == 1
-    assert [line for line in done.stdout.splitlines() if line.startswith("FAIL")] == [
-        "FAIL  pynvml:0: 51 samples, 60 needed"
-    ]
-
-
-@pytest.mark.parametrize(("missing", "code"), [(1, 0), (3, 1)])
-def test_no_more_than_one_reading_in_a_hundred_may_be_missing_here_and_in_the_suites_rules(tmp_path, missing, code):
-    info = ChannelInfo("pynvml:0", Scope.DEVICE, "a board")
-    with CsvWriter(tmp_path / "trace.csv", [info], {"interval_s": 0.1, "random_phase": True}) as writer:
-        writer.event("command_started", 0.0)
-        for row in range(200):
-            writer.extend([Row(row / 10, [math.nan if 50 <= row < 50 + missing else 300.0], [None])])
-        writer.event("command_ended", 19.9, exit_code=0)
-    assert check_trace(tmp_path / "trace.csv") == code
-    assert quality.MAX_MISSING is rules.MAX_MISSING == 0.01
-
-
-@pytest.mark.parametrize("lost", ["command_started", "command_ended"])
-def test_a_trace_that_was_cut_short_keeps_no_rule(tmp_path, capsys, lost):
-    write_trace(tmp_path / "whole.csv", seconds=10)
-    lines = (tmp_path / "whole.csv").read_text().splitlines(keepends=True)
-    lines[0] = lines[0].replace('"random_phase"', '"command": ["train"], "random_phase"')
-    (tmp_path / "whole.csv").write_text("".join(lines))
-    assert check_trace(tmp_path / "whole.csv") == 0
-    (tmp_path / "cut.csv").write_text("".join(line for line in lines if lost not in line))
-    assert check_trace(tmp_path / "cut.csv") == 1
-    assert f"FAIL  pynvml:0: the trace does not record when the {lost.replace('_', ' ')}" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("figure", "words"),
-    [
-        ("raise AttributeError('_ARRAY_API not found')", "no plot was drawn: matplotlib cannot be used (Attribute"),
-        ("raise ImportError", "no plot was drawn: pip install matplotlib"),
-    ],
-)
-def test_a_matplotlib_that_cannot_be_used_costs_no_summary(jpwr, tmp_path, figure, words):
-    write_trace(tmp_path / "trace.csv", seconds=10)
-    (tmp_path / "lib" / "matplotlib").mkdir(parents=True)
-    (tmp_path / "lib" / "matplotlib" / "__init__.py").touch()
-    (tmp_path / "lib" / "matplotlib" / "figure.py").write_text(figure)
-    done = jpwr("read", "trace.csv", PYTHONPATH=f"{REPOSITORY}:{tmp_path / 'lib'}")
-    assert done.returncode == 0
-    assert "pynvml:0" in done.stdout
-    assert words in done.stderr
-
-
-def test_a_sensor_that_shows_nothing_is_no_measurement(tmp_path, capsys):
-    info = ChannelInfo("pynvml:0", Scope.DEVICE, "a board")
-    with CsvWriter(tmp_path / "trace.csv", [info], {"interval_s": 0.1, "random_phase": True}) as writer:
-        for row in range(200):
-            writer.extend([Row(row / 10, [0.0], [None])])
-    assert check_trace(tmp_path / "trace.csv") == 1
-    assert "FAIL  pynvml:0: 0.0 W on average, more than 0 needed" in capsys.readouterr().out
-
-
-def test_a_machine_without_sensors_gets_a_hint(jpwr, tmp_path):
-    done = jpwr("list", PATH="/usr/bin:/bin", ROCM_PATH=str(tmp_path))
-    if done.returncode == 0:  # this machine has one
-        assert "no power sensor" not in done.stderr
-    else:
-        assert done.stderr.startswith("jpwr: no power sensor was found; use '--methods estimate' ")
-
-
 def file_with(text):
     return lambda path: path.write_text(text)
 
 
-@pytest.mark.parametrize("tool", ["read", "check"])
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -332,9 +182,9 @@ def file_with(text):
         (lambda path: path.write_text('# jpwr-trace {"format": 1}\n', encoding="utf-16"), "is not a trace of jpwr"),
     ],
 )
-def test_a_trace_that_is_none_is_one_clear_sentence(here, tmp_path, tool, make, message):
+def test_a_trace_that_is_none_is_one_clear_sentence(here, tmp_path, make, message):
     make(tmp_path / "x.csv")
-    done = here(tool, "x.csv")
+    done = here("read", "x.csv")
     assert done.returncode == 125
     [sentence] = done.stderr.splitlines()
     assert sentence.startswith("jpwr: x.csv ")
