@@ -15,10 +15,10 @@ from typing import Any, Sequence
 from ioprof.counters import read_counters
 from ioprof.counts import Profile
 from ioprof.coverage import coverage
+from ioprof.darshan_log import DARSHAN, from_darshan
 from ioprof.errors import IoprofError
 from ioprof.folder import load, save
 from ioprof.library import build, library
-from ioprof.other_tools import read_other
 from ioprof.summary import lines, to_dict
 from ioprof.watch import Watcher
 from jpwr import __version__
@@ -178,13 +178,7 @@ def _finish(out: Path, counters: Path, watcher: Watcher, about: dict[str, Any]) 
 
 def _read(argv: list[str]) -> int:
     parser = Parser(prog="ioprof read", description="Print the summary of a profile.")
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        type=Path,
-        metavar="DIR",
-        help="folder of a profile, a log of Darshan (.darshan), or traces of DFTracer (.pfw, .pfw.gz)",
-    )
+    parser.add_argument("path", type=Path, metavar="DIR", help="folder of a profile, or a log of Darshan (.darshan)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="also write the profile to a folder")
     parser.add_argument("--files", type=int, default=SHOWN, metavar="N", help="files and folders to show (default: 10)")
     parser.add_argument("--tier", type=float, metavar="MB/S", help="also print the time on storage of that bandwidth")
@@ -194,11 +188,7 @@ def _read(argv: list[str]) -> int:
         parser.error(f"--files must be 0 or more, got {options.files}")
     if options.tier is not None and not 0 < options.tier < float("inf"):
         parser.error(f"--tier must be more than 0 MB/s, got {options.tier:g}")
-    profile = read_other(options.paths)
-    if profile is None:
-        if len(options.paths) > 1:
-            parser.error(f"DIR must be one folder, got {len(options.paths)}: {' '.join(map(str, options.paths))}")
-        profile = load(options.paths[0])
+    profile = from_darshan(options.path) if options.path.name.endswith(DARSHAN) else load(options.path)
     if options.out is not None:
         _check_out(options.out)
         save(profile, options.out)

@@ -1,7 +1,7 @@
 """Profiles on disk.
 
 A profile is a folder: `profile.json` has the command and the coverage, `files.csv` a row for each process and file, and
-`reads.csv.gz` a row for each stretch of reads. Darshan's logs and DFTracer's traces are converted into the same form.
+`reads.csv.gz` a row for each stretch of reads. Darshan's logs are converted into the same form.
 """
 
 from __future__ import annotations
