@@ -1,7 +1,4 @@
-"""The JSON schema of a record, made of the model.
-
-`python -m results.record > results/record/record.schema.json` stores it for programs outside of the suite.
-"""
+"""The JSON schema of a record, made of the model, by which its types are checked."""
 
 from __future__ import annotations
 

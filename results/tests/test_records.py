@@ -11,16 +11,14 @@ import pytest
 
 import results
 from caraml.__main__ import main
-from results.record import records
 from results.record.folders import results_below
 from results.record.model import Record, as_json
 from results.record.records import RecordError, read_record, write_record
-from results.record.schema import schema, violation
+from results.record.schema import violation
 from results.tests import bench, made_up
 from results.tests.conftest import make_record
 from results.tests.of_dicts import by_point, contradictions, find_records
 
-SCHEMA = Path(records.__file__).with_name("record.schema.json")
 STORED = Path(results.__file__).with_name("records")
 
 
@@ -189,12 +187,6 @@ def test_a_file_may_be_given_and_is_told_with_its_content(tmp_path):
 def test_a_result_is_found_under_a_longer_name(tmp_path):
     write_record(made_up.result(), tmp_path / "of_monday_result.json")
     assert len(find_records([tmp_path]).records) == 1
-
-
-def test_the_stored_schema_is_that_of_the_model():
-    assert json.loads(SCHEMA.read_text()) == schema(), (
-        "python -m results.record.schema > results/record/record.schema.json"
-    )
 
 
 def test_stored_records_follow_the_schema():

@@ -385,8 +385,8 @@ def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monke
         (lambda place: (place.parent / "signers").write_text(""), "no signer in"),
         (lambda place: (place / "SHA256SUMS").unlink(), "it has no SHA256SUMS"),
         (
-            lambda place: (place / "runs" / "link").symlink_to(REPOSITORY / "schemas"),
-            "link/images.schema.json is a link",
+            lambda place: (place / "runs" / "link").symlink_to(REPOSITORY / "containers"),
+            "is a link",
         ),
         (lambda place: shutil.copy(place / WORK / "result.json", place.parent), "result.json is in no archive"),
         (lambda place: shutil.copytree(place, place.with_name("twice")), "are the same record: it counts once"),
