@@ -21,7 +21,7 @@ case "$*" in *"${REFUSED:-nothing at all}"*)
 esac
 """
 TORCH = re.search(r'"torch==([^"]+)"', (checkout() / "pyproject.toml").read_text())[1]
-GPU = "#!/bin/sh\necho 'GPU 0: NVIDIA H100 NVL (UUID: GPU-1)'\n"
+GPU = "#!/bin/sh\necho 'GPU 0: NVIDIA H100 NVL (UUID: GPU-1)'\nexit 14\n"  # a corrupted infoROM
 NO_GPU = "#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not communicate with the driver'\nexit 9\n"
 
 

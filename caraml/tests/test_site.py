@@ -137,10 +137,29 @@ def test_a_partition_that_slurm_does_not_know_is_found_before_the_first_job(prog
     programs("sinfo", "echo 'batch 2:00:00 gpu:4'; echo 'cpu 1-00:00:00 (null)'")
     block = read_system("A100")
     site = read_site("A100", REPOSITORY / "none.yaml", {})
-    assert states(doctor.scheduler(block, replace(site, partition="batch")))["partition"] == "ok"
     assert states(doctor.scheduler(block, replace(site, partition="gpu")))["partition"] == "FAIL"
-    assert states(doctor.scheduler(block, replace(site, partition="cpu")))["devices"] == "FAIL"
     assert states(doctor.scheduler(block, site)) == {"scheduler": "ok", "partition": "look", "account": "look"}
+
+
+@pytest.mark.parametrize(
+    ("gres", "offers", "has_devices"),
+    [
+        ("gpu", ["gpu:4"], True),
+        ("gpu", ["gpu:a100:4(S:0-1)", "(null)"], True),
+        ("gpu", ["(null)", "gpu:a100:4(S:0,3)", "gpu:v100:2"], True),
+        ("gpu", ["craynetwork:4,gpu:a100:4"], True),
+        ("gpu:a100", ["gpu:h100:4", "gpu:v100:2,gpu:a100:4"], True),
+        ("gpu:a100", ["gpu:a100_80g:4", "mygpu:a100:4"], False),
+        ("gpu", ["(null)", "gpus:4"], False),
+    ],
+)
+def test_a_partition_has_devices_if_any_of_its_kinds_of_nodes_does(programs, gres, offers, has_devices):
+    """With a line of `sinfo` for each kind of node, whose resources come in any order."""
+    programs("sbatch", "exit 0")
+    programs("sinfo", "\n".join(f"echo 'batch 2:00:00 {offer}'" for offer in offers))
+    found = states(doctor.scheduler(replace(read_system("A100"), gres=gres), Site(partition="batch")))
+    assert found["partition"] == "ok"
+    assert ("devices" not in found) == has_devices
 
 
 def test_an_image_that_is_not_there_is_found_and_how_to_make_it(tmp_path):
