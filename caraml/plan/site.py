@@ -183,7 +183,7 @@ def sbatch_flags(site: Site) -> list[str]:
 
 def job_lines(site: Site) -> list[str]:
     """Return the lines of shell that a job's script runs first."""
-    lines = [f"module load {shlex.quote(name)} || exit" for name in site.modules]
+    lines = [f'. "$repo/jube/include/load_module.sh" {shlex.quote(name)} || exit' for name in site.modules]
     lines.append(f"export CARAML_CONTAINER_FOLDER={shlex.quote(site.container_folder)}")
     lines.append(f"export CARAML_DATA_FOLDER={shlex.quote(site.data_folder)}")
     if site.container_mounts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -44,11 +45,40 @@ def test_the_environment_comes_before_the_file_and_the_file_before_the_default(s
 def test_a_job_takes_in_modules_folders_and_the_interface(site_file):
     site_file.write_text("modules: [GCC/13, 'a b']\nnetwork_interface: ib1\nsrun: ['--mpi=none']\ndata_folder: /d\n")
     lines = job_lines(read_site("A100", site_file, {}))
-    assert "module load GCC/13 || exit" in lines
-    assert "module load 'a b' || exit" in lines
+    assert [line.split(maxsplit=2)[2] for line in lines[:2]] == ["GCC/13 || exit", "'a b' || exit"]
     assert "export CARAML_DATA_FOLDER=/d" in lines
     assert "export NCCL_SOCKET_IFNAME=ib1 GLOO_SOCKET_IFNAME=ib1" in lines
     assert any("launcher+=(--mpi=none)" in line for line in lines)
+
+
+# Environment Modules 3.2 have GCC/13 and Python/3.11, and answer 0 whatever is asked for; newer ones answer 1.
+MODULES = """module() {
+    case $2 in
+    GCC | GCC/13) LOADEDMODULES=${LOADEDMODULES:+$LOADEDMODULES:}GCC/13 ;;
+    Python/3.11) [[ :$LOADEDMODULES: == *:Python/3.11:* ]] || LOADEDMODULES+=:Python/3.11 ;;
+    *) echo "ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for '$2'" >&2; return ${CODE:-0} ;;
+    esac
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("modules", "code", "words"),
+    [
+        (["GCC"], 0, ""),
+        (["GCC/13", "Python/3.11", "Python/3.11"], 0, ""),
+        (["GCC", "GC"], 1, "the module 'GC' was asked for, but"),
+        (["CUDA/12", "GCC"], 1, "the module 'CUDA/12' was asked for, but"),
+    ],
+)
+def test_a_module_that_is_not_loaded_ends_the_job_whatever_the_exit_code(modules, code, words):
+    lines = job_lines(Site(modules=tuple(modules)))
+    script = "\n".join(["set -uo pipefail", f"repo={REPOSITORY}", MODULES, *lines])
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert (done.returncode, words in done.stderr) == (code, True)
+    script = script.replace("module() {", "CODE=1\nmodule() {")
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == code
 
 
 @pytest.mark.parametrize(
