@@ -180,7 +180,7 @@ def scheduler(block: System, site: Site) -> Iterator[Check]:
     if not wanted:
         yield Check("partition", WARNING, "none is stated: Slurm uses its default", "state 'partition' in site.yaml")
     elif wanted not in partitions:
-        yield Check("partition", BAD, f"Slurm knows no {wanted}", f"choose one of {', '.join(partitions)}")
+        yield Check("partition", BAD, f"Slurm knows no {wanted}", near(wanted, partitions))
     else:
         yield Check("partition", GOOD, f"{wanted}, at most {partitions[wanted][0][0]}")
         offered = list(dict.fromkeys(devices for _, devices in partitions[wanted]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -40,6 +41,25 @@ def test_the_environment_comes_before_the_file_and_the_file_before_the_default(s
     site = read_site("A100", site_file, {"CARAML_PARTITION": "two", "CARAML_SBATCH": "--hold --nice=5"})
     assert sbatch_flags(site) == ["--account=me", "--partition=two", "--hold", "--nice=5"]
     assert read_site("A100", site_file.with_name("none.yaml"), {}).account == ""
+
+
+def test_a_variable_that_nothing_reads_is_refused_with_its_value():
+    with pytest.raises(SiteError) as error:
+        read_site("A100", REPOSITORY / "none.yaml", {"CARAML_BATCH": "16"})
+    assert "has CARAML_BATCH=16, which nothing reads: unset it, or did you mean 'CARAML_BATCHES'?" in str(error.value)
+    assert read_site("A100", REPOSITORY / "none.yaml", dict.fromkeys(site.OTHER_VARIABLES, "1")).batches == ""
+
+
+def test_every_variable_that_is_read_is_known():
+    """Names of variables in programs and templates, but for those of a longer name, such as CARAML_COLUMNS."""
+    listed = ["git", "grep", "-ohE", r"(\$\{?|environ\S*\(?\"|_VARIABLE = \"|export |env:? .*)CARAML_[A-Z0-9_]+"]
+    listed += ["--", "*.py", "*.sh", "*.in", ".ci", "Makefile", ":!*tests/*"]
+    text = subprocess.run(listed, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    known = {f"CARAML_{key.upper()}" for key in KEYS} | site.OTHER_VARIABLES
+    assert {"CARAML_NODES", "CARAML_TORCH", "CARAML_IMAGE", "CARAML_CORES"} <= set(
+        re.findall("CARAML_[A-Z0-9_]+", text)
+    )
+    assert set(re.findall("CARAML_[A-Z0-9_]+", text)) <= known
 
 
 def test_a_job_takes_in_modules_folders_and_the_interface(site_file):
@@ -309,7 +329,7 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
 def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):
     block = replace(read_system("CPU"), values={**read_system("CPU").values, "default_size": "tinny"})
     [line] = [one for one in doctor.cost(block, read_site("CPU", environ={})) if "llm" in one.what]
-    assert (line.state, line.found) == (BAD, "GPT training has no model tinny")
+    assert (line.state, line.found) == (BAD, "GPT training has no model tinny: did you mean 'tiny'?")
     assert "correct the block" in line.to_do
 
 

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -72,7 +72,7 @@ NVIDIA_FACTS = (
     "pcie.link.gen.max",
     "pcie.link.width.max",
 )
-TOOLS = {"nvidia-smi": partial(nvidia_smi, *NVIDIA_FACTS), "amd-smi": amd_smi}
+TOOLS: dict[str, Callable[[], Reported]] = {"nvidia-smi": partial(nvidia_smi, *NVIDIA_FACTS), "amd-smi": amd_smi}
 
 
 def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
