@@ -74,7 +74,7 @@ def rocm_smi(*questions: Sequence[str]) -> Reported:
     missing: tuple[str, ...] = ()
     for question in questions:  # some releases answer several with the last one's table alone
         found, failure = _json("rocm-smi", *question, "--json")
-        missing += failure
+        missing += tuple(why for why in failure if why not in missing)
         for card, facts in found.items():
             if card.startswith("card"):
                 cards[card] = cards.get(card, {}) | facts
