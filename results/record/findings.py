@@ -492,6 +492,10 @@ KINDS: Mapping[str, Kind] = {
     ),
     # why a requirement has no answer
     "no_run": Kind("no run of this workload", _AT_POINT),
+    "no_run_with": Kind(
+        "no run has the {fact} '{value}': {hint}",
+        _undecided("Correct the workload in the requirements, or run it", False),
+    ),
     "machine_unknown": Kind(
         "the devices of the machine are not known: give a pledge, or a budget of devices",
         _undecided("Give a pledge, or a budget of devices", False),
