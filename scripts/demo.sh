@@ -140,10 +140,7 @@ about $((SECONDS + $(seconds_left))) s in total"
 
     say "the report"
     mkdir -p report
-    caraml published --plot heat-maps --out report/published_heat_maps.png >/dev/null &
-    caraml published --plot bars --out report/published_bars.png >/dev/null &
     caraml report jube/llm_run jube/resnet50_run "${served[@]}" --out report/report.html >"$logs/report"
-    wait
     head -n 1 "$logs/report"
     echo "demo: complete after $SECONDS s"
     exit "$good"

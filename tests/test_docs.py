@@ -56,7 +56,6 @@ RUN_BY = {
     "ruff": "make lint",
     "mypy": "make lint",
     "git": "nothing: a copy of the checkout is no repository",
-    "caraml published --plot": "make demo",
 }
 PAGES_RUN_BY = dict.fromkeys(("docs/howto/add_a_system.md", "docs/howto/add_a_workload.md"), "tests/test_tutorial.py")
 

@@ -202,7 +202,7 @@ def printed(shown: Table, form: str) -> str:
 
 @COMMANDS.command(
     folders(),
-    out("an .html or a .pdf; default: %(default)s", Path("report.html")),
+    out("an .html; default: %(default)s", Path("report.html")),
     METER,
     NODE_CHECK,
     SYSTEM_POWER,
@@ -211,12 +211,10 @@ def printed(shown: Table, form: str) -> str:
     PLEDGE,
     SIGNERS,
     OFFER,
-    flag("--published", "add published figures to the plots, marked as such"),
-    flag("--details", "print each point and plot in a PDF, too; an HTML page always has them"),
 )
 def report(options: argparse.Namespace) -> int:
-    """Write a page, HTML or PDF, that ranks the systems with their uncertainty, and its plots as PNG next to it."""
-    from results.show.page.report import check_page, is_pdf, write_report
+    """Write a page that ranks the systems with their uncertainty, and its plots as PNG next to it."""
+    from results.show.page.report import check_page, write_report
     from results.verdicts.cost import read_prices
 
     check_page(options.out)
@@ -229,9 +227,7 @@ def report(options: argparse.Namespace) -> int:
         if costs and tag in costs.systems:
             costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
     records = provisioned(metered(found.records, options.meter), options.system_power)
-    given = (costs, options.published, requirements, pledge)
-    with_details = options.details or not is_pdf(options.out)
-    page, *_ = write_report(records, found.skipped, options.out, *given, with_details)
+    page, *_ = write_report(records, found.skipped, options.out, costs, requirements, pledge)
     print(page)
     return 0
 

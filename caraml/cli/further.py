@@ -21,7 +21,6 @@ from results.show.tables.points import place_view
 from results.show.tables.published import published_text
 
 COMMANDS = Group()
-PUBLISHED_PLOTS = ("heat-maps", "bars")
 
 
 @COMMANDS.command(
@@ -122,7 +121,6 @@ def reference(options: argparse.Namespace) -> int:
 
 @COMMANDS.command(
     argument("words", nargs="*", metavar="WORD", help="only figures with these words, such as GPT-800M"),
-    argument("--plot", choices=PUBLISHED_PLOTS, help="draw all figures instead of printing them"),
     argument(
         "--results",
         nargs="+",
@@ -131,10 +129,9 @@ def reference(options: argparse.Namespace) -> int:
         metavar="RUNS",
         help="only figures of the chips of these runs, next to the runs' own",
     ),
-    out("file of the plot, PNG or SVG; default: its name and .png"),
 )
 def published(options: argparse.Namespace) -> int:
-    """Print published figures with their sources, as a table or a plot."""
+    """Print published figures with their sources."""
     if options.results:
         records, sources = with_achievable(records_in(options.results).records)
         figures = anchor_table(by_point(records))
@@ -142,22 +139,5 @@ def published(options: argparse.Namespace) -> int:
             raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
         print("\n".join([rendered(figures, "text"), *sources]))
         return 0
-    if not options.plot:
-        if options.out:
-            raise RecordError("--out needs --plot: a table is printed")
-        print(published_text(read_published(), options.words))
-        return 0
-    if options.words:
-        raise RecordError(f"--plot draws all figures of its kind: leave out {' '.join(options.words)}")
-    if options.out and options.out.suffix.lower() not in (".png", ".svg"):
-        raise RecordError(f"--out {options.out} was asked for: a plot is a .png or a .svg")
-    from results.show.plots.published import published_bars, published_heat_maps
-
-    if options.plot == "bars":
-        chart = published_bars(read_published())
-    else:
-        chart = published_heat_maps("resnet50", "ResNet-50", "images")
-    path = options.out or Path(f"{chart.name}.png")
-    write_whole(path, chart.svg() if path.suffix.lower() == ".svg" else chart.png())
-    print(path)
+    print(published_text(read_published(), options.words))
     return 0

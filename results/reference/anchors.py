@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from results.reference.published import PUBLISHED
-
 ANCHORS = Path(__file__).with_suffix(".csv")
 PER_DEVICE_UNITS = ("tokens/s/device", "output tokens/s/device")
 
@@ -34,18 +32,6 @@ class Anchor(NamedTuple):
     source: str
     read: str  # the day: software moves figures more than hardware does
     note: str
-
-    @property
-    def label(self) -> str:
-        """Software, the note up to its first semicolon, and the date, for a plot."""
-        facts = [f"{PUBLISHED}{self.software}", self.note.partition(";")[0], f"read {self.read}"]
-        return ", ".join(filter(None, facts))
-
-    def agrees(self, system: str, benchmark: str, model: str, precision: str) -> bool:
-        """Return whether it is a speed per device of the same system, model and precision, all of them stated."""
-        stated = self.ours and self.precision and self.unit in PER_DEVICE_UNITS
-        same = (self.benchmark, self.ours, self.precision) == (benchmark, model, precision)
-        return bool(stated) and same and system in self.systems.split()
 
 
 @cache

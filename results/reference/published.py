@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from results.record.values import devices_text
-
 FIGURES = Path(__file__).with_suffix(".csv")
 # Our benchmark and the prefix of our model, by theirs.
 SAME_WORKLOAD = {
@@ -35,9 +33,6 @@ TOTAL = {
 PER_DEVICE = {("throughput_per_gpu", "tokens/s/GPU")}
 COMPUTE = frozenset(TOTAL | PER_DEVICE)
 EFFECTIVE = frozenset({("effective_throughput", "inputs/s")})  # with reading of files
-PUBLISHED = "published: "  # prefix of their labels
-# Publisher of a benchmark's figures, unless it is the original suite.
-PUBLISHERS = {"mlperf": "EPCC", "mlperf_hpc": "MLPerf HPC"}
 
 
 class Published(NamedTuple):
@@ -72,13 +67,6 @@ class Throughput(NamedTuple):
     def place(self) -> tuple[str, int, int]:
         """Key that identifies a published point within a workload."""
         return self.system, self.devices, self.global_batch
-
-    @property
-    def label(self) -> str:
-        """Publisher, system and number of devices, as text."""
-        publisher = PUBLISHERS.get(self.figure.benchmark)
-        whose = f"{publisher}, {self.system}" if publisher else f"{self.system}, {self.figure.model}"
-        return f"{PUBLISHED}{whose}, {devices_text(self.devices)}"
 
 
 @cache

@@ -14,7 +14,6 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import amdsmi_folder as amdsmi_folder
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
-from results.show.page.printed import BROWSERS
 from tests.needs import need
 
 
@@ -134,7 +133,8 @@ LONG_MS = 600_000  # against hanging alone: a busy machine takes what it takes
 @pytest.fixture(scope="module")
 def chromium() -> str:
     """The browser of this machine."""
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
         need("chromium")
     return found

@@ -8,8 +8,7 @@ import struct
 import pytest
 
 from caraml.cli import main
-from results.record.records import RecordError, find_records
-from results.show.page.printed import BROWSERS, write_pdf
+from results.record.records import find_records
 from results.show.plots.energy import pareto
 from results.show.plots.style import EFFICIENCY, SPEED, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, lines, over_batch, scaling
@@ -43,7 +42,7 @@ def page(folder):
     out = folder / "out" / "report.html"
     out.parent.mkdir()
     arguments = ["report", str(folder / "sweeps"), str(folder / "run"), "-o", str(out)]
-    assert main([*arguments, "--published", "--prices", str(folder / "prices.yaml")]) == 0
+    assert main([*arguments, "--prices", str(folder / "prices.yaml")]) == 0
     return out
 
 
@@ -194,9 +193,7 @@ def test_pages_of_several_vendors_have_nothing_cut_or_covered(browser, tmp_path,
     made_up.store(tmp_path / "runs", vendors(count))
     (tmp_path / "requirements.yaml").write_text(NEEDS)
     needs = read_requirements(tmp_path / "requirements.yaml")
-    page, *_ = write_report(
-        *find_records([tmp_path / "runs"]), tmp_path / "report.html", None, with_published=True, requirements=needs
-    )
+    page, *_ = write_report(*find_records([tmp_path / "runs"]), tmp_path / "report.html", None, needs)
     window = browser.new_page(viewport={"width": 1366, "height": 768})
     window.set_default_timeout(LONG_MS)
     window.goto(page.as_uri())
@@ -316,8 +313,6 @@ def test_origin_checksums_and_commands_are_there(opened, folder):
         assert record.file.sha256 in text
     assert "python -m benchmarks.llm_training --global-batch-size 64" in text
     assert "0123456789ab" in text
-    assert "published: JEDI, GPT-800M, 4 devices" in text
-    assert "FLOP count uses factor 4" in text or "DERIVED from bar height" in text
 
 
 def test_power_over_time_is_drawn_from_the_trace_and_missing_where_there_is_none(opened):
@@ -334,49 +329,6 @@ def test_the_plots_are_png_files_too(page):
         width, height = struct.unpack(">II", picture.read_bytes()[16:24])
         assert width > 400
         assert height > 150
-
-
-def test_a_pdf_has_the_pages_that_decide_and_all_others_on_request(folder, tmp_path, chromium, capsys):
-    pages, plots = {}, {}
-    for name, flags in (("short.PDF", []), ("long.pdf", ["--details"])):
-        out = tmp_path / name
-        assert main(["report", str(folder / "run"), "-o", str(out), *flags]) == 0
-        assert capsys.readouterr().out == f"{out}\n"
-        content = out.read_bytes()
-        assert content.startswith(b"%PDF-")
-        pages[name] = len(re.findall(rb"/Type /Page\b", content))
-        plots[name] = len(list(tmp_path.glob(f"{out.stem}_plots/*.png")))
-    assert 1 <= pages["short.PDF"] < pages["long.pdf"]
-    assert plots == {"short.PDF": 2, "long.pdf": plots["long.pdf"]}
-    assert plots["long.pdf"] > 2
-
-
-def test_the_pages_that_decide_have_no_details_and_name_where_they_are(tmp_path):
-    offered.written(tmp_path, with_details=False)
-    text = (tmp_path / "report.html").read_text()
-    found = re.findall(r'<(?:section|div) id="(\w+)"', text)
-    assert found == ["answer", "requirements", "cost", "limits", "systems"]
-    assert 'written with "caraml report --details"' in text
-
-
-def test_a_pdf_without_a_browser_is_refused_in_one_sentence_before_any_work(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["report", str(tmp_path / "no results at all"), "-o", str(tmp_path / "report.pdf")]) == 2
-    assert "a PDF needs a browser that prints" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("script", "limit_s", "message"),
-    [("echo no >&2; echo fonts >&2", 600, "could not print it: fonts"), ("exec /bin/sleep 600", 0.1, "within 0.1 s")],
-)
-def test_a_browser_that_does_not_print_is_refused_in_one_sentence(tmp_path, monkeypatch, script, limit_s, message):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("results.show.page.printed.PDF_TIMEOUT_S", limit_s)
-    (tmp_path / BROWSERS[0]).write_text(f"#!/bin/sh\n{script}\n")
-    (tmp_path / BROWSERS[0]).chmod(0o755)
-    with pytest.raises(RecordError, match=message):
-        write_pdf("text", tmp_path / "report.pdf")
-    assert not (tmp_path / "report.pdf").exists()
 
 
 def test_a_report_without_a_good_run_says_so(tmp_path):

@@ -14,7 +14,6 @@ from results.record.values import count
 from results.show.page.answer import Answer, Decision, decide, of_workload
 from results.show.page.columns import grid_of, help_of, points_table, systems_table
 from results.show.page.origin import commands_of, origin_table, quality_of
-from results.show.page.printed import browser_for, write_pdf
 from results.show.page.sections import Section, sections_of
 from results.show.page.shortcomings import limits, measure_next
 from results.show.plots.style import Chart
@@ -36,7 +35,7 @@ from results.verdicts.score import NEAREST
 from results.verdicts.tender.pledge import Pledge
 
 TEMPLATE = "report.html.j2"
-ENDINGS = (".html", ".htm", ".pdf")
+ENDINGS = (".html", ".htm")
 NAMED = 4  # systems that the title names
 SHOWN = 5  # limits that are not folded
 DETAILS_SHOWN = 3  # cases of a limit
@@ -51,16 +50,9 @@ CALLED = (
 def check_page(page: Path) -> None:
     """Raise RecordError unless a report can be written there: an error after the work would waste it."""
     if page.suffix.lower() not in ENDINGS:
-        raise RecordError(f"--out {page}: a report is a .html or a .pdf")
+        raise RecordError(f"--out {page}: a report is a .html")
     if page.is_dir():
         raise RecordError(f"--out {page} is a folder: name a file in it")
-    if is_pdf(page):
-        browser_for(page)
-
-
-def is_pdf(page: Path) -> bool:
-    """Return whether a page is printed."""
-    return page.suffix.lower() == ".pdf"
 
 
 def write_report(
@@ -68,28 +60,22 @@ def write_report(
     skipped: Sequence[Skipped],
     page: Path,
     costs: Costs | None = None,
-    with_published: bool = False,
     requirements: Requirements | None = None,
     pledge: Pledge | None = None,
-    with_details: bool = True,
 ) -> list[Path]:
-    """Write the page (as PDF if its name ends so), and each of its plots as PNG in a folder next to it.
+    """Write the page, and each of its plots as PNG in a folder next to it.
 
-    with_details: include each point and plot, the quality of the measurements, and their origin.
     Returns the files, the page first.
     """
     decision = decide(by_point(records), requirements, costs, skipped, pledge) if requirements else None
     if decision:
         records = [record for record in records if record not in decision.tender.left_out]
-    sections = sections_of(records, costs, with_published, with_details)
+    sections = sections_of(records, costs)
     page.parent.mkdir(parents=True, exist_ok=True)
     charts = [chart for section in sections for chart in (*section.dots, *section.charts)]
     drawn = dict(zip(charts, for_each(lambda chart: (chart.svg(), chart.png()), charts), strict=True))
-    text = _render(records, skipped, sections, costs, decision, with_details, lambda chart: drawn[chart][0])
-    if is_pdf(page):
-        write_pdf(text, page)
-    else:
-        write_whole(page, text)
+    text = _render(records, skipped, sections, costs, decision, lambda chart: drawn[chart][0])
+    write_whole(page, text)
     folder = page.with_name(f"{page.stem}_plots")
     folder.mkdir(exist_ok=True)
     written = [page]
@@ -119,7 +105,6 @@ def _render(
     sections: Sequence[Section],
     costs: Costs | None,
     decision: Decision | None,
-    with_details: bool,
     svg: Callable[[Chart], str],
 ) -> str:
     templates = environment()
@@ -128,7 +113,6 @@ def _render(
         sections=sections,
         svg=svg,
         decision=decision,
-        with_details=with_details,
         nearest=NEAREST,
         details_shown=DETAILS_SHOWN,
         grades=GRADES,
@@ -137,7 +121,7 @@ def _render(
         **_about_answers(sections, decision, costs),
         **_about_limits(records, skipped, sections, decision),
         **_about_costs(sections, costs, decision.failed if decision else ()),
-        **_about_published(sections),
+        anchors=anchor_table([one for section in sections for one in section.results]),
     )
     return text
 
@@ -190,13 +174,4 @@ def _about_costs(sections: Sequence[Section], costs: Costs | None, failed: Colle
         "costs": cost_table([section.results for section in sections], costs),
         "cost_words": list(dict.fromkeys(" ".join(cost_words(one.results, costs, failed)) for one in sections)),
         "assumptions": costs.assumptions(),
-    }
-
-
-def _about_published(sections: Sequence[Section]) -> dict[str, Any]:
-    every = [one for section in sections for one in section.published]
-    return {
-        "anchors": anchor_table([one for section in sections for one in section.results]),
-        "published_series": list(dict.fromkeys(one.label for one in every)),
-        "published_sources": list(dict.fromkeys((one.figure.source, one.figure.note) for one in every)),
     }

@@ -17,8 +17,6 @@ from results.predict.predict import FEWEST_POINTS, Group, PredictionError, group
 from results.record.in_parallel import for_each
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped
-from results.reference.anchors import read_anchors
-from results.reference.published import EFFECTIVE, Throughput, throughputs
 from results.show.plots.cost import cost_charts
 from results.show.plots.energy import energy_by_scope, pareto, power_over_time
 from results.show.plots.operating import operating_charts
@@ -44,7 +42,6 @@ class Section(NamedTuple):
     short: str  # the title without its data
     anchor: str
     results: list[PointResults]
-    published: list[Throughput]
     charts: list[Chart]
     dots: list[Chart]  # of the first screen
     sentences: list[str]
@@ -53,13 +50,11 @@ class Section(NamedTuple):
     predicted: Table
 
 
-def sections_of(
-    records: Sequence[Record], costs: Costs | None, with_published: bool, with_details: bool = True
-) -> list[Section]:
-    """Return a section for each workload on each kind of data; only the details have predictions and further charts."""
+def sections_of(records: Sequence[Record], costs: Costs | None) -> list[Section]:
+    """Return a section for each workload on each kind of data."""
     split = by_workload(by_point(records))
     styles = styles_of_systems(one for group in split for one in group)
-    return [_section(index, group, costs, with_published, styles, with_details) for index, group in enumerate(split)]
+    return [_section(index, group, costs, styles) for index, group in enumerate(split)]
 
 
 def by_workload(results: Sequence[PointResults]) -> list[list[PointResults]]:
@@ -81,38 +76,26 @@ def title_of_workload(results: Sequence[PointResults]) -> str:
     return f"{title_of(point.benchmark)}: {details}"
 
 
-def _section(
-    index: int,
-    results: list[PointResults],
-    costs: Costs | None,
-    with_published: bool,
-    styles: Styles,
-    with_details: bool,
-) -> Section:
+def _section(index: int, results: list[PointResults], costs: Costs | None, styles: Styles) -> Section:
     point = next((one for one in results if one.good), results[0]).point
-    # Published figures are of the whole workload: they are not drawn next to a smaller one.
-    is_drawn = with_published and bool(ranked_points(results))
-    published = throughputs(point.benchmark, point.model) if is_drawn else []
-    effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
     groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
     for group, errors in zip(groups, for_each(attrgetter("errors"), groups), strict=True):
         group.errors = errors
-    charts = _charts(results, groups, costs, published, effective, styles) if with_details else []
+    charts = _charts(results, groups, costs, styles)
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)
-    first = [dots(results, SPEED, styles, read_anchors() if with_published else ()), dots(results, EFFICIENCY, styles)]
+    first = [dots(results, SPEED, styles), dots(results, EFFICIENCY, styles)]
     return Section(
         title_of_workload(results),
         f"{title}, {point.model}",
         name,
         results,
-        published,
         [chart._replace(name=f"{name}_{chart.name}") for chart in charts if chart],
         [chart._replace(name=f"{name}_{chart.name}") for chart in first if chart],
         sentences(results),
         within_limits(results),
         groups,
-        _predicted(groups if with_details else (), results),
+        _predicted(groups, results),
     )
 
 
@@ -120,21 +103,19 @@ def _charts(
     results: list[PointResults],
     groups: Sequence[Group],
     costs: Costs | None,
-    published: Sequence[Throughput],
-    effective: Sequence[Throughput],
     styles: Styles,
 ) -> list[Chart | None]:
     """Return the charts of the details; None stands for a chart whose values the results lack."""
     served = serving_charts(results, styles)
     charts: list[Chart | None] = [
         *served,
-        *([] if served else over_batch(results, SPEED, styles, published)),
+        *([] if served else over_batch(results, SPEED, styles)),
         *([] if served else over_batch(results, EFFICIENCY, styles)),
         *_ratios(results, styles),
         *([] if served else pareto(results, styles)),
         *scaling(results, styles),
         *operating_charts(results, styles),
-        compute_and_effective(results, styles, published, effective),
+        compute_and_effective(results, styles),
         energy_by_scope(results, styles),
         steps_by_region(results),
         bandwidth_over_time(results),

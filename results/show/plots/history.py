@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from typing import Any
 
 from results.history import Timed
 from results.points.repeats import point_of, variant_of
@@ -19,7 +20,7 @@ def over_time(series: Sequence[Sequence[Timed]]) -> Chart:
     figure, axes = new_figure((PANEL_IN[0], PANEL_IN[1] * len(series)), rows=len(series))
     for panel, runs in zip(axes, series, strict=True):
         good = [run for run in runs if run.record.is_good]
-        days = [datetime.fromtimestamp(run.time_s, timezone.utc) for run in good]
+        days: Any = [datetime.fromtimestamp(run.time_s, timezone.utc) for run in good]
         panel.plot(days, [value_at(run.record, PER_DEVICE) for run in good], **style_of(0))
         first = runs[0].record
         panel.set_title(f"{first.system}, {point_of(first)}, {', '.join(variant_of(first))}", loc="left")

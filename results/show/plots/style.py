@@ -13,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from results.points.repeats import PointResults, Summary
 from results.record.quantities import QUANTITIES
 from results.record.values import PER_DEVICE, WORK, grouped
-from results.show.plots.fonts import fonts_for, names_without_font
 from results.verdicts.quality import energy_kind
 
 if TYPE_CHECKING:
@@ -113,16 +112,10 @@ class Chart(NamedTuple):
         self._save(file, format="png", dpi=150, facecolor="white", transparent=False)
         return file.getvalue()
 
-    @property
-    def boxes(self) -> str:
-        """Sentence that names the words that the PNG shows as boxes, for lack of a font; empty without any."""
-        names = ", ".join(names_without_font(self.figure))
-        return f"In the PNG, boxes stand for {names}." if names else ""
-
     def _save(self, file: IO[Any], **options: Any) -> None:
         import matplotlib as mpl
 
-        with warnings.catch_warnings(), mpl.rc_context({**STYLE, "font.sans-serif": fonts_for(self.figure)}):
+        with warnings.catch_warnings(), mpl.rc_context(STYLE):
             warnings.simplefilter("ignore")  # about characters without a font here: the reader's machine may have one
             self.figure.savefig(file, **options)
         self.figure.set_layout_engine("none")  # a second format reuses the layout

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from results.points.repeats import PointResults, Summary
-from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
-from results.reference.published import Throughput
+from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, rounded
 from results.show.plots.style import (
     GREY,
     INK,
     OF_SYSTEM,
     SIZE_IN,
-    TITLED,
     Axis,
     Chart,
     Styles,
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Lines = dict[str, list[tuple[int, Summary]]]  # of systems
-SQUASHED = 10  # published over our values: with a larger ratio, ours would lie on the axis of a linear scale
 PANEL_IN = 1.75  # height of a panel
 TITLE_IN = 0.085  # width of a letter
 MOST_TICKS = 6  # in a panel
@@ -59,20 +56,18 @@ def lines(results: Sequence[PointResults], quantity: Axis) -> dict[int, Lines]:
 
 
 @styled
-def over_batch(
-    results: Sequence[PointResults], quantity: Axis, styles: Styles, published: Sequence[Throughput] = ()
-) -> list[Chart]:
+def over_batch(results: Sequence[PointResults], quantity: Axis, styles: Styles) -> list[Chart]:
     """Draw a quantity over the global batch size: a line for each system, a panel for each number of devices.
 
     Returns a chart for each precision and kind of energy, none if no run has the quantity. Error bars are 95 %
-    intervals. Published figures are grey, per device, in their own panel.
+    intervals.
     """
     groups = kinds_alike([one for one in results if one.summary(quantity.path)], quantity.path.startswith("energy."))
     charts = []
     for index, (kind, mine) in enumerate(groups.items()):
         name = quantity.name if not index else f"{quantity.name}_{index}"
         title = f"{quantity.title} over batch size" + (f": {kind}" if len(groups) > 1 else "")
-        charts.append(_panels(mine, quantity, styles, published if not index else (), name, title))
+        charts.append(_panels(mine, quantity, styles, name, title))
     return charts
 
 
@@ -80,13 +75,11 @@ def _panels(
     results: Sequence[PointResults],
     quantity: Axis,
     styles: Styles,
-    published: Sequence[Throughput],
     name: str,
     title: str,
 ) -> Chart:
     found = lines(results, quantity)
-    theirs = _per_device(published)
-    count = len(found) + bool(theirs)
+    count = len(found)
     columns = min(2, count)
     rows = -(-count // columns)
     height_in = SIZE_IN[1] if count == 1 else PANEL_IN * rows + 0.4
@@ -94,14 +87,11 @@ def _panels(
     for axes, (devices, of_systems) in zip(panels, found.items(), strict=False):
         _draw(axes, of_systems, styles)
         axes.set_title(devices_text(devices) if count > 1 else "")
-    if theirs:
-        _draw_theirs(panels[len(found)], theirs)
     ours = {
         system: [summary.median for of_systems in found.values() for _, summary in of_systems.get(system, [])]
         for system in dict.fromkeys(system for of_systems in found.values() for system in of_systems)
     }
     batches = {batch for of_systems in found.values() for points in of_systems.values() for batch, _ in points}
-    batches |= {batch for points in theirs.values() for batch, _ in points}
     for index, axes in enumerate(panels):
         if index >= count:
             axes.set_axis_off()
@@ -110,14 +100,12 @@ def _panels(
         axes.tick_params(labelbottom=True)
         if not index % columns:
             axes.set_ylabel(quantity.label.format(unit=unit_of(results)))
-    _value_axis(panels[0], max(map(max, ours.values())), [value for points in theirs.values() for _, value in points])
+    _value_axis(panels[0], max(map(max, ours.values())))
     legend_below(figure, panels[:count])
     words = [
         f"{system}: {' to '.join(dict.fromkeys(rounded(end(values)) for end in (min, max)))}"
         for system, values in ours.items()
     ]
-    if theirs:
-        words.append(f"grey: {len(theirs)} published series, per device; point at one for its source")
     return Chart(name, title, "; ".join(words), figure)
 
 
@@ -131,30 +119,11 @@ def _draw(axes: Axes, of_systems: Lines, styles: Styles) -> None:
             artist.set_gid(f"{OF_SYSTEM}{system}")
 
 
-def _per_device(published: Sequence[Throughput]) -> dict[str, list[tuple[int, float]]]:
-    return {
-        label: sorted((one.global_batch, one.units_per_s / one.devices) for one in mine)
-        for label, mine in grouped(published, lambda one: one.label).items()
-    }
+def _value_axis(axes: Axes, top: float) -> None:
+    """Scale the axis from 0."""
+    from matplotlib.ticker import EngFormatter
 
-
-def _draw_theirs(axes: Axes, theirs: dict[str, list[tuple[int, float]]]) -> None:
-    axes.set_title("published")
-    for index, (label, points) in enumerate(theirs.items()):
-        [line] = axes.plot(*zip(*points, strict=True), label="" if index else f"published ({len(theirs)})", **THEIRS)
-        line.set_gid(f"{TITLED}{label}")
-
-
-def _value_axis(axes: Axes, top: float, theirs: Sequence[float]) -> None:
-    """Scale the axis from 0 if both our and the published figures stay visible, else logarithmically."""
-    from matplotlib.ticker import EngFormatter, NullFormatter
-
-    highest = max(theirs, default=0.0)
-    if highest > SQUASHED * top:
-        axes.set_yscale("log")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.set_ylim(0, 1.1 * max(top, highest))
+    axes.set_ylim(0, 1.1 * top)
     axes.yaxis.set_major_formatter(EngFormatter())
 
 

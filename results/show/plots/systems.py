@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from itertools import cycle
 from typing import TYPE_CHECKING
 
 from results.points.estimate import exactly
 from results.points.repeats import PointResults, Summary
 from results.record.values import EFFECTIVE, PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
-from results.reference.anchors import Anchor
-from results.reference.published import PUBLISHED, Throughput
 from results.show.plots.style import (
     FULL,
-    GREY,
     INK,
-    MARKERS,
     OF_SYSTEM,
     PALE,
     SIZE_IN,
@@ -33,7 +28,7 @@ from results.verdicts.quality import energy_kind
 from results.verdicts.ranking import best_of_systems
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 MOST_DOTS = 10
 LONGEST_NAME = 30  # characters on a line next to a dot
@@ -65,14 +60,11 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str, st
 
 
 @styled
-def dots(
-    results: Sequence[PointResults], quantity: Axis, styles: Styles, anchors: Sequence[Anchor] = ()
-) -> Chart | None:
+def dots(results: Sequence[PointResults], quantity: Axis, styles: Styles) -> Chart | None:
     """Draw each system's best point as a dot with its 95 % intervals; for a single system, its best points.
 
     Each precision and kind of energy has its own row. The thick interval is that of the repeats, the thin one
-    includes the sensor's accuracy. A single run is hollow. Anchors are grey, next to the first point that they agree
-    with.
+    includes the sensor's accuracy. A single run is hollow.
     """
     found = _best_points(results, quantity.path)
     if not found:
@@ -94,7 +86,6 @@ def dots(
         axes.plot([value], [row], "o", ms=7, mec=colour, mfc=face, mew=1.6, gid=f"{OF_SYSTEM}{one.system}")
         axes.text(1.02, row, rounded(value), transform=axes.get_yaxis_transform(), va="center")
         values.append(f"{names[row]}: {rounded(value)}")
-    values += _draw_anchors(axes, found, anchors)
     axes.set_yticks(range(len(found)), names)
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.margins(x=0.08)
@@ -106,19 +97,6 @@ def dots(
     axes.tick_params(axis="y", length=0)
     legend_below(figure, [axes])
     return Chart(f"dots_{quantity.name}", quantity.title, "; ".join(values), figure)
-
-
-def _draw_anchors(axes: Axes, found: Sequence[PointResults], anchors: Sequence[Anchor]) -> list[str]:
-    """Draw each anchor in the first row that it agrees with, and return them in words."""
-    rows = [next((row for row, one in enumerate(found) if _agree(one, anchor)), None) for anchor in anchors]
-    drawn = [(row, anchor) for row, anchor in zip(rows, anchors, strict=True) if row is not None]
-    for (row, anchor), marker in zip(drawn, cycle(MARKERS[1:])):
-        axes.plot([float(anchor.value)], [row], marker, ms=7, mec=GREY, mfc="none", label=anchor.label)
-    return [f"{found[row].system}, {anchor.label}: {float(anchor.value):,g}" for row, anchor in drawn]
-
-
-def _agree(one: PointResults, anchor: Anchor) -> bool:
-    return anchor.agrees(one.system, one.point.benchmark, one.point.model, one.precision)
 
 
 def _best_points(results: Sequence[PointResults], path: str) -> list[PointResults]:
@@ -157,22 +135,16 @@ def _names(found: Sequence[PointResults], of_energy: bool) -> list[str]:
 def compute_and_effective(
     results: Sequence[PointResults],
     styles: Styles,
-    published: Sequence[Throughput] = (),
-    published_effective: Sequence[Throughput] = (),
 ) -> Chart | None:
-    """Draw throughput with data on the device, and through the input path; None if no run measured the latter.
-
-    Published pairs of both are hollow, below ours.
-    """
+    """Draw throughput with data on the device, and through the input path; None if no run measured the latter."""
     found = [one for one in results if one.value(EFFECTIVE) and one.value(THROUGHPUT)]
     if not found:
         return None
-    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * (len(found) + len(published_effective))))
-    places = {one.place: len(found) + index for index, one in enumerate(published_effective)}
+    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * len(found)))
     colours = [styles[one.system]["color"] for one in found]
-    for path, title, shift, share, theirs in (
-        (THROUGHPUT, "compute: data is on the device", -0.2, FULL, published),
-        (EFFECTIVE, "effective: through the input path", 0.2, PALE, published_effective),
+    for path, title, shift, share in (
+        (THROUGHPUT, "compute: data is on the device", -0.2, FULL),
+        (EFFECTIVE, "effective: through the input path", 0.2, PALE),
     ):
         summaries = [summary for one in found if (summary := one.summary(path))]
         errors = list(zip(*(error_bars(summary) for summary in summaries), strict=True))
@@ -187,19 +159,8 @@ def compute_and_effective(
             ecolor=INK,
         )
         axes.barh([0], [0], color=INK, alpha=share, label=title)
-        drawn = [one for one in theirs if one.place in places]
-        axes.barh(
-            [places[one.place] + shift for one in drawn],
-            [one.units_per_s for one in drawn],
-            0.36,
-            facecolor="none",
-            edgecolor=GREY,
-            alpha=share,
-            linestyle=":",
-        )
     names = [f"{one.system}, {one.point.place}" for one in found]
-    labels = [*names, *(f"{one.label}, batch {one.global_batch}" for one in published_effective)]
-    axes.set_yticks(range(len(labels)), [label.replace(PUBLISHED, PUBLISHED.rstrip() + "\n") for label in labels])
+    axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel(f"{unit_of(results)}/s")
     axes.grid(axis="y", visible=False)
