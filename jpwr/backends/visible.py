@@ -13,12 +13,12 @@ def visible(environ: Mapping[str, str], filters: Sequence[Sequence[str]], ids: S
     """Return the indices of the devices that a job may use; `ids` has the ids of each device of the node.
 
     `filters` are applied in turn: a number is an index into what the filter before has left. The value of a filter is
-    that of the first of its variables that is set: numbers, or beginnings of ids. Devices that it does not name are
-    hidden. As in CUDA, so are those after an entry that names no device, or several.
+    that of the first of its variables that is not empty, or else of the last: numbers, or beginnings of ids. Devices
+    that it does not name are hidden. As in CUDA, so are those after an entry that names no device, or several.
     """
     left = list(range(len(ids)))
     for variables in filters:
-        asked = next((environ[name] for name in variables if name in environ), None)
+        asked = next((environ[name] for name in variables if environ.get(name)), environ.get(variables[-1]))
         if asked is None:
             continue
         found: list[int] = []

@@ -692,6 +692,7 @@ def test_the_devices_of_a_job_are_those_that_the_environment_shows(asked, mine):
         ({"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "0"}, [2]),
         ({"ROCR_VISIBLE_DEVICES": "3,1", "CUDA_VISIBLE_DEVICES": "1,0"}, [1, 3]),
         ({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "3"}, [1]),
+        ({"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "3"}, [3]),
         ({"ROCR_VISIBLE_DEVICES": "GPU-00000000000000a2", "HIP_VISIBLE_DEVICES": "1"}, []),
         ({}, [0, 1, 2, 3]),
     ],
