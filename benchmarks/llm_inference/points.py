@@ -41,7 +41,7 @@ def least_devices(value: Callable[[str], str], model: str, words: Collection[str
     `words` are the run's tags and the site's flags. Raises ConfigError if no number of devices of a node does.
     """
     usable_gb, per_node = USABLE * float(value("memory_gb_per_device")), int(value("devices_per_node"))
-    if not usable_gb or value("vendor") not in ("nvidia", "amd") or OTHERS & set(words):
+    if not usable_gb or value("vendor") not in ("nvidia", "amd") or OTHERS & {word.partition("=")[0] for word in words}:
         return 1
     shape, weight_bytes = SHAPES[model], BYTES_OF_WEIGHT[value("default_precision")]
     # Quantisation leaves out the tables of the vocabulary, at the input and at the output.

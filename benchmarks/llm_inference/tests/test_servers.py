@@ -204,7 +204,7 @@ def test_points_are_of_devices_that_can_share_the_heads():
         ("H100", "8B", [], 1),
         ("H100", "70B", [], 2),  # 141 GB in 160
         ("H100", "70B", ["8k1k"], 4),
-        ("H100", "70B", ["--model-path", "/mine"], 1),
+        ("H100", "70B", ["--model-path=/mine"], 1),
         ("WAIH100", "70B", ["fp8"], 1),
         ("V100", "8B", [], 2),
         ("V100", "70B", [], "take 141.8 GB, and 4 devices of a node can hold 57.6 GB: choose a smaller model"),
