@@ -12,6 +12,7 @@ from benchmarks.common.record import Device
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.listeners import processes_of
 from jpwr.backends.nvml import devices_used_by
+from jpwr.backends.visible import narrowed
 from jpwr.process.words import number_of
 
 
@@ -23,9 +24,8 @@ def devices_of(config: Config) -> list[Device]:
     ids = gpu_ids()
     if len(ids) < count:
         raise ConfigError(f"--devices {count} was asked for, but the node has {number_of(len(ids), 'device')}")
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if len(ids) > count else ():
-        every = os.environ.get(name) or ",".join(map(str, range(len(ids))))
-        os.environ[name] = ",".join(every.split(",")[:count])
+    if len(ids) > count:
+        os.environ.update(narrowed(os.environ, 0, count))
     return _gpus(ids[:count])
 
 

@@ -1,18 +1,25 @@
 """Points of this workload's sweep, and the time of a run for forecasts.
 
-Any number of devices can serve any number of requests in flight.
+Any number of devices that hold the weights and the cache of a request can serve any number of requests in flight: those
+without a place in the cache wait in the server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from benchmarks.common.options import ConfigError
-from benchmarks.llm_inference.models import SHAPES
+from benchmarks.llm_inference.models import CONTEXT, SHAPES
+from jpwr.process.words import number_of
 from results.record.served_rules import LEAST_E2E
 
 BYTES_OF_WEIGHT = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 ROUNDS = 4  # of all requests in flight, at least, in a window
+USABLE = 0.9  # of a device's memory, by default in vLLM and TensorRT-LLM; activations take the rest
+HALF_BYTES = 2  # of a number of the cache, also for weights in fp8
+LONGEST = {"8k1k": 8192 + 1024, "agentic": CONTEXT}  # tokens of a request, by tag of the workflow
+OTHERS = {"--model-path", "--url", "xllamacpp"}  # words with which the model is another one, or is not on GPUs
+GB = 1e9
 
 
 def check_point(
@@ -26,6 +33,32 @@ def check_point(
     shape = SHAPES.get(model)
     if shape and shape.kv_heads % num_devices:
         raise ConfigError(f"{num_devices} devices cannot share the {shape.kv_heads} key-value heads of {model}")
+
+
+def least_devices(value: Callable[[str], str], model: str, words: Collection[str]) -> int:
+    """Return how many devices hold the weights of a model and the cache of a request, the least a server starts with.
+
+    `words` are the run's tags and the site's flags. Raises ConfigError if no number of devices of a node does.
+    """
+    usable_gb, per_node = USABLE * float(value("memory_gb_per_device")), int(value("devices_per_node"))
+    if not usable_gb or value("vendor") not in ("nvidia", "amd") or OTHERS & {word.partition("=")[0] for word in words}:
+        return 1
+    shape, weight_bytes = SHAPES[model], BYTES_OF_WEIGHT[value("default_precision")]
+    # Quantisation leaves out the tables of the vocabulary, at the input and at the output.
+    tables_bytes = 2 * shape.vocab * shape.hidden * max(0, HALF_BYTES - weight_bytes)
+    weights_bytes = shape.parameters * weight_bytes + tables_bytes
+    asked = int(value("input_tokens")) + int(value("output_tokens"))
+    tokens = max(asked, *(LONGEST.get(word, 0) for word in words), 0)
+    cache_bytes = tokens * shape.layers * 2 * shape.kv_heads * shape.head * HALF_BYTES
+    needed_gb = (weights_bytes + cache_bytes) / GB
+    fitting = [number for number in range(1, per_node + 1) if shape.kv_heads % number == 0]
+    for number in fitting:
+        if number * usable_gb >= needed_gb:
+            return number
+    raise ConfigError(
+        f"its weights and the cache of a request take {needed_gb:.1f} GB, and {number_of(fitting[-1], 'device')} of a "
+        f"node can hold {fitting[-1] * usable_gb:.1f} GB: choose a smaller model or a lower precision"
+    )
 
 
 def run_s(

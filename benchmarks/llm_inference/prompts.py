@@ -81,8 +81,7 @@ class Bodies:
         asked = {
             **self._fields,
             "max_tokens": output_tokens,
-            "min_tokens": output_tokens,
-            "ignore_eos": True,
+            "ignore_eos": True,  # alone: min_tokens next to it makes SGLang and vLLM mask logits in each step
             "temperature": 0,
             "stream": True,
         }

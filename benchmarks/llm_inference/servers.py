@@ -24,6 +24,9 @@ GRACE_S = 5.0  # for a server to end, before it is killed; what started us waits
 POLL_S = 0.2
 TAIL_BYTES = 1 << 16  # of a log, in which the reason is looked for
 TELLING = re.compile("error|exception|failed|signal", re.IGNORECASE)
+# Of srun: with these, an MPI of the server takes itself for a rank of srun's. TensorRT-LLM then refuses or hangs, and
+# its own launcher leaves them out, too (trtllm-llmapi-launch).
+OF_A_LAUNCHER = ("SLURM_", "PMI")
 RUNNING_USAGE = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 
 
@@ -60,7 +63,7 @@ class Adapter(NamedTuple):
     makes_gguf: bool = False  # a model with random weights is a GGUF file, and not a folder
     metrics: str = METRICS  # page of its counters
     counter: str = ""  # tokens that it has generated
-    counts_requests: bool = False  # the counter moves when a request ends, and not with each token
+    counts_requests: bool = False  # its counters move when a request ends, and not with each token
     keep_alive: bool = True
     text_field: str = ""  # of /tokenize; empty: it has none
     tokenize: Mapping[str, Any] = {}  # further fields of it
@@ -97,7 +100,7 @@ SERVERS: Mapping[str, Adapter] = {
         keep_alive=False,  # it closes each connection, although it announces to keep it
     ),
     "vllm": Adapter(
-        "{python} -m vllm.entrypoints.openai.api_server --model {model} --served-model-name {name} --host 127.0.0.1 "
+        "{python} -m vllm.entrypoints.cli.main serve {model} --served-model-name {name} --host 127.0.0.1 "
         "--port {port} --tensor-parallel-size {devices} --max-model-len {context} --dtype {dtype} "
         "{cache} --enable-prompt-tokens-details",
         RUNNING_USAGE,
@@ -138,6 +141,7 @@ SERVERS: Mapping[str, Adapter] = {
         random="--load-format dummy",
         fp8="--quantization fp8",
         counter="sglang:generation_tokens_total",
+        counts_requests=True,  # observe_one_finished_request of its tokenizer manager, in 0.5.23
         environment={"HF_HUB_OFFLINE": "1"},
         cache=("--disable-radix-cache", "--enable-cache-report"),
     ),
@@ -155,7 +159,9 @@ SERVERS: Mapping[str, Adapter] = {
             accepted="trtllm_spec_decode_num_accepted_tokens_total",
         ),
         metrics="/prometheus/metrics",
-        settings="kv_cache_config: {enable_block_reuse: REUSE}\nload_format: LOAD_FORMAT\n",
+        # Without chunks, it refuses a prompt that is longer than its default of 8,192 tokens in a step.
+        settings="kv_cache_config: {enable_block_reuse: REUSE}\nload_format: LOAD_FORMAT\n"
+        "enable_chunked_prefill: true\n",
         cache=("false", "true"),
         environment={"HF_HUB_OFFLINE": "1"},
     ),
@@ -167,6 +173,7 @@ class Process:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.log = log
+        own = {name: value for name, value in os.environ.items() if not name.startswith(OF_A_LAUNCHER)}
         with log.open("wb") as file:
             try:
                 self._child = subprocess.Popen(
@@ -174,7 +181,7 @@ class Process:
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+                    env={**own, "PYTHONUNBUFFERED": "1", **environment},
                     start_new_session=True,
                 )
             except OSError as error:

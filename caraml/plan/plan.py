@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from caraml.plan.paths import wrong_path
 from caraml.plan.points import sweep
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
-from caraml.plan.tags import check_tags, tags_of_run
+from caraml.plan.tags import PRECISIONS, check_tags, tags_of_run
 from caraml.plan.workloads import Workload, refusal, workload
 from results.files.systems import System
 
@@ -102,7 +103,10 @@ def plan(
         check_fill({*tags, *of_run}, block, site)
     model = model or facts.default_model(block.values)
     to_loss = goal({*tags, *of_run}, known, site, model)
-    points = sweep(known, block, site, model, "$gate_batch" if GATE in {*tags, *of_run} else facts.batches)
+    for precision in PRECISIONS & {*tags, *of_run}:
+        block = replace(block, default_precision=precision)
+    batches = "$gate_batch" if GATE in {*tags, *of_run} else facts.batches
+    points = sweep(known, block, site, model, batches, {*tags, *of_run})
     submit = site.submit_of(block)
     runtime = site.container_runtime or block.container_runtime
     in_container = site.container_runtime or (runtime if runtime != "none" else "podman")

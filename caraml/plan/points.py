@@ -6,7 +6,7 @@ site.yaml, replace the sweep; a point of theirs that cannot run is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from benchmarks.common.options import ConfigError
@@ -30,20 +30,28 @@ def _asked(number: int) -> str:
 
 
 def fitting_devices(
-    known: Workload, model: str, sweep: Sequence[int], asked: Sequence[int] = (), most: int | None = None
+    known: Workload,
+    model: str,
+    sweep: Sequence[int],
+    asked: Sequence[int] = (),
+    most: int | None = None,
+    least: int = 1,
 ) -> list[int]:
     """Return the numbers of devices to run on: those asked for, or those of a sweep that fit the model's layout.
 
-    If none of the sweep fits, the smallest that does is returned. Raises ConfigError for an asked number that does not
-    fit, and if the smallest exceeds `most`, the available devices.
+    `least` devices hold the model. If none of the sweep fits, the smallest that does is returned. Raises ConfigError
+    for an asked number that does not fit, and if the smallest exceeds `most`, the available devices.
     """
     needed = known.devices_needed(model)
     for number in asked:
         if number % needed:
             raise ConfigError(f"{_asked(number)}: its layout takes a multiple of {needed}")
+        if number < least:
+            raise ConfigError(f"{_asked(number)}: its weights and cache take the memory of {least}")
         if most and number > most:
             raise ConfigError(f"{_asked(number)}, and there are {most}")
-    fitting = list(asked) or [number for number in sweep if number % needed == 0] or [needed]
+    fitting = list(asked) or [number for number in sweep if number % needed == 0 and number >= least]
+    fitting = fitting or [max(needed, least)]
     if most and fitting[0] > most:
         raise ConfigError(f"its layout takes {needed} devices, and there are {most}: use a smaller model")
     return fitting
@@ -71,7 +79,9 @@ def fitting_batches(check: Callable[[int], None], sweep: Sequence[int], asked: S
     return fitting
 
 
-def sweep(known: Workload, block: System, site: Site, model: str, batches_of: str = "") -> dict[int, list[int]]:
+def sweep(
+    known: Workload, block: System, site: Site, model: str, batches_of: str = "", tags: Collection[str] = ()
+) -> dict[int, list[int]]:
     """Return the global batch sizes to run for each number of devices; raises SiteError if none can run.
 
     `batches_of` are those of a sweep, in the form of `batches` of workload.yaml, which is the default.
@@ -85,7 +95,8 @@ def sweep(known: Workload, block: System, site: Site, model: str, batches_of: st
     found, name = {}, model or facts.title  # a node check has no model
     where = name
     try:
-        for devices in fitting_devices(known, model, devices_sweep, asked["devices"], most):
+        least = known.least_devices(block, model, {*tags, *site.flags_of(facts.name).split()})
+        for devices in fitting_devices(known, model, devices_sweep, asked["devices"], most, least):
             where = f"{name} on {devices_text(devices)}"
             pipeline = devices if block.vendor == "graphcore" else None  # one pipeline over all IPUs
             check = partial(

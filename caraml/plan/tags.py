@@ -6,15 +6,17 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import get_args
 
 from caraml.errors import SiteError
 from caraml.installation import SYSTEMS
 from caraml.plan.systems import read_refused, refusal
 from jpwr.messages import near
+from results.files.systems import Precision
 from results.files.workloads import workloads
 
 CONFIGURATION = "configuration.xml"  # JUBE writes it at the start of a run, and not in a dry run
-PRECISIONS = {"fp32", "bf16", "fp16", "fp8"}
+PRECISIONS = {*get_args(Precision)}
 TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)
 SYSTEM = "system"  # name of the set of each system
 CHOICE = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Collection
 from typing import Any
 
 from benchmarks.common.batch_plan import check_shares
@@ -24,6 +25,13 @@ class Workload:
         """Return the number that devices must be a multiple of, for a model's layout."""
         return int(self._ask("devices_needed", 1, model))
 
+    def least_devices(self, block: System, model: str, words: Collection[str]) -> int:
+        """Return the least number of devices whose memory holds a model; `words` are tags, and flags of the site.
+
+        Raises ConfigError if the devices of a node do not hold it.
+        """
+        return int(self._ask("least_devices", 1, self._value(block, model), model, words))
+
     def check_point(self, model: str, num_devices: int, global_batch_size: int, **layout: int | None) -> None:
         """Raise ConfigError unless that many devices can share the batch; None in `layout` is the model's own value."""
         if hasattr(self._points, "check_point"):
@@ -33,22 +41,24 @@ class Workload:
 
     def flops_per_sample(self, block: System, model: str) -> float:
         """Return the model FLOPs to train on one sample; 0: not known."""
-        return float(
-            self._ask("flops_per_sample", 0.0, lambda name: self.facts.value(name, block.values, model), model)
-        )
+        return float(self._ask("flops_per_sample", 0.0, self._value(block, model), model))
 
     def run_s(self, block: System, model: str, devices: int, batch: int, flops_per_s: float) -> float | None:
         """Estimate the time of a run after its start; None: its warm-up and its window are counted in steps.
 
         `flops_per_s` is the expected rate of one device.
         """
+        seconds = self._ask("run_s", None, self._value(block, model), model, devices, batch, flops_per_s)
+        return None if seconds is None else float(seconds)
+
+    def _value(self, block: System, model: str) -> Callable[[str], str]:
+        """Return a function that gives a parameter of the workload, or a key of the system's block, by its name."""
 
         def value(name: str) -> str:
             of_workload = name in self.facts.parameters
             return self.facts.value(name, block.values, model) if of_workload else str(getattr(block, name))
 
-        seconds = self._ask("run_s", None, value, model, devices, batch, flops_per_s)
-        return None if seconds is None else float(seconds)
+        return value
 
     def decoder(self, model: str) -> dict[str, Any] | None:
         """Return the shape and layout of a decoder model; None for other models."""

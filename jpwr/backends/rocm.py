@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, TypeVar
 
 from jpwr.backends.parts import Lost, Part, attempt, channel_of, in_time, unless_all_are_lost
-from jpwr.backends.visible import visible
+from jpwr.backends.visible import HIP, ROCR, visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, ReadError
 from jpwr.process.device_ids import amd_id, pci_address, same_ids
@@ -24,8 +24,7 @@ ENERGY_STEP_J = 15.3e-6  # ROCm SMI's documentation of the counter's resolution
 # The driver caches the table of metrics, with power and the counter in it, for a millisecond (Linux,
 # smu_v13_0_6_ppt.c). AMD's documentation states no accuracy of either.
 REFRESH_S = 0.001
-# HIP's numbers are indices into what ROCr has left.
-VISIBLE = (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"))
+VISIBLE = ((ROCR,), HIP)
 # ROCm 6 and 5 keep the bindings here, below $ROCM_PATH.
 BINDINGS = ("libexec/rocm_smi", "rocm_smi/bindings")
 # MI300 has the current power, MI200 the average; newer libraries have either of them as the third.

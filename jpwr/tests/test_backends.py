@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from jpwr import backends
-from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, open_methods, rapl
+from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, nvml, open_methods, rapl, rocm
 from jpwr.backends.parts import Lost, seconds_of
-from jpwr.backends.visible import visible
+from jpwr.backends.visible import narrowed, visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
 from jpwr.process import threads
@@ -692,6 +692,7 @@ def test_the_devices_of_a_job_are_those_that_the_environment_shows(asked, mine):
         ({"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "0"}, [2]),
         ({"ROCR_VISIBLE_DEVICES": "3,1", "CUDA_VISIBLE_DEVICES": "1,0"}, [1, 3]),
         ({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "3"}, [1]),
+        ({"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "3"}, [3]),
         ({"ROCR_VISIBLE_DEVICES": "GPU-00000000000000a2", "HIP_VISIBLE_DEVICES": "1"}, []),
         ({}, [0, 1, 2, 3]),
     ],
@@ -699,6 +700,26 @@ def test_the_devices_of_a_job_are_those_that_the_environment_shows(asked, mine):
 def test_hip_counts_the_devices_that_rocr_has_left(environ, mine):
     filters = [["ROCR_VISIBLE_DEVICES"], ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"]]
     assert visible(environ, filters, [[f"GPU-00000000000000a{index}"] for index in range(4)]) == mine
+
+
+@pytest.mark.parametrize(
+    ("environ", "mine"),
+    [
+        ({}, [2, 3]),
+        ({"CUDA_VISIBLE_DEVICES": "3,1,0"}, [0]),
+        ({"CUDA_VISIBLE_DEVICES": "0,1,2", "HIP_VISIBLE_DEVICES": "3,2,1"}, [1]),
+        ({"ROCR_VISIBLE_DEVICES": "3,2,1"}, [1]),
+        ({"ROCR_VISIBLE_DEVICES": "3,2,1", "HIP_VISIBLE_DEVICES": "2,1,0"}, [3]),
+        ({"ROCR_VISIBLE_DEVICES": "3,2,1", "HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "0,2,1"}, [2]),
+    ],
+)
+def test_a_program_is_shown_part_of_what_is_visible(environ, mine):
+    ids = [[f"GPU-00000000000000a{index}"] for index in range(4)]
+    shown = narrowed(environ, 2, len(mine))
+    assert shown["HIP_VISIBLE_DEVICES"] == shown["CUDA_VISIBLE_DEVICES"]
+    assert visible({**environ, **shown}, rocm.VISIBLE, ids) == mine
+    if "ROCR_VISIBLE_DEVICES" not in environ:
+        assert visible({**environ, **shown}, nvml.VISIBLE, ids) == mine
 
 
 def test_auto_takes_a_scope_from_the_first_method_that_shows_it(stack, monkeypatch):

@@ -108,16 +108,23 @@ def _growing_queue(window: Window, typical_s: float) -> Iterator[str]:
 def miscounted(window: Window, load: Asked, server: float, late_s: float, by_request: bool) -> Finding | None:
     """Return a finding where the server counted other tokens over the window than the client.
 
-    It may be off by 1 %, by a token of each stream, and by those of `late_s`, the time until its counter was read. A
-    counter that moves when a request ends, `by_request`, may be off by those of the requests that end together.
+    It may be off by 1 %, by a token of each stream, and by those of `late_s`, the time until its counter was read.
+    With `by_request`, the counter moves by all tokens of a request when that ends: however many end together, the
+    tokens of those that end near an edge of the window may count or not.
     """
-    tolerance = MOST_UNLIKE_COUNT * server + load.concurrency + late_s * server / window.duration_s
+    tolerance = MOST_UNLIKE_COUNT * server + load.concurrency
     if by_request:
-        ours = sum(one.tokens for one in window.every if window.holds(one.ended_s))
-        tolerance += max(one.asked_output for one in window.every) * (1 + load.concurrency // 8)
+        near_s = late_s + LEAST_STALL_S
+        fewest, ours, most = (
+            sum(one.tokens for one in window.every if window.start_s - by_s <= one.ended_s < window.end_s + by_s)
+            for by_s in (-near_s, 0.0, near_s)
+        )
     else:
         ours = sum(count for _, count in window.output_tokens())
-    return finding("miscounted", client=ours, server=server) if abs(ours - server) > tolerance else None
+        fewest = most = ours
+        tolerance += late_s * server / window.duration_s
+    is_alike = fewest - tolerance <= server <= most + tolerance
+    return None if is_alike else finding("miscounted", client=ours, server=server)
 
 
 def _other_lengths(window: Window) -> Iterator[str]:

@@ -26,10 +26,10 @@ from benchmarks.common.launch import (
 )
 from benchmarks.common.options import ConfigError, Parser
 from benchmarks.common.spawn import run_all
+from jpwr.backends.visible import narrowed
 
 SHARED = "copies"  # folder
-# Variables by which a scheduler gives devices to a job, by vendor; the first that is set counts, else the first.
-VISIBLE = {"nvidia": ("CUDA_VISIBLE_DEVICES",), "amd": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")}
+VENDORS = ("nvidia", "amd")  # with variables that show a process only some devices
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,24 +71,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def devices_of_copy(vendor: str, devices: int, index: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variable that shows a copy its devices: its part of those that this process may use.
+    """Return the variables that show a copy its devices: its part of those that this process may use.
 
     `index` counts the copies of this node from 0. Raises ConfigError if there are too few devices.
     """
-    names = VISIBLE.get(vendor)
-    if not names:
+    if vendor not in VENDORS:
         return {}
-    name = next((one for one in names if environ.get(one)), names[0])
-    visible = environ.get(name, "").split(",") if environ.get(name) else None
-    mine = [str(number) for number in range(index * devices, (index + 1) * devices)]
-    if visible is not None:
-        mine = visible[index * devices : (index + 1) * devices]
-        if len(mine) < devices:
-            raise ConfigError(
-                f"copy {index + 1} of this node needs {devices} devices, but {name} has {len(visible)} in all: "
-                "ask for all devices of the node"
-            )
-    return {name: ",".join(mine)}
+    try:
+        return narrowed(environ, index * devices, devices)
+    except ValueError as error:
+        raise ConfigError(
+            f"copy {index + 1} of this node needs {devices} devices, but {error}: ask for all devices of the node"
+        ) from error
 
 
 def _start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:

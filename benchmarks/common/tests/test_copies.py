@@ -17,6 +17,7 @@ from benchmarks.common.measure.together import Copies, read_copies
 from benchmarks.common.measure.window import measure_steps
 from benchmarks.common.node.copies import devices_of_copy
 from benchmarks.common.options import ConfigError, WindowOptions
+from jpwr.backends.visible import HIP
 from jpwr.regions import RegionTimer
 from tests.waiting import PATIENCE_S, until
 
@@ -103,32 +104,25 @@ def test_the_window_begins_and_ends_with_that_of_the_other_copy(tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("vendor", "environ", "of_first", "of_second"),
+    ("vendor", "environ", "of_each"),
     [
-        ("nvidia", {}, {"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "2,3"}),
-        (
-            "nvidia",
-            {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b,GPU-c,GPU-d"},
-            {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"},
-            {"CUDA_VISIBLE_DEVICES": "GPU-c,GPU-d"},
-        ),
-        ("amd", {}, {"HIP_VISIBLE_DEVICES": "0,1"}, {"HIP_VISIBLE_DEVICES": "2,3"}),
-        (
-            "amd",
-            {"ROCR_VISIBLE_DEVICES": "4,5,6,7"},
-            {"ROCR_VISIBLE_DEVICES": "4,5"},
-            {"ROCR_VISIBLE_DEVICES": "6,7"},
-        ),
-        ("none", {}, {}, {}),
+        ("nvidia", {}, ["0,1", "2,3"]),
+        ("nvidia", {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b,GPU-c,GPU-d"}, ["GPU-a,GPU-b", "GPU-c,GPU-d"]),
+        ("amd", {}, ["0,1", "2,3"]),
+        ("amd", {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, ["0,1", "2,3"]),  # which are counted in what ROCr has left
+        ("amd", {"CUDA_VISIBLE_DEVICES": "4,5,6,7", "HIP_VISIBLE_DEVICES": ""}, ["4,5", "6,7"]),
     ],
 )
-def test_each_copy_sees_devices_of_its_own(vendor, environ, of_first, of_second):
-    assert [devices_of_copy(vendor, 2, index, environ) for index in (0, 1)] == [of_first, of_second]
+def test_each_copy_sees_devices_of_its_own(vendor, environ, of_each):
+    for index, devices in enumerate(of_each):
+        assert devices_of_copy(vendor, 2, index, environ) == dict.fromkeys(HIP, devices)
+    assert devices_of_copy("none", 2, 0, environ) == {}
 
 
-def test_too_few_devices_are_one_sentence():
-    with pytest.raises(ConfigError, match="copy 2 of this node needs 2 devices, but CUDA_VISIBLE_DEVICES has 2 in all"):
-        devices_of_copy("nvidia", 2, 1, {"CUDA_VISIBLE_DEVICES": "0,1"})
+@pytest.mark.parametrize("name", [*HIP, "ROCR_VISIBLE_DEVICES"])
+def test_too_few_devices_are_one_sentence(name):
+    with pytest.raises(ConfigError, match=f"copy 2 of this node needs 2 devices, but {name} has 2 in all"):
+        devices_of_copy("nvidia", 2, 1, {name: "0,1"})
 
 
 def test_a_copy_has_its_share_of_the_cores(monkeypatch):

@@ -13,6 +13,7 @@ from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import devices, run
 from benchmarks.llm_inference.listeners import processes_of
 from benchmarks.llm_inference.servers import free_port
+from jpwr.backends.visible import HIP
 from jpwr.tests.conftest import environment
 from jpwr.tests.conftest import nvml_folder as nvml_folder
 from jpwr.tests.conftest import run as run_program
@@ -67,6 +68,16 @@ def test_the_devices_of_a_running_server_are_its_own_or_refused(flags, used, the
             devices.devices_of_running(config, free_port())
     else:
         assert [one.device_id for one in devices.devices_of_running(config, free_port())] == found
+
+
+@pytest.mark.parametrize(("there", "shown"), [(4, ("4,5", "4,5")), (2, ("4,5,6,7", ""))])
+def test_a_server_that_is_started_sees_the_devices_that_count(there, shown, monkeypatch):
+    monkeypatch.setattr(devices, "gpu_ids", lambda: [f"GPU-{number}" for number in range(there)])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
+    config = run.parse(["--server", "vllm", "--device", "gpu", "--devices", "2"])
+    assert [one.device_id for one in devices.devices_of(config)] == ["GPU-0", "GPU-1"]
+    assert tuple(os.environ[name] for name in HIP) == shown[::-1]
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ import re
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -16,15 +17,19 @@ from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import run
 from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import SHAPES, TYPES, make_draft, make_folder, make_gguf, tensors
-from benchmarks.llm_inference.points import check_point
-from benchmarks.llm_inference.servers import SERVERS, command_of, environment_of, settings_of
+from benchmarks.llm_inference.points import LONGEST, check_point
+from benchmarks.llm_inference.servers import SERVERS, Process, command_of, environment_of, settings_of
 from benchmarks.llm_inference.speculation import SpeculationOptions
+from caraml.errors import SiteError
+from caraml.plan.plan import plan
+from caraml.plan.systems import read_system
 from caraml.plan.workloads import workload
 from results.files.workloads import workloads
 from results.record import served_rules
 from results.record.findings import WRONG_ANSWERS
 from tests.conftest import REPOSITORY
 from tests.needs import not_run
+from tests.waiting import until
 
 TINY = SHAPES["tiny"]
 FORMS = {"fp32": "f", "fp16": "e"}
@@ -77,6 +82,23 @@ def test_each_command_line_is_whole(name, tmp_path):
     assert command[-1] == '{"a": 1}'
     assert not any(one.startswith("{") for one in command[:-1])
     assert ("dummy" in command) == ("dummy" in SERVERS[name].random)
+
+
+def test_a_server_takes_itself_for_no_rank_of_srun(tmp_path, monkeypatch):
+    for name in ("SLURM_JOB_ID", "PMI_RANK", "PMIX_RANK", "PATH_OF_MINE"):
+        monkeypatch.setenv(name, "0")
+    log = tmp_path / "log"
+    server = Process([sys.executable, "-c", "import os; print(*os.environ)"], {"MORE": "1"}, log)
+    until(lambda: log.read_text(), "the names of its variables")
+    server.stop()
+    names = set(log.read_text().split())
+    assert {"MORE", "PATH_OF_MINE", "PATH"} <= names
+    assert not [name for name in names if name.startswith(("SLURM", "PMI"))]
+
+
+def test_trtllm_reads_a_long_prompt_in_chunks():
+    for reuse in SERVERS["trtllm"].cache:
+        assert yaml.safe_load(settings_of(SERVERS["trtllm"], {"cache": reuse}, False))["enable_chunked_prefill"] is True
 
 
 EAGLE3 = "--speculative-algorithm EAGLE3 --speculative-draft-model-path /d --speculative-eagle-topk 1"
@@ -174,6 +196,46 @@ def test_points_are_of_devices_that_can_share_the_heads():
     known.check_point("8B", 8, 3)
     with pytest.raises(ConfigError, match="3 devices cannot share the 8 key-value heads of 8B"):
         check_point("8B", 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("system", "model", "words", "devices"),
+    [
+        ("H100", "8B", [], 1),
+        ("H100", "70B", [], 2),  # 141 GB in 160
+        ("H100", "70B", ["8k1k"], 4),
+        ("H100", "70B", ["--model-path=/mine"], 1),
+        ("WAIH100", "70B", ["fp8"], 1),
+        ("V100", "8B", [], 2),
+        ("V100", "70B", [], "take 141.8 GB, and 4 devices of a node can hold 57.6 GB: choose a smaller model"),
+        ("GH200", "70B", [], "take 141.8 GB, and 1 device of a node can hold 86.4 GB"),
+        ("CPU", "70B", [], 1),  # of which no memory is known
+    ],
+)
+def test_a_model_gets_the_devices_whose_memory_holds_it(system, model, words, devices):
+    known, block = workload("llm_inference"), read_system(system)
+    block = replace(block, default_precision="fp8") if "fp8" in words else block
+    if isinstance(devices, int):
+        assert known.least_devices(block, model, words) == devices
+    else:
+        with pytest.raises(ConfigError, match=devices):
+            known.least_devices(block, model, words)
+
+
+def test_a_model_is_planned_on_the_devices_that_hold_it(monkeypatch):
+    assert plan("H100", "llm_inference", "70B")["devices"] == "2"
+    assert plan("WAIH100", "llm_inference", "70B", tags=["fp8"])["devices"] == "1"
+    monkeypatch.setenv("CARAML_DEVICES", "1 4")
+    with pytest.raises(SiteError, match="70B: 1 device was asked for: its weights and cache take the memory of 2"):
+        plan("H100", "llm_inference", "70B")
+    monkeypatch.setenv("CARAML_LLM_INFERENCE_FLAGS", "--model-path /mine")
+    assert plan("H100", "llm_inference", "70B")["devices"] == "1,4"
+
+
+def test_lengths_of_a_tag_are_those_of_the_workflow():
+    text = (REPOSITORY / "jube" / "inference.yaml").read_text()
+    lengths = re.findall(r'name: tokens_\w+, tag: "8k1k", *_: (\d+)', text)
+    assert LONGEST["8k1k"] == sum(map(int, lengths))
 
 
 def test_llama_cpp_accepts_as_many_drafts_as_stated(tmp_path, monkeypatch):

@@ -53,7 +53,6 @@ def test_a_body_asks_for_all_its_tokens_and_nothing_that_was_not_asked_for():
     assert body == {
         "model": "model",
         "max_tokens": 7,
-        "min_tokens": 7,
         "ignore_eos": True,
         "temperature": 0,
         "stream": True,
