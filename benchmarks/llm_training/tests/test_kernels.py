@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.launch import Launch
 from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import (
@@ -53,6 +54,37 @@ on_pytorch = Later("benchmarks.on_pytorch.target")
 )
 def test_a_gpu_is_recorded_with_the_ids_that_pytorch_has(properties, ids):
     assert on_pytorch.device_ids(SimpleNamespace(**properties)) == ids
+
+
+@pytest.mark.parametrize(
+    ("capability", "asked", "precision"),
+    [
+        (7, "auto", "fp16"),
+        (7, "bf16", None),
+        (7, "fp8", None),
+        (7, "fp32", "fp32"),
+        (8, "auto", "bf16"),
+        (8, "fp16", "fp16"),
+    ],
+)
+def test_bf16_that_pytorch_would_emulate_is_none(monkeypatch, capability, asked, precision):
+    """As on a V100, by PyTorch's own rule from what the driver shows."""
+    cuda = torch.cuda
+    for name, found in (
+        ("is_available", True),
+        ("device_count", 1),
+        ("set_device", None),
+        ("current_device", 0),
+        ("get_device_name", "Tesla V100"),
+        ("get_device_properties", SimpleNamespace(major=capability)),
+        ("_check_bf16_tensor_supported", True),
+    ):
+        monkeypatch.setattr(cuda, name, lambda *_, found=found: found)
+    if precision is None:
+        with pytest.raises(ConfigError, match=f"--precision {asked} was asked for, but Tesla V100 has no bf16"):
+            on_pytorch.choose_target(ComputeOptions(precision=asked), Launch())
+    else:
+        assert on_pytorch.choose_target(ComputeOptions(precision=asked), Launch()).precision == precision
 
 
 def start(module: str, *arguments: str, trainings: int = 1) -> subprocess.CompletedProcess[str]:
