@@ -391,6 +391,7 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: in
         "IDLE_S": "0",
         "RUNS_IN_JOB": str(runs),
         "FILL_ENTRY": "",
+        "SITE_ENTRY": "",
         "RECORDS": "record.json",
     }
     for name in ("job.sh", "node.sh", "result.json"):
