@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
+from caraml.plan.plan import plan
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.process.host import boot_id
 from jpwr.tests.conftest import install_method
-from caraml.plan.plan import plan
 from results.collect import collect
 from results.files.systems import read_systems
 from results.join.energy import _of_runs

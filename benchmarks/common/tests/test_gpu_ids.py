@@ -131,7 +131,7 @@ def describe_gpu(target, describe=Target.describe_devices):
 
 Target.describe_devices = describe_gpu
 model.STAGES = STAGES[:2]
-sys.exit(main([*"--image-size 32 --global-batch-size 4 --measured-steps 4 --record record.json".split(), *sys.argv[1:]]))
+sys.exit(main("--image-size 32 --global-batch-size 4 --measured-steps 4 --record record.json".split()))
 """
 # A client, and a server that both GPUs are taken to belong to.
 INFERENCE = """
@@ -150,9 +150,7 @@ sys.exit(code)
 
 @pytest.mark.long
 @pytest.mark.parametrize(("program", "watts"), [(TENSORFLOW, 600), (INFERENCE, 900)], ids=["tensorflow", "inference"])
-def test_amds_gpus_have_energy_where_the_framework_knows_their_addresses_alone(
-    tmp_path, amdsmi_folder, program, watts
-):
+def test_amds_gpus_have_energy_where_the_framework_knows_their_addresses_alone(tmp_path, amdsmi_folder, program, watts):
     make_driver(tmp_path, "libamdhip64.so", HIP)
     done = run(
         *(sys.executable, "-m", "jpwr", "--methods", "rocm", "--interval", "20", "--df-out", "power/here", "--"),

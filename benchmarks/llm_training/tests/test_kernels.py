@@ -388,7 +388,9 @@ def test_the_driver_finds_the_number_of_queues_when_it_is_initialised(
     tmp_path, nvml_folder, capability, flags, given, seen
 ):
     need("gcc")
-    source = '#include <stdio.h>\n#include <stdlib.h>\nint cuInit(unsigned flags) { const char *it = getenv("%s"); %s; }'
+    source = (
+        '#include <stdio.h>\n#include <stdlib.h>\nint cuInit(unsigned flags) { const char *it = getenv("%s"); %s; }'
+    )
     prints = 'printf("%s\\n", it ? it : "unset"); fflush(stdout); return 100'
     (tmp_path / "cuda.c").write_text(source % ("CUDA_DEVICE_MAX_CONNECTIONS", prints))
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "cuda.c"], check=True)
