@@ -33,7 +33,7 @@ class ChannelInfo(NamedTuple):
     source: str  # sensor and interface, for a person
     estimated: bool = False  # modelled, not measured
     num_devices: int = 1  # devices whose power this channel includes
-    device_id: str = ""  # the vendor's unique id of the device, or several separated by spaces; empty if unknown
+    device_id: str = ""  # all ids by which the device may be known, or several devices, separated by spaces
     has_counter: bool = False  # an energy counter is read, too
     mine: bool = True  # False: a device of this node that is hidden from this job
     period_s: float = 0.0  # refresh interval at which the sensor is read, in seconds; 0: unknown

@@ -85,7 +85,8 @@ def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read
             add_hosts(result, sorted(folder.glob(TRACES)))
         record = Record.of(result)
         traces = read(folder, record)
-        result["energy"] = as_json(energy_of(record, traces, "measured"))
+        stated = {key: before[key] for key in ("site",) if key in before}
+        result["energy"] = as_json(energy_of(record, traces, "measured")) | stated
         if any(window["kind"] == "effective" for window in result["windows"]):
             result["energy_effective"] = as_json(energy_of(record, traces, "effective"))
         per_checkpoint = energy_per_checkpoint(record, traces)

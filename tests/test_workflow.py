@@ -369,7 +369,12 @@ def test_the_demo_refuses_a_system_or_a_tag_before_it_makes_data(tmp_path, tags,
     assert not data.exists()
 
 
-def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: int = 1, repo: Path = REPOSITORY) -> Path:
+SPAWN = "python3 -m benchmarks.common.spawn"
+
+
+def job_folder(
+    tmp_path: Path, program: str, methods: str = "estimate", runs: int = 1, repo: Path = REPOSITORY, **others: str
+) -> Path:
     """A point of the sweep as JUBE makes it, with another program in place of the benchmark."""
     values = {
         "REPO": str(repo),
@@ -391,7 +396,9 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: in
         "IDLE_S": "0",
         "RUNS_IN_JOB": str(runs),
         "FILL_ENTRY": "",
+        "SITE_ENTRY": "",
         "RECORDS": "record.json",
+        **others,
     }
     for name in ("job.sh", "node.sh", "result.json"):
         text = (REPOSITORY / "jube" / "include" / f"{name}.in").read_text()
@@ -458,6 +465,32 @@ def test_a_modules_packages_do_not_go_before_those_of_the_environment(tmp_path):
     python = [REPOSITORY / "jube" / "include" / "python.sh", "-c", "import yaml, results; print(yaml.__file__)"]
     done = subprocess.run(python, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, str(tmp_path) in done.stdout) == (0, False)
+
+
+def test_a_job_needs_no_package_of_python_but_its_programs_own(tmp_path):
+    repo, job = tmp_path / "checkout", tmp_path / "job"
+    for folder in (repo, job):
+        folder.mkdir()
+    for name in ("benchmarks", "containers", "ioprof", "jpwr", "jube", "results", "tests"):
+        (repo / name).symlink_to(REPOSITORY / name)
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # without the folder of packages
+    python.chmod(0o755)
+    copies = {"FILL": "yes", "COPIES": "2", "COPIES_ON_NODE": "2", "JOB_DEVICES": "2", "VENDOR": "none"}
+    copies |= {"FILL_ENTRY": '"fill": {"copies": 2, "devices_per_copy": 1},', "RECORDS": "copy_{1..2}/record.json"}
+    stated = {"COUNT_READS": "yes", "SITE_ENTRY": '"site": {"accuracy_percent": 1.0},', "PROCESS_STARTER": SPAWN}
+    job_folder(job, "-m tests.quick_run", repo=repo, **copies, **stated)
+    (job / "site.sh").touch()
+    environ = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "job.sh"], cwd=job, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((job / "result.json").read_text())
+    assert (result["status"], result["error"]) == ("ok", "")
+    assert result["energy"]["energy_wh"] > 0
+    assert result["energy"]["site"] == {"accuracy_percent": 1.0}
+    assert result["fill"]["copies"] == 2
+    assert list(job.glob("copy_1/io/*"))
 
 
 def test_a_node_alone_trains_also_where_its_own_name_does_not_resolve(tmp_path):

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.common.cgroup import cpu_quota
@@ -35,6 +35,12 @@ class Launch:
     world_size: int = 1
     local_rank: int = 0
     local_world_size: int = 1
+    node_cores: int = field(default_factory=lambda: usable_cores(), compare=False)  # before this process is bound
+
+    @property
+    def own_cores(self) -> int:
+        """Number of CPUs of this process: its share of those of the node, of which a binding may have left fewer."""
+        return max(1, min(usable_cores(), self.node_cores // self.local_world_size))
 
     @property
     def num_nodes(self) -> int:
@@ -97,18 +103,10 @@ def mark_window(launch: Launch, edge: str, kind: str, time_s: float) -> None:
 
 
 def usable_cores() -> int:
-    """Return the number of CPUs that this process can use: those it may run on, within its quota."""
+    """Return the number of CPUs that this process can use: those it may run on, within its quota and a copy's share."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(bound, node_cores())
-
-
-def node_cores() -> int:
-    """Return the number of CPUs that all processes of this job on this node can use together, within the quota.
-
-    One of several copies of a point has its share of them.
-    """
     share = float(os.environ.get(CORES_VARIABLE, math.inf))
-    return max(1, int(min(os.cpu_count() or 1, cpu_quota() or math.inf, share)))
+    return max(1, int(min(bound, cpu_quota() or math.inf, share)))
 
 
 def usable_cpus() -> str:

@@ -93,13 +93,22 @@ class ComputeOptions:
         ("auto", "cpu", "gpu", "ipu"),
     )
     precision: str = option(
-        "auto", "auto: fp32 on CPUs, bf16 on GPUs, fp16 on IPUs; fp8: in the layers' products only", PRECISIONS
+        "auto",
+        "auto: fp32 on CPUs, bf16 on GPUs that have it, fp16 on others and IPUs; fp8: in the layers' products only",
+        PRECISIONS,
     )
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
     bind: bool = option(True, "bind each process to the CPUs near its GPUs")
 
     def __post_init__(self) -> None:
         positive(self, "threads")
+
+
+def precision_on_gpu(asked: str, has_bf16: bool, name: str) -> str:
+    """Return the precision for a GPU, auto being bf16 or fp16; raises ConfigError for one that it only emulates."""
+    if asked in ("bf16", "fp8") and not has_bf16:
+        raise ConfigError(f"--precision {asked} was asked for, but {name} has no bf16: use fp16 or fp32")
+    return asked if asked != "auto" else "bf16" if has_bf16 else "fp16"
 
 
 @dataclasses.dataclass(frozen=True)

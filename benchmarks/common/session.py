@@ -100,6 +100,7 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
     record.layout = {**run.layout, "work_per_sample": run.work_per_sample}
     record.data, record.sample = run.data, run.sample
     record.metrics["num_parameters"] = run.num_parameters
+    run.set_environment()
     if options.compute.bind and options.compute.device != "cpu":
         bind(launch, run.devices_per_process)
     staged = _stage(run, launch)

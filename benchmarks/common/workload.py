@@ -235,6 +235,9 @@ class Workload(ABC):
         """Yield the lines that --dry-run prints after the layout."""
         yield f"num_parameters: {self.num_parameters}"
 
+    def set_environment(self) -> None:  # noqa: B027 - most workloads have none
+        """Set variables that the devices' driver reads when it is initialised, which is later."""
+
     @abstractmethod
     def open(self, record: RunRecord) -> AbstractContextManager[Target]:
         """Open the devices until the end of the block; record the chosen options."""

@@ -24,6 +24,7 @@ from benchmarks.llm_training.metrics import (
 )
 from benchmarks.llm_training.plan import describe, stage_memory
 from benchmarks.llm_training.sizes import FLOPS_SOURCE
+from jpwr.backends.nvml import compute_capability
 from jpwr.regions.times import BACKWARD, FORWARD, UPDATE
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from benchmarks.llm_training.data import Batch
     from benchmarks.on_pytorch import target as on_pytorch
 
+BLACKWELL = (10, 0)  # compute capability
 FORWARD_BACKWARD = f"{FORWARD}+{BACKWARD}"  # of a CUDA graph
 
 
@@ -131,6 +133,15 @@ class Gpt(Workload):
             )
         return used
 
+    def set_environment(self) -> None:
+        """Set the number of CUDA's queues to a device so that communication starts before the products it overlaps.
+
+        Megatron-LM (validate_args) demands 1 before Blackwell, Megatron-Bridge sets 32 there; HIP reads no such number.
+        """
+        is_split = max(self.shares.tensor_parallel_size, self.shares.context_parallel_size) > 1
+        if is_split and (capability := compute_capability()):
+            os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1" if capability < BLACKWELL else "32")
+
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
         """Open the device with megatron-core's process groups, or the IPUs."""
@@ -141,9 +152,6 @@ class Gpt(Workload):
 
             yield ipu.choose_target(config, self.launch, shares)
             return
-        if shares.tensor_parallel_size > 1:
-            # megatron-core's linear layers need it to start sums before products; CUDA reads it at its start
-            os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
         # PyTorch takes seconds to import: do so after the options have been checked.
         warnings.filterwarnings("ignore", module=r"(megatron|torch\.distributed)\.")
         from benchmarks.llm_training.gpt import kernels, parallel, regions

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from benchmarks.common.launch import usable_cores
 from benchmarks.common.options import DataOptions
 from benchmarks.common.samples import DataError
 from benchmarks.on_pytorch.target import Target
@@ -89,8 +88,8 @@ class Samples(IterableDataset[tuple[torch.Tensor, torch.Tensor, Counts]]):
 class FilePasses:
     """Passes from files, on the device, and the amounts read for them."""
 
-    def __init__(self, samples: Samples, options: DataOptions, ranks_on_node: int, device: torch.device) -> None:
-        workers = max(1, min(options.parallel_files, len(samples.files), usable_cores() // ranks_on_node))
+    def __init__(self, samples: Samples, options: DataOptions, cores: int, device: torch.device) -> None:
+        workers = max(1, min(options.parallel_files, len(samples.files), cores))
         each = -(-options.prefetch_batches // workers)
         self.passes_ahead = workers * each
         pinned = device.type == "cuda"

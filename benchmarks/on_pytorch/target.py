@@ -12,8 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cores, usable_cpus
-from benchmarks.common.options import ComputeOptions, ConfigError
+from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cpus
+from benchmarks.common.options import ComputeOptions, ConfigError, precision_on_gpu
 from benchmarks.common.record import Device
 from jpwr.regions import TorchEvent
 
@@ -122,15 +122,12 @@ def choose_target(options: ComputeOptions, launch: Launch) -> Target:
                 "GPUs: start one process per GPU"
             )
         torch.cuda.set_device(launch.local_rank)
-        if precision in ("bf16", "fp8") and not torch.cuda.is_bf16_supported():
-            raise ConfigError(
-                f"--precision {precision} was asked for, but {torch.cuda.get_device_name()} has none: use fp16 or fp32"
-            )
-        device = torch.device("cuda", launch.local_rank)
-        return Target(True, device, "bf16" if precision == "auto" else precision, launch)
+        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = precision_on_gpu(precision, has_bf16, torch.cuda.get_device_name())
+        return Target(True, torch.device("cuda", launch.local_rank), precision, launch)
     if precision in ("fp16", "fp8"):
         raise ConfigError(f"--precision {precision} was asked for, but only GPUs have it: use bf16 or fp32")
-    torch.set_num_threads(options.threads or max(1, usable_cores() // launch.local_world_size))
+    torch.set_num_threads(options.threads or launch.own_cores)
     return Target(False, torch.device("cpu"), "fp32" if precision == "auto" else precision, launch)
 
 

@@ -70,7 +70,7 @@ class PyTorchWorkload(SampleWorkload):
 
         seed, launch = self.config.training.seed_of_data + self.launch.rank, self.launch
         samples = Samples(self.files, self.reader(), self.shares.micro_batch_size, seed)
-        return FilePasses(samples, self.config.data, launch.local_world_size, device)
+        return FilePasses(samples, self.config.data, launch.own_cores, device)
 
     def made_passes(self, target: PyTorchTarget) -> MadePasses:
         """Return this rank's part of a global batch that is the same for every layout."""

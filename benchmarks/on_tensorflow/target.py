@@ -16,9 +16,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.common.launch import Launch, node_cores, node_name, peak_memory_bytes, usable_cores, usable_cpus
+from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cpus
 from benchmarks.common.node.gpu_ids import gpu_ids
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import ConfigError, precision_on_gpu
 from benchmarks.common.record import Device
 from benchmarks.on_tensorflow import ipu
 from benchmarks.on_tensorflow.options import ComputeOptions
@@ -26,6 +26,7 @@ from benchmarks.on_tensorflow.options import ComputeOptions
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 # Flags in /proc/cpuinfo of a CPU with units for a precision.
 CPU_FLAGS = {"bf16": r"avx512_bf16|amx_bf16|bf16", "fp16": r"avx512_fp16|amx_fp16|fphp"}
+BF16_CAPABILITY = (8, 0)  # of CUDA, and more; AMD's GPUs have no such number, and all have bf16
 MESSAGE_BYTES = 4096
 # Size of packs of gradients: over the ring of CPUs small packs are faster, and a worker needs 0.4 GB less (measured).
 RING_PACK_BYTES = 4 * 2**20
@@ -47,6 +48,11 @@ class Target:
     record_event = None  # TensorFlow has none
 
     @property
+    def copied_to(self) -> str:
+        """Device that batches are copied to in advance, of a process with one GPU; empty for none."""
+        return "/GPU:0" if self.on_gpu and self.local_devices == 1 else ""
+
+    @property
     def on_gpu(self) -> bool:
         """Whether the devices are GPUs."""
         return self.kind == "gpu"
@@ -55,11 +61,6 @@ class Target:
     def on_ipu(self) -> bool:
         """Whether the device is an IPU."""
         return self.kind == "ipu"
-
-    @property
-    def decoders(self) -> int:
-        """Number of threads that decode samples: the cores of this process, or its share of the node's cores."""
-        return max(1, min(usable_cores(), node_cores() // self.launch.local_world_size))
 
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, in their order, on every rank; a value is anything that JSON can hold."""
@@ -147,14 +148,17 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         tf.config.set_visible_devices(visible, "GPU")
         for gpu in visible:
             tf.config.experimental.set_memory_growth(gpu, True)
+        details = tf.config.experimental.get_device_details(visible[0])
+        has_bf16 = details.get("compute_capability", BF16_CAPABILITY) >= BF16_CAPABILITY
+        precision = precision_on_gpu(options.precision, has_bf16, details.get("device_name", "the GPU"))
     else:
+        precision = "fp32" if options.precision == "auto" else options.precision
         tf.config.set_visible_devices([], "GPU")
-        threads = options.threads or max(1, usable_cores() // launch.local_world_size)
+        threads = options.threads or launch.own_cores
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(2)
         [cpu] = tf.config.list_physical_devices("CPU")
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * own)
-    precision = ("bf16" if on_gpu else "fp32") if options.precision == "auto" else options.precision
     # By default TensorFlow uses TF32 on a GPU that has it, and MFU would not refer to the peak in fp32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
     layout = "nhwc" if options.layout == "auto" else options.layout

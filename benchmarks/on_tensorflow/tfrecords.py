@@ -82,7 +82,7 @@ class Batches:
             self._iterator = itertools.repeat(self._share_out(*made(of_process)))
             return
         if options.reads_files:
-            dataset = read(of_process, self._counts, Parallel(options.parallel_files, target.decoders))
+            dataset = read(of_process, self._counts, Parallel(options.parallel_files, target.launch.own_cores))
         else:
             on_host = tuple(part.numpy() for part in made(of_process))
             dataset = tf.data.Dataset.from_tensors(on_host).repeat()
@@ -155,8 +155,8 @@ def to_device(dataset: tf.data.Dataset, target: Target, prefetch_batches: int) -
     options = tf.data.Options()
     options.autotune.enabled = False
     ahead = dataset.prefetch(prefetch_batches).with_options(options)
-    if target.on_gpu and target.local_devices == 1:
-        return ahead.apply(tf.data.experimental.prefetchto_device("/GPU:0", COPIED_AHEAD))
+    if target.copied_to:  # nothing may follow
+        return ahead.apply(tf.data.experimental.prefetch_to_device(target.copied_to, COPIED_AHEAD))
     return ahead
 
 

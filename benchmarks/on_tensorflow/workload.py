@@ -74,6 +74,7 @@ class TensorFlowTraining:
 
     def __init__(self, run: TensorFlowWorkload, target: TensorFlowTarget) -> None:
         from benchmarks.on_tensorflow.state import State
+        from benchmarks.on_tensorflow.tfrecords import COPIED_AHEAD
 
         config = run.config
         self.trainer = run.open_trainer(target)
@@ -82,8 +83,9 @@ class TensorFlowTraining:
         # Of several processes, each would have to write a part of some variables only.
         if run.launch.world_size == 1 and not target.on_ipu:
             self.state = State(self.trainer)
-        samples_ahead = config.data.parallel_files + target.decoders
+        samples_ahead = config.data.parallel_files + target.launch.own_cores
         ahead = config.data.prefetch_batches + 1 + samples_ahead // config.batch.global_batch_size
+        ahead += COPIED_AHEAD if target.copied_to else 0
         self.data = BatchesFeed(self.trainer, run.open_batches(target), run.unit, ahead)
         self.on_device = None
         if config.turns.effective:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,19 @@ def goal(tags: set[str], known: Workload, site: Site, model: str) -> str:
     return f"--to-loss {target:g}"
 
 
+def site_entry(block: System) -> str:
+    """Return the entry of a planned result with what a system's block states about its meter; empty for nothing."""
+    stated = {
+        "accuracy_percent": block.meter_accuracy_percent,
+        "losses": block.meter_losses,
+        "measured": block.meter_covers.split(),
+        "estimated": block.meter_estimates.split(),
+        "machine_nodes": block.machine_nodes,
+    }
+    known = {name: value for name, value in stated.items() if value}
+    return f'"site": {json.dumps(known)},' if known else ""
+
+
 def is_submitted(run: Path | None) -> bool:
     """Return whether a run of JUBE submits its jobs."""
     tags = tags_of_run(run) if run else set()
@@ -120,6 +134,7 @@ def plan(
         "checkpoint_folder": site.checkpoint_folder or "checkpoint",  # in the run's own folder
         "site_flags": site.flags_of(benchmark),
         "goal": to_loss,
+        "site_entry": site_entry(block),
         "work_unit": facts.work_unit,
         "framework": facts.framework,
         "process_starter": PROCESS_STARTERS[facts.framework],

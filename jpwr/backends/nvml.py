@@ -108,6 +108,15 @@ def devices_used_by(processes: Container[int]) -> list[str]:
     return [uuid for uuid, listed in found.items() if any(pid in processes for pid in listed)]
 
 
+def compute_capability() -> tuple[int, int] | None:
+    """Return the compute capability of the node's first GPU, without initialising CUDA; None if it is unknown."""
+    with ExitStack() as stack, suppress(BackendUnavailable):
+        nvml, _ = opened(stack)
+        with suppress(nvml.NVMLError):
+            return _Device(nvml, nvml.nvmlDeviceGetHandleByIndex(0)).compute_capability()
+    return None
+
+
 def _info(index: int) -> ChannelInfo:
     return ChannelInfo(f"pynvml:{index}", Scope.DEVICE, "a GPU by NVML")
 

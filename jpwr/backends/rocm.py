@@ -162,12 +162,14 @@ def _channel(library: str, devices: list[Device], sensors: list[Sensor], card: l
     device, sensor = devices[index], sensors[index]
     what = "power of the socket, CPU and GPU," if device.with_cpu else "socket power"
     shared = f"; {len(card)} devices together" if len(card) > 1 else ""
+    # Frameworks may know the address alone.
+    ids = [devices[other].device_id for other in card] + [devices[other].address for other in card]
     info = ChannelInfo(
         f"rocm:{index}",
         Scope.MODULE if device.with_cpu else Scope.DEVICE,
         f"{device.name or 'AMD GPU'}, {what} by {library}{shared}",
         num_devices=len(card),
-        device_id=" ".join(dict.fromkeys(filter(None, (devices[other].device_id for other in card)))),
+        device_id=" ".join(dict.fromkeys(filter(None, ids))),
         mine=any(index in mine for index in card),
         counter_resolution_j=ENERGY_STEP_J,
         counter_refresh_s=REFRESH_S,

@@ -70,7 +70,8 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         return float(call("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM))
 
     def lock(mhz: float) -> None:
-        call("nvmlDeviceSetGpuLockedClocks", int(mhz), int(mhz))
+        # Only the highest clock, so that an idle device still lowers its own.
+        call("nvmlDeviceSetGpuLockedClocks", int(clock[1]), int(mhz))
 
     def unlock(_: float | None) -> None:
         call("nvmlDeviceResetGpuLockedClocks")

@@ -112,7 +112,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **ins
  * limit lowers the clock until that is met; what a device draws at its default limit just meets it. */
 enum { HIGHEST_MHZ = 1410, LOWEST_MHZ = 210, STEP_MHZ = 15 };
 static const double standing_w = 60, moving_w = 340, least_limit_w = 100;
-typedef struct { double limit_w, before_w, locked_mhz, application_mhz, since_s, until_then_j; } limits;
+typedef struct { double limit_w, before_w, locked_mhz, application_mhz, since_s, until_then_j, least_mhz; } limits;
 
 static const char *limits_path(void *handle, const char *suffix) {
     static char path[4096];
@@ -121,11 +121,11 @@ static const char *limits_path(void *handle, const char *suffix) {
 }
 static limits limits_of(void *handle) {
     double default_w = number("STAND_IN_LIMIT_W", 400);
-    limits now = {default_w, default_w, HIGHEST_MHZ, HIGHEST_MHZ, 0, 0};
+    limits now = {default_w, default_w, HIGHEST_MHZ, HIGHEST_MHZ, 0, 0, 0};
     FILE *file = getenv("STAND_IN_STATE") ? fopen(limits_path(handle, ""), "r") : NULL;
     if (!file) return now;
-    if (fscanf(file, "%lf %lf %lf %lf %lf %lf", &now.limit_w, &now.before_w, &now.locked_mhz, &now.application_mhz,
-               &now.since_s, &now.until_then_j) != 6) abort();
+    if (fscanf(file, "%lf %lf %lf %lf %lf %lf %lf", &now.limit_w, &now.before_w, &now.locked_mhz, &now.application_mhz,
+               &now.since_s, &now.until_then_j, &now.least_mhz) < 6) abort();
     fclose(file);
     return now;
 }
@@ -148,8 +148,8 @@ static int set_limits(void *handle, limits new, int is_application_clock) {
     new.before_w = old.limit_w, new.until_then_j = model_j(old, now_s()), new.since_s = now_s();
     FILE *file = fopen(limits_path(handle, ".part"), "w");
     if (!file) return UNKNOWN;
-    fprintf(file, "%.17g %.17g %.17g %.17g %.17g %.17g\n", new.limit_w, new.before_w, new.locked_mhz, new.application_mhz,
-            new.since_s, new.until_then_j);
+    fprintf(file, "%.17g %.17g %.17g %.17g %.17g %.17g %.17g\n", new.limit_w, new.before_w, new.locked_mhz, new.application_mhz,
+            new.since_s, new.until_then_j, new.least_mhz);
     fclose(file);
     char part[4096];
     strcpy(part, limits_path(handle, ".part"));
@@ -175,8 +175,7 @@ int nvmlDeviceGetPowerManagementLimitConstraints(void *handle, unsigned *least, 
 }
 int nvmlDeviceSetGpuLockedClocks(void *handle, unsigned least, unsigned most) {
     limits new = limits_of(handle);
-    (void)least;
-    new.locked_mhz = most;
+    new.least_mhz = least, new.locked_mhz = most;
     return set_limits(handle, new, 0);
 }
 int nvmlDeviceResetGpuLockedClocks(void *handle) { return nvmlDeviceSetGpuLockedClocks(handle, 0, HIGHEST_MHZ); }

@@ -18,6 +18,7 @@ from jpwr.tests.conftest import HERE, run
 from jpwr.trace.writers import read_trace
 
 IDS = [f"GPU-0f1182f2988c0a{number:02x}" for number in range(0x40, 0x60)]
+ADDRESSES = [f"0000:{0xC1 + 5 * number:02x}:00" for number in range(4)]  # of other numbers than the ids
 NVIDIA = "6e8a3b1c-2d4f-4a6b-8c0d-1e2f3a4b5c6d"
 
 
@@ -64,6 +65,11 @@ def sample(tmp_path, amdsmi_folder):
     return sampled
 
 
+def ids_of(*devices, cards=None):
+    """The ids of a channel of some devices, and then their addresses, which are those of their cards."""
+    return " ".join([*(IDS[one] for one in devices), *(ADDRESSES[one] for one in cards or devices)])
+
+
 def means_w(trace):
     return [sum(series.power_w) / len(series.power_w) for series in trace.series()]
 
@@ -71,7 +77,7 @@ def means_w(trace):
 def test_an_mi250_is_one_channel_of_two_devices(sample):
     trace, _ = sample(STAND_IN_GPU="MI250")
     assert [info.name for info in trace.channels] == ["rocm:0", "rocm:2"]
-    assert [info.device_id for info in trace.channels] == [" ".join(IDS[:2]), " ".join(IDS[2:4])]
+    assert [info.device_id for info in trace.channels] == [ids_of(0, 1), ids_of(2, 3)]
     assert {info.num_devices for info in trace.channels} == {2}
     assert {info.scope for info in trace.channels} == {Scope.DEVICE}
     assert {info.has_counter for info in trace.channels} == {True}
@@ -81,7 +87,7 @@ def test_an_mi250_is_one_channel_of_two_devices(sample):
 
 def test_an_mi300x_has_the_current_power_of_each_gpu(sample):
     trace, _ = sample(STAND_IN_GPU="MI300X", ROCR_VISIBLE_DEVICES=IDS[1])
-    assert [info.device_id for info in trace.channels] == IDS[:2]
+    assert [info.device_id for info in trace.channels] == [ids_of(0), ids_of(1)]
     assert [info.mine for info in trace.channels] == [False, True]
     assert {info.num_devices for info in trace.channels} == {1}
     assert means_w(trace) == [300, 600]
@@ -90,7 +96,7 @@ def test_an_mi300x_has_the_current_power_of_each_gpu(sample):
 def test_the_partitions_of_a_gpu_have_its_power_once(sample):
     trace, _ = sample(STAND_IN_GPU="MI300X", STAND_IN_PARTITIONS="8")
     assert [(info.name, info.num_devices) for info in trace.channels] == [("rocm:0", 8), ("rocm:8", 8)]
-    assert trace.channels[1].device_id == " ".join(IDS[8:16])
+    assert trace.channels[1].device_id == ids_of(*range(8, 16), cards=[1])
     assert means_w(trace) == [300, 600]
 
 
@@ -172,7 +178,7 @@ def test_what_one_device_shows_oddly_loses_no_other(monkeypatch, name, found):
     monkeypatch.setitem(sys.modules, "amdsmi", library)
     with ExitStack() as stack:
         first, second = rocm.open_channels(stack, {})
-    assert (first.info.device_id, first.info.lacks) == ("GPU-000000000000abc0", "")
+    assert (first.info.device_id, first.info.lacks) == ("GPU-000000000000abc0 0000:c0:00", "")
     assert (first.info.limit_w, second.info.limit_w) == (750, 0 if name == "amdsmi_get_power_cap_info" else 750)
     assert (first.read_power_w(), first.read_energy_j()) == (300.0, pytest.approx(15300.0))
     assert (second.read_power_w is None) == (name == "amdsmi_get_power_info")
@@ -188,7 +194,7 @@ def test_a_gpu_that_is_lost_stays_in_sight_and_takes_no_other_along(sample, gpu)
     assert lost.name == "rocm:2"
     assert "rocm:2: cannot be read (amdsmi: " in said
     if gpu == "MI250":  # the card's other die, which never measures
-        assert lost.device_id == IDS[3]
+        assert lost.device_id == ids_of(3)
     heard = [series.samples > 0 for series in trace.series()]
     assert heard == [info is not lost for info in trace.channels]
 
@@ -197,7 +203,7 @@ def test_a_gpu_that_is_lost_stays_in_sight_and_takes_no_other_along(sample, gpu)
 def test_the_die_that_measures_may_be_the_second(sample, product):
     trace, _ = sample(STAND_IN_GPU="MI250", STAND_IN_FIRST_DIE="1", STAND_IN_FAULT=product)
     assert [info.name for info in trace.channels] == ["rocm:1", "rocm:3"]
-    assert [info.device_id for info in trace.channels] == [" ".join(IDS[:2]), " ".join(IDS[2:4])]
+    assert [info.device_id for info in trace.channels] == [ids_of(0, 1), ids_of(2, 3)]
     assert means_w(trace) == [300, 600]
 
 
@@ -241,7 +247,7 @@ def test_a_power_cap_of_all_bits_is_none(sample):
 
 def test_a_gpu_without_a_serial_has_the_id_in_its_uuid(sample):
     trace, _ = sample(STAND_IN_FAULT="no-serial")
-    assert [info.device_id for info in trace.channels] == IDS[:2]
+    assert [info.device_id for info in trace.channels] == [ids_of(0), ids_of(1)]
 
 
 def test_a_gpu_whose_id_the_kernel_does_not_show_has_its_address(sample):
@@ -261,9 +267,9 @@ def test_rocm_smi_is_read_where_there_is_no_amdsmi(tmp_path, gpu, version):
     assert done.returncode == 0, done.stderr
     trace = read_trace(tmp_path / "out" / "trace.csv")
     if gpu == "MI250":
-        assert [info.device_id for info in trace.channels] == [" ".join(IDS[:2]), " ".join(IDS[2:4])]
+        assert [info.device_id for info in trace.channels] == [ids_of(0, 1), ids_of(2, 3)]
     else:
-        assert [info.device_id for info in trace.channels] == IDS[:4]
+        assert [info.device_id for info in trace.channels] == [ids_of(number) for number in range(4)]
     assert {info.scope for info in trace.channels} == {Scope.MODULE if gpu == "MI300A" else Scope.DEVICE}
     assert {info.lacks for info in trace.channels} == {""}
     assert set(means_w(trace)) == {250}

@@ -141,8 +141,11 @@ def test_application_clocks_are_used_where_an_administrator_has_opened_them(mach
 
 
 def test_a_gpu_without_application_clocks_has_its_clocks_locked(machine):
-    code, said = machine.run("--clock", "1000", "--", "true", STAND_IN_FAULT="no-application-clocks")
+    fault = "no-application-clocks"
+    code, said = machine.run("--clock", "1000", "--", "cp", "-r", "state", "during", STAND_IN_FAULT=fault)
     assert code == 0, said
+    # The lowest clock stays free: an idle GPU uses it.
+    assert (machine.folder / "during" / "gpu-0").read_text().split()[2::4] == ["990", "210"]
     assert "clock 990 MHz, set by jpwr, user" in said
     assert "NVML locked clocks" in said
 

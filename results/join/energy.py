@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jpwr.energy.estimate import known
-from results.files.systems import system_of
 from results.join.blocks import MOST_NODES
 from results.join.channels import EnergyError, sensor
 from results.join.limits import limits_of_all
 from results.join.nodes import NodeSums, TraceSums
 from results.record.derived import TO_LOSS, computed, of_energy, power_over_time, product, ratio, sum_of_all
-from results.record.model import Channel, Energy, Numbers, Record, SitePower, Window, changed
+from results.record.model import Channel, Energy, Numbers, Record, Window, changed
 from results.record.parts import JOULES_PER_WH, of_node, windows_of
 
 # Components of an energy's interval; the first is the sum of the others.
@@ -64,7 +63,7 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
     )
     more = _busier_elsewhere(nodes, channels, duration_s) | _over_time(nodes, duration_s)
     more |= _of_runs(nodes) if kind == "measured" else {}
-    return changed(energy, **derived, **more, **_of_site(record))
+    return changed(energy, **derived, **more)
 
 
 def _over_time(nodes: Sequence[NodeSums], duration_s: float) -> dict[str, Any]:
@@ -85,21 +84,6 @@ def _of_runs(nodes: Sequence[NodeSums]) -> dict[str, Any]:
         found["before_s"] = max(one.before_s for one in runs)
     blocks = [node.blocks for node in nodes if node.blocks]
     return found | ({"nodes": blocks[:: math.ceil(len(blocks) / MOST_NODES)]} if blocks else {})
-
-
-def _of_site(record: Record) -> dict[str, Any]:
-    """Return what the system's block states about meters and losses; empty if it states nothing."""
-    if (block := system_of(record.system)) is None:
-        return {}
-    stated = {
-        "accuracy_percent": block.meter_accuracy_percent,
-        "losses": block.meter_losses,
-        "measured": block.meter_covers.split(),
-        "estimated": block.meter_estimates.split(),
-        "machine_nodes": block.machine_nodes,
-    }
-    known = {name: value for name, value in stated.items() if value}
-    return {"site": SitePower.of(known)} if known else {}
 
 
 def trace_of(hostname: str, windows: Sequence[Window], traces: Sequence[TraceSums]) -> TraceSums:

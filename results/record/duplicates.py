@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from jpwr.process.device_ids import same_ids
 from results.record.model import Json, Record, as_json
 from results.record.parts import windows_of
 
@@ -20,8 +21,7 @@ def simultaneous(records: Sequence[Record]) -> list[tuple[str, str]]:
     for record in records:
         ids: dict[str, set[str]] = {}
         for device in record.devices:
-            if device.device_id:
-                ids.setdefault(device.hostname, set()).add(device.device_id)
+            ids.setdefault(device.hostname, set()).update(same_ids(device.device_id or ""))
         for one in record.windows:
             for device_id in ids.get(one.hostname, ()) if one.boot_id else ():
                 edges = (one.start_s, one.end_s, record.file.path)

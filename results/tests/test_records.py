@@ -437,6 +437,7 @@ def test_a_run_is_known_by_its_windows_with_an_input_path(tmp_path):
     [
         (("GPU-1", "GPU-1"), ("b", "b"), 30.0, 0),
         (("GPU-1", "GPU-2"), ("b", "b"), 30.0, 2),
+        (("GPU-1 0000:C1:00.0", "0000:c1:00.0"), ("b", "b"), 30.0, 0),  # as PyTorch and TensorFlow know one on AMD
         (("GPU-1", "GPU-1"), ("b", "c"), 30.0, 2),
         (("GPU-1", "GPU-1"), ("b", "b"), made_up.IDLE_S + made_up.WINDOW_S, 2),
         (("", ""), ("b", "b"), 30.0, 2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
+from caraml.plan.plan import plan
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.process.host import boot_id
 from jpwr.tests.conftest import install_method
@@ -25,7 +27,7 @@ from results.points.node_model import modelled
 from results.points.repeats import by_point
 from results.points.wall import with_wall
 from results.record.model import NodePower, Numbers, Record, as_json, changed
-from results.record.records import RecordError, write_record
+from results.record.records import RecordError, read_checked, write_record
 from results.show.tables.cells import text_of
 from results.show.tables.cost import cost_table
 from results.show.tables.whole_system import wall_cell, wall_kind_cell
@@ -207,7 +209,7 @@ def run_on(folder, hostname="n1", with_node=True, level_w=600.0, boot="boot-1"):
     window |= {"end_epoch_s": window["start_epoch_s"] + 60.0}
     gpus = [{"hostname": hostname, "rank": 0, "name": "GPU", "device_id": "GPU-0"}]
     plain = {key: value for key, value in base.items() if key != "energy"}
-    Path(folder).mkdir(parents=True)
+    Path(folder).mkdir(parents=True, exist_ok=True)
     job = JobFolder(Path(folder))
     (job.path / "record.json").write_text(json.dumps(plain | {"windows": [window], "devices": gpus}))
     infos = [GPU0._replace(has_counter=False, limit_w=700.0), *([NODE] if with_node else [])]
@@ -356,7 +358,7 @@ def test_a_range_of_the_pue_holds_the_pue(tmp_path, ends):
         read_prices(path)
 
 
-def test_a_record_has_what_the_block_of_its_system_states(tmp_path, monkeypatch):
+def test_a_record_has_what_the_block_of_its_system_stated_when_the_run_was_planned(tmp_path, monkeypatch):
     table = tmp_path / "jube" / "include" / "systems.yaml"
     table.parent.mkdir(parents=True)
     stated = {"meter_accuracy_percent": "1", "meter_losses": "maker", "meter_covers": "network storage"}
@@ -366,6 +368,12 @@ def test_a_record_has_what_the_block_of_its_system_states(tmp_path, monkeypatch)
     assert name in text
     table.write_text(text.replace(name, name + lines))
     monkeypatch.setattr("results.files.systems.ROOT", tmp_path)
+    entries = {"SITE_ENTRY": plan("H200", "llm_training")["site_entry"], "FILL_ENTRY": ""}
+    template = (Path.cwd() / "jube" / "include" / "result.json.in").read_text()
+    (tmp_path / "run").mkdir()
+    planned = re.sub("#([A-Z_]+)#", lambda found: entries.get(found[1], "1"), template)
+    (tmp_path / "run" / "result.json").write_text(planned)
+    assert read_checked(tmp_path / "run" / "result.json").status == "unfinished"
     record = run_on(tmp_path / "run")
     assert as_json(record.energy.site) == {
         "accuracy_percent": 1.0,

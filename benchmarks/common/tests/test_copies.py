@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.launch import Launch, node_cores
+from benchmarks.common.launch import Launch, usable_cores
 from benchmarks.common.measure.regions import MarkedSteps
 from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.measure.together import Copies, read_copies
@@ -126,9 +126,9 @@ def test_too_few_devices_are_one_sentence(name):
 
 
 def test_a_copy_has_its_share_of_the_cores(monkeypatch):
-    every = node_cores()
+    every = usable_cores()
     monkeypatch.setenv("CARAML_CORES", "1")
-    assert node_cores() == 1 <= every
+    assert usable_cores() == 1 <= every
 
 
 def launch(tmp_path, script, *flags):

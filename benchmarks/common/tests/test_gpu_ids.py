@@ -11,6 +11,9 @@ import pytest
 
 from benchmarks.common.launch import usable_cpus
 from benchmarks.common.node import gpu_ids as binding
+from jpwr.tests.conftest import amdsmi_folder as amdsmi_folder
+from jpwr.tests.conftest import run
+from results.collect import collect
 from tests.needs import need
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -30,7 +33,7 @@ HIP = """
 #include <stdio.h>
 int hipGetDeviceCount(int *count) { *count = 2; return 0; }
 int hipDeviceGetPCIBusId(char *address, int size, int device) {
-    snprintf(address, size, "0000:c%d:00.0", device);
+    snprintf(address, size, "0000:%02x:00.0", 0xc1 + 5 * device);
     return 0;
 }
 """
@@ -49,7 +52,7 @@ ASK = "from benchmarks.common.node.gpu_ids import gpu_ids; print(gpu_ids())"
                 "GPU-29292929-2929-2929-2929-292929292929 0000:29:00.0",
             ],
         ),
-        ("libamdhip64.so", HIP, ["0000:c0:00.0", "0000:c1:00.0"]),
+        ("libamdhip64.so", HIP, ["0000:c1:00.0", "0000:c6:00.0"]),
         ("libcuda.so.1", BROKEN, []),
     ],
 )
@@ -57,11 +60,15 @@ def test_the_ids_of_gpus_are_those_of_the_driver(tmp_path, library, source, foun
     assert with_driver(tmp_path, library, source, ASK) == str(found)
 
 
-def with_driver(folder, library, source, script):
-    """What a script prints where a driver has these functions."""
+def make_driver(folder, library, source):
     need("gcc")
     (folder / "driver.c").write_text(source)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / library, folder / "driver.c"], check=True)
+
+
+def with_driver(folder, library, source, script):
+    """What a script prints where a driver has these functions."""
+    make_driver(folder, library, source)
     environ = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -105,3 +112,54 @@ def test_cpus_are_told_as_the_kernel_lists_them(monkeypatch, cpus, listed):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: cpus)
     assert usable_cpus() == listed
     assert binding._cpus(listed) == cpus
+
+
+# ResNet-50 on the CPU, which TensorFlow shows as the second of two GPUs.
+TENSORFLOW = """
+import dataclasses, sys
+import tensorflow as tf
+from benchmarks.on_tensorflow.target import Target
+from benchmarks.resnet50 import model
+from benchmarks.resnet50.config import STAGES
+from benchmarks.resnet50.train import main
+
+def describe_gpu(target, describe=Target.describe_devices):
+    tf.config.get_visible_devices = lambda kind: [tf.config.PhysicalDevice("/physical_device:GPU:1", kind)]
+    tf.config.experimental.get_device_details = lambda gpu: {"device_name": "AMD Instinct MI300X"}
+    tf.config.experimental.get_memory_info = lambda name: {"peak": 1}
+    return describe(dataclasses.replace(target, kind="gpu"))
+
+Target.describe_devices = describe_gpu
+model.STAGES = STAGES[:2]
+sys.exit(main("--image-size 32 --global-batch-size 4 --measured-steps 4 --record record.json".split()))
+"""
+# A client, and a server that both GPUs are taken to belong to.
+INFERENCE = """
+import subprocess, sys
+from benchmarks.llm_inference.run import main
+
+mock = [sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", "--ttft-s", "0.02", "--tpot-s", "0.004"]
+quick = "--min-s 1 --min-requests 30 --input-tokens 8 --output-tokens 8 --devices 2 --record record.json"
+with subprocess.Popen(mock, stdout=subprocess.PIPE, text=True) as server:
+    url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+    code = main([*quick.split(), "--device", "gpu", "--url", url])
+    server.kill()
+sys.exit(code)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("program", "watts"), [(TENSORFLOW, 600), (INFERENCE, 900)], ids=["tensorflow", "inference"])
+def test_amds_gpus_have_energy_where_the_framework_knows_their_addresses_alone(tmp_path, amdsmi_folder, program, watts):
+    make_driver(tmp_path, "libamdhip64.so", HIP)
+    done = run(
+        *(sys.executable, "-m", "jpwr", "--methods", "rocm", "--interval", "20", "--df-out", "power/here", "--"),
+        *(sys.executable, "-c", program),
+        cwd=tmp_path,
+        LD_LIBRARY_PATH=f"{tmp_path}:{amdsmi_folder}",
+        STAND_IN_SHAPE="constant",
+    )
+    assert done.returncode == 0, done.stderr
+    result = collect(tmp_path)
+    assert result["status"] == "ok", result["error"]
+    assert result["energy"]["avg_power_w"] == pytest.approx(watts, rel=0.02)

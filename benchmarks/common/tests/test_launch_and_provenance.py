@@ -23,6 +23,19 @@ def test_torchruns_variables_tell_rank_and_nodes():
     assert not launch.is_first_on_node
 
 
+@pytest.mark.parametrize(
+    ("cores", "ranks", "bound", "own"),
+    [(64, 4, 64, 16), (64, 4, 16, 16), (64, 4, 32, 16), (72, 1, 72, 72), (2, 4, 2, 1), (64, 4, 8, 8)],
+)
+def test_the_cores_of_a_node_are_divided_among_its_ranks_once(monkeypatch, cores, ranks, bound, own):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr("benchmarks.common.launch.cpu_quota", lambda: None)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    launch = read_launch(dict(zip(names, map(str, (0, ranks, 0, ranks)), strict=True)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(bound)))  # to those near its GPU
+    assert launch.own_cores == own
+
+
 def test_half_of_the_variables_is_an_error_that_names_the_others():
     with pytest.raises(ConfigError, match="LOCAL_RANK, LOCAL_WORLD_SIZE"):
         read_launch({"RANK": "0", "WORLD_SIZE": "2"})

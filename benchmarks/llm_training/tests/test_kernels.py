@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.launch import Launch
 from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import (
@@ -28,6 +29,7 @@ from benchmarks.llm_training.config import (
 from benchmarks.llm_training.plan import stage_memory
 from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
+from jpwr.tests.conftest import nvml_folder as nvml_folder
 from tests.later import Later
 from tests.needs import need, not_run
 from tests.waiting import PATIENCE_S
@@ -53,6 +55,37 @@ on_pytorch = Later("benchmarks.on_pytorch.target")
 )
 def test_a_gpu_is_recorded_with_the_ids_that_pytorch_has(properties, ids):
     assert on_pytorch.device_ids(SimpleNamespace(**properties)) == ids
+
+
+@pytest.mark.parametrize(
+    ("capability", "asked", "precision"),
+    [
+        (7, "auto", "fp16"),
+        (7, "bf16", None),
+        (7, "fp8", None),
+        (7, "fp32", "fp32"),
+        (8, "auto", "bf16"),
+        (8, "fp16", "fp16"),
+    ],
+)
+def test_bf16_that_pytorch_would_emulate_is_none(monkeypatch, capability, asked, precision):
+    """As on a V100, by PyTorch's own rule from what the driver shows."""
+    cuda = torch.cuda
+    for name, found in (
+        ("is_available", True),
+        ("device_count", 1),
+        ("set_device", None),
+        ("current_device", 0),
+        ("get_device_name", "Tesla V100"),
+        ("get_device_properties", SimpleNamespace(major=capability)),
+        ("_check_bf16_tensor_supported", True),
+    ):
+        monkeypatch.setattr(cuda, name, lambda *_, found=found: found)
+    if precision is None:
+        with pytest.raises(ConfigError, match=f"--precision {asked} was asked for, but Tesla V100 has no bf16"):
+            on_pytorch.choose_target(ComputeOptions(precision=asked), Launch())
+    else:
+        assert on_pytorch.choose_target(ComputeOptions(precision=asked), Launch()).precision == precision
 
 
 def start(module: str, *arguments: str, trainings: int = 1) -> subprocess.CompletedProcess[str]:
@@ -322,3 +355,47 @@ def test_norm_and_scale_of_all_gradients_are_those_of_megatron():
     optimizer.scale_all(0, torch.zeros(1), [tensors, tensors], 0.5)
     for one in (tensors, copies):
         assert all(map(torch.equal, one, wanted))
+
+
+QUEUES = """
+import sys
+from benchmarks.common import session
+from benchmarks.common.launch import Launch
+from benchmarks.common.record import RunRecord
+from benchmarks.llm_training.train import Gpt
+
+def stop(run, record):
+    raise SystemExit
+
+Gpt.open = stop
+options = session.parse_options(Gpt, sys.argv[1:])
+session.train(Gpt, options, Launch(world_size=2, local_world_size=2), RunRecord("", "", "", "tokens", {}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("capability", "flags", "given", "seen"),
+    [
+        ("9.0", ["--tensor-parallel-size", "2"], {}, "1"),
+        ("9.0", ["--context-parallel-size", "2"], {}, "1"),
+        ("9.0", ["--tensor-parallel-size", "2"], {"CUDA_DEVICE_MAX_CONNECTIONS": "8"}, "8"),
+        ("9.0", ["--pipeline-parallel-size", "2"], {}, "unset"),
+        ("10.0", ["--tensor-parallel-size", "2"], {}, "32"),
+        ("", ["--tensor-parallel-size", "2"], {}, "unset"),  # as on AMD: NVML does not know any
+    ],
+)
+def test_the_driver_finds_the_number_of_queues_when_it_is_initialised(
+    tmp_path, nvml_folder, capability, flags, given, seen
+):
+    need("gcc")
+    source = (
+        '#include <stdio.h>\n#include <stdlib.h>\nint cuInit(unsigned flags) { const char *it = getenv("%s"); %s; }'
+    )
+    prints = 'printf("%s\\n", it ? it : "unset"); fflush(stdout); return 100'
+    (tmp_path / "cuda.c").write_text(source % ("CUDA_DEVICE_MAX_CONNECTIONS", prints))
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "cuda.c"], check=True)
+    environ = {name: value for name, value in ENVIRONMENT.items() if name != "CUDA_DEVICE_MAX_CONNECTIONS"} | given
+    environ |= {"LD_LIBRARY_PATH": f"{tmp_path}:{nvml_folder}", "STAND_IN_CAPABILITY": capability}
+    command = [sys.executable, "-c", QUEUES, "--size", "tiny", "--data", "synthetic", *flags]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{seen}\n", "")

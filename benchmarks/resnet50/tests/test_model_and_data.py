@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -282,6 +283,64 @@ def test_data_without_one_good_record_is_an_error_and_no_endless_search(tmp_path
     batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5)
     with pytest.raises(tfrecords.DataError, match="no record of the data can be used: 5 were tried"):
         next(batches)
+
+
+def copied_ahead() -> Any:
+    """A target as that of a process with one GPU, to which batches are copied in advance; here it is the CPU."""
+    kind = type("Copied", (on_tensorflow.Target,), {"copied_to": "/CPU:0"})
+    return kind(*(getattr(on_cpu(), field.name) for field in dataclasses.fields(kind)))
+
+
+@pytest.mark.parametrize("steps_per_call", [1, 2])
+@pytest.mark.parametrize("kind", ["synthetic-host", "fake-imagenet"])
+def test_batches_that_are_copied_ahead_train_as_others_do(pictures, monkeypatch, kind, steps_per_call):
+    monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
+    options = config(data=kind, data_dir=str(pictures) if kind == "fake-imagenet" else "")
+    options = dataclasses.replace(options, compute=ComputeOptions(steps_per_call=steps_per_call))
+    target = copied_ahead()
+    trainer, batches = model.build_trainer(options, target, RegionTimer()), batches_of(options, target, 4)
+    for _ in range(3):
+        trainer.call(batches)
+    assert all(math.isfinite(loss) for loss in trainer.losses)
+    images, labels = next(batches)
+    assert (images.shape, labels.shape) == ((4, 64, 64, 3), (4,))
+    assert batches.records()[1] == 0
+
+
+def test_the_end_of_data_is_seen_behind_batches_that_are_copied_ahead(tmp_path):
+    write_records(tmp_path / "train-00000-of-00001", [(b"no jpeg", 1)] * 5)
+    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), copied_ahead(), 5)
+    with pytest.raises(tfrecords.DataError, match="no record of the data can be used: 5 were tried"):
+        next(batches)
+
+
+@pytest.mark.parametrize(
+    ("details", "asked", "precision"),
+    [
+        ({"device_name": "Tesla V100", "compute_capability": (7, 0)}, "auto", "fp16"),
+        ({"device_name": "Tesla V100", "compute_capability": (7, 0)}, "bf16", None),
+        ({"device_name": "NVIDIA A100", "compute_capability": (8, 0)}, "auto", "bf16"),
+        ({"device_name": "AMD Instinct MI300X"}, "auto", "bf16"),
+    ],
+)
+def test_a_gpu_without_bf16_trains_in_fp16_unless_bf16_is_asked_for(details, asked, precision, monkeypatch):
+    gpu, experimental = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU"), tf.config.experimental
+    for owner, name, found in (
+        (tf.config, "list_physical_devices", [gpu]),
+        (tf.config, "set_visible_devices", None),
+        (experimental, "set_memory_growth", None),
+        (experimental, "get_device_details", details),
+        (experimental, "enable_tensor_float_32_execution", None),
+        (keras.mixed_precision, "set_global_policy", None),
+    ):
+        monkeypatch.setattr(owner, name, lambda *_, found=found: found)
+    options = ComputeOptions(precision=asked)
+    if precision is None:
+        with pytest.raises(ConfigError, match="Tesla V100 has no bf16: use fp16 or fp32"):
+            on_tensorflow.choose_target(options, Launch())
+    else:
+        target = on_tensorflow.choose_target(options, Launch())
+        assert (target.precision, target.copied_to) == (precision, "/GPU:0")
 
 
 def test_a_precision_that_the_cpu_has_no_units_for_is_refused(tmp_path):
