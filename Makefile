@@ -7,7 +7,7 @@ LINTS := lint-types lint-workflows lint-style lint-format lint-imports lint-lang
 # Each core runs one test file after the other, so that a file's shared fixtures are made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-all test-skipped test-packages test-quick test-busy test-kubernetes test-arm64 test-contract lint $(LINTS) bench coverage mutants docs docs-serve release-check gpu-check image clean
+.PHONY: help setup demo test test-all test-skipped test-packages test-quick test-busy test-kubernetes test-arm64 lint $(LINTS) bench coverage mutants docs docs-serve release-check gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 17
@@ -42,10 +42,6 @@ test-kubernetes: lint ## as root: the workflow through a real Kubernetes of one 
 
 test-arm64: setup ## as root: power methods, ioprof and a node's facts on aarch64, emulated where needed: 10 minutes
 	scripts/test_arm64.sh
-
-test-contract: ## names, keywords, flags, metrics and fields against real packages, which are downloaded: 5 minutes
-	@scripts/setup.sh $(ALL_PARTS)
-	CARAML_DOWNLOAD=1 pytest -s -m '' tests/contracts
 
 lint: ## set-up, then workflows, style, imports and types: 20 seconds on two cores with AVX-512, 40 without
 	@scripts/setup.sh $(ALL_PARTS)
@@ -85,6 +81,11 @@ coverage: ## whether the stated intervals of energy hold, every case 100 times: 
 	@scripts/setup.sh $(ALL_PARTS)
 	python -m jpwr.tests.coverage > docs/explanation/energy_coverage.md
 	python -m results.tests.node_coverage > docs/explanation/whole_system_coverage.md
+
+.PHONY: test-contract
+test-contract: ## names, keywords, flags, metrics and fields against real packages, which are downloaded: 5 minutes
+	@scripts/setup.sh $(ALL_PARTS)
+	CARAML_DOWNLOAD=1 pytest -s -m '' tests/contracts
 
 docs: ## the documentation as a site in build/docs; a warning is an error
 	@scripts/setup.sh docs
