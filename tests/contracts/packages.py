@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tests.contracts.uses import Use
 
@@ -42,15 +42,11 @@ class Found(NamedTuple):
         return Found(self.keywords | other.keywords, self.is_open or other.is_open)
 
 
-class Package(Protocol):
-    """Names of a package in one version."""
+def compared(uses: Iterable[Use], package: Any, label: str) -> tuple[list[str], set[str]]:
+    """Return what is wrong, and what cannot be compared.
 
-    def find(self, name: str) -> Found:
-        """Return what a dotted name is; raise LookupError if it is missing, and NotComparableError."""
-
-
-def compared(uses: Iterable[Use], package: Package, label: str) -> tuple[list[str], set[str]]:
-    """Return what is wrong, and what cannot be compared."""
+    A package's `find` returns what a dotted name is, and raises LookupError, or NotComparableError with the reason.
+    """
     faults, unknown = [], set()
     for use in uses:
         try:
@@ -70,8 +66,9 @@ def compared(uses: Iterable[Use], package: Package, label: str) -> tuple[list[st
 class Installed:
     """Packages of this environment: read, and imported where reading does not settle it."""
 
-    def __init__(self) -> None:
-        self._sources = Sources(Path(sysconfig.get_path("purelib")))
+    @cached_property
+    def _sources(self) -> Sources:
+        return Sources(Path(sysconfig.get_path("purelib")))
 
     def find(self, name: str) -> Found:
         """Return what a dotted name is."""
