@@ -12,8 +12,8 @@ from caraml.installation import SYSTEMS
 from caraml.plan.systems import read_refused, refusal
 from jpwr.messages import near
 from results.files.workloads import workloads
+from results.record.folders import CONFIGURATION
 
-CONFIGURATION = "configuration.xml"  # JUBE writes it at the start of a run, and not in a dry run
 PRECISIONS = {"fp32", "bf16", "fp16", "fp8"}
 TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)
 SYSTEM = "system"  # name of the set of each system
