@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from caraml.errors import SchedulerError, SiteError
+from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.programs import NoProgram, ProgramError, ask, words
 from caraml.schedulers.job import Job
 from results.record.parts import JOULES_PER_WH
@@ -236,7 +236,8 @@ def _accounted(
 ) -> dict[Path, SlurmJob]:
     """Return jobs from sacct, after waiting until it has the ends of ended ones and thus all their energy.
 
-    An accounting that stays behind is not waited for longer than BEHIND_S; one that does not answer has no jobs.
+    An accounting that stays behind is not waited for longer than BEHIND_S. One that is missing, or does not answer, has
+    no jobs.
     """
     deadline_s = time.monotonic() + BEHIND_S
     found: dict[Path, SlurmJob] = {}
@@ -247,7 +248,7 @@ def _accounted(
         which = ("-j", ",".join(sorted({*numbers.values()})), "-S", since, "--duplicates")
         try:
             done = ask_slurm("sacct", "-X", "-n", "-P", "-o", ",".join(ACCOUNTED), *which, cluster=cluster)
-        except SchedulerError:
+        except CaramlError:
             break
         if done.returncode:
             break

@@ -137,8 +137,11 @@ def test_an_accounting_that_stays_behind_is_not_asked_for_ever_and_no_part_of_an
     assert [job.consumed_energy_j for job in both.values()] == [None, 7200.0]
 
 
-def test_a_job_that_nobody_knows_has_ended(answers):
+@pytest.mark.parametrize("has_accounting", [True, False])
+def test_a_job_that_nobody_knows_has_ended(answers, has_accounting):
     answers(refused="Invalid job id specified")
+    if not has_accounting:
+        (answers.folder / "sacct").unlink()
     job = look("7")
     assert job.has_ended
     assert "no longer knows" in str(job)
