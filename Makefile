@@ -85,6 +85,11 @@ coverage: ## whether the stated intervals of energy hold, every case 100 times: 
 	python -m jpwr.tests.coverage > docs/explanation/energy_coverage.md
 	python -m results.tests.node_coverage > docs/explanation/whole_system_coverage.md
 
+.PHONY: test-contract
+test-contract: ## names, keywords, flags, metrics and fields against real packages, which are downloaded: 5 minutes
+	@scripts/setup.sh $(ALL_PARTS)
+	CARAML_DOWNLOAD=1 pytest -s -m '' tests/contracts
+
 docs: ## the documentation as a site in build/docs; a warning is an error
 	@scripts/setup.sh docs
 	sphinx-build --fail-on-warning --keep-going --quiet --fresh-env docs build/docs

@@ -26,7 +26,7 @@ KEYS: dict[str, set[str]] = {
     "parameter": {"name", "tag", "type", "mode", "separator", "duplicate", "export", "unit", "_"},
     "fileset": {"name", "tag", "copy", "link", "prepare"},
     "substituteset": {"name", "tag", "iofile", "sub"},
-    "iofile": {"in", "out", "out_mode"},
+    "iofile": {"in", "out", "out_mode", "tag"},
     "sub": {"source", "dest", "mode"},
     "patternset": {"name", "tag", "pattern"},
     "pattern": {"name", "tag", "type", "mode", "default", "unit", "dotall", "_"},

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
+from collections.abc import Mapping
 
 
 class ProgramError(Exception):
     """A program did not start or did not end in time; the message is one sentence."""
 
 
-def ask(*command: str, limit_s: float, without: str = "") -> subprocess.CompletedProcess[str]:
-    """Return a completed program with its output, whatever its exit code; it does not see the variable `without`.
+class NoProgram(ProgramError):
+    """The machine does not have the program."""
+
+
+def ask(*command: str, limit_s: float, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Return a completed program with its output, whatever its exit code; `environ` replaces the environment.
 
     Raises ProgramError if it does not start, or does not end in time.
     """
@@ -23,12 +27,12 @@ def ask(*command: str, limit_s: float, without: str = "") -> subprocess.Complete
             encoding="utf-8",
             errors="replace",
             timeout=limit_s,
-            env={name: value for name, value in os.environ.items() if name != without},
+            env=environ,
         )
     except subprocess.TimeoutExpired as error:
         raise ProgramError(f"{command[0]} did not answer within {limit_s:g} s") from error
     except FileNotFoundError as error:
-        raise ProgramError(f"there is no {command[0]} on this machine") from error
+        raise NoProgram(f"there is no {command[0]} on this machine") from error
     except OSError as error:
         raise ProgramError(f"{command[0]} cannot be started: {error.strerror}") from error
 

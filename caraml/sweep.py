@@ -6,18 +6,17 @@ import re
 from pathlib import Path
 
 from caraml.errors import SweepError
-from results.record.folders import RESULT_NAME, WORKPACKAGES, points, runs_of
+from results.record.folders import CONFIGURATION, RESULT_NAME, WORKPACKAGES, has_jobs, points, runs_of
 from results.record.model import Record
 from results.record.records import RecordError, read_record
 from results.show.tables.table import failures
-
-CONFIGURATION = "configuration.xml"  # the file that JUBE writes first
 
 
 def run_folder(folder: Path) -> Path:
     """Return the last run of JUBE in a folder, or the folder itself; raises SweepError if that run was refused."""
     runs = _runs(folder)
-    last = max((path.parent for path in folder.glob(f"[0-9]*/{CONFIGURATION}")), default=folder)
+    started = (path.parent for path in folder.glob(f"[0-9]*/{CONFIGURATION}"))
+    last = max(filter(has_jobs, started), default=folder)
     if last != folder and last not in runs:
         instead = f"; the run before it is {max(runs)}: give that folder" if runs else ""
         raise SweepError(f"{last} has not started: {_last_error(last) or 'JUBE is starting it, or was ended'}{instead}")
@@ -47,15 +46,17 @@ def no_results(folder: Path) -> str:
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether a folder is a run of JUBE."""
+    """Return whether a folder is a run of JUBE with jobs."""
     try:
-        return (folder / WORKPACKAGES).is_file()
+        return (folder / WORKPACKAGES).is_file() and has_jobs(folder)
     except OSError:  # it cannot be entered, which the reader of its results reports
         return False
 
 
 def check_run(run: Path) -> None:
-    """Raise SweepError unless the folder is a run of JUBE."""
+    """Raise SweepError unless the folder is a run of JUBE with jobs."""
+    if not has_jobs(run):
+        raise SweepError(f"{run} has only the scripts of jobs, by the tag job: run the workflow without that tag")
     if not is_run(run):
         raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
 

@@ -126,7 +126,7 @@ def settle(run: Path) -> dict[Path, Standing]:
         asked[point.how].bring_results(jobs[point.folder], point.folder)
     now = {point.folder: Point.read(point.folder) for point in ended}
     has_none = any(point.folder not in jobs and not point.has_results for point in found)
-    in_use = _folders_in_use() if has_none else set()
+    in_use = _folders_in_use() if has_none else set[tuple[int, int]]()
     return {
         one.folder: _settle_point(now.get(one.folder, one), jobs.get(one.folder), asked.get(one.how), in_use)
         for one in found
@@ -187,11 +187,11 @@ def describe(standings: Sequence[Standing]) -> str:
     return f"{count(len(standings), 'point')}: {', '.join(parts)}" + (f"; ends by {latest}" if latest else "")
 
 
-def _settle_point(point: Point, job: Job | None, scheduler: Scheduler | None, in_use: Set[Path]) -> Standing:
+def _settle_point(point: Point, job: Job | None, scheduler: Scheduler | None, in_use: Set[tuple[int, int]]) -> Standing:
     if job is not None and not job.has_ended:
         return Standing("queued" if job.is_queued else "running", job.reason if job.is_queued else "", job.latest_end)
     if not point.has_results and job is None:
-        return Standing("running" if point.folder.resolve() in in_use else "open")
+        return Standing("running" if _identity(point.folder) in in_use else "open")
     statuses = {record["status"] for record in point.records.values()}
     if job is not None and scheduler is not None:
         statuses = {_settle_run(point, folder, job, scheduler) for folder in point.records}
@@ -213,12 +213,18 @@ def _settle_run(point: Point, folder: Path, job: Job, scheduler: Scheduler) -> s
     return str(result["status"])
 
 
-def _folders_in_use() -> set[Path]:
-    """Return the folders in which processes of this machine work."""
+def _identity(folder: Path) -> tuple[int, int]:
+    """Return what a folder keeps under another name or mount."""
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def _folders_in_use() -> set[tuple[int, int]]:
+    """Return the identities of the folders in which processes of this machine work."""
     found = set()
     for process in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
-            found.add(process.resolve())
+            found.add(_identity(process))
     return found
 
 

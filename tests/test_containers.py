@@ -237,6 +237,10 @@ def test_every_system_has_its_images_and_each_a_definition():
             if block.cpu_arch != "uname -m":
                 assert images[image].arch == block.cpu_arch
     for image in images.values():
+        # Graphcore's documentation has no tag with the version of its last TensorFlow.
+        assert re.search(r":\S*\d\.\d", image.base) or image.name == "tensorflow-graphcore-x86_64"
+        if "-amd-" in image.name:  # AMD's images have no amdsmi for their Python: ROCm's own fits its library
+            assert any(package.startswith("amdsmi @ file:///opt/rocm") for package in image.pip)
         assert f"From: {image.source}" in definition(image, "apptainer")
         assert f"FROM {image.source}" in definition(image, "containerfile")
         for package in [*image.pip, *image.without_dependencies]:
@@ -270,3 +274,7 @@ def test_what_keeps_an_image_from_being_made_is_said(tmp_path):
     (tmp_path / "images.yaml").write_text("a: {base: b, arch: c, bsae: d}")
     with pytest.raises(RecordError, match=r"image a has an unknown key 'bsae': did you mean 'base'"):
         read_images(tmp_path / "images.yaml")
+    for base in ("docker.io/rocm/pytorch:latest", "localhost:5000/vllm"):
+        (tmp_path / "images.yaml").write_text(f"a: {{base: '{base}', arch: c}}")
+        with pytest.raises(SiteError, match="which moves: state a version or a digest"):
+            read_images(tmp_path / "images.yaml")

@@ -67,7 +67,7 @@ def test_a_sweep_has_a_row_for_each_load_and_its_archive_is_verified(tmp_path, j
 def test_a_server_runs_in_its_own_image(server, tmp_path, jube_command):
     block = made_up_system(submit="sbatch", image="$framework-nvidia-x86_64", default_server="vllm")
     checkout = make_checkout(tmp_path / "caraml", block)
-    for name, said in (("sbatch", "1"), ("scontrol", "Slurmctld(primary) at made-up is UP")):
+    for name, said in (("sbatch", "1"), ("scontrol", "ClusterName = made-up; Slurmctld(primary) is UP")):
         (tmp_path / name).write_text(f"#!/bin/sh\necho '{said}'\n")
         (tmp_path / name).chmod(0o755)
     environ = {**os.environ, "CARAML_BATCHES": "4", "PATH": f"{tmp_path}:{os.environ['PATH']}"}

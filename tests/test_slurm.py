@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.llm_inference.tests.test_run import ONE_GPU, check_energy_of_two_nodes, job_of_two_nodes
+from caraml.schedulers.slurm import SUBMISSION, TIME_LIMIT, Slurm
 from jpwr.tests.conftest import nvml_folder as nvml_folder
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
-from tests.needs import need
-from tests.private_slurm import CLUSTERS, PROGRAMS, private_slurm
+from tests.needs import PATH, need
+from tests.private_slurm import CLUSTERS, PROGRAMS, private_slurm, restart_without_jobs
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
 pytestmark = pytest.mark.long
@@ -338,6 +340,82 @@ def test_what_failed_on_another_cluster_is_submitted_there_again_and_only_that(j
     assert "CANCELLED" in json.loads(kept.read_text())["error"]
 
 
+def test_a_job_of_a_folder_under_another_name_is_not_submitted_twice(jube_command, tmp_path, slurm):
+    checkout = make_checkout(tmp_path / "caraml", BLOCK)
+    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
+    environ = {**slurm, "CARAML_SBATCH": "--hold", "CARAML_DEVICES": "1"}
+    (tmp_path / "bin").mkdir()
+    losing = tmp_path / "bin" / "sbatch"  # takes the job, and loses its connection before it has the number
+    losing.write_text(f'#!/bin/sh\n{shutil.which("sbatch", path=PATH)} "$@" >{tmp_path}/taken\nexit 1\n')
+    losing.chmod(0o755)
+    losing_path = f"{losing.parent}:{slurm['PATH']}"
+    old = Sweep(jube_command, checkout, {**environ, "PATH": losing_path}, "llm", "synthetic")
+    assert (tmp_path / "taken").read_text().strip() == old.job_id(0)
+    retry = (sys.executable, "-m", "caraml", "wait", "--retry-failed", "--interval", "1", "--limit", "1")
+    job_id, name = old.job_id(0), json.loads((old.points()[0] / SUBMISSION).read_text())["name"]
+    mounted, renamed = tmp_path / "mounted", tmp_path / "renamed"
+    mounted.mkdir()
+    old.out.rename(renamed)
+    calls = [old.call(*retry, str(renamed))]
+    if not os.getuid():
+        bind = f'mount --bind {renamed} {mounted} && exec "$@"'
+        calls.append(old.call("unshare", "-m", "sh", "-c", bind, "-", *retry, str(mounted)))
+    for done in calls:
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert "submitted again: 0 points" in done.stdout
+        assert "1 point: 1 queued (JobHeldUser)" in done.stdout
+    jobs = old.call("squeue", "-h", "--states=all", "-o", "%A", "--name", name).stdout
+    assert jobs.split() == [job_id]
+    # A run that now has the old name is not disturbed by the older job.
+    new = Sweep(jube_command, checkout, environ, "llm", "synthetic")
+    new.call("scontrol", "release", job_id, new.job_id(0))
+    assert new.wait().returncode == 0
+    assert new.result(0)["status"] == "ok"
+    assert old.call(*retry[:4], str(renamed)).returncode == 1
+    [result] = renamed.glob("*/*_benchmark/work/result.json")
+    assert f"its folder was {new.points()[0]} when it was submitted" in json.loads(result.read_text())["error"]
+
+
+def test_a_number_that_is_used_again_brings_no_other_jobs_energy(jube_command, tmp_path, slurm, monkeypatch):
+    def other(name):
+        """Run a job of somebody else on the second cluster, of which it is the first."""
+        wrapped = ["--account=project", f"--job-name={name}", "--wait", "--wrap=sleep 3", "--output=/dev/null"]
+        environ = restart_without_jobs(slurm, OTHER)
+        subprocess.run(["sbatch", *wrapped], env=environ, cwd=tmp_path, check=True, timeout=PATIENCE_S)
+
+    other("before")
+    restart_without_jobs(slurm, OTHER)
+    checkout = make_checkout(tmp_path / "caraml", BLOCK)
+    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
+    environ = {**slurm, "CARAML_SBATCH": f"--clusters={OTHER}", "CARAML_DEVICES": "1"}
+    sweep = Sweep(jube_command, checkout, environ, "llm", "synthetic")
+    done = sweep.wait()
+    assert done.returncode == 0, done.stdout + done.stderr
+    found, [point] = sweep.result(0)["slurm"], sweep.points()
+    assert (found["job_id"], found["state"]) == (f"1;{OTHER}", "COMPLETED")
+    other("after")
+    restart_without_jobs(slurm, OTHER)
+    fields = ("-X", "-n", "-P", "-D", "-S", "1970-01-02", "-o", "JobName,ConsumedEnergyRaw", "-j", "1", "-M", OTHER)
+    rows = dict(line.split("|") for line in sweep.call("sacct", *fields).stdout.splitlines())
+    submission = json.loads((point / SUBMISSION).read_text())
+    assert set(rows) >= {"before", "after", submission["name"]}
+    if not os.getuid():
+        assert found["consumed_energy_j"] == float(rows[submission["name"]])
+    # The scheduler has forgotten all of them.
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, slurm[name])
+    forgotten = Slurm().jobs({point: found["job_id"]})[point]
+    assert (forgotten.state, forgotten.consumed_energy_j) == ("COMPLETED", found["consumed_energy_j"])
+    # Neither they nor a job of the shell's cluster are that of another folder.
+    monkeypatch.setenv("SLURM_CLUSTERS", OTHER)
+    copy_of = tmp_path / "copy"
+    shutil.copytree(point, copy_of)
+    (copy_of / SUBMISSION).write_text(json.dumps({**submission, "name": "ours"}))
+    for job_id in (found["job_id"], "1"):
+        foreign = Slurm().jobs({copy_of: job_id})[copy_of]
+        assert (foreign.state, foreign.consumed_energy_j) == ("UNKNOWN", None)
+
+
 @pytest.mark.slow
 def test_copies_of_a_point_fill_two_nodes(jube_command, tmp_path, slurm):
     checkout = make_checkout(tmp_path / "caraml", BLOCK)
@@ -367,7 +445,7 @@ def test_a_job_that_runs_out_of_time_is_a_failed_row(jube_command, slow_checkout
     environ = {**slurm, "CARAML_SBATCH": "--time=1", "CARAML_BATCHES": "8"}
     sweep = Sweep(jube_command, slow_checkout, environ, "llm", "synthetic")
     assert sweep.wait().returncode == 1
-    assert "TIMEOUT" in sweep.result(0)["error"]
+    assert f"TIMEOUT (TimeLimit): {TIME_LIMIT}" in sweep.result(0)["error"]
 
 
 ENDS_WHEN_KILLED = 'trap "echo TERM >>had" TERM; : >up; while :; do sleep 0.01; done'

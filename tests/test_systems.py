@@ -112,7 +112,7 @@ def one_point_checkout(tmp_path_factory):
     for path in (folder / "benchmarks").glob("*/workload.yaml"):
         path.write_text(re.sub(r"(batch_sweep: ).* (\d+)$", r"\1\2", path.read_text(), flags=re.MULTILINE))
     (folder / "bin").mkdir()
-    for name, said in (("sbatch", "1"), ("scontrol", "Slurmctld(primary) at made-up is UP")):
+    for name, said in (("sbatch", "1"), ("scontrol", "ClusterName = made-up; Slurmctld(primary) is UP")):
         (folder / "bin" / name).write_text(f"#!/bin/sh\necho '{said}'\n")
         (folder / "bin" / name).chmod(0o755)
     return folder
@@ -286,6 +286,20 @@ def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, ca
         [container] = job["spec"]["template"]["spec"]["containers"]
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert "/tmp" not in text.replace(str(REPOSITORY), "").replace("value: /tmp", "").replace("HOME=/tmp", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ("JEDI llm 13B", ("--nodes=1", "--gres=gpu:4")),
+        pytest.param("JEDI llm 175B", ("--nodes=16", "--gres=gpu:4"), marks=pytest.mark.slow),
+        pytest.param("A100 deepcam tiny", ("--nodes=1", "--gres=gpu:1"), marks=pytest.mark.slow),
+    ],
+)
+def test_a_printed_job_has_the_devices_that_its_model_needs(jube_command, capsys, words, lines):
+    assert main(["job", *words.split(), "synthetic"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"#SBATCH {line}\n" in text for line in lines)
 
 
 def test_a_system_that_is_refused_has_a_sentence_and_no_block():

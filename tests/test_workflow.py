@@ -528,11 +528,12 @@ def test_a_job_by_bash_needs_no_launcher_of_a_scheduler(tmp_path, slurm, reason)
 
 
 def test_a_scheduler_that_refuses_the_job_is_a_failed_row(tmp_path):
-    scheduler = tmp_path / "bin" / "sbatch"
-    scheduler.parent.mkdir()
-    scheduler.write_text("#!/bin/sh\necho 'sbatch: error: invalid account' >&2\nexit 1\n")
-    scheduler.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{scheduler.parent}:{os.environ['PATH']}"}
+    programs, refusal = tmp_path / "bin", "echo 'sbatch: error: invalid account' >&2; exit 1"
+    programs.mkdir()
+    for name, script in (("sbatch", refusal), ("squeue", ""), ("scontrol", "echo ClusterName = made-up")):
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
     done, result = submit(job_folder(tmp_path, "x"), "sbatch", env=environment)
     assert done.returncode == 1
     assert result["error"] == "sbatch refused the job: sbatch: error: invalid account"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from caraml.check import BAD, GOOD, WARNING, Check
-from caraml.errors import SiteError
+from caraml.errors import CaramlError, SiteError
 from caraml.installation import checkout, find_checkout
 from caraml.machine.devices import TOOLS, Device, candidates, find_devices
 from caraml.machine.images import architecture_of, image_path, read_image
@@ -23,6 +23,7 @@ from caraml.plan.systems import read_system
 from caraml.plan.workloads import Workload, refusal, workload_of
 from caraml.programs import ProgramError, ask, words
 from caraml.schedulers.kubernetes.checks import check_cluster
+from caraml.schedulers.slurm import ask_slurm
 from jpwr.messages import near
 from results.files.systems import System, read_systems
 from results.files.workloads import Facts, workloads
@@ -165,9 +166,9 @@ def scheduler(block: System, site: Site) -> Iterator[Check]:
         yield Check("scheduler", BAD, "there is no sbatch", f"run on a login node of the system, {WITHOUT_SLURM}")
         return
     try:
-        done = ask("sinfo", "-h", "-o", "%R %l %G", limit_s=LIMIT_S)
+        done = ask_slurm("sinfo", "-h", "-o", "%R %l %G")
         trouble = words(done) if done.returncode else ""
-    except ProgramError as error:
+    except CaramlError as error:
         trouble = str(error)
     if trouble:
         yield Check("scheduler", BAD, trouble, "is Slurm up, and SLURM_CONF right?")

@@ -31,6 +31,7 @@ SIF_ARCHITECTURES = {b"02": "x86_64", b"04": "aarch64"}
 OCI_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 ELF_ARCHITECTURES = {b"\x3e\x00": "x86_64", b"\xb7\x00": "aarch64"}
 SHELLS = ("bash", "dash", "busybox", "sh")
+MOVING_TAGS = ("", "latest", "nightly", "main", "dev")
 PROGRAMS = {"apptainer": ("apptainer",), "podman": ("podman",), "charliecloud": ("ch-image", "ch-convert")}
 
 
@@ -43,6 +44,7 @@ class Image:
     base: Annotated[Text, "base image"]
     arch: Annotated[Text, "as `uname -m` prints it"]
     digest: Annotated[str, "of the base, sha256:...; empty: not known, which the record shows"] = ""
+    packages: Annotated[Mapping[str, str], "versions in the base that decide what is run"] = field(default_factory=dict)
     pip: Annotated[tuple[str, ...], "packages added to the base"] = ()
     without_dependencies: Annotated[tuple[str, ...], "packages whose dependencies replace the vendor's builds"] = ()
     environment: Annotated[Mapping[str, str], "set in the image"] = field(default_factory=dict)
@@ -107,8 +109,12 @@ def _quoted(words: Sequence[str]) -> str:
 
 
 def read_images(file: Path | None = None) -> dict[str, Image]:
-    """Return the images of the table by name; raises RecordError for a wrong table."""
-    return read_file(Mapping[str, Image], file or table_file(IMAGES), "images")  # type: ignore[no-any-return]
+    """Return the images of the table by name; raises RecordError for a wrong table, and SiteError for a moving tag."""
+    images: dict[str, Image] = read_file(Mapping[str, Image], file or table_file(IMAGES), "images")
+    for image in images.values():
+        if image.base.rpartition("/")[2].partition(":")[2] in MOVING_TAGS and not image.digest:
+            raise SiteError(f"image {image.name} starts from {image.base}, which moves: state a version or a digest")
+    return images
 
 
 def read_image(name: str, file: Path | None = None) -> Image:

@@ -1,8 +1,8 @@
 """Settings of a site: accounts, partitions, folders, modules.
 
 They come from `site.yaml` in the checkout, where a block under `systems` overrides keys for one system, and the
-environment variable CARAML_KEY overrides each key. submit.sh runs this module as a command, which writes site.sh and
-sbatch.flags into the current folder:
+environment variable CARAML_KEY overrides each key. submit.sh runs this module as a command, which writes site.sh into
+the current folder:
 
     python -m caraml.plan.site SYSTEM
 """
@@ -208,16 +208,15 @@ def job_lines(site: Site) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the site's lines for a job, and its flags for sbatch, into the current folder; return the exit code."""
+    """Write the site's lines for a job into the current folder; return the exit code."""
     [system] = sys.argv[1:] if argv is None else argv
     try:
         site = read_site(system)
     except (CaramlError, RecordError, ImportError) as error:
         print(f"site: {missing_package(error) if isinstance(error, ImportError) else error}", file=sys.stderr)
         return 2
-    for name, lines in (("site.sh", job_lines(site)), ("sbatch.flags", sbatch_flags(site))):
-        text = "".join(f"{line}\n" for line in lines)
-        Path(name).write_text(text, encoding="utf-8", errors="surrogateescape")  # names of files as they are
+    text = "".join(f"{line}\n" for line in job_lines(site))
+    Path("site.sh").write_text(text, encoding="utf-8", errors="surrogateescape")  # names of files as they are
     return 0
 
 

@@ -14,8 +14,8 @@ from caraml.plan.systems import read_refused, refusal
 from jpwr.messages import near
 from results.files.systems import Precision
 from results.files.workloads import workloads
+from results.record.folders import CONFIGURATION
 
-CONFIGURATION = "configuration.xml"  # JUBE writes it at the start of a run, and not in a dry run
 PRECISIONS = {*get_args(Precision)}
 TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)
 SYSTEM = "system"  # name of the set of each system

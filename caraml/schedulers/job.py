@@ -18,10 +18,11 @@ class Job:
     is_queued: bool = False
     has_ended: bool = False
     ended_by_itself: bool = False  # with its own exit code, not by the scheduler
+    to_do: str = ""  # by the user, before it is submitted again
 
     def __str__(self) -> str:
         reason = f" ({self.reason})" if self.reason not in ("", "None") else ""
-        return f"job {self.job_id}: {self.state}{reason}"
+        return f"job {self.job_id}: {self.state}{reason}" + (f": {self.to_do}" if self.to_do else "")
 
     def to_record(self) -> dict[str, Any]:
         """Return the job's entry in a result."""

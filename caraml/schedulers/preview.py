@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ from caraml.schedulers.kubernetes.submit import point_objects
 from results.files.workloads import Facts
 
 SCRIPTS = ("job.sh", "node.sh")
+ASKED_MODEL = re.compile(r"""\{name: asked_model, *tag: *["']?([\w.-]+)["']?, *_: *([\w.-]+)\}""")
 
 
 def job_text(system: str, facts: Facts, tags: Sequence[str]) -> str:
@@ -24,11 +26,13 @@ def job_text(system: str, facts: Facts, tags: Sequence[str]) -> str:
 
     Raises SiteError for what cannot be run, and SweepError if JUBE fails.
     """
-    planned = plan(system, facts.name, name=facts.name, tags=[system, *tags])
+    workflow = checkout() / "jube" / f"{facts.workflow}.yaml"
+    models = dict(ASKED_MODEL.findall(workflow.read_text(encoding="utf-8")))
+    model = next((models[tag] for tag in tags if tag in models), "")
+    planned = plan(system, facts.name, model, name=facts.name, tags=[system, *tags])
     site, devices = read_site(system), planned["devices"].split(",")[0]
     point = {"CARAML_DEVICES": devices, "CARAML_BATCHES": planned["batches"][devices].split(",")[0]}
     with tempfile.TemporaryDirectory() as folder:
-        workflow = checkout() / "jube" / f"{facts.workflow}.yaml"
         command = [os.environ.get("JUBE", "jube"), "run", str(workflow), "-o", folder, "--tag", system, *tags, JOB]
         _run(command, {**os.environ, **point})
         jobs = sorted(Path(folder).glob("[0-9]*/[0-9]*_benchmark/work"))

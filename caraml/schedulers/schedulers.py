@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from caraml.errors import SiteError
 from caraml.plan.site import Site
 from caraml.schedulers.job import Job
 from caraml.schedulers.kubernetes.cluster import Kubernetes, check_access
@@ -38,8 +39,14 @@ SCHEDULERS: dict[str, type[Scheduler]] = {"sbatch": Slurm, "kubernetes": Kuberne
 
 
 def check_scheduler(submit: str, site: Site) -> None:
-    """Raise SchedulerError, within seconds, unless the scheduler of a system's `submit` answers and takes jobs."""
-    if submit == "sbatch":
-        Slurm().ping("")
-    elif submit == "kubernetes":
-        check_access(site)
+    """Raise an error, within seconds, unless the scheduler of a system's `submit` answers and takes jobs.
+
+    It is SchedulerError, or SiteError if this machine does not have the scheduler's programs.
+    """
+    try:
+        if submit == "sbatch":
+            Slurm().ping("")
+        elif submit == "kubernetes":
+            check_access(site)
+    except SiteError as error:
+        raise SiteError(f"{error}, or set CARAML_SUBMIT=bash to run jobs here") from error

@@ -1,17 +1,23 @@
-"""State and accounting of a job, as Slurm reports them."""
+"""State and accounting of a job, as Slurm reports them.
+
+A job number alone is no identity: each cluster counts its own, and uses them again. The file SUBMISSION in a job's
+folder has its cluster, its time and a name that no other job has.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from caraml.errors import SchedulerError
-from caraml.programs import ProgramError, ask, words
+from caraml.errors import CaramlError, SchedulerError, SiteError
+from caraml.programs import NoProgram, ProgramError, ask, words
 from caraml.schedulers.job import Job
 from results.record.parts import JOULES_PER_WH
 
@@ -31,17 +37,36 @@ ENDED = {
 }
 RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
 UNKNOWN, UNSTATED = "UNKNOWN", "unstated"  # ours: a job that Slurm has forgotten; a job that may still run
+TIME_LIMIT = "state another limit by sbatch: [--time=HH:MM:SS] in site.yaml, or by CARAML_SBATCH=--time=HH:MM:SS"
 NO_ENERGY_J = 1e15  # a larger value marks a missing one, such as 2^64 - 2
 # A value may contain spaces: it ends at the next name that scontrol prints.
 FIELD = re.compile(r"(?:^|(?<=\s))([A-Z]\w{3,})=(.*?)(?=\s+[A-Z][\w:/]{3,}=|\s*$)", re.MULTILINE)
 JOB_LINE = re.compile(r"^JobId=(\d+)\b.*", re.MULTILINE)
 CLUSTER_LINE = re.compile(r"^ClusterName *= *(\S+)", re.MULTILINE)
-SUBMITTED_ON = "job.cluster"  # file of jube/include/submit.sh
-OTHER_CLUSTER = "SLURM_CLUSTERS"  # a variable of the user's shell; scontrol without --clusters asks that cluster
+# Variables of the user's shell are for other jobs and queries: SLURM_CLUSTERS asks another cluster, SLURM_TIME_FORMAT
+# changes dates, and SLURM_EXPORT_ENV=NONE passes no variables to a job.
+OPTIONS = re.compile(r"(SLURM|SBATCH|SRUN|SQUEUE|SACCT|SINFO|SCONTROL)_")
+KEPT = {"SLURM_CONF", "SLURM_JWT", *(f"SBATCH_{name}" for name in ("ACCOUNT", "PARTITION", "QOS", "RESERVATION"))}
+SUBMISSION = "slurm.json"
 PING_LIMIT_S = 10  # a working controller answers at once, even if a query of jobs takes long
 LIMIT_S = 60
 BEHIND_S = 30.0  # longest delay of the accounting after the scheduler
 ASK_AGAIN_S = 0.5
+DAY_S = 24 * 3600.0  # more than the clocks and time zones of two machines differ
+
+
+class Submission(NamedTuple):
+    """Identity of the job of a folder, from before it was submitted; empty if the job has none."""
+
+    cluster: str = ""  # the local one of the machine that submitted it
+    name: str = ""
+    time_s: float = 0.0
+
+    @classmethod
+    def read(cls, folder: Path) -> Submission:
+        """Read the identity of the job of a folder."""
+        file = folder / SUBMISSION
+        return cls(**json.loads(file.read_text())) if file.exists() else cls()
 
 
 @dataclass(frozen=True)
@@ -60,17 +85,48 @@ class SlurmJob(Job):
         }
 
 
-def _job(state: str, reason: str = "", job_id: str = "", **more: Any) -> SlurmJob:
-    has_ended = state in ENDED or state == UNKNOWN
-    return SlurmJob(
-        job_id,
-        state,
-        reason,
-        is_queued=not has_ended and state not in RUNNING,
-        has_ended=has_ended,
-        ended_by_itself=state in ("COMPLETED", "FAILED"),
-        **more,
-    )
+class _Row(NamedTuple):
+    """A job as scontrol and sacct print it."""
+
+    number: str = ""
+    name: str = ""
+    folder: str = ""
+    state: str = ""
+    reason: str = ""
+    exit_code: str = ""
+    start: str = ""
+    end: str = ""
+    energy: str = ""  # from sacct alone
+
+    def is_of(self, folder: Path, submission: Submission) -> bool:
+        """Return whether this is the job of a folder, which may have been renamed since, or be mounted elsewhere."""
+        return self.name == submission.name != "" or Path(self.folder).resolve() == folder.resolve()
+
+    def job(self, folder: Path) -> SlurmJob:
+        """Return the job, which is that of a folder."""
+        state = (self.state or UNSTATED).split()[0]  # "CANCELLED by 1000"
+        has_ended, reason = state in ENDED or state == UNKNOWN, self.reason
+        if has_ended and state != "COMPLETED" and self.folder and Path(self.folder).resolve() != folder.resolve():
+            reason += f"; its folder was {self.folder} when it was submitted"
+        # An energy of 0 or nothing was not measured.
+        joules = float(self.energy) if self.energy.isdecimal() else 0.0
+        return SlurmJob(
+            self.number,
+            state,
+            reason,
+            self.start,
+            self.end,
+            is_queued=not has_ended and state not in RUNNING,
+            has_ended=has_ended,
+            ended_by_itself=state in ("COMPLETED", "FAILED"),
+            to_do=TIME_LIMIT if state == "TIMEOUT" else "",
+            exit_code=self.exit_code,
+            consumed_energy_j=joules if 0 < joules < NO_ENERGY_J else None,
+        )
+
+
+SHOWN = ("JobId", "JobName", "WorkDir", "JobState", "Reason", "ExitCode", "StartTime", "EndTime")  # of a row
+ACCOUNTED = ("JobIDRaw", "JobName", "WorkDir", "State", "Reason", "ExitCode", "Start", "End", "ConsumedEnergyRaw")
 
 
 class Slurm:
@@ -80,27 +136,23 @@ class Slurm:
 
     def ping(self, job_id: str) -> None:
         """Raise SchedulerError, within seconds, unless the cluster of a job answers."""
-        _ping(_parts(job_id)[1])
+        _ping(job_id.partition(";")[2])
 
     def jobs(self, submitted: Mapping[Path, str]) -> dict[Path, Job]:
         """Return the jobs that were submitted in folders, from the scheduler or, if that forgot them, its accounting.
 
-        The state of a job is UNKNOWN if neither knows it, or if the number is another job's. Raises SchedulerError if a
-        cluster does not answer.
+        The state of a job is UNKNOWN if neither knows it. Raises SchedulerError if a cluster does not answer.
         """
-        found: dict[Path, Job] = {}
+        submissions = {folder: Submission.read(folder) for folder in submitted}
+        local = local_cluster() if any(one.cluster for one in submissions.values()) else ""
         numbers: dict[str, dict[Path, str]] = {}
-        homes = {folder: _home(folder) for folder in submitted}
-        local = _local_cluster() if any(homes.values()) else ""
         for folder, text in submitted.items():
-            number, cluster = _parts(text)
-            if number:
-                cluster = cluster or (homes[folder] if homes[folder] != local else "")
-                numbers.setdefault(cluster, {})[folder] = number
-            else:
-                found[folder] = _job(UNSTATED, f"sbatch printed no job number, but '{text[-40:]}'", text[-40:])
+            number, _, cluster = text.partition(";")
+            home = submissions[folder].cluster
+            numbers.setdefault(cluster or (home if home != local else ""), {})[folder] = number
+        found: dict[Path, Job] = {}
         for cluster, of_cluster in numbers.items():
-            found |= _jobs(cluster, of_cluster)
+            found |= _jobs(cluster, of_cluster, submissions)
         return found
 
     def bring_results(self, job: Job, folder: Path) -> None:
@@ -110,115 +162,104 @@ class Slurm:
         """Do nothing: Slurm forgets a job by itself."""
 
 
+def ask_slurm(
+    program: str, *arguments: str, cluster: str = "", limit_s: float = LIMIT_S
+) -> subprocess.CompletedProcess[str]:
+    """Return a completed program of Slurm, whatever its exit code; every program of Slurm is started here.
+
+    It asks the local cluster, unless another one is stated. Raises SchedulerError if it does not end in time, and
+    SiteError if the machine does not have it.
+    """
+    environ = {name: value for name, value in os.environ.items() if name in KEPT or not OPTIONS.match(name)}
+    if program != "sbatch":  # a job has the user's locale
+        environ["LC_ALL"] = "C"
+    where = [f"--clusters={cluster}"] if cluster else []
+    try:
+        return ask(program, *where, *arguments, limit_s=limit_s, environ=environ)
+    except NoProgram as error:
+        raise SiteError(f"{error}: run this on a login node of the system") from error
+    except ProgramError as error:
+        raise SchedulerError(f"Slurm does not answer: {error}") from error
+
+
 def _ping(cluster: str) -> None:
-    done = _ask_controller(cluster, "ping", limit_s=PING_LIMIT_S)
+    done = ask_slurm("scontrol", "ping", cluster=cluster, limit_s=PING_LIMIT_S)
     if " is UP" not in done.stdout:
         raise SchedulerError(f"Slurm does not answer: {words(done)}")
 
 
-def _home(folder: Path) -> str:
-    """Return the local cluster of the machine on which a point was submitted; empty if it is not known."""
-    file = folder / SUBMITTED_ON
-    return file.read_text().strip() if file.exists() else ""
-
-
-def _local_cluster() -> str:
-    done = _ask_controller("", "show", "config", limit_s=PING_LIMIT_S)
+def local_cluster() -> str:
+    """Return the name of this machine's cluster; raises SchedulerError if Slurm does not answer."""
+    done = ask_slurm("scontrol", "show", "config", limit_s=PING_LIMIT_S)
     if not (found := CLUSTER_LINE.search(done.stdout)):
         raise SchedulerError(f"Slurm does not answer: {words(done)}")
     return found[1]
 
 
-def _jobs(cluster: str, numbers: Mapping[Path, str]) -> dict[Path, SlurmJob]:
+def _jobs(cluster: str, numbers: Mapping[Path, str], submissions: Mapping[Path, Submission]) -> dict[Path, SlurmJob]:
     """Return the jobs of a cluster, by the folder in which each was submitted."""
     _ping(cluster)
     shown = _shown(cluster, {*numbers.values()})
-    jobs = {folder: _as_shown(shown[number], folder) for folder, number in numbers.items() if number in shown}
-    ended = {numbers[folder] for folder, job in jobs.items() if job.has_ended and job.state != UNKNOWN}
-    accounted = _accounted(cluster, ended, {*numbers.values()} - {*shown})
+    jobs = {
+        folder: shown[number].job(folder)
+        for folder, number in numbers.items()
+        if number in shown and shown[number].is_of(folder, submissions[folder])
+    }
+    ended = {folder for folder, job in jobs.items() if job.has_ended}
+    asked = {folder: number for folder, number in numbers.items() if folder in ended or folder not in jobs}
+    accounted = _accounted(cluster, asked, submissions, ended)
     for folder, number in numbers.items():
-        known = accounted.get(number)
-        if number not in shown:
-            jobs[folder] = known or _job(UNKNOWN, "Slurm no longer knows the job")
-        elif known and known.has_ended and jobs[folder].state != UNKNOWN:
+        known = accounted.get(folder)
+        if folder not in jobs:
+            other = f"the number belongs to another job, in {shown[number].folder}" if number in shown else ""
+            jobs[folder] = known or _Row(state=UNKNOWN, reason=other or "Slurm no longer knows the job").job(folder)
+        elif known and known.has_ended:
             jobs[folder] = replace(jobs[folder], consumed_energy_j=known.consumed_energy_j)
     ends = f";{cluster}" if cluster else ""
     return {folder: replace(job, job_id=f"{numbers[folder]}{ends}") for folder, job in jobs.items()}
 
 
-def _as_shown(found: Mapping[str, str], folder: Path) -> SlurmJob:
-    """Return a job from the fields that scontrol prints."""
-    # The folder can be a copy from another machine, with job numbers of its Slurm.
-    if Path(found.get("WorkDir", folder)).resolve() != folder.resolve():
-        return _job(UNKNOWN, f"the number belongs to another job, in {found['WorkDir']}")
-    return _job(
-        found.get("JobState") or UNSTATED,
-        found.get("Reason", ""),
-        exit_code=found.get("ExitCode", ""),
-        start=found.get("StartTime", ""),
-        latest_end=found.get("EndTime", ""),
-    )
-
-
-def _shown(cluster: str, numbers: Set[str]) -> dict[str, dict[str, str]]:
-    """Return the fields of the jobs that the scheduler knows; it is asked for one job, or for all that it has."""
+def _shown(cluster: str, numbers: Set[str]) -> dict[str, _Row]:
+    """Return the jobs that the scheduler knows, by number; it is asked for one job, or for all that it has."""
     one = numbers if len(numbers) == 1 else set()
-    done = _ask_controller(cluster, "--all", "show", "job", "-o", *one, limit_s=LIMIT_S)
+    done = ask_slurm("scontrol", "--all", "show", "job", "-o", *one, cluster=cluster)
     if done.returncode:
         if "Invalid job id" not in done.stderr:
             raise SchedulerError(f"Slurm does not answer: {words(done)}")
         return {}
-    lines = {found[1]: found[0] for found in JOB_LINE.finditer(done.stdout)}
-    return {number: dict(FIELD.findall(lines[number])) for number in numbers & {*lines}}
+    lines = {found[1]: dict(FIELD.findall(found[0])) for found in JOB_LINE.finditer(done.stdout) if found[1] in numbers}
+    return {number: _Row(*(fields.get(key, "") for key in SHOWN)) for number, fields in lines.items()}
 
 
-def _ask_controller(cluster: str, *arguments: str, limit_s: float) -> subprocess.CompletedProcess[str]:
-    try:
-        return ask("scontrol", *_of_cluster(cluster), *arguments, limit_s=limit_s, without=OTHER_CLUSTER)
-    except ProgramError as error:
-        raise SchedulerError(f"Slurm does not answer: {error}") from error
-
-
-def _accounted(cluster: str, ended: Set[str], forgotten: Set[str]) -> dict[str, SlurmJob]:
+def _accounted(
+    cluster: str, numbers: Mapping[Path, str], submissions: Mapping[Path, Submission], ended: Set[Path]
+) -> dict[Path, SlurmJob]:
     """Return jobs from sacct, after waiting until it has the ends of ended ones and thus all their energy.
 
-    An accounting that stays behind is not waited for longer than BEHIND_S; one that does not answer has no jobs.
+    An accounting that stays behind is not waited for longer than BEHIND_S. One that is missing, or does not answer, has
+    no jobs.
     """
     deadline_s = time.monotonic() + BEHIND_S
-    found: dict[str, SlurmJob] = {}
-    while ended | forgotten:
-        fields = "JobIDRaw,State,Reason,ExitCode,Start,End,ConsumedEnergyRaw"
-        command = ["sacct", "-X", "-n", "-P", "-o", fields, "-j", ",".join(sorted(ended | forgotten))]
+    found: dict[Path, SlurmJob] = {}
+    while numbers:
+        since_s = max(DAY_S, min(submissions[folder].time_s for folder in numbers) - DAY_S)
+        since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since_s))
+        # All jobs of a number: of several, sacct shows the last one alone without --duplicates.
+        which = ("-j", ",".join(sorted({*numbers.values()})), "-S", since, "--duplicates")
         try:
-            done = ask(*command, *_of_cluster(cluster), limit_s=LIMIT_S)
-        except ProgramError:
+            done = ask_slurm("sacct", "-X", "-n", "-P", "-o", ",".join(ACCOUNTED), *which, cluster=cluster)
+        except CaramlError:
             break
         if done.returncode:
             break
         # Some sites print a greeting first: take the lines that describe a job, and of one job the last.
-        rows = [row for row in (line.split("|") for line in done.stdout.splitlines()) if len(row) == 7 and row[1]]
-        found = {row[0]: _as_accounted(row) for row in rows}
+        fields = [line.split("|") for line in done.stdout.splitlines()]
+        rows = [_Row(*row) for row in fields if len(row) == len(ACCOUNTED) and row[3]]
+        for folder, number in numbers.items():
+            for row in rows:
+                if row.number == number and row.is_of(folder, submissions[folder]):
+                    found[folder] = row.job(folder)
         if time.monotonic() > deadline_s or all(one in found and found[one].has_ended for one in ended):
             break
         time.sleep(ASK_AGAIN_S)
     return found
-
-
-def _as_accounted(row: Sequence[str]) -> SlurmJob:
-    _, state, reason, exit_code, start, end, energy = row
-    # An energy of 0 or nothing was not measured.
-    joules = float(energy) if energy.isdecimal() else 0.0
-    measured = joules if 0 < joules < NO_ENERGY_J else None
-    state = state.split()[0]  # "CANCELLED by 1000"
-    return _job(state, reason, exit_code=exit_code, start=start, latest_end=end, consumed_energy_j=measured)
-
-
-def _parts(text: str) -> tuple[str, str]:
-    """Return number and cluster of the job that `sbatch --parsable` printed; empty: no number, the local cluster."""
-    found = re.findall(r"^\s*(\d+)(?:;(\S+))?\s*$", text, re.MULTILINE)
-    return found[-1] if found else ("", "")
-
-
-def _of_cluster(cluster: str) -> list[str]:
-    """Return the option for a cluster: without it, Slurm asks the local cluster alone."""
-    return [f"--clusters={cluster}"] if cluster else []

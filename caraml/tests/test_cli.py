@@ -113,6 +113,20 @@ def test_a_last_run_that_was_refused_is_named_with_the_reason(sweep, capsys, com
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize("command", COMMANDS_OF_RESULTS, ids=lambda command: command[0])
+def test_scripts_of_jobs_that_were_only_written_are_no_run(sweep, capsys, command):
+    written = sweep / "000002"
+    written.mkdir()
+    (written / "workpackages.xml").write_text('<workpackage id="0"><step>benchmark</step></workpackage>')
+    (written / "configuration.xml").write_text("<selection>\n<tag>job</tag>\n</selection>")
+    name, *arguments = [text.format(folder=sweep) for text in command]
+    codes = [main([name, *arguments, str(folder)]) for folder in (sweep, sweep / "000001")]
+    assert codes[0] == codes[1]
+    assert "000002" not in capsys.readouterr().err
+    assert main(["check", str(written)]) == main(["wait", str(written)]) == 2
+    assert capsys.readouterr().err.count("has only the scripts of jobs, by the tag job") == 2
+
+
 def test_a_sweep_without_any_result_fails(sweep, capsys):
     assert main(["check", str(sweep / "000000")]) == 1
     assert f"{sweep}/000000 has no result" in capsys.readouterr().err

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from caraml.schedulers.kubernetes import cluster
 from caraml.schedulers.kubernetes.kubectl import Kubectl, job_id, read_job_id
-from caraml.schedulers.kubernetes.state import START_LIMIT_S, KubernetesJob, judge
+from caraml.schedulers.kubernetes.state import FOLDER, START_LIMIT_S, TIME_LIMIT, KubernetesJob, judge
 
 BEGAN, BEGAN_S = "2026-01-01T00:00:00Z", 1767225600.0
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -227,3 +228,24 @@ def test_a_record_has_the_image_as_it_was_pulled():
 @pytest.mark.parametrize("where", [Kubectl("c", "n"), Kubectl("", "n"), Kubectl()])
 def test_where_a_job_was_submitted_is_kept(where):
     assert read_job_id(job_id("name", where)) == ("name", where)
+
+
+@pytest.mark.parametrize(
+    ("at_home", "state"), [(None, "Complete"), ("other;;", "Complete"), ("name;;", "UNKNOWN")], ids=str
+)
+def test_a_job_is_of_a_renamed_folder_and_not_of_a_copy(tmp_path, monkeypatch, at_home, state):
+    home, here = tmp_path / "home", tmp_path / "here"
+    for folder, text in ((home, at_home), (here, "name;;")):
+        if text:
+            folder.mkdir()
+            (folder / "job.id").write_text(text)
+    found = job(("Complete", ""))
+    found["metadata"]["annotations"][FOLDER] = str(home)
+    seen = cluster._Seen(Kubectl(), {"name": found}, [], "")
+    monkeypatch.setattr(cluster, "_look", lambda where: seen)
+    assert cluster.Kubernetes().jobs({here: "name;;"})[here].state == state
+
+
+def test_a_time_limit_is_named_with_what_sets_another():
+    assert TIME_LIMIT in str(judged(job(("Failed", "DeadlineExceeded"))))
+    assert TIME_LIMIT not in str(judged(job(("Failed", "Evicted"))))

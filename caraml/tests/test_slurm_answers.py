@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +14,14 @@ import pytest
 from caraml import wait as waiting
 from caraml.cli import main
 from caraml.errors import SchedulerError
-from caraml.schedulers import slurm
-from caraml.schedulers.slurm import Slurm
+from caraml.schedulers import slurm, slurm_submit
+from caraml.schedulers.slurm import SUBMISSION, Slurm
 from caraml.wait import settle, wait
 
 HERE = Path("/somewhere")
 RECORD = {"schema_version": 3, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
 SHOWN = "JobId=7 JobName=x JobState={state} Reason={reason} ExitCode=0:0 StartTime=2026-01-01T10:00:00 EndTime=Unknown"
+SHOWN += " WorkDir=/somewhere"
 UP, DOWN = "Slurmctld(primary) at here is UP", "Slurmctld(primary) at here is DOWN"
 # Takes note of each call, and answers after what is in the files beside it: what it says of job 7, it says of each one.
 SCONTROL = """#!/bin/sh
@@ -78,6 +81,7 @@ def add_points(run, *numbers):
         point.mkdir(parents=True)
         (point / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
         (point / "job.id").write_text(f"{number}\n")
+        (point / SUBMISSION).write_text('{"name": "x"}')
     (run / "workpackages.xml").touch()
     return run
 
@@ -95,7 +99,7 @@ def test_a_job_that_slurm_remembers_is_as_the_scheduler_says(answers):
 
 def test_a_job_that_the_scheduler_has_forgotten_is_as_its_accounting_says(answers):
     answers(
-        sacct="7|CANCELLED by 1000|None|0:15|2026-01-01T10:00:00|2026-01-01T10:05:00|4000",
+        sacct="7|x|/somewhere|CANCELLED by 1000|None|0:15|2026-01-01T10:00:00|2026-01-01T10:05:00|4000",
         refused="Invalid job id specified",
     )
     job = look("7")
@@ -104,7 +108,7 @@ def test_a_job_that_the_scheduler_has_forgotten_is_as_its_accounting_says(answer
 
 @pytest.mark.parametrize("energy", ["", "0"])
 def test_an_energy_of_nothing_was_not_measured(answers, energy):
-    answers(SHOWN.format(state="COMPLETED", reason="None"), f"7|COMPLETED|None|0:0|a|b|{energy}")
+    answers(SHOWN.format(state="COMPLETED", reason="None"), f"7|x|/somewhere|COMPLETED|None|0:0|a|b|{energy}")
     assert look("7").consumed_energy_j is None
 
 
@@ -112,7 +116,7 @@ def test_an_energy_is_whole_when_the_accounting_knows_of_the_end(answers, monkey
     monkeypatch.setattr(slurm, "BEHIND_S", 1000.0)
     answers(SHOWN.format(state="COMPLETED", reason="None"))
     # It has no line at first, then one of a running job, and then the last word.
-    lines = ("", "7|RUNNING|None|0:0|a|Unknown|50", "7|COMPLETED|None|0:0|a|b|7200")
+    lines = ("", "7|x|/somewhere|RUNNING|None|0:0|a|Unknown|50", "7|x|/somewhere|COMPLETED|None|0:0|a|b|7200")
     for number, line in enumerate(lines):
         (answers.folder / f"answer_{number}").write_text(line + "\n")
     answers.program(
@@ -124,17 +128,20 @@ def test_an_energy_is_whole_when_the_accounting_knows_of_the_end(answers, monkey
 
 
 def test_an_accounting_that_stays_behind_is_not_asked_for_ever_and_no_part_of_an_energy_is_taken(answers):
-    answers(SHOWN.format(state="COMPLETED", reason="None"), "7|RUNNING|None|0:0|a|Unknown|50")
+    answers(SHOWN.format(state="COMPLETED", reason="None"), "7|x|/somewhere|RUNNING|None|0:0|a|Unknown|50")
     assert look("7").consumed_energy_j is None
     shown = SHOWN.format(state="COMPLETED", reason="None")
-    rows = "7|RUNNING|None|0:0|a|Unknown|50\n8|COMPLETED|None|0:0|a|b|7200"
-    answers(f"{shown}\n{shown.replace('JobId=7', 'JobId=8')}", rows)
+    rows = "7|x|/somewhere/a|RUNNING|None|0:0|a|Unknown|50\n8|x|/somewhere/b|COMPLETED|None|0:0|a|b|7200"
+    answers(f"{shown}/a\n{shown.replace('JobId=7', 'JobId=8')}/b", rows)
     both = Slurm().jobs({HERE / "a": "7", HERE / "b": "8"})
     assert [job.consumed_energy_j for job in both.values()] == [None, 7200.0]
 
 
-def test_a_job_that_nobody_knows_has_ended(answers):
+@pytest.mark.parametrize("has_accounting", [True, False])
+def test_a_job_that_nobody_knows_has_ended(answers, has_accounting):
     answers(refused="Invalid job id specified")
+    if not has_accounting:
+        (answers.folder / "sacct").unlink()
     job = look("7")
     assert job.has_ended
     assert "no longer knows" in str(job)
@@ -144,7 +151,7 @@ def test_a_job_that_nobody_knows_has_ended(answers):
 def test_all_jobs_of_a_sweep_are_asked_for_at_once(answers, tmp_path, monkeypatch, state, asked_of_accounting):
     monkeypatch.setattr(waiting, "SETTLE_S", 0.0)
     answers(SHOWN.format(state=state, reason="None"))
-    rows = "\n".join(f"{number}|COMPLETED|None|0:0|a|b|{number}" for number in range(1, 36))
+    rows = "\n".join(f"{number}|x|/somewhere|COMPLETED|None|0:0|a|b|{number}" for number in range(1, 36))
     answers.program("sacct", f"#!/bin/sh\necho sacct >>${{0%/*}}/asked\necho '{rows}'\n")
     run = add_points(tmp_path / "000000", *range(1, 36))
     settle(run)
@@ -156,15 +163,9 @@ def test_all_jobs_of_a_sweep_are_asked_for_at_once(answers, tmp_path, monkeypatc
         ]
 
 
-def test_a_cluster_of_the_users_shell_is_not_that_of_a_job_without_one(answers, monkeypatch):
-    monkeypatch.setenv("SLURM_CLUSTERS", "gpu")
-    answers.program("scontrol", f'#!/bin/sh\necho "{UP}\nJobId=7 JobState=${{SLURM_CLUSTERS:-RUNNING}} "\n')
-    assert look("7").state == "RUNNING"
-
-
 @pytest.mark.parametrize(("home", "cluster"), [("private", ""), ("gpu", "--clusters=gpu "), ("", "")])
 def test_a_job_is_asked_of_the_cluster_on_which_it_was_submitted(answers, tmp_path, home, cluster):
-    (tmp_path / "job.cluster").write_text(home)
+    (tmp_path / SUBMISSION).write_text(json.dumps({"cluster": home, "name": "x"}))
     answers(f"ClusterName             = private\n{SHOWN.format(state='RUNNING', reason='None')}")
     assert look("7", tmp_path).state == "RUNNING"
     assert answers.asked()[-2:] == [f"{cluster}ping", f"{cluster}--all show job -o 7"]
@@ -194,8 +195,11 @@ def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys):
     point.mkdir(parents=True)
     (point / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
     (tmp_path / "run" / "workpackages.xml").touch()
-    # It says so when it is in its folder.
-    command = ["sh", "-c", "echo here; exec sleep 600"]
+    # It says so when it is in its folder, for root under another mount.
+    here, mounted = "echo here; exec sleep 600", tmp_path / "mounted"
+    mounted.mkdir()
+    command = ["unshare", "-m", "sh", "-c", f"mount --bind {point} {mounted} && cd {mounted} && {here}"]
+    command = ["sh", "-c", here] if os.getuid() else command
     with subprocess.Popen(command, cwd=point, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         assert [standing.state for standing in settle(tmp_path / "run").values()] == ["running"]
@@ -205,10 +209,11 @@ def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys):
 
 
 def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
-    answers(SHOWN.format(state="COMPLETED", reason="None"), "7|COMPLETED|None|0:0|a|b|7200")
+    answers(SHOWN.format(state="COMPLETED", reason="None"), "7|x|/somewhere|COMPLETED|None|0:0|a|b|7200")
     point = tmp_path / "run" / "000001_benchmark" / "work"
     point.mkdir(parents=True)
     (point / "job.id").write_text("7\n")
+    (point / SUBMISSION).write_text('{"name": "x"}')
     (point / "ready").touch()
     (point / "result.json").write_text(json.dumps({**RECORD, "status": "ok", "error": ""}))
     [standing] = settle(tmp_path / "run").values()
@@ -244,9 +249,9 @@ def hanging(monkeypatch, hangs):
     asked = []
     real = slurm.ask
 
-    def ask(program, *arguments, limit_s, without=""):
+    def ask(program, *arguments, limit_s, environ=None):
         if program != hangs:
-            return real(program, *arguments, limit_s=limit_s, without=without)
+            return real(program, *arguments, limit_s=limit_s, environ=environ)
         asked.append(arguments)
         return real("/bin/sleep", "600", limit_s=0.01)
 
@@ -266,8 +271,11 @@ def test_a_scheduler_that_hangs_is_waited_for_once_and_not_for_each_job(answers,
 
 def test_a_machine_without_slurm_is_told_from_a_scheduler_that_is_down(answers, tmp_path, capsys):
     (answers.folder / "scontrol").unlink()
-    assert main(["wait", str(add_points(tmp_path / "000000", 1))]) == 2
-    assert "there is no scontrol on this machine" in capsys.readouterr().err
+    asked = (["wait", str(add_points(tmp_path / "000000", 1))], ["plan", "A100", "llm_training", "--ask-scheduler"])
+    assert [main(words) for words in asked] == [2, 2]
+    of_sweep, of_run = capsys.readouterr().err.splitlines()
+    assert of_sweep == "caraml: there is no scontrol on this machine: run this on a login node of the system"
+    assert of_run == f"{of_sweep}, or set CARAML_SUBMIT=bash to run jobs here"
 
 
 def test_an_accounting_that_hangs_is_waited_for_once(answers, tmp_path, monkeypatch):
@@ -308,7 +316,7 @@ def test_a_scheduler_that_vanishes_while_it_is_waited_for_is_said_once_and_asked
 def test_a_job_that_was_killed_while_it_told_of_its_end_has_failed(answers, tmp_path, capsys):
     [point] = add_points(tmp_path / "000000", 7).glob("*/work")
     (point / "error").touch()
-    answers(SHOWN.format(state="NODE_FAIL", reason="NodeDown"))
+    answers(SHOWN.format(state="NODE_FAIL", reason="NodeDown") + f" WorkDir={point}")
     assert wait(tmp_path / "000000", 0.01, None)
     assert "1 point: 1 failed" in capsys.readouterr().out
     result = json.loads((point / "result.json").read_text())
@@ -379,7 +387,7 @@ def test_copies_of_a_point_are_submitted_again_as_copies(tmp_path, monkeypatch):
 OF_A_CLUSTER = """#!/bin/sh
 case "$*" in
 "--clusters=gpu ping") echo "Slurmctld(primary) at here is UP" ;;
-"--clusters=gpu --all show job -o 7") echo "JobId=7 JobState=PENDING Reason=Priority " ;;
+"--clusters=gpu --all show job -o 7") echo "JobId=7 JobName=x JobState=PENDING Reason=Priority " ;;
 *) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
 esac
 """
@@ -404,7 +412,7 @@ def test_a_job_of_another_cluster_is_not_submitted_twice(answers, tmp_path, caps
 
 def test_an_ended_job_of_another_cluster_is_asked_of_its_accounting(answers):
     answers(refused="Invalid job id specified")
-    answers.program("sacct", '#!/bin/sh\ncase "$*" in *--clusters=gpu*) echo "7|TIMEOUT|None|0:0|a|b|" ;; esac\n')
+    answers.program("sacct", '#!/bin/sh\ncase "$*" in *=gpu*) echo "7||/somewhere|TIMEOUT|None|0:0|a|b|" ;; esac\n')
     assert look("7;gpu").state == "TIMEOUT"
     assert look("7;cpu").state == "UNKNOWN"
 
@@ -421,33 +429,96 @@ def test_a_state_that_is_not_known_is_of_a_job_that_may_run_and_is_not_started_a
     assert [standing.state for standing in settle(run).values()] == ["queued"]
     assert main(["wait", str(run), "--retry-failed", "--limit", "0.01", "--interval", "0.01"]) == 3
     assert records(run) == before
-    assert len(list(run.glob("*/work/*"))) == 2
+    assert len(list(run.glob("*/work/*"))) == 3
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "LAUNCH_FAILED", "OUT_OF_MEMORY", "PREEMPTED"])
 def test_a_state_of_an_end_is_an_end(answers, state):
     answers(SHOWN.format(state=state, reason="None"))
-    assert look("7").has_ended
+    job = look("7")
+    assert job.has_ended
+    assert (slurm.TIME_LIMIT in str(job)) == (state == "TIMEOUT")
+
+
+LOST = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+LONG = "sbatch: error: Batch job submission failed: Requested time limit is invalid"
+SUBMISSIONS = {
+    "a number": ("echo 7", "", "7", ""),
+    "a cluster": ("echo '7;gpu'", "", "7;gpu", ""),
+    "words around it": ("echo 'Welcome to 2 clusters!'; echo; echo ' 7;c1 '; echo note: 5 jobs", "", "7;c1", ""),
+    "a lost connection": (f"echo '{LOST}' >&2; exit 1", "echo 9", "9", ""),
+    "no number": ("echo Welcome", "echo 9", "9", ""),
+    "a refusal": ("echo no >&2; exit 1", "", "", "sbatch refused the job: no"),
+    "too long a limit": (f"echo '{LONG}' >&2; exit 1", "", "", f"sbatch refused the job: {LONG}: {slurm.TIME_LIMIT}"),
+    "no answer": (f"echo '{LOST}' >&2; exit 1", "echo away >&2; exit 1", "", "Slurm does not answer: away; whether"),
+    "nothing": ("echo Welcome", "", "", "sbatch printed no job number, but 'Welcome'; whether"),
+}
+
+
+@pytest.mark.parametrize("case", SUBMISSIONS)
+def test_a_submitted_job_is_known_by_its_number_or_found_by_its_name(answers, tmp_path, monkeypatch, capsys, case):
+    sbatch, squeue, job_id, error = SUBMISSIONS[case]
+    monkeypatch.chdir(tmp_path)
+    answers("ClusterName             = private")
+    answers.program("sbatch", f'#!/bin/sh\necho "$0 $*" >>{answers.folder}/asked\n{sbatch}\n')
+    answers.program("squeue", f'#!/bin/sh\necho "$0 $*" >>{answers.folder}/asked\n{squeue}\n')
+    (tmp_path / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
+    code = slurm_submit.main(["A100"])
+    told = capsys.readouterr().err
+    submission = json.loads((tmp_path / SUBMISSION).read_text())
+    assert submission["cluster"] == "private"
+    assert any(f"sbatch --parsable --job-name={submission['name']} job.sh" in line for line in answers.asked())
+    written = tmp_path / "job.id"
+    assert (written.read_text().strip() if written.exists() else "") == job_id
+    assert told.startswith(error)
+    result = json.loads((tmp_path / "result.json").read_text())
+    if " whether" in error:
+        assert (code, result["status"], result["error"]) == (0, "unfinished", told.strip())
+        # Asked again, Slurm has it: there is no second job.
+        answers.program("sbatch", "#!/bin/sh\necho 8\n")
+        answers.program("squeue", f'#!/bin/sh\ncase "$*" in *--name={submission["name"]}) echo 7 ;; esac\n')
+        assert slurm_submit.main(["A100"]) == 0
+        assert written.read_text() == "7\n"
+    else:
+        assert code == (1 if error else 0)
+
+
+OURS, OTHERS = "x|/somewhere", "y|/elsewhere"
 
 
 @pytest.mark.parametrize(
-    ("printed", "cluster"),
+    ("shown", "rows", "state", "joules"),
     [
-        ("7\n", ""),
-        ("7;gpu\n", "--clusters=gpu "),
-        ("Welcome to 2 clusters!\n\n7\n", ""),
-        ("7\nnote: 5 jobs wait\n", ""),
-        ("** 9 **\n 7;c1 \r\n", "--clusters=c1 "),
+        ("JobName=x WorkDir=/old", [], "RUNNING", None),  # renamed, or mounted elsewhere
+        ("JobName=y WorkDir=/somewhere", [], "RUNNING", None),  # the job was renamed
+        ("JobName=y WorkDir=/elsewhere", [], "UNKNOWN", None),
+        ("JobName=y WorkDir=/elsewhere", [OTHERS], "UNKNOWN", None),
+        ("JobName=y WorkDir=/elsewhere", [OURS, OTHERS], "FAILED", 1.0),
+        ("JobName=y WorkDir=/elsewhere", [OTHERS, "x|/old"], "FAILED", 2.0),
     ],
 )
-def test_the_number_and_cluster_of_a_job_are_found_among_a_sites_words(answers, printed, cluster):
-    answers(f"Welcome: state=UP\n{SHOWN.format(state='RUNNING', reason='None')} WorkDir={HERE}")
-    assert look(printed.strip()).state == "RUNNING"
-    assert answers.asked()[-1] == f"{cluster}--all show job -o 7"
+def test_a_job_of_the_same_number_is_not_ours(answers, monkeypatch, tmp_path, shown, rows, state, joules):
+    monkeypatch.setattr(slurm.Submission, "read", lambda folder: slurm.Submission("", "x", 1e9))
+    lines = [f"7|{one}|FAILED|None|1:0|a|b|{index}" for index, one in enumerate(rows, 1)]
+    answers(SHOWN.format(state="RUNNING", reason="None") + " " + shown, "\n".join(lines))
+    job = look("7")
+    assert (job.state, job.consumed_energy_j) == (state, joules)
+    assert ("submitted" in job.reason) == (rows[-1:] == ["x|/old"])
+    assert ("another job" in job.reason) == (state == "UNKNOWN")
 
 
-def test_a_job_of_which_no_number_is_known_is_open(answers):
-    assert not look("Welcome!").has_ended
+def test_an_accounting_is_asked_for_jobs_since_the_day_before_they_were_submitted(answers, monkeypatch):
+    monkeypatch.setenv("SLURM_CLUSTERS", "gpu")
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    monkeypatch.setenv("SLURM_CONF", "/etc/ours")
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setattr(slurm.Submission, "read", lambda folder: slurm.Submission("", "x", 1e9))
+    answers(refused="Invalid job id specified")
+    answers.program("sacct", f'#!/bin/sh\nset >{answers.folder}/variables\necho "$*" >>{answers.folder}/asked\n')
+    assert look("7").state == "UNKNOWN"
+    assert answers.asked()[-1].endswith(" -j 7 -S 2001-09-08T01:46:40 --duplicates")
+    variables = (answers.folder / "variables").read_text()
+    assert re.findall("(?m)^S(?:LURM|ACCT)_.*", variables) == ["SLURM_CONF='/etc/ours'"]
 
 
 @pytest.mark.parametrize("folder", ["/some where/a", "/a b c", "/x=1 Y=2"])

@@ -37,7 +37,7 @@ for run in "${runs[@]:1}"; do
     mkdir -p "$run"
     cp result.json "$run"
 done
-"$here/python.sh" -m caraml.plan.site "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)" # site.sh, sbatch.flags
+"$here/python.sh" -m caraml.plan.site "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)" # site.sh
 case $how in
 bash)
     { : >/dev/tty; } 2>/dev/null && show_progress >/dev/tty &
@@ -52,15 +52,7 @@ bash)
     exit 1
     ;;
 sbatch)
-    mapfile -t flags <sbatch.flags
-    command -v sbatch >/dev/null || fail 127 "there is no sbatch on this machine: run the workflow on a login node of $system, or set CARAML_SUBMIT=bash to run jobs here"
-    # Unset options of the user's shell, which are for other jobs: SLURM_EXPORT_ENV=NONE would not pass on MASTER_ADDR.
-    kept='SLURM_(CONF|JWT)|SBATCH_(ACCOUNT|PARTITION|QOS|RESERVATION)'
-    for name in $(compgen -e | grep -E '^(SLURM|SBATCH|SRUN)_' | grep -Evx "$kept"); do unset "$name"; done
-    # The local cluster, to which a number alone belongs: 'caraml wait' may run on a machine of another one.
-    scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= *//p' >job.cluster
-    sbatch --parsable "${flags[@]}" job.sh >submit.out 2>submit.err || fail $? "sbatch refused the job: $(tail -n 1 submit.err)"
-    mv submit.out job.id
+    "$here/python.sh" -m caraml.schedulers.slurm_submit "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
     ;;
 kubernetes)
     "$here/python.sh" -m caraml.schedulers.kubernetes.submit "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)"

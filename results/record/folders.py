@@ -13,6 +13,8 @@ RESULT_NAME = "result.json"
 ATTEMPTS = "attempts"  # the folder of failed attempts at a point
 MEASURING = "benchmark"  # the step of a workflow whose points have results
 WORKPACKAGES = "workpackages.xml"  # JUBE's list of the steps of a run
+CONFIGURATION = "configuration.xml"  # the file of a run that JUBE writes first
+ONLY_WRITTEN = "<tag>job</tag>"  # in the configuration of a run that only wrote the scripts of its jobs
 
 
 class Below(NamedTuple):
@@ -83,8 +85,16 @@ def runs_of(point: Path) -> list[Path]:
     return [point, *sorted(further, key=lambda folder: int(folder.name.removeprefix("run_")))]
 
 
+def has_jobs(run: Path) -> bool:
+    """Return whether a run of JUBE starts its jobs, so that it has points."""
+    file = run / CONFIGURATION
+    return not file.exists() or ONLY_WRITTEN not in file.read_text(errors="replace")
+
+
 def planned_runs(run: Path) -> tuple[int, int]:
     """Return how many of the runs that a sweep's plan has have a result, and how many it has."""
+    if not has_jobs(run):
+        return 0, 0
     planned = _planned((run / WORKPACKAGES).read_text(errors="replace"))
     present = {int(point.parent.name.partition("_")[0]): len(runs_of(point)) for point in points(run)}
     found = sum(min(runs, present.get(number, 0)) for number, runs in planned.items())

@@ -62,7 +62,8 @@ class Kubernetes:
             return job.ended("Deleted", "Kubernetes no longer knows it: was it deleted by hand?")
         found = seen.jobs[name]
         home = found["metadata"].get("annotations", {}).get(FOLDER, str(folder))
-        if Path(home).resolve() != folder.resolve():
+        other = Path(home, JOB_ID)  # of a copied folder; that of a renamed one is elsewhere, or has another job
+        if other.exists() and other.read_text() == job_id and not other.parent.samefile(folder):
             return job.ended(UNKNOWN, f"it is the job of another folder, {home}")
         now_s = time.time()
         return judge(job, found, seen.warning, seen.quiet_since_s(now_s), now_s)

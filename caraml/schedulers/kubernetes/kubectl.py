@@ -6,8 +6,8 @@ import json
 import subprocess
 from typing import Any, NamedTuple
 
-from caraml.errors import SchedulerError
-from caraml.programs import ProgramError, ask, words
+from caraml.errors import SchedulerError, SiteError
+from caraml.programs import NoProgram, ProgramError, ask, words
 
 Object = dict[str, Any]  # of the API
 
@@ -25,12 +25,14 @@ class Kubectl(NamedTuple):
     def try_to(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Return the completed kubectl process, whatever its exit code.
 
-        Raises SchedulerError if kubectl is missing or does not end in time.
+        Raises SchedulerError if kubectl does not end in time, and SiteError if there is none.
         """
         where = [f"--context={self.context}"] if self.context else []
         where += [f"--namespace={self.namespace}"] if self.namespace else []
         try:
             return ask("kubectl", *where, REQUEST_LIMIT, *arguments, limit_s=LIMIT_S)
+        except NoProgram as error:
+            raise SiteError(f"{error}: install it") from error
         except ProgramError as error:
             raise SchedulerError(f"Kubernetes does not answer: {error}") from error
 

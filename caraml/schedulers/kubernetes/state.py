@@ -24,6 +24,7 @@ NEVER = {"InvalidImageName", "ErrImageNeverPull"}
 START_LIMIT_S = 600.0  # for creating a pod, its image and its volumes
 SIDECAR_S = 60.0  # for a sidecar to end after the container that trains
 LOST_S = 60.0  # after its grace period, a pod that has not ended is on a lost node
+TIME_LIMIT = "state another limit by spec: {activeDeadlineSeconds: SECONDS} in the file kubernetes_pod of site.yaml"
 # Reasons of a container or a Job that carry less information than the exit code.
 ORDINARY = {"", "Error", "Completed", "BackoffLimitExceeded"}
 
@@ -39,7 +40,8 @@ class KubernetesJob(Job):
 
     def ended(self, state: str, reason: str) -> KubernetesJob:
         """Return the job as one that Kubernetes has ended, or will not continue."""
-        return replace(self, state=state, reason=reason, has_ended=True)
+        to_do = TIME_LIMIT if state == "DeadlineExceeded" else ""
+        return replace(self, state=state, reason=reason, has_ended=True, to_do=to_do)
 
     def to_record(self) -> dict[str, Any]:
         """Return the job's entry in a result, with the node and the image of each pod."""
