@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -133,7 +134,10 @@ def judged(item: Item, system: str, result: Answer) -> Verdict:
     elif (outcome := judge(partial(_keeps, item), result.interval)) is Outcome.UNDECIDED:
         ends = result.interval._asdict()
         narrower = result.by_sampling.interval_of_best(result.points) if result.by_sampling else None
-        if narrower and judge(partial(_keeps, item), narrower) is Outcome.PASSED:
+        if math.isinf(result.interval.high):
+            requests = min(result.best.values("metrics.measured_requests"), default=0.0) if result.best else 0.0
+            reason = finding("p99_unbounded", requests=round(requests))
+        elif narrower and judge(partial(_keeps, item), narrower) is Outcome.PASSED:
             reason = finding("not_without_accuracy", **ends)
         elif result.points > 1:
             reason = finding("within_interval_of_best", **ends, points=result.points)

@@ -16,7 +16,7 @@ from results.verdicts.goodput import Failures, goodput_of
 from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, missed, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
-from results.verdicts.requirements import MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
+from results.verdicts.requirements import LATENCIES, MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_setups
 
 LONGEST = 200  # characters of the names of places in one sentence
@@ -37,11 +37,15 @@ class Answer(NamedTuple):
     precision: str = ""
     by_sampling: Estimate | None = None  # for an energy: without the accuracy of its sensor
     best: PointResults | None = None  # the point
+    own: Interval | None = None  # holds the intervals of a percentile in each of its runs
 
     @property
     def interval(self) -> Interval | None:
-        """Interval of the estimate, None if there is none."""
-        return self.estimate.interval_of_best(self.points) if self.estimate else None
+        """Interval of the estimate, which holds those of its runs; None if there is none."""
+        found = self.estimate.interval_of_best(self.points) if self.estimate else None
+        if found is None or self.own is None:
+            return found
+        return Interval(min(found.low, self.own.low), max(found.high, self.own.high))
 
     @property
     def value(self) -> float | str | None:
@@ -109,7 +113,7 @@ def _to_loss(trained: Sequence[PointResults], quantity: Quantity) -> Answer:
         return Answer(why_not=finding("several_targets", targets=" and ".join(f"{one:g}" for one in targets)))
     if why := next(filter(None, map(missed, trained)), None):
         return Answer(why_not=why, is_failure=True)
-    good = [one for one in trained if one.good and not one.learns_otherwise]
+    good = [one for one in trained if one.good and not one.wrong]
     return _best(good, quantity) if good else _no_run(trained, trained)
 
 
@@ -191,6 +195,7 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
         doubts=tuple(deviations(best, is_energy)),
         by_sampling=_estimate(best, path, quantity, with_accuracy=False) if is_energy else None,
         best=best,
+        own=best.own_interval(path) if quantity.what in LATENCIES else None,
     )
 
 

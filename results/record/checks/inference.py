@@ -10,7 +10,7 @@ from results.record.acceptance import NO_SPECULATION, length_of, of_text, stated
 from results.record.acceptance import choice as choice_of_speculation
 from results.record.acceptance import label as label_of_speculation
 from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
-from results.record.demand import CLOSED_LOOP, DATA, SLOS, label, of_arrivals, of_idle_limit, of_trace
+from results.record.demand import CLOSED_LOOP, DATA, MADE, SLOS, label, made_trace, of_arrivals, of_idle_limit, of_trace
 from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
 from results.record.model import Record, is_number
 from results.record.values import value_at
@@ -71,8 +71,10 @@ def _last_part(path: object) -> str:
 
 
 def _trace_is_that_of_the_options(run: Record, name: str) -> Sentences:
-    before, after = of_trace(name, ""), of_text(*_asked_speculation(run))
-    if not re.fullmatch(f"{re.escape(before)}[0-9a-f]{{12}}{re.escape(after)}", run.sample):
+    after, seed = of_text(*_asked_speculation(run)), run.option("load.seed")
+    if run.option("load.trace") in MADE and isinstance(seed, int):
+        yield from differs("sample", run.sample, "its seed", of_trace(name, made_trace(name, seed)[0]) + after)
+    elif not re.fullmatch(f"{re.escape(of_trace(name, ''))}[0-9a-f]{{12}}{re.escape(after)}", run.sample):
         yield f"its sample is {run.sample!r}, but config.load has the trace {name}"
     limit_s = run.option("load.idle_limit_s")
     idle = of_idle_limit(limit_s) if is_number(limit_s) else None
@@ -141,6 +143,21 @@ def _speculation_is_that_of_the_options(run: Record) -> Sentences:
     yield from differs("serving.speculation", found, "config.speculation", options)
     words = choice_of_speculation(*options) if options else NO_SPECULATION
     yield from differs("choices.speculation", run.choices.get("speculation"), "config.speculation", words)
+
+
+def _values_are_possible(run: Record) -> Sentences:
+    """A perplexity is 1 or more, as probabilities are 1 or less; a step has its own token, and at most all drafts."""
+    answers, one = run.serving.answers, run.serving.speculation
+    questions = answers.get("questions", 0)
+    bounds = [("answers.perplexity", 1, math.inf), ("answers.perplexity_reference", 1, math.inf)]
+    bounds += [(f"answers.{name}", 0, 1) for name in ("agreement", "repeat_agreement", "reference")]
+    bounds += [(f"answers.{name}", 0, questions) for name in ("wrong", "repeat_wrong")]
+    bounds.append(("answers.right", 0, answers.get("expected", 0)))
+    bounds += [(f"speculation.{name}_length", 1, one.draft_tokens + 1) for name in ("stated", "measured") if one]
+    for name, low, high in bounds:
+        value = value_at(run, f"serving.{name}")
+        if is_number(value) and (exceeds(low, value) or exceeds(value, high)):
+            yield f"serving.{name} is {value:g}, and can only be {low:g} to {high:g}"
 
 
 def _lengths_are_those_of_the_label(run: Record) -> Sentences:
@@ -253,6 +270,7 @@ RULES = (
     _label_is_that_of_the_load,
     _server_is_that_of_the_options,
     _speculation_is_that_of_the_options,
+    _values_are_possible,
     _lengths_are_those_of_the_label,
     _counts_are_whole,
     _intervals_hold_their_value,
