@@ -10,6 +10,7 @@ from caraml.cli import main
 from results.collect import collect
 from results.join.serving import energy_per_token
 from results.predict.predict import groups_of
+from results.record.demand import made_trace
 from results.record.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.show.plots.serving import frontier, serving_charts
 from results.show.plots.style import SPEED, styles_of_systems
@@ -109,6 +110,24 @@ def test_an_edge_may_cut_a_request_that_is_longer_than_most_of_a_trace():
     assert any(words in one for one in contradictions(record))
     record["config"].setdefault("load", {})["trace"] = "mine.jsonl"
     assert not any(words in one for one in contradictions(record))
+
+
+@pytest.mark.parametrize(
+    ("trace", "seed", "digest", "is_good"),
+    [
+        ("small", 1234, made_trace("small", 1234)[0], True),
+        ("small", 1234, made_trace("small", 1235)[0], False),
+        ("small", 1235, made_trace("small", 1234)[0], False),
+        ("large", 1, made_trace("small", 1)[0], False),
+        ("small", 1, "0" * 12, False),
+        ("mine/small", 1, "0" * 12, True),  # a file, which is not here
+    ],
+)
+def test_made_conversations_are_made_again_from_their_seed(trace, seed, digest, is_good):
+    record = served()
+    record["config"]["load"] = {"trace": trace, "seed": seed, "idle_limit_s": 300.0}
+    record["sample"] = f"conversations of {trace.rpartition('/')[2]}, SHA-256 {digest}"
+    assert any(one.startswith(("sample", "its sample")) for one in contradictions(record)) != is_good
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,9 @@ def verdict_on(
         why_not = not_work_of_bf16(answered.best, mine) if answered.best else "it is of two points"
         doubt = finding("precision_not_named", precision=answered.precision, reason=why_not)
         answered = answered._replace(doubts=(doubt, *answered.doubts) if why_not else answered.doubts)
-    return with_missing(judged(item, system, answered), skipped)
+    # A mark that the buyer fixed is that of each run that counts.
+    doubts = tuple(one for one in answered.doubts if dict(one.values).get("option") not in wanted.fixed)
+    return with_missing(judged(item, system, answered._replace(doubts=doubts)), skipped)
 
 
 def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:

@@ -106,4 +106,4 @@ def _keeps(name: str, found: Any, wanted: Any) -> bool:
             wanted = SWITCH[wanted.lower()] if isinstance(found, bool) else float(wanted)
         except (KeyError, ValueError):
             return str(found) == wanted
-    return found == wanted or str(found) == str(wanted)
+    return bool(found == wanted or str(found) == str(wanted))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
@@ -19,6 +19,7 @@ from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_o
 from results.verdicts.requirements import LATENCIES, MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_setups
 
+GOODPUT_OF_REQUESTS = "goodput"
 LONGEST = 200  # characters of the names of places in one sentence
 
 
@@ -192,11 +193,21 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
         energy_kind=energy_kind(best.any) or "" if is_energy else "",
         points=len(usable),
         precision=best.precision,
-        doubts=tuple(deviations(best, is_energy)),
+        doubts=(*_own_marks(best, quantity), *deviations(best, is_energy)),
         by_sampling=_estimate(best, path, quantity, with_accuracy=False) if is_energy else None,
         best=best,
         own=best.own_interval(path) if quantity.what in LATENCIES else None,
     )
+
+
+def _own_marks(best: PointResults, quantity: Quantity) -> Iterator[Finding]:
+    """Yield what a quantity is measured by and the runs themselves state."""
+    if quantity.within_limits or quantity.what == GOODPUT_OF_REQUESTS:
+        slo = best.any.serving.slo
+        yield finding("own_mark", what="the preset of limits of TTFT and TPOT", value=slo, option="load.slo")
+    if quantity.what in TO_LOSS:
+        target = f"{best.point.to_loss:g}"
+        yield finding("own_mark", what="the loss to train to", value=target, option="window.to_loss")
 
 
 def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: bool) -> Estimate | None:

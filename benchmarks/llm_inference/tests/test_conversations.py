@@ -333,6 +333,11 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(request, tmp_
     assert any("and one was for" in one for one in request_problems(edited, tmp_path))
     assert any("config.load has the trace other" in one for one in contradictions(edited))
 
+    edited["config"]["load"] |= {"trace": "small", "idle_limit_s": 0.01, "seed": 1}
+    assert any("than that turn of its load" in one for one in request_problems(edited, tmp_path))
+    assert any("but its seed has 'conversations of small" in one for one in contradictions(edited))
+
+    edited["config"]["load"]["trace"] = "mine/other"
     del edited["config"]["load"]["idle_limit_s"]
     assert any("choices.conversations is stored as" in one for one in contradictions(edited))
 

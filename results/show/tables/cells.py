@@ -253,4 +253,6 @@ def _for_csv(cell: Cell) -> str | int:
     if isinstance(cell, bool | int):
         return cell
     text = text_of(cell, number=for_programs)
-    return f"'{text}" if not is_number(cell) and text.startswith(RUN_BY_SPREADSHEETS) else text
+    is_text = not isinstance(cell, float | Amount | Interval)
+    quote = "'" if is_text and text.startswith(RUN_BY_SPREADSHEETS) else ""
+    return f"{quote}{text}".replace("\r", " ")  # which the writer does not quote, and readers take for another row
