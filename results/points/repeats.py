@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from results.files.workloads import batch_text, short_batch_text
 from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs, trimmed_mean
-from results.points.judged import why_wrong
+from results.points.judged import job_of, why_wrong
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import differences, options_of, setup_of
 from results.record.findings import Finding, finding
@@ -211,8 +211,8 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     """Group the repeats of each point, in the order of tables.
 
     Runs that differ in options, software, driver or power limit are not repeats: their variants have the differences. A
-    failed run joins the runs with its options. Without recorded options it joins the only point at its place, and is a
-    point of its own if there are several.
+    failed run joins the runs with its options. Without recorded options it joins the runs of its job, or the only point
+    at its place, and is a point of its own if there are several.
     """
     ordered = sorted(records, key=sort_key)
     good = (record for record in ordered if record.is_good)
@@ -230,6 +230,8 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
             ran = [one for one in ran if not precision or one.precision == precision]
             alike = [one for one in ran if not options or options_of(one.any) == options]
             alike = [one for one in alike if setup_of(one.any) == setup_of(record)] or alike
+            job = job_of(record)[0]
+            alike = [one for one in alike if job and any(job_of(run)[0] == job for run in one.good)] or alike
             if len(alike) == 1:
                 alike[0].bad.append(record)
             else:

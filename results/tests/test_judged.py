@@ -127,7 +127,7 @@ def test_a_server_with_a_check_that_failed_or_was_not_made_is_not_ranked(answers
         ({"perplexity": 12.0, "perplexity_reference": 0.5}, None, "answers.perplexity_reference"),
         ({"agreement": 1.5}, None, "answers.agreement"),
         ({"expected": 4, "right": 5, "reference": 1.0}, None, "answers.right"),
-        ({"expected": 4, "right": 0, "reference": -0.1}, None, "answers.reference"),
+        ({"expected": 4, "right": 0, "reference": 0}, None, "answers.reference"),
         ({"questions": 4, "wrong": 5}, None, "answers.wrong"),
         ({}, DRAFTS | {"measured_length": 4.5}, "speculation.measured_length"),
         ({}, DRAFTS | {"stated_length": 0.5}, "speculation.stated_length"),

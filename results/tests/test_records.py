@@ -7,11 +7,13 @@ import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import results
 from caraml.__main__ import main
 from results.record import records
+from results.record.duplicates import copies
 from results.record.folders import results_below
 from results.record.model import Record, as_json
 from results.record.records import RecordError, read_record, write_record
@@ -510,6 +512,17 @@ def test_losses_of_another_seed_do_not_repeat(seeds, shift, is_copy, tmp_path):
             find_records([tmp_path])
     else:
         assert len(find_records([tmp_path]).records) == 2
+
+
+def test_honest_runs_of_many_seeds_are_no_copies():
+    """Losses are recorded as numbers of 32 bits, and are close together where they no longer fall."""
+    chance, made = random.Random(1), []
+    for seed in range(60):
+        falling = (2 + 9 * 0.9**step + chance.gauss(0, 0.02) for step in range(500))
+        record = made_up.result(losses=[float(np.float32(loss)) for loss in falling])
+        times_s = [1.5 + round(chance.gauss(0, 0.01), 9) for _ in range(500)]
+        made.append(Record.of(record | {"step_times_s": times_s, "config": {"training": {"seed": seed}}}))
+    assert list(copies(made)) == []
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,13 @@ def test_a_run_to_a_loss_that_was_ended_before_missed_it(status, number):
     assert (point.missed, missed(point) is not None) == (number, number > 1)
 
 
+def test_a_run_that_left_no_options_is_of_the_point_of_its_job():
+    reached = runs(50.0, 60.0, 70.0, slurm={"job_id": "7", "state": "TIMEOUT"})
+    ended = [made_up.failed("V", slurm={"job_id": "7", "state": "TIMEOUT"}) for _ in range(2)]
+    points = by_point([made_up.result("V"), *reached, *ended])
+    assert [(bool(one.point.to_loss), len(one.bad), one.missed) for one in points] == [(False, 0, 0), (True, 2, 2)]
+
+
 def test_runs_to_a_loss_with_one_seed_are_not_repeats():
     [point] = by_point([run(50.0, seed=1), run(60.0, seed=2), run(70.0, seed=2)])
     assert point.wrong.kind == "one_seed"

@@ -105,5 +105,5 @@ def _keeps(name: str, found: Any, wanted: Any) -> bool:
         try:
             wanted = SWITCH[wanted.lower()] if isinstance(found, bool) else float(wanted)
         except (KeyError, ValueError):
-            return str(found) == wanted
+            return bool(str(found) == wanted)
     return bool(found == wanted or str(found) == str(wanted))

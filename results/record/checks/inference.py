@@ -25,6 +25,7 @@ OF_OPTIONS = {
 LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal [^,]*)?(, .*)?")
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
 COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
+LEAST_REFERENCE = 0.01  # share of the questions of a file that a reference answers right
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
@@ -149,8 +150,11 @@ def _values_are_possible(run: Record) -> Sentences:
     """A perplexity is 1 or more, as probabilities are 1 or less; a step has its own token, and at most all drafts."""
     answers, one = run.serving.answers, run.serving.speculation
     questions = answers.get("questions", 0)
-    bounds = [("answers.perplexity", 1, math.inf), ("answers.perplexity_reference", 1, math.inf)]
-    bounds += [(f"answers.{name}", 0, 1) for name in ("agreement", "repeat_agreement", "reference")]
+    bounds: list[tuple[str, float, float]] = [
+        (f"answers.{name}", 1, math.inf) for name in ("perplexity", "perplexity_reference")
+    ]
+    bounds += [(f"answers.{name}", 0, 1) for name in ("agreement", "repeat_agreement")]
+    bounds.append(("answers.reference", LEAST_REFERENCE, 1))
     bounds += [(f"answers.{name}", 0, questions) for name in ("wrong", "repeat_wrong")]
     bounds.append(("answers.right", 0, answers.get("expected", 0)))
     bounds += [(f"speculation.{name}_length", 1, one.draft_tokens + 1) for name in ("stated", "measured") if one]
