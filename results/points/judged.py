@@ -11,11 +11,12 @@ from results.record.acceptance import judged_acceptance
 from results.record.answers import judged
 from results.record.findings import NOT_RANKED, Finding, finding, from_data, note
 from results.record.model import Record, as_json
-from results.record.parts import devices_of
+from results.record.parts import devices_of, sensor_channels
 from results.record.perplexity import reference_of
 from results.record.values import once, value_at
 
 PART = "MIG-"  # beginning of the id of a part of a GPU
+DIVIDED_BY_MIG = "divided by MIG"  # in jpwr's description of an NVML sensor
 PARTITION = ("compute_partition", "accelerator_partition")  # of two versions of amd-smi; SPX is the whole device
 DIVIDED = {"DPX", "TPX", "QPX", "CPX"}
 # States of a job that ended by itself, or that its scheduler cannot tell.
@@ -100,6 +101,10 @@ def _of_devices(record: Record) -> Iterator[Finding]:
         name, ident = device.name or "", device.device_id or ""
         if any(one.startswith(PART) for one in ident.split()) or " MIG " in name:
             yield finding("divided_device", device=ident or name, how="MIG")
+            return
+    for channel in sensor_channels(record):
+        if DIVIDED_BY_MIG in (channel.source or ""):
+            yield finding("divided_device", device=channel.name, how="MIG, by its sensor")
             return
     for report in _reports(record):
         name, facts = str(report.get("name") or report.get("uuid") or "a device"), _lower(report)

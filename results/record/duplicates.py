@@ -12,6 +12,7 @@ from results.record.parts import windows_of
 from results.record.values import cpus_in, is_accelerated
 
 PROCESSORS = "processors"
+SHARED = "no"  # of a job that states that others use its node: quotas may keep them apart
 FEWEST_TIMES = 3  # different ones, by which a run is recognized
 LATENCIES = ("ttft_", "tpot_", "e2e_")  # beginnings of the names of a server's times, whose requests are its steps
 
@@ -24,7 +25,7 @@ def simultaneous(records: Sequence[Record]) -> list[tuple[str, str]]:
         ids: dict[str, set[str]] = {}
         for device in record.devices:
             ids.setdefault(device.hostname, set()).update(same_ids(device.device_id or ""))
-        if is_accelerated(record) is False:
+        if is_accelerated(record) is False and record.provenance.exclusive != SHARED:
             cpus[record.file.path] = {one for device in record.devices for one in cpus_in(device.cpus)}
             ids = {device.hostname: {PROCESSORS} for device in record.devices}
         for one in record.windows:

@@ -240,6 +240,11 @@ KINDS: Mapping[str, Kind] = {
     ),
     "learning_by_site": Kind("the losses are judged by the site's own reference in {file}: {source}", _OWN_MARK),
     "own_mark": Kind("{what} is what the run itself states, {value}: a buyer fixes {option}", _OWN_MARK),
+    "same_losses": Kind(
+        "{runs:number of run} with the losses of another one, to the last digit: the machine computes exactly the same "
+        "again, or they are copies",
+        Advice(7, "Repeats have the same losses.", "Repeat runs with other seeds (--seed), which copies cannot have"),
+    ),
     "one_seed": Kind(
         "{runs} runs to a loss have the seed {seed}: they are one training, repeated",
         Advice(1, "Runs to a loss have one seed, and are not ranked.", "Repeat them with other seeds (--seed)"),

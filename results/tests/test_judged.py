@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from random import Random
 
 import pytest
 
+import jpwr
 from results.record.perplexity import references
 from results.tests import made_up
 from results.tests.of_dicts import by_point, contradictions
@@ -54,6 +57,20 @@ def test_a_run_on_a_part_of_a_device_or_on_one_that_is_not_sound_is_not_ranked(c
     [point] = by_point([record])
     assert (point.wrong and point.wrong.kind, bool(ranked_points([point]))) == (kind, kind is None)
     assert not kind or point.wrong in deviations(point)
+
+
+def test_a_sensor_of_a_divided_board_is_no_devices():
+    record = on_device(reports=[])
+    [channel] = record["energy"]["channels"]
+    channel["source"] = next(one for one in nvml_sources() if "MIG" in one)
+    [point] = by_point([record])
+    assert point.wrong.kind == "divided_device"
+
+
+def nvml_sources():
+    """Descriptions of sensors as jpwr's source has them."""
+    text = (Path(jpwr.__file__).parent / "backends" / "nvml.py").read_text()
+    return re.findall(r'"(; divided by MIG[^"]*)"', text)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +188,15 @@ def test_the_suites_own_reference_is_no_mark_of_the_run():
     record = asked(ANSWERED | {"perplexity_tokens": 9, "perplexity": own, "perplexity_reference": own})
     [point] = by_point([record | {"model": model, "precision": precision}])
     assert not any(one.kind == "own_mark" for one in deviations(point))
+
+
+def test_repeats_with_the_same_losses_are_named_and_count():
+    losses = [9.0 - 0.1 * step for step in range(20)]
+    same, other = [*losses[:12], *[loss + 0.01 for loss in losses[12:]]], [loss + 0.01 for loss in losses]
+    runs = [on_device(losses=one) for one in (losses, same, other)]
+    [point] = by_point(runs)
+    assert [dict(one.values)["runs"] for one in deviations(point) if one.kind == "same_losses"] == [1]
+    assert ranked_points([point])
 
 
 def test_honest_runs_of_each_kind_are_ranked():

@@ -15,6 +15,7 @@ from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import STATED, accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INNER
+from results.record.duplicates import Repeated
 from results.record.findings import Finding, finding
 from results.record.model import Channel, Provenance
 from results.record.parts import sensor_channels, total_s, windows_of
@@ -236,6 +237,9 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
         found += [*record.corrected, *shown_by(record)]
         found += rising(record)
         found += _origin(record.provenance)
+    lost = Repeated(lambda record: record.losses)
+    if same := sum(lost.twin(record) is not None for record in results.good):
+        found.append(finding("same_losses", runs=same))
     if with_energy and len({energy_kind(record) for record in results.good}) > 1:
         found.append(finding("mixed_energies"))
     commits = {record.provenance.git_commit for record in results.good}
