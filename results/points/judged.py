@@ -59,9 +59,9 @@ def job_of(record: Record) -> tuple[str, str]:
 
 def _of_server(record: Record) -> Iterator[Finding]:
     """Yield the findings of the client, and those that its numbers give by today's rules; older records have texts."""
-    serving, answers = record.serving, record.serving.answers
+    serving = record.serving
     stored = [from_data(as_json(one)) for one in serving.findings]
-    found = [*_not_checked(record), *judged(answers), *_own_marks(record)]
+    found = [*_not_checked(record), *judged(serving.answers), *_own_marks(record)]
     if one := serving.speculation:
         facts = {name: getattr(one, name) for name in ("draft_tokens", "stated_length", "measured_length", "steps")}
         found += judged_acceptance(facts, value_at(record, "metrics.output_tokens_per_request") or 0.0)
@@ -72,11 +72,10 @@ def _of_server(record: Record) -> Iterator[Finding]:
 def _not_checked(record: Record) -> Iterator[Finding]:
     """Yield which checks the options ask for, and the record does not have."""
     answers, wanted = record.serving.answers, record.config.get("answers") or {}
-    if record.serving.speculation or record.serving.defined_by or not isinstance(wanted, Mapping):
+    if record.serving.speculation:
         return
-    if (wanted.get("questions") and not answers.get("questions")) or (
-        wanted.get("questions_file") and not answers.get("expected")
-    ):
+    pairs = (("questions", "questions"), ("questions_file", "expected"))
+    if any(wanted.get(option) and not answers.get(name) for option, name in pairs):
         yield finding("answers_unknown")
     has_weights = any(record.option(f"serve.{name}") for name in WEIGHTS)
     if wanted.get("perplexity") and has_weights and "perplexity_tokens" not in answers:
@@ -85,18 +84,17 @@ def _not_checked(record: Record) -> Iterator[Finding]:
 
 def _own_marks(record: Record) -> Iterator[Finding]:
     """Yield the pass marks that the run states itself, and neither the suite nor a buyer."""
-    answers = record.serving.answers
-    reference = answers.get("perplexity_reference")
-    if reference is not None and reference != reference_of(record.model, record.precision, 0.0):
-        option = "answers.perplexity_reference"
-        yield finding("own_mark", what="the reference of its perplexity", value=f"{reference:.4g}", option=option)
-    if answers.get("expected"):
-        value = f"{answers.get('reference', 0.0):.4g}"
-        yield finding("own_mark", what="the share of right answers", value=value, option="answers.reference")
+    answers, of_suite = record.serving.answers, reference_of(record.model, record.precision, 0.0)
+    for what, option, value in (
+        ("the reference of its perplexity", "answers.perplexity_reference", answers.get("perplexity_reference")),
+        ("the share of right answers", "answers.reference", answers.get("reference")),
+    ):
+        if value not in (None, of_suite):
+            yield finding("own_mark", what=what, value=f"{value:.4g}", option=option)
 
 
 def _of_devices(record: Record) -> Iterator[Finding]:
-    """Yield why a run was not on whole and sound devices, by their ids and names and by the vendor's tool."""
+    """Yield why a run was not on whole and sound devices, by ids, names, sensors and the vendor's tool."""
     for device in record.devices:
         name, ident = device.name or "", device.device_id or ""
         if any(one.startswith(PART) for one in ident.split()) or " MIG " in name:
@@ -107,30 +105,25 @@ def _of_devices(record: Record) -> Iterator[Finding]:
             yield finding("divided_device", device=channel.name, how="MIG, by its sensor")
             return
     for report in _reports(record):
-        name, facts = str(report.get("name") or report.get("uuid") or "a device"), _lower(report)
+        name = str(report.get("name") or report.get("uuid") or "a device")
+        mig, ecc, mode = (
+            str(report.get(key) or "").strip().lower()
+            for key in ("mig.mode.current", "ecc.mode.current", "compute_mode")
+        )
         partition = report.get("partition")
-        kinds = {partition.get(one) for one in PARTITION} if isinstance(partition, Mapping) else set()
-        if facts("mig.mode.current") == "enabled":
-            yield finding("divided_device", device=name, how="MIG is on")
-        elif divided := kinds & DIVIDED:
-            yield finding("divided_device", device=name, how=f"partitions of kind {divided.pop()}")
-        elif facts("ecc.mode.current") == "disabled":
+        parts = {str(partition.get(one)) for one in PARTITION} & DIVIDED if isinstance(partition, Mapping) else ()
+        if mig == "enabled" or parts:
+            yield finding("divided_device", device=name, how=", ".join(sorted(parts)) or "MIG is on")
+        elif ecc == "disabled":
             yield finding("no_ecc", device=name)
-        elif facts("compute_mode") == "prohibited":
-            yield finding("compute_prohibited", device=name, mode=str(report["compute_mode"]))
-        else:
-            continue
-        return
-
-
-def _lower(report: Mapping[str, Any]) -> Any:
-    return lambda name: str(report.get(name) or "").strip().lower()
+        elif mode == "prohibited":
+            yield finding("compute_prohibited", device=name, mode=mode)
 
 
 def _reports(record: Record) -> list[dict[str, Any]]:
     """Return what the vendor's tool reported of the devices of a run; of all, if no id is of one of them."""
-    if not any(device.device_id for device in record.devices):  # of processors
-        return []
     used = {one for device in record.devices for one in same_ids(device.device_id or "")}
+    if not used:  # processors
+        return []
     reports = devices_of(record)
     return [one for one in reports if used & set(same_ids(str(one.get("uuid") or "")))] or reports

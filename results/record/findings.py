@@ -258,7 +258,7 @@ KINDS: Mapping[str, Kind] = {
         Advice(1, "A device's memory is not protected: the run is not ranked.", "Switch ECC on; repeat the run"),
     ),
     "compute_prohibited": Kind(
-        "the compute mode of {device} is {mode}, in which nothing can run on it",
+        "the compute mode of {device} is {mode}: nothing can run on it",
         Advice(1, "A run was on a device that lets none run, and is not ranked.", "Check its record; repeat the run"),
     ),
     "ended_by_scheduler": Kind(
