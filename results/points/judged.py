@@ -59,9 +59,10 @@ def job_of(record: Record) -> tuple[str, str]:
 
 def _of_server(record: Record) -> Iterator[Finding]:
     """Yield the findings of the client, and those that its numbers give by today's rules; older records have texts."""
-    serving = record.serving
+    serving, of_suite = record.serving, reference_of(record.model, record.precision, 0.0)
     stored = [from_data(as_json(one)) for one in serving.findings]
-    found = [*_not_checked(record), *judged(serving.answers), *_own_marks(record)]
+    answers = serving.answers | ({"perplexity_reference": of_suite} if of_suite and serving.answers else {})
+    found = [*_not_checked(record), *judged(answers), *_own_marks(answers, of_suite)]
     if one := serving.speculation:
         facts = {name: getattr(one, name) for name in ("draft_tokens", "stated_length", "measured_length", "steps")}
         found += judged_acceptance(facts, value_at(record, "metrics.output_tokens_per_request") or 0.0)
@@ -82,9 +83,8 @@ def _not_checked(record: Record) -> Iterator[Finding]:
         yield finding("perplexity_unknown")
 
 
-def _own_marks(record: Record) -> Iterator[Finding]:
+def _own_marks(answers: Mapping[str, Any], of_suite: float | None) -> Iterator[Finding]:
     """Yield the pass marks that the run states itself, and neither the suite nor a buyer."""
-    answers, of_suite = record.serving.answers, reference_of(record.model, record.precision, 0.0)
     for what, option, value in (
         ("the reference of its perplexity", "answers.perplexity_reference", answers.get("perplexity_reference")),
         ("the share of right answers", "answers.reference", answers.get("reference")),

@@ -137,6 +137,17 @@ def test_a_server_with_a_check_that_failed_or_was_not_made_is_not_ranked(answers
     assert (point.wrong and point.wrong.kind, bool(ranked_points([point]))) == (kind, kind is None)
 
 
+def test_steps_make_the_tokens_of_the_window():
+    """Few steps would let any acceptance pass as chance."""
+    record = asked({}, DRAFTS)
+    tokens = record["metrics"]["measured_tokens"]
+    for share, is_good in ((1.0, True), (0.6, True), (1.8, True), (0.4, False), (2.2, False)):
+        steps = share * tokens / 2.49
+        counted = {"steps": steps, "accepted_tokens": steps * 1.49, "measured_length": 2.49}
+        record["serving"]["speculation"] = DRAFTS | counted
+        assert any("arrived in its window" in one for one in contradictions(record)) != is_good
+
+
 @pytest.mark.parametrize(
     ("answers", "speculation", "name"),
     [
@@ -188,6 +199,9 @@ def test_the_suites_own_reference_is_no_mark_of_the_run():
     record = asked(ANSWERED | {"perplexity_tokens": 9, "perplexity": own, "perplexity_reference": own})
     [point] = by_point([record | {"model": model, "precision": precision}])
     assert not any(one.kind == "own_mark" for one in deviations(point))
+    record["serving"]["answers"] |= {"perplexity": 2 * own, "perplexity_reference": 2 * own}
+    [point] = by_point([record | {"model": model, "precision": precision}])
+    assert point.wrong.kind == "perplexity_high"
 
 
 def test_repeats_with_the_same_losses_are_named_and_count():

@@ -25,6 +25,7 @@ OF_OPTIONS = {
 LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal [^,]*)?(, .*)?")
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
 COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
+STEPS_OR_TOKENS = 2.0  # ratio of tokens by steps to those that arrived: some counters move when a request ends
 LEAST_REFERENCE = 0.01  # share of the questions of a file that a reference answers right
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
@@ -137,6 +138,9 @@ def _speculation_is_that_of_the_options(run: Record) -> Sentences:
     if one:
         length = length_of(one.steps, one.accepted_tokens)  # none without counters, which a relation would not compare
         yield from differs("serving.speculation.measured_length", one.measured_length, "its counters", length)
+        tokens, made = run.metrics.number("measured_tokens"), product(one.steps, length)
+        if exceeds(made, product(tokens, STEPS_OR_TOKENS)) or exceeds(ratio(tokens, STEPS_OR_TOKENS), made):
+            yield f"{one.steps:g} steps of {length:.3g} tokens make {made:g}, but {tokens:g} arrived in its window"
     if not run.serving or run.option("speculation.draft_tokens") is None:
         return
     options = _speculation(run)
