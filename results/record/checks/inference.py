@@ -139,7 +139,10 @@ def _speculation_is_that_of_the_options(run: Record) -> Sentences:
         length = length_of(one.steps, one.accepted_tokens)  # none without counters, which a relation would not compare
         yield from differs("serving.speculation.measured_length", one.measured_length, "its counters", length)
         tokens, made = run.metrics.number("measured_tokens"), product(one.steps, length)
-        if exceeds(made, product(tokens, STEPS_OR_TOKENS)) or exceeds(ratio(tokens, STEPS_OR_TOKENS), made):
+        few, many = ratio(tokens, STEPS_OR_TOKENS), product(tokens, STEPS_OR_TOKENS)
+        if one.steps and (
+            exceeds(made, many) or exceeds(few, made)
+        ):  # without any step, no chance explains a difference
             yield f"{one.steps:g} steps of {length:.3g} tokens make {made:g}, but {tokens:g} arrived in its window"
     if not run.serving or run.option("speculation.draft_tokens") is None:
         return
