@@ -190,8 +190,8 @@ def find_records(folders: Iterable[Path]) -> Found:
     for both in together:
         why = finding("same_device", first=both[0], second=both[1])
         found.skipped.append(Skipped(why, Path(both[0]), tuple(dict.fromkeys(map(of_files.__getitem__, both)))))
-    left_out = {path for both in together for path in both}
-    found.records[:] = [record for record in found.records if record.file.path not in left_out]
+    at_once = {path for both in together for path in both}
+    found.records[:] = [record for record in found.records if record.file.path not in at_once]
     for index, one in enumerate(found.skipped):
         if one.systems == ():
             folder = next(folder for folder in folders if one.path.is_relative_to(folder))
