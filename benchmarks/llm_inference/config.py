@@ -215,15 +215,15 @@ class AnswerOptions:
     reference: float = option(1.0, "share of the file's questions that the reference answers right")
     perplexity: bool = option(True, "with real weights: the perplexity of a text of the suite, after the load")
     perplexity_reference: float = option(
-        0.0, "that of the reference, such as the unquantised model, by the same measurement; 0: the suite's own, if any"
+        0.0, "that of the reference, such as the unquantised model, by the same measurement; the suite's own goes first"
     )
 
     def __post_init__(self) -> None:
         positive(self, "expected_tokens", "reference")
         if self.questions < 0:
             raise ConfigError(f"questions must be 0 or more, got {self.questions}")
-        if not 0 <= self.perplexity_reference < math.inf:
-            raise ConfigError(f"perplexity_reference must be 0 or more, got {self.perplexity_reference}")
+        if self.perplexity_reference and not 1 <= self.perplexity_reference < math.inf:
+            raise ConfigError(f"perplexity_reference must be 0 or at least 1, got {self.perplexity_reference}")
         if self.reference > 1:
             raise ConfigError(f"reference is a share, at most 1, got {self.reference:g}")
         _ = self.expected

@@ -8,10 +8,7 @@ came, and new tokens; the first tool_tokens + system_tokens of all conversations
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-import random
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, option, parse_config, positive
+from results.record.demand import MADE, as_text, digest_of, made
 
 MOONCAKE_BLOCK = 512
 MOST = 1 << 53  # above, floats are not exact
@@ -51,53 +49,9 @@ class Trace(NamedTuple):
     conversations: tuple[Conversation, ...]
 
 
-class Shape(NamedTuple):
-    """Made conversations: numbers of tokens, and times in seconds; means of log-normal distributions have their name.
-
-    The small one is for a laptop. The large one grows as coding agents do: its longest prompt fits 131072 tokens.
-    """
-
-    conversations: int
-    turns: tuple[int, int]  # fewest and most
-    shared: int
-    mean_new: int
-    mean_output: int
-    mean_idle_s: float
-    most_tokens: int
-
-
-SHAPES: Mapping[str, Shape] = {
-    "small": Shape(24, (4, 10), 192, 48, 16, 0.1, 1024),
-    "large": Shape(256, (10, 60), 8192, 1500, 400, 5.0, 120_000),
-}
-SIGMA = 0.6  # of made lengths and idle times
-
-
-def made(name: str, seed: int) -> list[dict[str, Any]]:
-    """Return made conversations as their file holds them."""
-    shape, chance = SHAPES[name], random.Random(f"{name} {seed}")
-
-    def drawn(mean: float) -> float:
-        return chance.lognormvariate(math.log(mean) - SIGMA**2 / 2, SIGMA)
-
-    found = []
-    for number in range(shape.conversations):
-        requests, tokens, time_s = list[dict[str, Any]](), shape.shared, 0.0
-        for _ in range(chance.randint(*shape.turns)):
-            tokens, output = tokens + max(4, round(drawn(shape.mean_new))), max(4, round(drawn(shape.mean_output)))
-            if tokens + output > shape.most_tokens:
-                break
-            requests.append({"t": round(time_s, 3), "type": "s", "model": "model", "in": tokens, "out": output})
-            tokens, time_s = tokens + output, time_s + drawn(shape.mean_idle_s)
-        tools = shape.shared * 3 // 4
-        head = {"id": f"{name}-{number}", "block_size": 1, "hash_id_scope": "none"}
-        found.append({**head, "tool_tokens": tools, "system_tokens": shape.shared - tools, "requests": requests})
-    return found
-
-
 def trace_of(name: str, seed: int) -> Trace:
     """Return a made trace, or that of a file or a folder of files; raises ConfigError."""
-    if name in SHAPES:
+    if name in MADE:
         text = as_text(made(name, seed))
         return _trace_of(name, f"--trace {name}", {name: text})
     path = Path(name)
@@ -105,7 +59,7 @@ def trace_of(name: str, seed: int) -> Trace:
         files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
         texts = {str(file): file.read_text(encoding="utf-8") for file in files}
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--trace {name} cannot be read: {error}; give {' or '.join(SHAPES)}, or a file") from error
+        raise ConfigError(f"--trace {name} cannot be read: {error}; give {' or '.join(MADE)}, or a file") from error
     return _trace_of(path.name, f"--trace {name}", texts)
 
 
@@ -113,15 +67,10 @@ def _trace_of(name: str, flag: str, texts: Mapping[str, str]) -> Trace:
     """Return the trace of the texts of files, by their paths; raises ConfigError."""
     found = [one for path, text in texts.items() for one in _conversations(f"--trace {path}", text)]
     if not found:
-        raise ConfigError(f"{flag} has no conversation: give a file that is not empty, or {' or '.join(SHAPES)}")
+        raise ConfigError(f"{flag} has no conversation: give a file that is not empty, or {' or '.join(MADE)}")
     if not any(turn.output > 1 for one in found for turn in one.turns):
         raise ConfigError(f"{flag}: no request has 2 output tokens, of which the later one is timed")
-    return Trace(name, hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:12], tuple(found))
-
-
-def as_text(conversations: list[dict[str, Any]]) -> str:
-    """Return conversations as JSON lines."""
-    return "".join(f"{json.dumps(one)}\n" for one in conversations)
+    return Trace(name, digest_of("".join(texts.values())), tuple(found))
 
 
 def _conversations(flag: str, text: str) -> Iterator[Conversation]:
@@ -236,7 +185,7 @@ def read_lengths(path: Path) -> list[tuple[int, int]]:
 class MadeOptions:
     """Made trace."""
 
-    size: str = option("small", "small: for a laptop; large: contexts of up to 120,000 tokens", tuple(SHAPES))
+    size: str = option("small", "small: for a laptop; large: contexts of up to 120,000 tokens", tuple(MADE))
     seed: int = option(1234, "seed of lengths and idle times")
     out: str = option("trace.jsonl", "file to write")
 

@@ -338,7 +338,7 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
 
 
 def _own_references() -> list[Path]:
-    """Return the site's file of references of losses, which replace the suite's of the same key, if it has one."""
+    """Return the site's file of references of losses, which count where the suite has none, if it has one."""
     try:
         own = read_site("").training_references
     except NoCheckout:

@@ -18,7 +18,7 @@ from results.record.acceptance import judged_acceptance
 from results.record.answers import facts_of, judged
 from results.record.checks.run import differs
 from results.record.conversations import NAMES, are_conversations, figures_of, idle_until_s, remarks_on_cache
-from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
+from results.record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from results.record.derived import joules_per
 from results.record.model import Json, is_number
 from results.record.perplexity import reference_of
@@ -176,6 +176,15 @@ def _other_conversations(window: Window, load: Json) -> Iterator[str]:
     """Compare whether requests are turns of conversations, and their idle times, with the options."""
     if bool(load.get("trace")) != are_conversations(window):
         yield f"its load is {'' if load.get('trace') else 'not '}of conversations, and its requests are others"
+    elif load.get("trace") in MADE and isinstance(load.get("seed"), int):
+        _, conversations = made_trace(load["trace"], load["seed"])
+        for one in window.every:
+            place, nothing = one.place, (0, 0, 0.0)
+            turns = conversations[place.conversation % len(conversations)] if place else {}
+            *lengths, idle_s = turns.get(place.turn, nothing) if place else nothing
+            if lengths != [one.asked_input, one.asked_output] or (place and place.idle_s > idle_s + ROUNDED_S):
+                yield f"request {one.index} has other lengths, or is followed later, than that turn of its load"
+                break
     longest_s = max((one.place.idle_s for one in window.every if one.place), default=0.0)
     if longest_s > load.get("idle_limit_s", math.inf):
         yield f"its options let a conversation be idle for {load['idle_limit_s']:g} s, and one was for {longest_s:g} s"

@@ -12,6 +12,7 @@ import io
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ CHOICES = round((1 - CONFIDENCE) / 2 / (ERROR / QUARTERS))  # of students_t, for
 FEWEST_RUNS = 5  # Student's quantile is 10 with 5 runs and 16 with 4, with which little would be found
 PRECISIONS = ("fp32", "bf16")
 IDENTITY = ("text_sha256", "tokens", "files_sha256")  # of data from files, in provenance.data
+COPIED = 1e-6  # relative difference of losses, of which those of other seeds have a thousand times as much
 DIGITS = 12  # of a hash, as text
 
 
@@ -51,6 +53,7 @@ class Reference(NamedTuple):
     means: tuple[float, ...]
     deviations: tuple[float, ...]
     source: str
+    file: str = ""  # a site's own; empty for the suite's
 
     def half(self, quarter: int) -> float:
         """Return the half-width of the prediction interval of another run in a quarter."""
@@ -115,8 +118,13 @@ def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | N
         loss=own[-1] if math.isfinite(own[-1]) else None,
         reference=reference.means[-1],
         most=reference.means[-1] + reference.half(QUARTERS - 1),
-        findings=tuple(found[:1]),
+        findings=tuple(found[:1]) + _whose(reference),
     )
+
+
+def _whose(reference: Reference) -> tuple[Finding, ...]:
+    """Return whose pass mark a reference is, if it is not the suite's."""
+    return (finding("learning_by_site", file=reference.file, source=reference.source),) if reference.file else ()
 
 
 def _not_judged(why: Finding) -> Learnt:
@@ -171,6 +179,11 @@ def reference_of(records: Sequence[Record]) -> Reference:
     seeds = [record.option("training.seed") for record in trained]
     if len(set(seeds)) < len(seeds) or None in seeds:
         raise RecordError(f"the seeds of the runs are {seeds}, and each must be another one: repeat runs with --seed N")
+    for one, other in combinations(trained, 2):
+        if sum(map(_is_same, one.losses, other.losses)) > min(len(one.losses), len(other.losses)) / 2:
+            raise RecordError(
+                f"{one.file.path} and {other.file.path} have other seeds and the same losses: leave out the copy"
+            )
     if len(trained) < FEWEST_RUNS:
         raise RecordError(f"{count(len(trained), 'run')} with losses found, {FEWEST_RUNS} needed: make more runs")
     # A run with a shorter warm-up has these steps, too.
@@ -193,6 +206,10 @@ def reference_of(records: Sequence[Record]) -> Reference:
     return made
 
 
+def _is_same(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and math.isclose(one, other, rel_tol=COPIED)
+
+
 def _wrong(one: Reference) -> str:
     """Return why a run cannot be judged by a reference; empty if it can."""
     if one.steps < QUARTERS or one.runs < FEWEST_RUNS:
@@ -202,7 +219,7 @@ def _wrong(one: Reference) -> str:
 
 
 def read_references(*paths: Path) -> dict[Key, Reference]:
-    """Return references by key, of which later files replace those of earlier ones; raises RecordError."""
+    """Return references by key, of which those of earlier files go first; raises RecordError."""
     found: dict[Key, Reference] = {}
     for path in paths:
         try:
@@ -210,7 +227,8 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
                 rows = csv.DictReader(file)
                 if rows.fieldnames != [*COLUMNS, "source"]:
                     raise ValueError("other columns")
-                found |= {one.key: one for one in map(_of_row, rows)}
+                own = "" if path == REFERENCES else path.name
+                found = {one.key: one._replace(file=own) for one in map(_of_row, rows)} | found
         except (OSError, ValueError, TypeError, csv.Error) as error:
             raise RecordError(
                 f"{path} cannot be read as references of losses ({error}): make it with 'caraml reference'"

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from results.files.workloads import batch_text, short_batch_text
 from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs, trimmed_mean
+from results.points.judged import job_of, why_wrong
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import differences, options_of, setup_of
-from results.record.findings import NOT_RANKED, Finding, finding
+from results.record.findings import Finding, finding
 from results.record.records import Record
 from results.record.values import devices_text, energy_source, grouped, sort_key, value_at
 
@@ -90,9 +91,9 @@ class PointResults(NamedTuple):
 
     @property
     def missed(self) -> int:
-        """Number of runs that ended above their target loss."""
-        started = (one.metrics for one in self.bad if one.metrics.target_loss is not None)
-        return sum(one.number("time_to_loss_s") is None for one in started)
+        """Number of runs to a loss that did not reach it: one that was ended before its end counts, too."""
+        tried = (one.metrics for one in self.bad if one.status != "out_of_memory") if self.point.to_loss else ()
+        return sum(one.number("time_to_loss_s") is None for one in tried)
 
     @property
     def may_miss(self) -> int:
@@ -100,10 +101,9 @@ class PointResults(NamedTuple):
         return MOST_MISSED if len(self.good) + self.missed >= FEWEST_TRIMMED else 0
 
     @property
-    def learns_otherwise(self) -> Finding | None:
-        """Why the losses of a good run keep the point from being ranked; None if they do not."""
-        found = (each for record in self.good for each in record.learnt.findings if each.kind in NOT_RANKED)
-        return next(found, None)
+    def wrong(self) -> Finding | None:
+        """Why its good runs keep the point from being ranked; None if they do not."""
+        return why_wrong(self.good, self.bad)
 
     def values(self, path: str) -> list[float]:
         """Return the value of each good run; empty unless all have it, an energy of one kind, a loss that counts."""
@@ -175,13 +175,24 @@ class PointResults(NamedTuple):
         """Precision of the training; speeds in different precisions are not ranked together."""
         return self.any.precision
 
+    def own_interval(self, path: str) -> Interval:
+        """Return what holds the intervals of a latency in each run; its end is infinite if one does not bound it."""
+        lows, highs = (self.values(f"{path.removesuffix('_s')}_{end}_s") for end in ("low", "high"))
+        return Interval(min(lows, default=0.0), max(highs, default=math.inf))
+
     @property
     def keeps_limits(self) -> bool | None:
-        """Whether the 99th percentiles of all runs of a server keep their limits of TTFT and TPOT; None without any."""
+        """Whether the 99th percentiles of all runs of a server keep their limits of TTFT and TPOT; None without any.
+
+        Each with its interval, if that is bounded.
+        """
         found = []
         for name in ("ttft", "tpot"):
-            limit_s, values_s = value_at(self.any, f"metrics.slo_{name}_s"), self.values(f"metrics.{name}_p99_s")
-            found.append(max(values_s) <= limit_s if limit_s and values_s else None)
+            path = f"metrics.{name}_p99_s"
+            limit_s, values_s = value_at(self.any, f"metrics.slo_{name}_s"), self.values(path)
+            high_s = self.own_interval(path).high
+            most_s = max([*values_s, *([high_s] if math.isfinite(high_s) else [])], default=None)
+            found.append(most_s <= limit_s if limit_s and most_s is not None else None)
         return None if None in found else all(found)
 
     @property
@@ -200,8 +211,8 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     """Group the repeats of each point, in the order of tables.
 
     Runs that differ in options, software, driver or power limit are not repeats: their variants have the differences. A
-    failed run joins the runs with its options. Without recorded options it joins the only point at its place, and is a
-    point of its own if there are several.
+    failed run joins the runs with its options. Without recorded options it joins the runs of its job, or the only point
+    at its place, and is a point of its own if there are several.
     """
     ordered = sorted(records, key=sort_key)
     good = (record for record in ordered if record.is_good)
@@ -219,6 +230,8 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
             ran = [one for one in ran if not precision or one.precision == precision]
             alike = [one for one in ran if not options or options_of(one.any) == options]
             alike = [one for one in alike if setup_of(one.any) == setup_of(record)] or alike
+            job = job_of(record)[0]
+            alike = [one for one in alike if job and any(job_of(run)[0] == job for run in one.good)] or alike
             if len(alike) == 1:
                 alike[0].bad.append(record)
             else:

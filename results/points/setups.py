@@ -8,7 +8,7 @@ from typing import Any
 
 from results.record.parts import devices_of, sensor_channels
 from results.record.records import Record
-from results.record.values import count, once
+from results.record.values import count, cpus_in, once
 
 # Groups of the configuration that do not change what is measured, such as the path of the record, and an option.
 NO_OPTIONS = ("run",)
@@ -128,19 +128,10 @@ def _of_processes(record: Record) -> dict[str, str]:
         if limit
     ]
     devices = [
-        {name: str(value) for name, value in ((DEVICE, one.name), (CPUS, _cpus(one.cpus))) if value}
+        {name: str(value) for name, value in ((DEVICE, one.name), (CPUS, len(cpus_in(one.cpus)))) if value}
         for one in record.devices
     ]
     return together([*devices, *limits])
-
-
-def _cpus(text: str | None) -> int:
-    """Return the number of CPUs in a list such as 0-3,8; 0 if it is not such a list."""
-    ends = [part.partition("-")[::2] for part in (text or "").split(",")]
-    try:
-        return sum(int(last or first) - int(first) + 1 for first, last in ends)
-    except ValueError:
-        return 0
 
 
 def _environment(record: Record) -> dict[str, str]:

@@ -280,7 +280,7 @@ def _platform(record: Record) -> Setup:
 
 def _is_other(one: PointResults) -> bool:
     """Return whether a point's speed does not follow from its devices and batch, or is not that of a sound training."""
-    return bool(one.any.serving or one.point.copies or one.point.to_loss or one.learns_otherwise)
+    return bool(one.any.serving or one.point.copies or one.point.to_loss or one.wrong)
 
 
 def _accumulates(record: Record) -> bool:

@@ -74,10 +74,11 @@ def judged_acceptance(facts: Mapping[str, Any], tokens_per_request: float) -> It
     if measured is None:
         yield finding("acceptance_unknown", stated=length)
         return
-    # The last step of a request is cut where its answer ends, by all draft tokens at most. A step accepts 0 to all of
-    # them, so that its standard deviation is half of them at most.
-    by_ends = facts["draft_tokens"] * length / tokens_per_request
-    by_chance = SIGMAS * facts["draft_tokens"] / 2 / math.sqrt(facts["steps"]) if facts["steps"] else 0.0
-    most = MOST_UNLIKE_COUNT * length + by_ends + by_chance
+    # A step accepts 0 to all draft tokens: Bhatia and Davis 2000, Am. Math. Monthly 107, 353, bound its variance.
+    drafts, steps = facts["draft_tokens"], facts["steps"]
+    variance = max(0.0, (length - 1) * (drafts + 1 - length))
+    most = MOST_UNLIKE_COUNT * length + (SIGMAS * math.sqrt(variance / steps) if steps else 0.0)
+    if measured < length:  # the last step of a request is cut where its answer ends, by all draft tokens at most
+        most += drafts * length / tokens_per_request if tokens_per_request else 0.0
     if abs(measured - length) > most:
         yield finding("acceptance_differs", measured=measured, stated=length, most=most)

@@ -31,6 +31,8 @@ MOST_GAP = 0.5
 # 25, more than half of 32 tokens come before the first change; a server that loses its context changes the first ones.
 LEAST_AGREEMENT = 0.5
 
+ROUNDED = 1e-3  # by which rounding may put the logarithm of a probability above 0
+
 
 class Answer(NamedTuple):
     """Tokens of an answer, or letters where the server lists none; empty log-probabilities are unknown."""
@@ -53,8 +55,14 @@ class Answer(NamedTuple):
         at = self.same(other)
         if at == len(self.tokens) == len(other.tokens):
             return 0.0
-        listed = self.top[at] if at < min(len(self.tokens), len(other.tokens)) else {}
+        listed = self.top[at] if at < min(len(self.tokens), len(other.tokens), len(self.top)) else {}
         return max(listed.values()) - listed[other.tokens[at]] if listed and other.tokens[at] in listed else math.inf
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether all log-probabilities are of probabilities, at most 1 but for rounding."""
+        listed = (*self.logprobs, *(one for top in self.top for one in top.values()))
+        return all(one <= ROUNDED for one in listed)
 
     def change(self, other: Answer) -> float | None:
         """Return the mean change of the log-probabilities of equal tokens; None without any."""
@@ -76,8 +84,10 @@ def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
             "tokens": sum(len(one.tokens) for one in idle),
             "agreement": _agreement(idle, loaded),
             "repeat_agreement": _agreement(idle, again),
-            "has_logprobs": all(one.top for one in idle),
+            "has_logprobs": all(one.top for one in idle) and all(one.is_possible for one in (*idle, *again, *loaded)),
         }
+        if empty := sum(not one.tokens for one in (*idle, *again, *loaded)):
+            found["empty"] = empty
         if found["has_logprobs"]:
             gaps, in_repeats = _gaps(idle, loaded), _gaps(idle, again)
             found["wrong"], found["repeat_wrong"] = (sum(gap > MOST_GAP for gap in each) for each in (gaps, in_repeats))
@@ -112,11 +122,14 @@ def _likelihood(idle: Sequence[Answer], loaded: Sequence[Answer]) -> dict[str, f
 def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield why a server's answers are wrong, and a remark on what could not be checked."""
     questions = facts.get("questions", 0)
-    if questions and not facts["has_logprobs"]:
+    if facts.get("empty"):
+        yield finding("answers_empty", empty=facts["empty"])
+    if questions and not facts.get("has_logprobs"):
         yield finding("no_logprobs")
-        if facts["agreement"] < LEAST_AGREEMENT * facts["repeat_agreement"]:
-            names = ("agreement", "repeat_agreement")
-            yield finding("answers_unlike", **{name: facts[name] for name in names}, least=LEAST_AGREEMENT)
+        names = ("agreement", "repeat_agreement")
+        loaded, repeated = (facts.get(name, 0.0) for name in names)
+        if loaded < LEAST_AGREEMENT * repeated:
+            yield finding("answers_unlike", agreement=loaded, repeat_agreement=repeated, least=LEAST_AGREEMENT)
     most = (1 - LEAST_RIGHT) * questions
     if (varied := facts.get("repeat_wrong", 0)) > most:
         yield finding("answers_vary", wrong=varied, questions=questions)
@@ -124,6 +137,8 @@ def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
         yield finding("answers_wrong", wrong=wrong, questions=questions, most=MOST_GAP, listed=LISTED)
     if facts.get("likelihood_high", 1.0) < LEAST_RIGHT:
         yield finding("answers_unlikely", likelihood=facts["likelihood"], least=LEAST_RIGHT)
+    if facts.get("likelihood_low", 1.0) > 1 / LEAST_RIGHT:
+        yield finding("answers_likelier", likelihood=facts["likelihood"], most=1 / LEAST_RIGHT)
     least = LEAST_RIGHT * facts.get("reference", 0.0)
     if facts.get("expected") and facts["right"] < least * facts["expected"]:
         yield finding("answers_below", right=facts["right"], expected=facts["expected"], least=least)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import PurePath
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 DATA = "random tokens"
 CLOSED_LOOP = "closed loop"
@@ -103,6 +106,71 @@ def arrivals_s(rate_per_s: float, burstiness: float, seed: int, until_s: float) 
     chance, time_s = random.Random(seed), 0.0
     while (time_s := time_s + chance.gammavariate(burstiness, 1 / (rate_per_s * burstiness))) < until_s:
         yield time_s
+
+
+class MadeShape(NamedTuple):
+    """Made conversations: numbers of tokens, and times in seconds; means of log-normal distributions have their name.
+
+    The small one is for a laptop. The large one grows as coding agents do: its longest prompt fits 131072 tokens.
+    """
+
+    conversations: int
+    turns: tuple[int, int]  # fewest and most
+    shared: int
+    mean_new: int
+    mean_output: int
+    mean_idle_s: float
+    most_tokens: int
+
+
+MADE: Mapping[str, MadeShape] = {
+    "small": MadeShape(24, (4, 10), 192, 48, 16, 0.1, 1024),
+    "large": MadeShape(256, (10, 60), 8192, 1500, 400, 5.0, 120_000),
+}
+MADE_SIGMA = 0.6  # of made lengths and idle times
+
+
+def made(name: str, seed: int) -> list[dict[str, Any]]:
+    """Return made conversations as their file holds them."""
+    shape, chance = MADE[name], random.Random(f"{name} {seed}")
+
+    def drawn(mean: float) -> float:
+        return chance.lognormvariate(math.log(mean) - MADE_SIGMA**2 / 2, MADE_SIGMA)
+
+    found = []
+    for number in range(shape.conversations):
+        requests, tokens, time_s = list[dict[str, Any]](), shape.shared, 0.0
+        for _ in range(chance.randint(*shape.turns)):
+            tokens, output = tokens + max(4, round(drawn(shape.mean_new))), max(4, round(drawn(shape.mean_output)))
+            if tokens + output > shape.most_tokens:
+                break
+            requests.append({"t": round(time_s, 3), "type": "s", "model": "model", "in": tokens, "out": output})
+            tokens, time_s = tokens + output, time_s + drawn(shape.mean_idle_s)
+        tools = shape.shared * 3 // 4
+        head = {"id": f"{name}-{number}", "block_size": 1, "hash_id_scope": "none"}
+        found.append({**head, "tool_tokens": tools, "system_tokens": shape.shared - tools, "requests": requests})
+    return found
+
+
+def as_text(conversations: list[dict[str, Any]]) -> str:
+    """Return conversations as JSON lines."""
+    return "".join(f"{json.dumps(one)}\n" for one in conversations)
+
+
+def digest_of(text: str) -> str:
+    """Return what identifies the text of a trace."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=16)
+def made_trace(name: str, seed: int) -> tuple[str, list[dict[int, tuple[int, int, float]]]]:
+    """Return the digest of made conversations, and of each the turns by number: lengths, and idle time in seconds."""
+    found, turns = made(name, seed), list[dict[int, tuple[int, int, float]]]()
+    for requests in (one["requests"] for one in found):
+        next_s = [*(one["t"] for one in requests[1:]), math.inf]
+        each = zip(requests, next_s, strict=True)
+        turns.append({turn: (one["in"], one["out"], after_s - one["t"]) for turn, (one, after_s) in enumerate(each)})
+    return digest_of(as_text(found)), turns
 
 
 def hosts_of(text: str) -> dict[str, str]:

@@ -157,9 +157,16 @@ _LATE = Advice(6, "The client of a server was late.", "Give the client processor
 _WRONG = Advice(
     1, "A server answers wrongly under load, and is not ranked.", "Try another version or fewer options; repeat the run"
 )
+_OWN_MARK = Advice(
+    3, "A pass mark is the run's or the site's own.", "Fix it in the requirements, as options of the workload", False
+)
 _TABLES = Advice(
     5, "A figure of a run is not that of the tables.", "Check which one is right; results follow the tables", False
 )
+
+
+def _unchecked(meaning: str, remedy: str) -> Advice:
+    return Advice(1, f"{meaning}: the run is not ranked.", remedy)
 
 
 def _undecided(remedy: str, is_measurement: bool = True) -> Advice:
@@ -171,10 +178,14 @@ _FILL = _undecided("Run copies on the whole machine at once, with the tag 'fill'
 _REPEAT = _undecided("Repeat the runs of this point")
 _MORE_DEVICES = _undecided("Run this workload on more devices")
 
-# A run with one of these is not ranked.
-WRONG_ANSWERS = {"answers_wrong", "answers_vary", "answers_unlikely", "answers_unlike", "answers_below"}
-NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplexity_high"}
-NOT_RANKED |= {"learns_worse", "learns_faster"}
+# A run with one of these is not ranked: it is wrong, a check that was asked for was not made, or it is of no whole and
+# sound device.
+WRONG_ANSWERS = {"answers_wrong", "answers_vary", "answers_unlikely", "answers_likelier", "answers_unlike"}
+WRONG_ANSWERS |= {"answers_below"}
+NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplexity_high", "perplexity_low"}
+NOT_RANKED |= {"learns_worse", "learns_faster", "learning_unknown", "learning_short"}
+NOT_RANKED |= {"no_logprobs", "answers_unknown", "answers_empty", "perplexity_unknown", "acceptance_unknown"}
+NOT_RANKED |= {"one_seed", "divided_device", "no_ecc", "compute_prohibited", "ended_by_scheduler"}
 
 KINDS: Mapping[str, Kind] = {
     "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
@@ -218,15 +229,41 @@ KINDS: Mapping[str, Kind] = {
     ),
     "learning_unknown": Kind(
         "the losses are not judged, as no reference fits: {why}",
-        Advice(
-            7,
-            "A run's losses have no reference.",
+        _unchecked(
+            "A run's losses have no reference",
             "Make one with 'caraml reference' from runs in fp32 or bf16, and name its file in site.yaml",
         ),
     ),
     "learning_short": Kind(
         "the losses are not judged: {steps:number of step}, {wanted} of the reference",
-        Advice(7, "A run is too short for its losses to be judged.", "Measure more steps, as the tag 'gate' does"),
+        _unchecked("A run is too short for its losses to be judged", "Measure more steps, as the tag 'gate' does"),
+    ),
+    "learning_by_site": Kind("the losses are judged by the site's own reference in {file}: {source}", _OWN_MARK),
+    "own_mark": Kind("{what} is what the run itself states, {value}: a buyer fixes {option}", _OWN_MARK),
+    "same_losses": Kind(
+        "{runs:number of run} with the losses of another one, to the last digit: the machine computes exactly the same "
+        "again, or they are copies",
+        Advice(7, "Repeats have the same losses.", "Repeat runs with other seeds (--seed), which copies cannot have"),
+    ),
+    "one_seed": Kind(
+        "{runs} runs to a loss have the seed {seed}: they are one training, repeated",
+        Advice(1, "Runs to a loss have one seed, and are not ranked.", "Repeat them with other seeds (--seed)"),
+    ),
+    "divided_device": Kind(
+        "{device} is a part of a device ({how}): neither its speed nor the energy of its board is that of a device",
+        Advice(1, "A run is of a part of a device, and is not ranked.", "Repeat the run on whole devices"),
+    ),
+    "no_ecc": Kind(
+        "ECC is off on {device}: errors of its memory are not corrected",
+        Advice(1, "A device's memory is not protected: the run is not ranked.", "Switch ECC on; repeat the run"),
+    ),
+    "compute_prohibited": Kind(
+        "the compute mode of {device} is {mode}: nothing can run on it",
+        Advice(1, "A run was on a device that lets none run, and is not ranked.", "Check its record; repeat the run"),
+    ),
+    "ended_by_scheduler": Kind(
+        "the state of its job is {state}, and no run of that job failed",
+        Advice(1, "The scheduler ended the job of a good run, which is not ranked.", "Find out why; repeat the run"),
     ),
     "to_loss": Kind(
         "trained to a loss: its window begins with the first step, and its speed is not ranked",
@@ -421,6 +458,11 @@ KINDS: Mapping[str, Kind] = {
         "wanted",
         _WRONG,
     ),
+    "answers_likelier": Kind(
+        "a token of an answer is {likelihood:.1%} as likely under load as on the idle server, at most {most:.0%} "
+        "wanted",
+        _WRONG,
+    ),
     "answers_unlike": Kind(
         "{agreement:.0%} of the tokens of answers under load are equal up to the first difference, and "
         "{repeat_agreement:.0%} in repeats of the idle server; at least {least:g} of that is wanted",
@@ -431,13 +473,28 @@ KINDS: Mapping[str, Kind] = {
         Advice(1, "A server's answers are not those expected.", "Check its weights and quantisation; repeat the run"),
     ),
     "no_logprobs": Kind(
-        "the server gives no log-probabilities: only gross errors of its answers under load are found",
-        Advice(7, "A server gives no log-probabilities.", "Switch them on, as vLLM, SGLang and llama.cpp have them"),
+        "the server gives no log-probabilities that can be: only gross errors of its answers under load are found",
+        _unchecked(
+            "A server's answers could not be checked", "Switch log-probabilities on, as vLLM, SGLang and llama.cpp do"
+        ),
+    ),
+    "answers_unknown": Kind(
+        "its options ask for a check of answers, and it has none",
+        _unchecked("A server's answers were not checked", "Repeat the run"),
+    ),
+    "answers_empty": Kind(
+        "{empty:number of answer} to questions have no token",
+        _unchecked("A server gives empty answers", "Check its log; repeat the run"),
     ),
     "perplexity_high": Kind(
         "the perplexity of the text is {perplexity:.4g}, and that of the reference {reference:.4g}: a token is "
         "{likelihood:.1%} as likely, at least {least:.0%} wanted",
         Advice(1, "A server's weights do not know the text.", "Check its weights and quantisation; repeat the run"),
+    ),
+    "perplexity_low": Kind(
+        "the perplexity of the text is {perplexity:.4g}, and that of the reference {reference:.4g}: a token is "
+        "{likelihood:.1%} as likely, at most {most:.0%} wanted",
+        Advice(1, "A server's weights are not those of the reference.", "Check its weights and the reference"),
     ),
     "perplexity_unjudged": Kind(
         "the perplexity of the text is {perplexity:.4g}, and no reference is known",
@@ -445,12 +502,14 @@ KINDS: Mapping[str, Kind] = {
     ),
     "perplexity_unknown": Kind(
         "the perplexity of the text is unknown: the run's output has the reason",
-        Advice(
-            7, "A server's perplexity is unknown.", "Let it split text and list token ids, as llama.cpp and vLLM do"
+        _unchecked(
+            "A server's perplexity is unknown",
+            "Let it split text and list token ids, as llama.cpp and vLLM do; or do not ask for it: --no-perplexity",
         ),
     ),
     "acceptance_differs": Kind(
-        "a step has {measured:.3g} tokens by the server's counters, and {stated:g} ± {most:.2g} were stated",
+        "a step has {measured:.3g} tokens by the server's counters, and {stated:g} were stated, which may be off by "
+        "{most:.2g}",
         Advice(
             1,
             "A server accepts other drafts than stated, and is not ranked.",
@@ -459,7 +518,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "acceptance_unknown": Kind(
         "the server does not count accepted tokens: that a step has {stated:g} is stated and not measured",
-        Advice(6, "A server does not count accepted draft tokens.", "Switch its metrics on, or use a newer version"),
+        _unchecked("A server does not count accepted draft tokens", "Switch its metrics on, or use a newer version"),
     ),
     "answers_synthetic": Kind(
         "draft tokens are accepted by chance, so that answers are wrong by design: they are not compared",

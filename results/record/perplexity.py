@@ -19,8 +19,10 @@ from typing import Any
 from results.record.findings import Finding, finding
 
 REFERENCES = Path(__file__).with_suffix(".csv")
-# Of the reference's likelihood of a token: MLPerf Inference 6.0, inference_policies at ac93e89, most workloads.
+# Of the reference's likelihood of a token, and its inverse: MLPerf Inference 6.0, inference_policies at ac93e89, most
+# workloads.
 LEAST_LIKELIHOOD = 0.99
+MOST_LISTED = 1.01  # sum of listed probabilities, which are rounded
 LEAST_REST = 1e-9  # of the probability, for the tokens that are not listed: rounding may leave less than nothing
 
 
@@ -32,8 +34,8 @@ def references() -> Mapping[tuple[str, str], float]:
 
 
 def reference_of(model: str, precision: str, given: float) -> float | None:
-    """Return the reference: the given one, or for 0 the suite's own, if it has one of the model."""
-    return given or references().get((model, precision))
+    """Return the reference: the suite's own, if it has one of the model, or the given one; None for 0."""
+    return references().get((model, precision)) or given or None
 
 
 def perplexity(places: Sequence[tuple[int, Sequence[float]]], vocabulary: int) -> float:
@@ -52,12 +54,15 @@ def _logprob(at: int, listed: Sequence[float], vocabulary: int) -> float:
 
 
 def facts_of_text(stored: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return the numbers of a run's text, as its file has it: no tokens if the server could not be asked."""
+    """Return the numbers of a run's text, as its file has it: no perplexity if the server could not be asked.
+
+    Nor if the probabilities that it lists at a place are more than all there are.
+    """
     if stored is None:
         return {}
     places, reference = stored["places"], stored["reference"]
     found: dict[str, float] = {"perplexity_tokens": len(places)}
-    if places:
+    if places and max(math.fsum(map(math.exp, listed)) for _, listed in places) <= MOST_LISTED:
         found["perplexity"] = perplexity(places, stored["vocabulary"])
         found |= {"perplexity_reference": reference} if reference else {}
     return found
@@ -71,6 +76,9 @@ def judged_text(facts: Mapping[str, Any]) -> Iterator[Finding]:
             yield finding("perplexity_unknown")
     elif reference is None:
         yield finding("perplexity_unjudged", perplexity=found)
-    elif (likelihood := reference / found) < LEAST_LIKELIHOOD:
-        values = {"perplexity": found, "reference": reference, "likelihood": likelihood}
-        yield finding("perplexity_high", **values, least=LEAST_LIKELIHOOD)
+    else:
+        values = {"perplexity": found, "reference": reference, "likelihood": reference / found}
+        if values["likelihood"] < LEAST_LIKELIHOOD:
+            yield finding("perplexity_high", **values, least=LEAST_LIKELIHOOD)
+        elif values["likelihood"] > 1 / LEAST_LIKELIHOOD:
+            yield finding("perplexity_low", **values, most=1 / LEAST_LIKELIHOOD)

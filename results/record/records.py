@@ -186,11 +186,12 @@ def find_records(folders: Iterable[Path]) -> Found:
         same = finding(kind, first=first.file.path, second=copy.file.path)
         found.skipped.append(Skipped(same, Path(copy.file.path)))
         found.records.remove(copy)
-    for both in simultaneous(found.records):
+    together, of_files = simultaneous(found.records), {one.file.path: one.system for one in found.records}
+    for both in together:
         why = finding("same_device", first=both[0], second=both[1])
-        systems = tuple(dict.fromkeys(record.system for record in found.records if record.file.path in both))
-        found.skipped.append(Skipped(why, Path(both[0]), systems))
-        found.records[:] = [record for record in found.records if record.file.path not in both]
+        found.skipped.append(Skipped(why, Path(both[0]), tuple(dict.fromkeys(map(of_files.__getitem__, both)))))
+    at_once = {path for both in together for path in both}
+    found.records[:] = [record for record in found.records if record.file.path not in at_once]
     for index, one in enumerate(found.skipped):
         if one.systems == ():
             folder = next(folder for folder in folders if one.path.is_relative_to(folder))

@@ -16,6 +16,7 @@ THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
 PER_DEVICE = "metrics.{unit}_per_s_per_device"
 EFFECTIVE = "metrics.effective_{unit}_per_s"
 LONGEST_BYTES = 200  # of the name of a file without its ending: usual file systems allow 255
+MOST_CPUS = 1 << 16  # of a node; a longer list is damaged
 SIGNIFICANT = 4  # digits of a number without an interval
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -73,6 +74,16 @@ def is_accelerated(record: Record) -> bool | None:
         return True
     known = record.option("compute.device")
     return None if known is None else bool(known != "cpu")
+
+
+def cpus_in(text: str | None) -> set[int]:
+    """Return the CPUs of a list such as 0-3,8; none of what is no such list."""
+    ends = [part.partition("-")[::2] for part in (text or "").split(",")]
+    try:
+        spans = [range(int(first), int(last or first) + 1) for first, last in ends]
+    except ValueError:
+        return set()
+    return {cpu for span in spans for cpu in span[:MOST_CPUS]}
 
 
 def count(number: int, noun: str) -> str:

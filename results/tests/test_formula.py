@@ -50,6 +50,8 @@ def test_arithmetic_of_terms(text, values, wanted):
         ("", "is not a formula"),
         ("R\x00", "is not a formula"),
         ("R + 1e999", "inf is not a number"),
+        (f"R + {9:9<400}", "9 is not a number below"),
+        (f"R + 0x{'f' * 400}", "is not a number below"),
         ("(" * 500 + "R" + ")" * 499, "is not a formula"),
         ("-" * 999 + "R", "is not a formula"),
         ("R".rjust(1001), "it has more than 1000 characters"),

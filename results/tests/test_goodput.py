@@ -134,6 +134,7 @@ def runs(number: int = 3, devices: int = 8, **changes):
         ({}, ""),
         ({"checkpoint_write_s": 5.0}, "its rounds took 9 s to 11 s"),
         ({"checkpoint_restore_s": 51.0}, "gives 255 s in 5 rounds, but their windows take 300 s"),
+        ({"checkpoint_write_s": 10.5}, "gives 52.5 s in 5 rounds, but their windows take 50 s"),
         ({"checkpoint_rounds": 4}, "must have 4 windows of the kind checkpoint, got 5"),
         ({"checkpoint_pause_s": 1.0}, "does not go with a write of 10 s"),
         ({"checkpoint_async": 1}, "must have 0 windows of the kind checkpoint, got 5"),

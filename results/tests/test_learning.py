@@ -119,12 +119,12 @@ def test_a_run_is_judged_in_each_quarter_on_both_sides(change, how, kinds):
         (run(falling(), sample="64 tokens"), "its sample is 64 tokens, that of the nearest reference 2048 tokens"),
     ],
 )
-def test_why_losses_are_not_judged_is_a_remark(record, words):
+def test_a_run_whose_losses_should_be_judged_and_are_not_is_not_ranked(record, words):
     learnt = judged(record)
     assert learnt.how == "not judged"
     assert words in str(learnt.findings[0])
     [point] = by_point([run_of_learnt(record)])
-    assert ranked_points([point]) == [point]
+    assert ranked_points([point]) == []
     assert words in " ".join(map(str, deviations(point)))
 
 
@@ -177,9 +177,13 @@ def test_sound_runs_are_found_wrong_as_often_as_stated():
         (lambda: [*runs(5), run(falling(), seed=9, precision="fp8")], "is in fp8, and a reference is in fp32 or bf16"),
         (lambda: [*runs(5), run(falling(), seed=9, status="failed")], "is a run that failed: leave it out"),
         (lambda: [*runs(5), run(falling(), seed=9, sample="64 tokens")], "learns something else (its sample is 64"),
-        (lambda: [run(falling()[:3], seed) for seed in range(5)], "the shortest run has 3 steps, 4 needed"),
+        (lambda: [run(falling(0.05, seed)[:3], seed) for seed in range(5)], "the shortest run has 3 steps, 4 needed"),
         (lambda: [*runs(5), run([*falling()[:-1], None], seed=9)], "has a loss that is not finite: leave it out"),
-        (lambda: [run(falling(), seed) for seed in range(5)], "make no reference (a mean or standard deviation is no"),
+        (lambda: [run(falling(), seed) for seed in range(5)], "have other seeds and the same losses"),
+        (
+            lambda: [run([5 - seed, 5.0 + seed] * 4, seed) for seed in range(1, 6)],
+            "make no reference (a mean",
+        ),
         (list, "0 runs with losses found, 5 needed"),
     ],
 )
@@ -188,12 +192,26 @@ def test_runs_that_make_no_reference_are_refused(made, message):
         reference_of(made())
 
 
-def test_a_file_of_references_is_read_as_written_and_a_later_one_counts(tmp_path):
+def test_a_copy_of_a_run_with_another_seed_is_in_no_reference():
+    copied = [loss * (1 + 1e-8) for loss in falling(0.05, 1)]
+    with pytest.raises(RecordError, match="have other seeds and the same losses"):
+        reference_of([*runs(5), run(copied, seed=9)])
+
+
+def test_a_verdict_by_a_sites_own_reference_says_so(tmp_path):
+    (tmp_path / "own.csv").write_text(as_csv([reference_of(runs())]))
+    [(key, own)] = read_references(tmp_path / "own.csv").items()
+    learnt = learnt_of(run(falling()), {key: own})
+    assert (learnt.how, [one.kind for one in learnt.findings]) == ("as the reference", ["learning_by_site"])
+    assert all(one.file == "" for one in read_references(REFERENCES).values())
+
+
+def test_a_file_of_references_is_read_as_written_and_an_earlier_one_counts(tmp_path):
     one, other = reference_of(runs()), reference_of(runs(sample="64 tokens"))
     changed = other._replace(steps=20)
     for name, made in (("a.csv", [one, other]), ("b.csv", [changed])):
         (tmp_path / name).write_text(as_csv(made))
-    found = read_references(tmp_path / "a.csv", tmp_path / "b.csv")
+    found = read_references(tmp_path / "b.csv", tmp_path / "a.csv")
     assert found[one.key].means == pytest.approx(one.means, rel=1e-5)
     assert found[other.key].steps == 20
     text, sd = as_csv([one]), f"{one.deviations[0]:.6g}"

@@ -41,7 +41,8 @@ def test_the_probabilities_of_all_tokens_add_up_to_one():
         ([0] * 99, 2.0, []),
         ([0] * 99, 1.99, []),
         ([0] * 99, 1.97, ["perplexity_high"]),
-        ([0] * 99, 3.0, []),  # better than the reference
+        ([0] * 99, 2.02, []),
+        ([0] * 99, 2.03, ["perplexity_low"]),  # better than the reference: other weights
         ([0] * 99, None, ["perplexity_unjudged"]),
         ([], 2.0, ["perplexity_unknown"]),
     ],
@@ -52,13 +53,18 @@ def test_a_text_is_as_likely_as_by_the_reference(at, reference, kinds):
     assert list(judged_text(facts_of_text(None))) == []
 
 
+def test_probabilities_that_are_more_than_all_give_no_perplexity():
+    stored = {"places": [(0, [HALF, HALF]), (0, [HALF, HALF, QUARTER])], "vocabulary": 10, "reference": 2.0}
+    assert [one.kind for one in judged_text(facts_of_text(stored))] == ["perplexity_unknown"]
+
+
 def test_a_server_that_does_not_know_the_text_is_not_ranked():
     record, values = served(), {"perplexity": 60.0, "reference": 50.0, "likelihood": 5 / 6, "least": 0.99}
     record["serving"]["findings"] = [{"kind": "perplexity_high", "values": values}]
     assert ranked_points(by_point([record])) == []
 
 
-def test_the_given_reference_comes_before_the_suites_own():
+def test_the_suites_own_reference_comes_before_the_given_one():
     [(model, precision), own] = next(iter(references().items()))
-    assert [reference_of(model, precision, given) for given in (0.0, 7.0)] == [own, 7.0]
-    assert reference_of("unknown", precision, 0.0) is None
+    assert [reference_of(model, precision, given) for given in (0.0, 7.0)] == [own, own]
+    assert [reference_of("unknown", precision, given) for given in (0.0, 7.0)] == [None, 7.0]

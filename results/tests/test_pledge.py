@@ -144,6 +144,9 @@ def at_commit(commit="0123456789abcdef", dirty=False):
     return {"provenance": {**GOOD[0]["provenance"], "git_commit": commit, "git_dirty": dirty}}
 
 
+TURNS = {"config": {"turns": {"effective": True, "rate": 0.1}}}
+
+
 @pytest.mark.parametrize(
     ("fixed", "changes", "outcome", "why"),
     [
@@ -164,6 +167,12 @@ def at_commit(commit="0123456789abcdef", dirty=False):
         ('commit: "0123456"', at_commit(dirty=None), OPEN, "whether the code had local changes is not recorded"),
         ('commit: "0123456"', at_commit(None), OPEN, "commit is not recorded"),
         ("compute.precision: bf16", {}, PASSED, ""),
+        ("turns.effective: true", TURNS, PASSED, ""),
+        ('turns.effective: "true"', TURNS, PASSED, ""),
+        ("turns.effective: false", TURNS, FAILED, "turns.effective is True, fixed at False"),
+        ('turns.effective: "off"', TURNS, FAILED, "turns.effective is True, fixed at off"),
+        ('turns.rate: "1.0e-1"', TURNS, PASSED, ""),
+        ("turns.rate: 0.2", TURNS, FAILED, "turns.rate is 0.1, fixed at 0.2"),
         ("training.learning_rate: 0.1", {}, OPEN, "training.learning_rate is not recorded, fixed at 0.1"),
     ],
 )

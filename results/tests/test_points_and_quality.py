@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from scipy import stats
 from caraml.cli import main
 from results.points.estimate import Estimate, Part
 from results.points.repeats import energy_of_path
-from results.points.setups import _cpus, _own_name
-from results.record.values import rounded
+from results.points.setups import _own_name
+from results.record.model import Record
+from results.record.values import cpus_in, rounded
 from results.show.tables.cells import Amount, for_programs, text_of
 from results.show.tables.points import place_of, point_table
 from results.tests import made_up
@@ -27,6 +29,7 @@ from results.tests.of_dicts import (
     value_at,
 )
 from results.tests.words import deviations, unsteady, why_not_ranked
+from results.verdicts.quality import rising
 
 
 def test_repeats_become_one_row_with_the_median_and_scipys_interval():
@@ -141,10 +144,10 @@ def test_what_a_run_is_split_over_is_in_its_variant_and_failed_places_are_kept_a
 
 
 @pytest.mark.parametrize(
-    ("text", "cpus"), [("0-3,8-11", 8), ("5", 1), ("2,4-5", 3), (None, 0), ("", 0), ("all of them", 0)]
+    ("text", "cpus"), [("0-3,8-11", 8), ("5", 1), ("2,4-5", 3), (None, 0), ("", 0), ("all of them", 0), ("0-9" * 9, 0)]
 )
 def test_a_list_of_cpus_is_counted(text, cpus):
-    assert _cpus(text) == cpus
+    assert len(cpus_in(text)) == cpus
 
 
 def test_a_value_of_an_energy_is_told_by_the_first_of_its_path():
@@ -768,20 +771,33 @@ def test_points_are_in_the_order_of_a_column_smallest_first_unless_it_is_said():
     assert order(True) == [3, 2, 1]
 
 
+FALLING = [10 - step / 2 for step in range(16)]
+
+
 @pytest.mark.parametrize(
     ("losses", "words"),
     [
         ([3.0, 2.0], []),
         ([2.0, 2.0], []),
         ([], []),
-        ([2.0, 2.1], ["the loss rises over the run, from 2 to 2.1"]),
-        ([2.0, 2.0, 9.0, 9.0, 9.0, 9.0, 1.0, 1.0], []),
-        ([2.0, 2.0, 1.0, 1.0, 1.0, None, 1.0, 3.0, 4.0], ["the loss rises over the run, from 2 to 3.5"]),
+        ([2.0, 2.1], []),  # chance
+        ([2.0] * 8 + [9.0] * 16 + [1.0] * 8, []),
+        (
+            [*FALLING, None, *(10.0**step for step in range(2, 10))],
+            ["the loss rises over the run, from 8.25 to 1.389e+08"],
+        ),
+        ([2.0 + step / 1e3 for step in range(16)], ["the loss rises over the run, from 2.003 to 2.011"]),
     ],
 )
 def test_a_loss_that_rises_over_the_run_is_a_doubt(losses, words):
     [one] = by_point([made_up.result(losses=losses)])
     assert [found for found in deviations(one) if "loss" in found] == words
+
+
+def test_flat_losses_with_noise_rise_in_one_of_a_thousand_at_most():
+    chance, tried = Random(1), 2000
+    flat = [[7 + chance.gauss(0, 0.014) for _ in range(chance.choice((16, 20, 40, 300)))] for _ in range(tried)]
+    assert sum(bool(rising(Record.of(made_up.result(losses=losses)))) for losses in flat) <= tried / 1000
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,13 @@ import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import results
 from caraml.__main__ import main
+from results.record import records
+from results.record.duplicates import copies
 from results.record.folders import results_below
 from results.record.model import Record, as_json
 from results.record.records import RecordError, read_record, write_record
@@ -440,7 +443,8 @@ def test_a_run_is_known_by_its_windows_with_an_input_path(tmp_path):
         (("GPU-1 0000:C1:00.0", "0000:c1:00.0"), ("b", "b"), 30.0, 0),  # as PyTorch and TensorFlow know one on AMD
         (("GPU-1", "GPU-1"), ("b", "c"), 30.0, 2),
         (("GPU-1", "GPU-1"), ("b", "b"), made_up.IDLE_S + made_up.WINDOW_S, 2),
-        (("", ""), ("b", "b"), 30.0, 2),
+        (("GPU-1 0000:01:00.0", "GPU-2 0000:01:00.0"), ("b", "b"), 30.0, 0),
+        (("", ""), ("b", "b"), 30.0, 0),
         (("GPU-1", "GPU-1"), ("", ""), 30.0, 2),
     ],
 )
@@ -449,12 +453,70 @@ def test_two_runs_are_not_measured_on_one_device_at_once(tmp_path, ids, boots, s
     for record, device_id, boot_id in zip(records, ids, boots, strict=True):
         record["devices"][0]["device_id"] = device_id
         record["windows"][0]["boot_id"] = boot_id
+        record["devices"][0]["cpus"] = "0-3"
         record["config"]["compute"]["device"] = "gpu" if device_id else "cpu"
     records[1]["windows"][0] |= {"start_s": start_s, "end_s": start_s + made_up.WINDOW_S}
     made_up.store(tmp_path, records)
     found = find_records([tmp_path])
     assert len(found.records) == counted
     assert ["measured on one device at the same time" in one for one in found.skipped] == [True] * (not counted)
+
+
+@pytest.mark.parametrize(
+    ("starts_s", "cpus", "counted"),
+    [
+        ((0.0, 10.0, 50.0), ("0-3", "0-3", "0-3"), []),  # the first overlaps both others, which are apart
+        ((0.0, 10.0, 50.0), ("0-3", "0-3", "4-7"), [2]),
+        ((0.0, 10.0, 90.0), ("0-3", "4-7", "0-7"), [0, 1, 2]),
+        ((0.0, 60.0, 90.0), ("0-3", "0-3", ""), [0, 1, 2]),  # unknown processors
+    ],
+)
+def test_each_pair_of_runs_at_once_is_found(starts_s, cpus, counted, tmp_path):
+    made = [made_up.result(f"S{number}") for number in range(3)]
+    for record, start_s, text in zip(made, starts_s, cpus, strict=True):
+        record["devices"][0]["cpus"] = text
+        length_s = made_up.WINDOW_S if start_s == 0 else 30.0
+        record["metrics"] = {name: value for name, value in record["metrics"].items() if name == "comparable"}
+        record |= {"status": "failed", "step_times_s": []}
+        record["windows"][0] |= {"boot_id": "b", "start_s": start_s, "end_s": start_s + length_s}
+    made_up.store(tmp_path, made)
+    found = records.find_records([tmp_path])
+    assert [record.system for record in found.records] == [f"S{number}" for number in counted]
+    lost = {f"S{number}" for number in range(3)} - {f"S{number}" for number in counted}
+    assert all(any(one.may_be_of(system) for one in found.skipped) for system in lost)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "shift", "is_copy"), [((1, 2), 0, True), ((1, 2), 3, True), ((1, 1), 0, False), ((1, 2), None, False)]
+)
+def test_losses_of_another_seed_do_not_repeat(seeds, shift, is_copy, tmp_path):
+    """With the same seed, a machine may learn exactly the same again."""
+    losses, records = [9 - 0.1 * step + 1e-3 * step**2 for step in range(30)], []
+    for seed, steps_s in zip(seeds, (1.0, 2.0), strict=True):
+        record = made_up.result(losses=losses if seed == seeds[0] else [loss + 1e-4 for loss in losses])
+        if shift is not None:
+            record["losses"] = losses if not records else losses[shift:]
+        record["metrics"] |= {"first_loss": record["losses"][0], "last_loss": record["losses"][-1]}
+        record["config"]["training"] = {"seed": seed}
+        record["run_id"] = f"run of {steps_s}"
+        records.append(record)
+    made_up.store(tmp_path, records)
+    if is_copy:
+        with pytest.raises(RecordError, match="are records of one run with different content"):
+            find_records([tmp_path])
+    else:
+        assert len(find_records([tmp_path]).records) == 2
+
+
+def test_honest_runs_of_many_seeds_are_no_copies():
+    """Losses are recorded as numbers of 32 bits, and are close together where they no longer fall."""
+    chance, made = random.Random(1), []
+    for seed in range(60):
+        falling = (2 + 9 * 0.9**step + chance.gauss(0, 0.02) for step in range(500))
+        record = made_up.result(losses=[float(np.float32(loss)) for loss in falling])
+        times_s = [1.5 + round(chance.gauss(0, 0.01), 9) for _ in range(500)]
+        made.append(Record.of(record | {"step_times_s": times_s, "config": {"training": {"seed": seed}}}))
+    assert list(copies(made)) == []
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 
 import pytest
 
 from caraml.cli import main
+from jpwr.channel import ChannelInfo, Scope
+from jpwr.trace.trace import Row
+from jpwr.trace.writers import CsvWriter
 from results.record.records import find_records
 from results.show.plots.energy import pareto
 from results.show.plots.style import EFFICIENCY, SPEED, styles_of_systems
@@ -320,6 +324,18 @@ def test_power_over_time_is_drawn_from_the_trace_and_missing_where_there_is_none
     assert [title for title in titles if title.startswith("Power over time")] == [
         "Power over time: B200, 1 device, batch 64"
     ]
+
+
+@pytest.mark.parametrize("power_w", [math.nan, math.inf])
+def test_a_channel_without_a_finite_sample_leaves_out_its_chart_alone(power_w, tmp_path):
+    record = made_up.result("B200")
+    made_up.store_run(tmp_path / "run", record)
+    meta = {"hostname": "n1", "boot_id": record["windows"][0]["boot_id"], "interval_s": 0.1, "jpwr_version": "1"}
+    channel, path = ChannelInfo("made:0", Scope.DEVICE, "made up"), tmp_path / "run" / "power" / "n1" / "trace.csv"
+    with CsvWriter(path, [channel], meta) as file:
+        file.extend([Row(float(time_s), [power_w], [None]) for time_s in range(90)])
+    assert main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "report.html")]) == 0
+    assert "Power over time" not in (tmp_path / "report.html").read_text()
 
 
 def test_the_plots_are_png_files_too(page):

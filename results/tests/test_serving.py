@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from caraml.cli import main
 from results.collect import collect
 from results.join.serving import energy_per_token
 from results.predict.predict import groups_of
+from results.record.demand import made_trace
 from results.record.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.show.plots.serving import frontier, serving_charts
 from results.show.plots.style import SPEED, styles_of_systems
@@ -17,7 +20,7 @@ from results.show.tables.inference import COLUMNS, within_limits
 from results.show.tables.points import point_table
 from results.show.tables.summary import sentences
 from results.tests.made_up import WINDOW_S, result
-from results.tests.of_dicts import by_point, columns_of, contradictions, failures, record_table
+from results.tests.of_dicts import as_dict, by_point, columns_of, contradictions, failures, record_table
 from results.tests.words import deviations
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
@@ -70,6 +73,8 @@ def served(system="A100", concurrency=4, ttft_s=0.5, tpot_s=0.02, power_w=100.0,
             "e2e_mean_s": e2e_s,
             **slo,
             **{f"{name}_p{percent}_s": value for name, value in latencies.items() for percent in (50, 90, 99)},
+            **{f"{name}_p99_low_s": 0.99 * latencies[name] for name in ("ttft", "tpot")},
+            **{f"{name}_p99_high_s": 1.01 * latencies[name] for name in ("ttft", "tpot")},
         },
     }
     record["energy"] = {**record["energy"], "tokens_per_wh": requests * OUTPUT / record["energy"]["energy_wh"]}
@@ -105,6 +110,24 @@ def test_an_edge_may_cut_a_request_that_is_longer_than_most_of_a_trace():
     assert any(words in one for one in contradictions(record))
     record["config"].setdefault("load", {})["trace"] = "mine.jsonl"
     assert not any(words in one for one in contradictions(record))
+
+
+@pytest.mark.parametrize(
+    ("trace", "seed", "digest", "is_good"),
+    [
+        ("small", 1234, made_trace("small", 1234)[0], True),
+        ("small", 1234, made_trace("small", 1235)[0], False),
+        ("small", 1235, made_trace("small", 1234)[0], False),
+        ("large", 1, made_trace("small", 1)[0], False),
+        ("small", 1, "0" * 12, False),
+        ("mine/small", 1, "0" * 12, True),  # a file, which is not here
+    ],
+)
+def test_made_conversations_are_made_again_from_their_seed(trace, seed, digest, is_good):
+    record = served()
+    record["config"]["load"] = {"trace": trace, "seed": seed, "idle_limit_s": 300.0}
+    record["sample"] = f"conversations of {trace.rpartition('/')[2]}, SHA-256 {digest}"
+    assert any(one.startswith(("sample", "its sample")) for one in contradictions(record)) != is_good
 
 
 @pytest.mark.parametrize(
@@ -313,6 +336,34 @@ def test_requirements_on_servers_are_judged(requirement, outcome, tmp_path):
         record["windows"] = [{**one, "start_s": one["start_s"] + 1000 * number} for one in record["windows"]]
     [verdict] = accept(by_point(records), read_requirements(file))
     assert verdict.outcome == outcome, verdict
+
+
+@pytest.mark.parametrize(
+    ("highs_s", "at_most", "outcome", "why"),
+    [
+        ((1.95, 1.9, 1.95), 2.0, Outcome.PASSED, ""),
+        ((2.6, 2.6, 2.6), 2.0, Outcome.UNDECIDED, "the limit is within the interval, 1.683 to 2.600"),
+        ((1.95, 2.1, 1.95), 2.0, Outcome.UNDECIDED, "the limit is within the interval"),
+        ((1.95, None, 1.95), 2.0, Outcome.UNDECIDED, "requests do not bound the 99th percentiles from above"),
+        ((None, None, None), 1.5, Outcome.FAILED, ""),
+    ],
+)
+def test_a_limit_of_a_percentile_is_met_by_the_interval_of_each_run(highs_s, at_most, outcome, why, tmp_path, capsys):
+    file = tmp_path / "requirements.yaml"
+    text = f"of: chat, what: ttft_p99, global_batch: 4, at_most: {at_most}"
+    file.write_text(f"workloads: {{chat: {{benchmark: llm_inference}}}}\nmust: [{{{text}}}]\n")
+    for run, high_s in enumerate(highs_s):
+        record = served(ttft_s=1.7 + 0.001 * run)
+        record["metrics"]["ttft_p99_high_s"] = high_s
+        record["windows"] = [{**one, "start_s": one["start_s"] + 1000 * run} for one in record["windows"]]
+        record["windows"] = [{**one, "end_s": one["start_s"] + WINDOW_S} for one in record["windows"]]
+        stored(record, tmp_path / "runs" / str(run))
+    results = by_point([as_dict(read_checked(one)) for one in sorted((tmp_path / "runs").rglob(RESULT_NAME))])
+    [verdict] = accept(results, read_requirements(file))
+    assert (verdict.outcome, bool(verdict.reason)) == (outcome, bool(why))
+    assert why in verdict.reason
+    main(["accept", str(tmp_path / "runs"), "--requirements", str(file), "--json"])
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
 
 
 def test_a_latency_without_its_load_is_refused(tmp_path):

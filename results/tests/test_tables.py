@@ -36,6 +36,32 @@ def test_the_table_has_a_row_per_record_in_the_order_of_devices_and_batch():
     assert {row[header.index("tokens/s")] for row in body} == {"", "100.0", "120.0", "150.0"}
 
 
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ('=HYPERLINK("a")', '\'=HYPERLINK("a")'),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("\r=1", "' =1"),
+        ("a\r=1", "a =1"),
+        ("a\n=1", "a\n=1"),  # in one cell
+        (["=1", "two"], "'=1, two"),
+        ("a=1", "a=1"),
+        ("'=1", "'=1"),
+        (-1, "-1"),
+        (-0.5, "-0.5"),
+        (Amount(-0.5, words=" %"), "-0.5 %"),
+        (Interval(-1.0, 2.0), "-1.0 to 2.0"),
+        (None, ""),
+    ],
+)
+def test_a_spreadsheet_runs_no_cell(cell, shown):
+    table = Table([Quantity("=1+1")], [[cell]])
+    assert list(csv.reader(io.StringIO(rendered(table, "csv"), newline=""))) == [["'=1+1"], [shown]]
+
+
 def test_a_failed_run_has_no_numbers_and_says_so():
     header, row = record_table([failed(8)]).filled().texts()
     assert row[header.index("status")] == "failed"

@@ -76,6 +76,29 @@ def test_a_run_that_misses_the_loss_is_the_slowest(times_s, mean_s):
         assert point.summary(TIME) == slower.summary(TIME)
 
 
+@pytest.mark.parametrize(("status", "number"), [("failed", 2), ("unfinished", 2), ("out_of_memory", 0)])
+def test_a_run_to_a_loss_that_was_ended_before_missed_it(status, number):
+    """A time limit ends a job without any number of the training."""
+    ended = [{**missing(seed), "metrics": {}, "status": status, "error": "signal 15"} for seed in (7, 8)]
+    [point] = by_point([*runs(50.0, 60.0, 70.0), *ended])
+    assert (point.missed, missed(point) is not None) == (number, number > 1)
+
+
+def test_a_run_that_left_no_options_is_of_the_point_of_its_job():
+    reached = runs(50.0, 60.0, 70.0, slurm={"job_id": "7", "state": "TIMEOUT"})
+    ended = [made_up.failed("V", slurm={"job_id": "7", "state": "TIMEOUT"}) for _ in range(2)]
+    points = by_point([made_up.result("V"), *reached, *ended])
+    assert [(bool(one.point.to_loss), len(one.bad), one.missed) for one in points] == [(False, 0, 0), (True, 2, 2)]
+
+
+def test_runs_to_a_loss_with_one_seed_are_not_repeats():
+    [point] = by_point([run(50.0, seed=1), run(60.0, seed=2), run(70.0, seed=2)])
+    assert point.wrong.kind == "one_seed"
+    assert point.wrong in deviations(point)
+    [usual] = by_point([made_up.result("V"), made_up.result("V")])
+    assert usual.wrong is None
+
+
 @pytest.mark.parametrize(("number", "counts"), [(0, True), (1, True), (2, False)])
 def test_more_than_one_run_that_misses_the_loss_makes_the_point_invalid(number, counts):
     later = [{**missing(9), "metrics": run()["metrics"], "error": "no energy"}]  # it reached the loss and failed then

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -79,7 +80,9 @@ def verdict_on(
         why_not = not_work_of_bf16(answered.best, mine) if answered.best else "it is of two points"
         doubt = finding("precision_not_named", precision=answered.precision, reason=why_not)
         answered = answered._replace(doubts=(doubt, *answered.doubts) if why_not else answered.doubts)
-    return with_missing(judged(item, system, answered), skipped)
+    # A mark that the buyer fixed is that of each run that counts.
+    doubts = tuple(one for one in answered.doubts if dict(one.values).get("option") not in wanted.fixed)
+    return with_missing(judged(item, system, answered._replace(doubts=doubts)), skipped)
 
 
 def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:
@@ -133,7 +136,10 @@ def judged(item: Item, system: str, result: Answer) -> Verdict:
     elif (outcome := judge(partial(_keeps, item), result.interval)) is Outcome.UNDECIDED:
         ends = result.interval._asdict()
         narrower = result.by_sampling.interval_of_best(result.points) if result.by_sampling else None
-        if narrower and judge(partial(_keeps, item), narrower) is Outcome.PASSED:
+        if math.isinf(result.interval.high):
+            requests = min(result.best.values("metrics.measured_requests"), default=0.0) if result.best else 0.0
+            reason = finding("p99_unbounded", requests=round(requests))
+        elif narrower and judge(partial(_keeps, item), narrower) is Outcome.PASSED:
             reason = finding("not_without_accuracy", **ends)
         elif result.points > 1:
             reason = finding("within_interval_of_best", **ends, points=result.points)

@@ -156,7 +156,7 @@ def _speed(results: PointResults) -> float:
 def _why_not(path: str, *sides: PointResults) -> str:
     """Return why a value is not compared: a side learns otherwise, or energies differ in kind or are not ranked."""
     for name, side in zip(SIDES, sides, strict=True):
-        if why := side.learns_otherwise:
+        if why := side.wrong:
             return f"not compared: {name}, {why}"
     if not path.startswith("energy.") or not all(any(record.energy for record in side.good) for side in sides):
         return ""
@@ -270,7 +270,7 @@ def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, 
 
 def _number(one: PointResults, name: str) -> Estimate | None:
     """Return a number of a point's records by its name; None for an energy or a learning that is not ranked."""
-    if one.learns_otherwise:
+    if one.wrong:
         return None
     for path in (name, f"metrics.{name}", f"energy.{name}"):
         energy = energy_of_path(path)

@@ -31,6 +31,8 @@ OPTION = re.compile(r"\w+\.\w+")  # such as training.learning_rate
 # whitepaper).
 BITS = {"fp4": 4, "fp8": 8, "fp16": 16, "bf16": 16, "tf32": 19, "fp32": 32, "fp64": 64}
 Value = Annotated[str | float, {"minLength": 1}]
+Option = Annotated[str | float | bool, {"minLength": 1}]
+SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # in quotes
 KINDS: dict[str, Any] = {
     **dict.fromkeys(FACTS, Value),
     "precision": Annotated[str, {"enum": list(BITS)}],
@@ -55,7 +57,7 @@ class Fixed(dict[str, Any]):
     keywords: ClassVar[Mapping[str, Any]] = {
         "type": "object",
         "properties": {name: value_schema(kind, {}) for name, kind in KINDS.items()},
-        "patternProperties": {f"^{OPTION.pattern}$": value_schema(Value, {})},
+        "patternProperties": {f"^{OPTION.pattern}$": value_schema(Option, {})},
     }
 
     @classmethod
@@ -67,7 +69,7 @@ class Fixed(dict[str, Any]):
             if not OPTION.fullmatch(str(fact)):
                 check_key(fact, FACTS, f"{where}, {name}")
         place = f"{where}, {name}"
-        return cls({fact: value_as(KINDS.get(fact, Value), value, place, fact) for fact, value in found.items()})
+        return cls({fact: value_as(KINDS.get(fact, Option), value, place, fact) for fact, value in found.items()})
 
     def broken(self, record: Record) -> Broken:
         """Return what a run changed, and what its record lacks; of a failed run, which recorded little, the former."""
@@ -99,4 +101,9 @@ def _keeps(name: str, found: Any, wanted: Any) -> bool:
         return BITS[found] >= BITS[wanted]
     if name == "commit":
         return str(found).startswith(wanted)
-    return found == wanted or str(found) == str(wanted)  # quotes around a number do not matter
+    if isinstance(wanted, str) and not isinstance(found, str):  # quotes around a number or a switch do not matter
+        try:
+            wanted = SWITCH[wanted.lower()] if isinstance(found, bool) else float(wanted)
+        except (KeyError, ValueError):
+            return bool(str(found) == wanted)
+    return bool(found == wanted or str(found) == str(wanted))

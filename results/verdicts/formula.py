@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 
 from jpwr.messages import near
+from results.files.typed_files import LARGEST
 from results.record.records import RecordError
 
 OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
@@ -72,8 +74,8 @@ class Formula:
 def _check(node: ast.AST, names: set[str]) -> None:
     match node:
         case ast.Constant(value=value) if isinstance(value, int | float) and not isinstance(value, bool):
-            if not math.isfinite(float(value)):
-                raise SyntaxError(f"{value} is not a number")
+            if not value < LARGEST:
+                raise SyntaxError(f"{reprlib.repr(value)} is not a number below {LARGEST:g}")
         case ast.Name(id=name):
             if name not in names:
                 raise SyntaxError(f"it has no term {name!r}: {near(name, sorted(names))}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
@@ -16,9 +16,10 @@ from results.verdicts.goodput import Failures, goodput_of
 from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, missed, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
-from results.verdicts.requirements import MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
+from results.verdicts.requirements import LATENCIES, MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_setups
 
+GOODPUT_OF_REQUESTS = "goodput"
 LONGEST = 200  # characters of the names of places in one sentence
 
 
@@ -37,11 +38,15 @@ class Answer(NamedTuple):
     precision: str = ""
     by_sampling: Estimate | None = None  # for an energy: without the accuracy of its sensor
     best: PointResults | None = None  # the point
+    own: Interval | None = None  # holds the intervals of a percentile in each of its runs
 
     @property
     def interval(self) -> Interval | None:
-        """Interval of the estimate, None if there is none."""
-        return self.estimate.interval_of_best(self.points) if self.estimate else None
+        """Interval of the estimate, which holds those of its runs; None if there is none."""
+        found = self.estimate.interval_of_best(self.points) if self.estimate else None
+        if found is None or self.own is None:
+            return found
+        return Interval(min(found.low, self.own.low), max(found.high, self.own.high))
 
     @property
     def value(self) -> float | str | None:
@@ -109,7 +114,7 @@ def _to_loss(trained: Sequence[PointResults], quantity: Quantity) -> Answer:
         return Answer(why_not=finding("several_targets", targets=" and ".join(f"{one:g}" for one in targets)))
     if why := next(filter(None, map(missed, trained)), None):
         return Answer(why_not=why, is_failure=True)
-    good = [one for one in trained if one.good and not one.learns_otherwise]
+    good = [one for one in trained if one.good and not one.wrong]
     return _best(good, quantity) if good else _no_run(trained, trained)
 
 
@@ -188,10 +193,21 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
         energy_kind=energy_kind(best.any) or "" if is_energy else "",
         points=len(usable),
         precision=best.precision,
-        doubts=tuple(deviations(best, is_energy)),
+        doubts=(*_own_marks(best, quantity), *deviations(best, is_energy)),
         by_sampling=_estimate(best, path, quantity, with_accuracy=False) if is_energy else None,
         best=best,
+        own=best.own_interval(path) if quantity.what in LATENCIES else None,
     )
+
+
+def _own_marks(best: PointResults, quantity: Quantity) -> Iterator[Finding]:
+    """Yield what a quantity is measured by and the runs themselves state."""
+    if quantity.within_limits or quantity.what == GOODPUT_OF_REQUESTS:
+        slo = best.any.serving.slo
+        yield finding("own_mark", what="the preset of limits of TTFT and TPOT", value=slo, option="load.slo")
+    if quantity.what in TO_LOSS:
+        target = f"{best.point.to_loss:g}"
+        yield finding("own_mark", what="the loss to train to", value=target, option="window.to_loss")
 
 
 def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: bool) -> Estimate | None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
+from results.points.judged import shown_by
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import STATED, accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INNER
-from results.record.findings import Finding, finding, from_data, note
-from results.record.model import Channel, Provenance, as_json
+from results.record.duplicates import Repeated
+from results.record.findings import Finding, finding
+from results.record.model import Channel, Provenance
 from results.record.parts import sensor_channels, total_s, windows_of
 from results.record.records import Record
 from results.record.values import is_accelerated, once, value_at
@@ -38,6 +41,8 @@ MIN_REPEATS = 3
 MIN_WINDOW_S = 5.0
 MAX_LOSS_DIFFERENCE = 0.01  # relative, of fp8 to bf16: about ten times what runs of either differ by
 MIN_COMPARED_STEPS = 20
+FEWEST_LOSSES = 8  # at each end, with fewer of which chance alone makes 1 in 1,000 flat losses rise
+RISE_P_VALUE, RISING_PAIRS = 2e-4, 0.98
 IDLE_POWER = "idle power"  # does not affect ranking, as it is not part of the energy of the work
 
 
@@ -217,32 +222,30 @@ def missed(one: PointResults) -> Finding | None:
 
 def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]:
     """Return the deviations of a point's runs from the rules."""
-    found = list(filter(None, [window_too_short(results), missed(results)]))
+    found = list(filter(None, [window_too_short(results), missed(results), results.wrong]))
     if results.good and len(results.good) < MIN_REPEATS:
         found.append(finding("few_runs", runs=len(results.good), wanted=MIN_REPEATS))
     if results.bad and results.good:
         found.append(finding("some_failed", failed=len(results.bad), runs=len(results.bad) + len(results.good)))
     for record in results.good:
         if not results.point.to_loss:  # whose window begins with the first step
-            found += _served(record) if record.serving else unsteady(step_times_s(record))
+            found += [] if record.serving else unsteady(step_times_s(record))
         found += _throttled(record)
         found += _of_energy(record) if with_energy else []
         if record.metrics.comparable is False:
             found.append(finding("smaller_workload"))
-        found += [*record.corrected, *record.learnt.findings]
-        found += _rising(record)
+        found += [*record.corrected, *shown_by(record)]
+        found += rising(record)
         found += _origin(record.provenance)
+    lost = Repeated(lambda record: record.losses)
+    if same := sum(lost.twin(record) is not None for record in results.good):
+        found.append(finding("same_losses", runs=same))
     if with_energy and len({energy_kind(record) for record in results.good}) > 1:
         found.append(finding("mixed_energies"))
     commits = {record.provenance.git_commit for record in results.good}
     if len(commits) > 1:
         found.append(finding("versions", versions=len(commits)))
     return list(dict.fromkeys(found))
-
-
-def _served(record: Record) -> list[Finding]:
-    """Return what a client found on the server of a run; older records have it as texts."""
-    return [*map(note, record.serving.notes), *(from_data(as_json(one)) for one in record.serving.findings)]
 
 
 def _of_energy(record: Record) -> list[Finding]:
@@ -281,12 +284,22 @@ def _throttled(record: Record) -> list[Finding]:
     return found + [finding("throttled", reason=reason, percent=percent) for reason, percent in held_back.items()]
 
 
-def _rising(record: Record) -> list[Finding]:
-    """Report a loss that is higher over the last quarter of the steps than over the first."""
+def rising(record: Record) -> list[Finding]:
+    """Report a loss that is higher over the last quarter of the steps than over the first, and not by chance.
+
+    By the test of Mann and Whitney, which assumes no distribution of the noise. Nearly every pair of losses must rise,
+    as the noise of steps next to each other may be alike.
+    """
     losses = [loss for loss in record.losses if loss is not None]
-    quarter = max(1, len(losses) // 4)
-    first, last = (math.fsum(part) / quarter for part in (losses[:quarter], losses[-quarter:]))
-    return [finding("rising_loss", first=first, last=last)] if last > first else []
+    quarter = max(FEWEST_LOSSES, len(losses) // 4)
+    first, last = losses[:quarter], losses[-quarter:]
+    if len(losses) < 2 * quarter or statistics.fmean(last) <= statistics.fmean(first):
+        return []
+    from scipy import stats
+
+    found = stats.mannwhitneyu(last, first, alternative="greater")
+    is_rising = found.pvalue <= RISE_P_VALUE and found.statistic >= RISING_PAIRS * quarter**2
+    return [finding("rising_loss", first=statistics.fmean(first), last=statistics.fmean(last))] if is_rising else []
 
 
 def _origin(origin: Provenance) -> list[Finding]:

@@ -7,23 +7,19 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, overlap
 from results.points.repeats import PointResults
-from results.record.findings import NOT_RANKED, Finding, finding, from_data
-from results.record.model import as_json
+from results.record.findings import Finding, finding
 from results.record.values import PER_DEVICE, grouped
 from results.verdicts.quality import energy_kind
 
 
 def why_left_out(one: PointResults) -> Finding | None:
     """Return why a point with good runs is left out of all rankings and verdicts; None if it is not."""
-    if why := one.learns_otherwise:
+    if why := one.wrong:
         return why
     if one.point.to_loss:
         return finding("to_loss")
     if not one.is_comparable:
         return finding("smaller")
-    for record in one.good:
-        if wrong := next((each for each in record.serving.findings if each.kind in NOT_RANKED), None):
-            return from_data(as_json(wrong))
     return None if one.precision else finding("no_precision")
 
 

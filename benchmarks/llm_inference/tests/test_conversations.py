@@ -19,9 +19,10 @@ from benchmarks.llm_inference.conversations import Player, Talk
 from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.started import context
 from benchmarks.llm_inference.tests.test_run import ROUNDED_S, TTFT_S, against_mock, requests_of  # noqa: F401
-from benchmarks.llm_inference.trace import SHAPES, made, trace_of
+from benchmarks.llm_inference.trace import trace_of
 from results.join.serving import request_problems
 from results.record.conversations import figures_of, possible_hits
+from results.record.demand import MADE, made
 from results.record.findings import NOT_RANKED
 from results.record.served import Place, Request, Window, read_request
 from results.tests.of_dicts import contradictions
@@ -51,9 +52,9 @@ def write(path, entries):
     return str(path)
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", MADE)
 def test_made_conversations_grow_and_share_their_beginning(name):
-    shape, found = SHAPES[name], trace_of(name, 1)
+    shape, found = MADE[name], trace_of(name, 1)
     assert len(found.conversations) == shape.conversations
     assert max(turn.input + turn.output for one in found.conversations for turn in one.turns) <= shape.most_tokens
     assert (found.digest == trace_of(name, 1).digest) and (found.digest != trace_of(name, 2).digest)
@@ -332,6 +333,11 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(request, tmp_
     assert any("and one was for" in one for one in request_problems(edited, tmp_path))
     assert any("config.load has the trace other" in one for one in contradictions(edited))
 
+    edited["config"]["load"] |= {"trace": "small", "idle_limit_s": 0.01, "seed": 1}
+    assert any("than that turn of its load" in one for one in request_problems(edited, tmp_path))
+    assert any("but its seed has 'conversations of small" in one for one in contradictions(edited))
+
+    edited["config"]["load"]["trace"] = "mine/other"
     del edited["config"]["load"]["idle_limit_s"]
     assert any("choices.conversations is stored as" in one for one in contradictions(edited))
 

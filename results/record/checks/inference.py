@@ -10,7 +10,7 @@ from results.record.acceptance import NO_SPECULATION, length_of, of_text, stated
 from results.record.acceptance import choice as choice_of_speculation
 from results.record.acceptance import label as label_of_speculation
 from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
-from results.record.demand import CLOSED_LOOP, DATA, SLOS, label, of_arrivals, of_idle_limit, of_trace
+from results.record.demand import CLOSED_LOOP, DATA, MADE, SLOS, label, made_trace, of_arrivals, of_idle_limit, of_trace
 from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
 from results.record.model import Record, is_number
 from results.record.values import value_at
@@ -25,6 +25,8 @@ OF_OPTIONS = {
 LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal [^,]*)?(, .*)?")
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
 COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
+STEPS_OR_TOKENS = 2.0  # ratio of tokens by steps to those that arrived: some counters move when a request ends
+LEAST_REFERENCE = 0.01  # share of the questions of a file that a reference answers right
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
@@ -71,8 +73,10 @@ def _last_part(path: object) -> str:
 
 
 def _trace_is_that_of_the_options(run: Record, name: str) -> Sentences:
-    before, after = of_trace(name, ""), of_text(*_asked_speculation(run))
-    if not re.fullmatch(f"{re.escape(before)}[0-9a-f]{{12}}{re.escape(after)}", run.sample):
+    after, seed = of_text(*_asked_speculation(run)), run.option("load.seed")
+    if run.option("load.trace") in MADE and isinstance(seed, int):
+        yield from differs("sample", run.sample, "its seed", of_trace(name, made_trace(name, seed)[0]) + after)
+    elif not re.fullmatch(f"{re.escape(of_trace(name, ''))}[0-9a-f]{{12}}{re.escape(after)}", run.sample):
         yield f"its sample is {run.sample!r}, but config.load has the trace {name}"
     limit_s = run.option("load.idle_limit_s")
     idle = of_idle_limit(limit_s) if is_number(limit_s) else None
@@ -134,6 +138,12 @@ def _speculation_is_that_of_the_options(run: Record) -> Sentences:
     if one:
         length = length_of(one.steps, one.accepted_tokens)  # none without counters, which a relation would not compare
         yield from differs("serving.speculation.measured_length", one.measured_length, "its counters", length)
+        tokens, made = run.metrics.number("measured_tokens"), product(one.steps, length)
+        few, many = ratio(tokens, STEPS_OR_TOKENS), product(tokens, STEPS_OR_TOKENS)
+        if one.steps and (
+            exceeds(made, many) or exceeds(few, made)
+        ):  # without any step, no chance explains a difference
+            yield f"{one.steps:g} steps of {length:.3g} tokens make {made:g}, but {tokens:g} arrived in its window"
     if not run.serving or run.option("speculation.draft_tokens") is None:
         return
     options = _speculation(run)
@@ -141,6 +151,24 @@ def _speculation_is_that_of_the_options(run: Record) -> Sentences:
     yield from differs("serving.speculation", found, "config.speculation", options)
     words = choice_of_speculation(*options) if options else NO_SPECULATION
     yield from differs("choices.speculation", run.choices.get("speculation"), "config.speculation", words)
+
+
+def _values_are_possible(run: Record) -> Sentences:
+    """A perplexity is 1 or more, as probabilities are 1 or less; a step has its own token, and at most all drafts."""
+    answers, one = run.serving.answers, run.serving.speculation
+    questions = answers.get("questions", 0)
+    bounds: list[tuple[str, float, float]] = [
+        (f"answers.{name}", 1, math.inf) for name in ("perplexity", "perplexity_reference")
+    ]
+    bounds += [(f"answers.{name}", 0, 1) for name in ("agreement", "repeat_agreement")]
+    bounds.append(("answers.reference", LEAST_REFERENCE, 1))
+    bounds += [(f"answers.{name}", 0, questions) for name in ("wrong", "repeat_wrong")]
+    bounds.append(("answers.right", 0, answers.get("expected", 0)))
+    bounds += [(f"speculation.{name}_length", 1, one.draft_tokens + 1) for name in ("stated", "measured") if one]
+    for name, low, high in bounds:
+        value = value_at(run, f"serving.{name}")
+        if is_number(value) and (exceeds(low, value) or exceeds(value, high)):
+            yield f"serving.{name} is {value:g}, and can only be {low:g} to {high:g}"
 
 
 def _lengths_are_those_of_the_label(run: Record) -> Sentences:
@@ -253,6 +281,7 @@ RULES = (
     _label_is_that_of_the_load,
     _server_is_that_of_the_options,
     _speculation_is_that_of_the_options,
+    _values_are_possible,
     _lengths_are_those_of_the_label,
     _counts_are_whole,
     _intervals_hold_their_value,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from jpwr.trace.trace import Trace
@@ -134,8 +135,7 @@ def power_over_time(record: Record, traces: Iterable[Trace], title: str, name: s
         windows = [window for window in record.windows if window.boot_id == trace.meta.get("boot_id")]
         hosts = {window.hostname for window in windows}
         mine = [series for series in trace.series() if any((host, series.info.name) in used for host in hosts)]
-        mine = [series for series in mine if series.samples]
-        if not windows or not mine:
+        if not windows or not mine or not all(any(map(math.isfinite, series.power_w)) for series in mine):
             continue
         start_s = min(window.start_s for window in windows)
         times_s = np.asarray(mine[0].times_s)

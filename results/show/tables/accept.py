@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,7 +94,7 @@ def _as_data(one: Verdict) -> dict[str, Any]:
         "outcome": one.words,
         "value": one.answer.value,
         "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
+        "high": interval.high if interval and math.isfinite(interval.high) else None,
         "unit": one.answer.unit,
         "at": one.answer.at,
         "reason": one.reason,

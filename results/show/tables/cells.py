@@ -22,6 +22,7 @@ from results.show.tables.fit import aligned
 
 FORMS = ("text", "csv", "markdown", "latex", "html")
 STATUS = "status"  # title of the column with the outcome
+RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n")  # at the begin of a cell
 GROUP = 2  # leading columns, the system and the model, within which Shown.WITHIN looks for differences
 
 
@@ -68,7 +69,7 @@ def text_of(cell: Cell, form: str = "", number: Number = for_readers) -> str:
     if isinstance(cell, int | float):
         return number(cell, None, form) if math.isfinite(cell) else ""
     if isinstance(cell, Interval):
-        return " to ".join(number(end, cell.half, "") for end in cell)
+        return " to ".join(number(end, cell.half, "") if math.isfinite(end) else "no bound" for end in cell)
     if isinstance(cell, Amount):
         if cell.value is None or not math.isfinite(cell.value):
             return ""
@@ -241,10 +242,17 @@ def rendered(table: Table, form: str, place: Callable[[str, int], str] = str.rju
 
 def _csv(table: Table) -> str:
     """Return a table for programs: truth as True and False, numbers with all digits."""
-    rows = (
-        [cell if isinstance(cell, bool | int) else text_of(cell, number=for_programs) for cell in row]
-        for row in table.rows
-    )
+    rows = ([_for_csv(cell) for cell in row] for row in [table.titles, *table.rows])
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([table.titles, *rows])
+    csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue().rstrip("\n")
+
+
+def _for_csv(cell: Cell) -> str | int:
+    """Return a cell for programs; a text that a spreadsheet would run is quoted (OWASP, CSV injection)."""
+    if isinstance(cell, bool | int):
+        return cell
+    text = text_of(cell, number=for_programs)
+    is_text = not isinstance(cell, float | Amount | Interval)
+    quote = "'" if is_text and text.startswith(RUN_BY_SPREADSHEETS) else ""
+    return f"{quote}{text}".replace("\r", " ")  # which the writer does not quote, and readers take for another row
