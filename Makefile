@@ -97,7 +97,7 @@ docs: ## the documentation as a site in build/docs; a warning is an error
 docs-serve: docs ## the documentation on http://127.0.0.1:8000
 	python -m http.server --bind 127.0.0.1 --directory build/docs 8000
 
-release-check: ## build both distributions, check them as an index does, and install them in a new environment
+release-check: ## build the distribution of jpwr, and install it in a new environment
 	@scripts/setup.sh $(ALL_PARTS)
 	scripts/release_check.sh
 

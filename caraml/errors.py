@@ -7,10 +7,6 @@ class CaramlError(Exception):
     """The command cannot do what was asked."""
 
 
-class NoCheckout(CaramlError):
-    """The request needs a checkout of the suite, and there is none."""
-
-
 class SiteError(CaramlError):
     """Settings of a site, a system, a workload or an image cannot be used."""
 

@@ -1,16 +1,10 @@
-"""Installed parts of the suite: a checkout, the tables of systems and images, and packages that a command needs.
-
-Only a checkout has workflows, images and site.yaml. An installed `caraml` uses the checkout that contains the current
-folder; without one, it has the tables as copies that setup.py puts into the package.
-"""
+"""The checkout of the suite, and packages that a command needs."""
 
 from __future__ import annotations
 
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-
-from caraml.errors import NoCheckout
 
 PACKAGE = Path(__file__).resolve().parent
 SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yaml")
@@ -37,21 +31,9 @@ def find_own_packages_first() -> None:
     sys.meta_path.insert(0, _OwnPackages)
 
 
-def find_checkout() -> Path | None:
-    """Return the checkout with this code, else the one that contains the current folder; None without one."""
-    here = Path.cwd()
-    return next((folder for folder in (PACKAGE.parent, here, *here.parents) if (folder / SYSTEMS).is_file()), None)
-
-
 def checkout() -> Path:
-    """Return the checkout; raises NoCheckout if there is none."""
-    found = find_checkout()
-    if found is None:
-        raise NoCheckout(
-            f"this needs a checkout of CARAML, with its workflows and site.yaml, and {Path.cwd()} is in none: "
-            "change to one and try again"
-        )
-    return found
+    """Return the checkout with this code."""
+    return PACKAGE.parent
 
 
 def missing_package(error: ImportError) -> str:
@@ -59,8 +41,5 @@ def missing_package(error: ImportError) -> str:
     name = (error.name or "").partition(".")[0]
     if name in OURS:
         raise error
-    project = "./jpwr" if name == SAMPLER else "'.[report]'"
-    in_checkout = (PACKAGE.parent / SYSTEMS).is_file()
-    to_do = "make setup" if in_checkout else f"pip install {project} in a checkout of CARAML"
     found = f"has no module {name}" if isinstance(error, ModuleNotFoundError) else f"cannot load {name}: {error}"
-    return f"{sys.executable} {found}: install it with {to_do}"
+    return f"{sys.executable} {found}: install it with make setup"

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
-from caraml.errors import NoCheckout, SweepError
+from caraml.errors import SweepError
 from caraml.plan.site import read_site
 from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
@@ -339,10 +339,7 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
 
 def _own_references() -> list[Path]:
     """Return the site's file of references of losses, which count where the suite has none, if it has one."""
-    try:
-        own = read_site("").training_references
-    except NoCheckout:
-        return []
+    own = read_site("").training_references
     return [Path(own)] if own else []
 
 

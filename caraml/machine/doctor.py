@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import socket
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from caraml.check import BAD, GOOD, WARNING, Check
 from caraml.errors import CaramlError, SiteError
-from caraml.installation import checkout, find_checkout
+from caraml.installation import checkout
 from caraml.machine.devices import TOOLS, Device, candidates, find_devices
 from caraml.machine.images import architecture_of, image_path, read_image
 from caraml.plan.forecast import forecast
@@ -44,9 +43,6 @@ def examine(name: str, workload: str | None = None) -> list[Check]:
     Raises SiteError for an unknown system or workload, and for a wrong site.yaml.
     """
     block, used = read_system(name), [workload_of(workload)] if workload else []
-    if find_checkout() is None:
-        missing = Check("checkout", BAD, f"{Path.cwd()} is in none", "change to one: it has workflows and site.yaml")
-        return [missing, *jube(), *sensors(block, block.container_runtime, used)]
     site = read_site(name)
     block = replace(block, submit=site.submit_of(block))
     if block.submit == "kubernetes":
@@ -248,8 +244,7 @@ def data(site: Site, used: Used = ()) -> Iterator[Check]:
 
 def sensors(block: System, runtime: str, used: Used = ()) -> Iterator[Check]:
     """Yield the sensors of this machine; those of a login node may differ from those of the compute nodes."""
-    home = find_checkout()
-    python = str(home / "jube" / "include" / "python.sh") if home else sys.executable
+    python = str(checkout() / "jube" / "include" / "python.sh")
     try:
         seen = ask(python, "-m", "jpwr", "list", limit_s=LIMIT_S).stdout.splitlines()
     except ProgramError as error:

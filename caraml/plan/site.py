@@ -110,7 +110,7 @@ PATHS = [name for name, key in KEYS.items() if key.kind in (Folder, tuple[Folder
 def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] = os.environ) -> Site:
     """Return the settings for a system; its paths are absolute.
 
-    Raises SiteError for an unknown key or system and for a wrong value, and NoCheckout outside of a checkout.
+    Raises SiteError for an unknown key or system and for a wrong value.
     """
     root = checkout()
     if wrong := wrong_path(root, "the checkout"):

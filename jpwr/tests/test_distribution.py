@@ -93,19 +93,6 @@ def test_the_wheel_needs_nothing_and_reports_what_it_is(wheel):
     assert text_in(wheel, "entry_points.txt").split() == ["[console_scripts]", "jpwr", "=", "jpwr.__main__:main"]
 
 
-def test_the_suites_own_wheel_needs_the_sampler_of_its_version_and_has_no_file_of_it(checkout, wheel, tmp_path):
-    # Also where what was left by a build of the sampler lies beside it.
-    assert (checkout / "jpwr" / "build").is_dir()
-    suite = build(checkout, tmp_path)
-    about = Parser().parsestr(text_in(suite, "METADATA"))
-    assert (about["Name"], about["Version"]) == ("caraml-suite", jpwr.__version__)
-    assert f"caraml-jpwr=={jpwr.__version__}" in about.get_all("Requires-Dist")
-    assert set(text_in(suite, "top_level.txt").split()) == set(SOURCES) - {"jpwr"}
-    assert not set(names_in(suite)) & set(names_in(wheel))
-    assert "jpwr" not in text_in(suite, "entry_points.txt")
-    assert run("git", "status", "--porcelain", "--untracked-files", cwd=checkout).count("??") == 0
-
-
 USE = """
 import importlib, pkgutil, sys, time
 import jpwr

@@ -90,10 +90,8 @@ OPTIONAL = {name: key.field.default for name, key in KEYS.items() if not key.is_
 
 
 def table_file(name: Path) -> Path:
-    """Return the path of a table of the checkout if there is one, otherwise that of the installed package's copy."""
-    here = Path.cwd()
-    places = (folder / name for folder in (ROOT, here, *here.parents))
-    return next((file for file in places if file.is_file()), ROOT / "caraml" / "tables" / name.name)
+    """Return the path of a table of the checkout."""
+    return ROOT / name
 
 
 def read_systems(file: Path | None = None) -> dict[str, System]:
