@@ -95,8 +95,8 @@ class ChannelEnergy:
             return ""
         if self.info.seen_share < 1:
             return f"sees {self.info.seen_share:.0%} of the time and has no power limit"
-        if len(self.power.times_s) < SAMPLES_FOR_A_PEAK:
-            return f"has {len(self.power.times_s)} readings and no power limit: {SAMPLES_FOR_A_PEAK} are needed"
+        if self.power.samples < SAMPLES_FOR_A_PEAK:
+            return f"has {self.power.samples} readings and no power limit: {SAMPLES_FOR_A_PEAK} are needed"
         if integral.missing > MOST_MISSING * (integral.missing + integral.samples):
             return f"has no power limit, and more than {MOST_MISSING:.0%} of its readings failed or were frozen"
         return ""

@@ -131,7 +131,7 @@ def _nvidia_devices() -> list[dict[str, str]] | None:
     if text is None:
         return None
     _, *rows = csv.reader(io.StringIO(text), skipinitialspace=True)
-    return [dict(zip(NVIDIA_FACTS, row, strict=False)) for row in rows if row]
+    return [dict(zip(NVIDIA_FACTS, row, strict=True)) for row in rows if len(row) == len(NVIDIA_FACTS)]
 
 
 def _amd_devices() -> Any:
