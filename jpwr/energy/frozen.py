@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain, compress, count, islice, tee
 from operator import ne
 from typing import Iterator
@@ -25,9 +26,9 @@ def frozen_runs(
     usual_s = info.held_s + info.averaging_s + info.counter_refresh_s + GAP_STEPS * usual_step_s(times_s)
     is_counted, frozen = info.counter_refresh_s > 0 and not info.from_counter, []
     runs = [] if info.estimated else [*_repeats(power_w)]  # a model of power repeats its limits
-    repeats: dict[float, int] = {}
+    repeats: Counter[float] = Counter()
     for first, last in runs:
-        repeats[power_w[first]] = repeats.get(power_w[first], 0) + last - first
+        repeats[power_w[first]] += last - first
     for first, last in runs:
         start_s, end_s, watts = times_s[first], times_s[last], power_w[first]
         if end_s - start_s <= 3 * usual_s:
@@ -36,8 +37,8 @@ def frozen_runs(
         if must_count and _stood_still(counter_times_s, counter_j, start_s, end_s, usual_s):
             frozen.append((first, last))
         elif first > 0 and last + 1 < len(power_w) and abs(power_w[last + 1] - watts) > info.resolution_w:
-            others = sum(many for level_w, many in repeats.items() if _is_near(level_w, watts)) - (last - first)
-            if others <= SELDOM * len(power_w) and _seldom_repeats(power_w, watts, last - first):
+            others = sum(many for level_w, many in repeats.items() if abs(level_w - watts) <= ASSUMED_ACCURACY * watts)
+            if others - (last - first) <= SELDOM * len(power_w) and _seldom_repeats(power_w, watts, last - first):
                 frozen.append((first, last))
     return frozen
 
@@ -62,13 +63,9 @@ def _stood_still(times_s: Numbers, counter_j: Numbers, start_s: float, end_s: fl
     return all(map(counter_j[first].__eq__, between(counter_j, first + 1, last)))
 
 
-def _is_near(power_w: float, watts: float) -> bool:
-    return abs(power_w - watts) <= ASSUMED_ACCURACY * abs(watts)
-
-
 def _seldom_repeats(power_w: Numbers, watts: float, repeats: int) -> bool:
     """Whether 59 or more pairs of readings in a row of one level, those of a run left out, seldom are equal."""
-    pairs = zip(power_w, islice(power_w, 1, None))
-    equal = [one == other for one, other in pairs if _is_near(one, watts) and _is_near(other, watts)]
+    far_w, pairs = ASSUMED_ACCURACY * watts, zip(power_w, islice(power_w, 1, None))
+    equal = [one == other for one, other in pairs if max(abs(one - watts), abs(other - watts)) <= far_w]
     others = len(equal) - repeats
     return others >= SAMPLES_FOR_A_PEAK and sum(equal) - repeats <= SELDOM * others

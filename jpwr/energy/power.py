@@ -59,9 +59,8 @@ class PowerCurve:
         # Readings of an H200 reach 829 W at a limit of 700 W: the limit alone does not bound the power of a moment.
         self.highest_w = max(info.limit_w, self.peak_w)  # highest known power, in watts
         self.most_w = self.highest_w if info.limit_w else math.inf  # upper bound on power, in watts
-        # Readings of one refresh of the sensor are one sample.
-        self._repeated = max(1.0, info.held_s / (usual_step_s(times_s) or math.inf))
-        self.samples = math.ceil(len(times_s) / self._repeated)
+        self.reads = max(1.0, info.held_s / (usual_step_s(times_s) or math.inf))  # of one refresh: they are one sample
+        self.samples = math.ceil(len(times_s) / self.reads)
         # In long steps, and in those with a failed reading, power is unseen: high power itself may be the cause.
         most_s = GAP_STEPS * usual_step_s(times_s)
         long = compress(count(), map(most_s.__lt__, map(sub, islice(times_s, 1, None), times_s)))
@@ -124,7 +123,7 @@ class PowerCurve:
         is_of_a_moment = info.seen_share == 1 and not info.averaging_s and not info.from_counter
         if not is_covered or not is_of_a_moment or self._gaps_in(first - 1, last):
             return 0.0, self.most_w
-        more = max(0, math.ceil(SAMPLES_FOR_A_RANGE * self._repeated) - (last - first)) // 2 + 1
+        more = max(0, math.ceil(SAMPLES_FOR_A_RANGE * self.reads) - (last - first)) // 2 + 1
         low, high = max(0, first - more), min(last + more, len(times_s))
         lowest_w, highest_w = (edge(between(self.power_w, low, high)) for edge in (min, max))
         return max(0.0, lowest_w), highest_w
@@ -218,13 +217,13 @@ class PowerCurve:
         edges = (self.near_w(edge_s - averaging_s - held_s, edge_s) for edge_s in (start_s, end_s))
         hidden_w = sum(high_w - low_w for low_w, high_w in edges)
         if end_s - start_s < 2 * averaging_s:  # means hide what is used in so short a window: all, or nothing
-            means_w = max(start_w, average_w), max(end_w, average_w)
+            means_w = (max(edge_w, average_w) for edge_w in (start_w, end_w))
             hidden_w = max(hidden_w, sum(mean_w * (1 - mean_w / self.most_w) for mean_w in means_w))
         return ((averaging_s + held_s) / 2 + half_s) * abs(end_w - start_w) + averaging_s * hidden_w
 
     def near_w(self, start_s: float, end_s: float) -> tuple[float, float]:
         """Return the lowest and highest reading between two moments, with those next to them, in watts."""
-        near_w = array("d", between(self.power_w, self._step(start_s), self._step(end_s) + 2))
+        near_w = self.power_w[self._step(start_s) : self._step(end_s) + 2]
         return min(near_w), max(near_w)
 
     def _unseen_j(self, start_s: float, end_s: float) -> float:

@@ -71,7 +71,7 @@ def _counters_with_a_partial_sensor(summary: Sums) -> Iterator[str]:
 
 def _sensors_that_hold_values(summary: Sums) -> Iterator[str]:
     for info, estimate, (times_s, power_w) in zip(summary.infos, summary.command, summary.trace.power()):
-        if estimate.unknown or estimate.method == "counter":
+        if estimate.unknown or estimate.method == "counter" or info.estimated:
             continue
         if (repeats := repeated_share(times_s, power_w, info.held_s)) > REPEATED:
             longer = f" for longer than its hold time of {info.held_s:g} s" if info.held_s else ""

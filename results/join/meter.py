@@ -93,8 +93,8 @@ def _rows(file: Any, path: Path) -> Iterator[tuple[str, float, float]]:
             continue
         if len(fields) > len(titles):
             raise RecordError(
-                f"{path}, line {number}: {delimiter.join(fields)!r} has {len(fields)} fields below {len(titles)} titles; "
-                "write decimals with a point"
+                f"{path}, line {number}: {delimiter.join(fields)!r} has {len(fields)} fields below {len(titles)} "
+                "titles: write decimals with a point"
             )
         try:
             time_s, power_w = _seconds(row[TIME]), float(row[POWER])

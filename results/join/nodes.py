@@ -228,7 +228,7 @@ class _Node:
         What a window gains at one edge it loses at the other: at most the difference of powers nearby, over that error.
         """
         off_j = 0.0
-        for start_s, end_s in edges if self._error_s else ():
+        for start_s, end_s in edges if self._error_s and curve.power.times_s else ():
             self.trace.check_covered(start_s - self._error_s, end_s + self._error_s)
             near = [curve.power.near_w(one - self._error_s, one + self._error_s) for one in (start_s, end_s)]
             off_j += self._error_s * (max(high_w for _, high_w in near) - min(low_w for low_w, _ in near))
