@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from results.errors import RecordError
+from results.files.csv_rows import csv_rows
 from results.files.typed_files import Above0, From0, From1, NotNegative, Text
-from results.record.csv_rows import csv_rows
 
 DEFAULT: Literal["mlc_default"] = "mlc_default"
 ESTIMATED = "MLC Estimated Power"

@@ -223,7 +223,7 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
         ]
         lacks = "reported 0 W, or a mark for a missing power, all the time" if all(map(math.isnan, power_w)) else ""
         info = ChannelInfo(METER, Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}", lacks=lacks)
-        info = info._replace(**_facts(record, usual_step_s(times_s[part])))
+        info = _with_facts(info, record, usual_step_s(times_s[part]))
         trace = Trace([info], {"hostname": hostname, "boot_id": mine[0].boot_id})
         for time_s, one_w in zip(times_s[part], power_w, strict=True):
             trace.append(time_s - offset_s, [one_w], [None])
@@ -233,12 +233,14 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
     return traces
 
 
-def _facts(record: Record, step_s: float) -> dict[str, float]:
-    """Return what the system's block states about its meter; readings are means over their interval by default."""
+def _with_facts(info: ChannelInfo, record: Record, step_s: float) -> ChannelInfo:
+    """Add what the system's block states about its meter; by default, readings are means over their interval."""
     block = system_of(record.system)
-    names = {"averaging_s": step_s, "refresh_s": step_s, "resolution_w": 0.0}
-    facts = {name: getattr(block, f"meter_{name}", 0) or default for name, default in names.items()}
-    return {"held_s": facts.pop("refresh_s"), **facts}
+    return info._replace(
+        averaging_s=(block and block.meter_averaging_s) or step_s,
+        held_s=(block and block.meter_refresh_s) or step_s,
+        resolution_w=(block and block.meter_resolution_w) or 0.0,
+    )
 
 
 def _run_of(record: Record, windows: Sequence[Window]) -> Sequence[float]:
@@ -258,7 +260,7 @@ def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> Energy:
     timed = changed(record, windows=windows)
     energy = energy_of(timed, sums_of(timed, traces, kind), kind)
     notes = [*energy.notes, f"the meter's clock is assumed to be within {CLOCK_S:g} s of the nodes'"]
-    if not getattr(system_of(record.system), "meter_averaging_s", 0):
+    if not ((block := system_of(record.system)) and block.meter_averaging_s):
         averaging_s = max(info.averaging_s for trace in traces for info in trace.channels)
         assumed = f"of {averaging_s:.3g} s: state the meter's as meter_averaging_s in the system's block"
         notes.append(f"the meter's readings are assumed to be means over their interval {assumed}")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results.errors import RecordError
+from results.files.csv_rows import csv_rows
 from results.points.estimate import CONFIDENCE, students_t
-from results.record.csv_rows import csv_rows
 from results.record.findings import Finding, finding
 from results.record.model import Learnt, Record, changed, is_number
 from results.record.values import count, value_at
@@ -207,10 +207,7 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
     found: dict[Key, Reference] = {}
     for path in paths:
         try:
-            rows = csv_rows(path)
-            if any(list(row) != [*COLUMNS, "source"] for row in rows[:1]):
-                raise ValueError("other columns")
-            found |= {one.key: one for one in map(_of_row, rows)}
+            found |= {one.key: one for one in map(_of_row, csv_rows(path, [*COLUMNS, "source"]))}
         except (OSError, ValueError, TypeError, csv.Error) as error:
             raise RecordError(
                 f"{path} cannot be read as references of losses ({error}): make it with 'caraml reference'"

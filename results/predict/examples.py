@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from results.files.csv_rows import csv_rows
 from results.predict.datasheet import Example, Hardware
 from results.predict.step_work import Layout, Shape, decoder_work
-from results.record.csv_rows import csv_rows
 from results.record.records import RecordError
 from results.reference.published import throughputs
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from results.record.csv_rows import csv_rows
+from results.files.csv_rows import csv_rows
 from results.record.findings import Finding, finding
 from results.record.served_rules import MOST_UNLIKE_COUNT
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from results.record.csv_rows import csv_rows
+from results.files.csv_rows import csv_rows
 from results.record.findings import Finding, finding
 
 REFERENCES = Path(__file__).with_suffix(".csv")

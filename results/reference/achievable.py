@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from results.record.csv_rows import csv_rows
+from results.files.csv_rows import csv_rows
 from results.record.model import changed
 from results.record.records import Record
 from results.record.values import rounded

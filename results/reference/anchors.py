@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from results.record.csv_rows import csv_rows
+from results.files.csv_rows import csv_rows
 from results.reference.published import PUBLISHED
 
 ANCHORS = Path(__file__).with_suffix(".csv")

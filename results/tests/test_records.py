@@ -11,8 +11,8 @@ import pytest
 
 import results
 from caraml.__main__ import main
+from results.files.csv_rows import csv_rows
 from results.record import records
-from results.record.csv_rows import csv_rows
 from results.record.folders import results_below
 from results.record.model import Record, as_json
 from results.record.records import RecordError, read_record, write_record
