@@ -182,8 +182,8 @@ class CounterCurve:
         if math.isinf(high_j - low_j) and self._power.times_s:  # beyond the first or last value, without a limit
             low_j, high_j = self._bounds_by_j(near, time_s, 0.0, self._power.highest_w)
         before = max(0, min(after - first - 1, len(near) - 2))
-        one, two = near[before], near[min(before + 1, len(near) - 1)]
-        before_s, after_s = (one.early_s + one.late_s) / 2, (two.early_s + two.late_s) / 2
+        one, two, usual_s = near[before], near[min(before + 1, len(near) - 1)], self._info.counter_refresh_s or math.inf
+        before_s, after_s = ((max(at.early_s, at.late_s - usual_s) + at.late_s) / 2 for at in (one, two))
         share = (time_s - before_s) / (after_s - before_s) if -math.inf < before_s < after_s else 0.0
         line_j = one.value_j + share * (two.value_j - one.value_j)
         return low_j, high_j, min(high_j, max(low_j, line_j))

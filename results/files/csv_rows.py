@@ -10,7 +10,7 @@ from pathlib import Path
 def csv_rows(path: Path, expected: Sequence[str] = ()) -> list[dict[str, str]]:
     """Return the rows of a CSV file by the titles in its first line, which must be the expected ones if there are any.
 
-    Raises ValueError for other titles, and for a row with another number of fields: a decimal comma moves all later ones.
+    Raises ValueError for other titles, and for a row with another number of fields: a decimal comma moves later ones.
     """
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.reader(file)
