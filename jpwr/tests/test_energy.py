@@ -587,6 +587,16 @@ def test_a_steady_sensor_of_coarse_steps_is_not_frozen(held_s, step_w, noise_w):
         assert ChannelEnergy(POWER, read_s, shown_w, random_phase=True).frozen == [], seed
 
 
+@pytest.mark.parametrize("step_w", [5.0, 10.0])
+def test_a_coarse_sensor_of_a_load_that_is_steady_at_times_is_not_frozen(step_w):
+    for seed in range(10):
+        chance = random.Random(f"at times {seed}")
+        read_s = moments(chance, 0.0, 120.0, 0.1)
+        noise_w = [12.0 if int(time_s / 20) % 2 else 1.0 for time_s in read_s]
+        shown_w = [step_w * round((300 + chance.gauss(0, one)) / step_w) for one in noise_w]
+        assert ChannelEnergy(POWER._replace(resolution_w=step_w), read_s, shown_w, random_phase=True).frozen == [], seed
+
+
 def test_a_model_of_power_that_stays_at_its_limit_is_not_frozen():
     chance = random.Random(1)
     power_w = [*(chance.uniform(11.5, 12.0) for _ in range(70)), *[12.0] * 100, 11.0]
