@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Set
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from results.files.csv_rows import csv_rows
 from results.record.values import devices_text
 
 FIGURES = Path(__file__).with_suffix(".csv")
@@ -84,8 +84,7 @@ class Throughput(NamedTuple):
 @cache
 def read_published() -> tuple[Published, ...]:
     """Return all published figures, in the order of the file."""
-    with FIGURES.open(newline="", encoding="utf-8") as file:
-        return tuple(Published(**row) for row in csv.DictReader(file))
+    return tuple(Published(**row) for row in csv_rows(FIGURES))
 
 
 def throughputs(benchmark: str, model: str, kinds: Set[tuple[str, str]] = COMPUTE) -> list[Throughput]:
