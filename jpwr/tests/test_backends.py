@@ -340,7 +340,7 @@ def test_a_channel_that_reads_nothing_is_refused_when_it_is_opened(stack, monkey
 
 
 def test_an_unknown_method_is_refused_with_what_there_is(stack):
-    with pytest.raises(JpwrError, match=r"method 'nvidia' is unknown: choose from pynvml, .*auto"):
+    with pytest.raises(JpwrError, match=r"method 'nvidia' is unknown: choose one of pynvml, .*auto"):
         open_methods(["nvidia"], stack)
 
 
