@@ -47,6 +47,7 @@ class ChannelInfo(NamedTuple):
     lacks: str = ""  # unavailable readings of this sensor, and the reasons
     accuracy: float = 0.0  # bound on the sensor's own error, as a share of the reading; 0: not stated
     accuracy_from: str = ""  # "data sheet", "documentation" or "assumed"; empty: not stated
+    resolution_w: float = 0.0  # step of a power reading, in watts; 0: negligible, or unknown
 
     def described(self) -> dict[str, Any]:
         """Return the properties that a report states of each channel."""

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any, Sequence
 
 from jpwr.backends import open_methods
+from jpwr.energy import ChannelEnergy
 from jpwr.energy.estimate import JOULES_PER_WH
-from jpwr.energy.power import PowerCurve
 from jpwr.errors import JpwrError
 from jpwr.report.frames import COUNTER_TABLE, counted_wh, has_counter_table, ticks
 from jpwr.sampling import PowerMonitor
-from jpwr.trace.trace import Series, Trace
+from jpwr.trace.trace import Trace
 
 
 class Method:
@@ -96,9 +96,10 @@ class get_power:  # noqa: N801 - the name in jpwr 0.0.10
     def energy(self) -> tuple[Any, dict[str, Any]]:
         """Return the watt-hours of each channel (nan without two samples), and additional_data.
 
-        The watt-hours are a pandas series, or a dictionary without pandas.
+        They are by the counter where it is sound, as the samples of a short block say little. The watt-hours are a
+        pandas series, or a dictionary without pandas.
         """
-        energy_wh = {series.info.name: _energy_wh(series) for series in self.trace.series()}
+        energy_wh = {curve.info.name: _energy_wh(curve) for curve in self.trace.curves()}
         pandas = _pandas()
         return energy_wh if pandas is None else pandas.Series(energy_wh), self.additional_data
 
@@ -117,9 +118,13 @@ class get_power:  # noqa: N801 - the name in jpwr 0.0.10
         return {COUNTER_TABLE: counters_wh if pandas is None else pandas.DataFrame(counters_wh, [0])}
 
 
-def _energy_wh(series: Series) -> float:
-    curve = PowerCurve(series.times_s, series.power_w, series.info, random_phase=False)
-    return curve.until_j(curve.times_s[-1]) / JOULES_PER_WH if len(curve.times_s) > 1 else math.nan
+def _energy_wh(curve: ChannelEnergy) -> float:
+    times_s = curve.power.times_s
+    if len(times_s) < 2:
+        return math.nan
+    found = curve.between(times_s[0], times_s[-1])
+    energy_j = curve.power.until_j(times_s[-1]) if math.isnan(found.counter_j) else found.energy_j
+    return energy_j / JOULES_PER_WH
 
 
 def _pandas() -> Any:

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import math
-from itertools import starmap
+from itertools import islice, starmap
 from typing import Iterable, Iterator, Sequence, Tuple
 
 from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates
+from jpwr.energy.power import PowerCurve
 
 Window = Tuple[float, float]  # start and end in seconds
+
+
+def means_w(curve: PowerCurve, edges_s: Iterable[float]) -> list[float]:
+    """Return the mean powers between neighbouring moments, in ascending order, in watts: in one pass over the samples.
+
+    The curve has two samples or more.
+    """
+    steps = zip(curve.times_s, islice(curve.times_s, 1, None), curve.power_w, islice(curve.power_w, 1, None))
+    (from_s, to_s, from_w, to_w), past_j = next(steps), 0.0
+    found_w: list[float] = []
+    before: Window | None = None
+    for edge_s in edges_s:
+        while to_s < edge_s and (step := next(steps, None)):
+            past_j += (to_s - from_s) * (from_w + to_w) / 2
+            from_s, to_s, from_w, to_w = step
+        share = min(1.0, max(0.0, (edge_s - from_s) / (to_s - from_s))) if to_s > from_s else 0.0
+        until_j = past_j + (edge_s - from_s) * (2 * from_w + share * (to_w - from_w)) / 2
+        if before:
+            found_w.append((until_j - before[1]) / (edge_s - before[0]))
+        before = edge_s, until_j
+    return found_w
 
 
 def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[Window]) -> EnergyEstimate:

@@ -20,6 +20,7 @@ from jpwr.errors import BackendUnavailable
 
 HWMON = Path("/sys/class/hwmon")
 MICRO = 1e-6
+AVERAGED_S = 1.0  # of power*_average without an interval: drivers state none, and a longer one is not known
 # Labels of the sensor that covers a whole chip, by driver: a chip's other sensors measure parts of it, and other chips
 # belong to no scope. If several drivers list the processors, the first one of this table is used.
 KNOWN = {
@@ -47,7 +48,7 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
             if scope is None or is_duplicate or not re.fullmatch(labels, label):
                 others.append(f"{chip_name} {label or sensor}".strip())
                 continue
-            if scope is Scope.DEVICE and has_cpu("", pci_id_of(chip / "device")):
+            if scope is Scope.DEVICE and (has_cpu("", pci_id_of(chip / "device")) or _is_apu(chip / "device")):
                 scope = Scope.MODULE
             name = unique(":".join(["hwmon", chip_name, label or sensor]), channels)
             channels[name] = _channel(stack, chip, chip_name, sensor, name, scope)
@@ -55,6 +56,17 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
         seen = f"; its other sensors ({', '.join(others)}) cover no whole device" if others else ""
         raise BackendUnavailable(f"{hwmon} has no power sensor of a known driver{seen}")
     return unless_all_are_lost(list(channels.values()))
+
+
+def _is_apu(device: Path) -> bool:
+    """Whether amdgpu gives the metrics of a GPU with a processor, whose power "on APUs includes the CPU" (amdgpu_pm.c).
+
+    The third byte of gpu_metrics is the format: 1 for GPUs alone, 2 and 3 for APUs (kgd_pp_interface.h).
+    """
+    try:
+        return (device / "gpu_metrics").read_bytes()[2:3] in (b"\2", b"\3")
+    except OSError:
+        return False
 
 
 def _number(chip: Path) -> int:
@@ -80,7 +92,7 @@ def _channel(stack: ExitStack, chip: Path, chip_name: str, number: str, name: st
     power, energy = one_at_least(reading_of(stack, power_path, MICRO), reading_of(stack, energy_path, MICRO))
     cap_uw = text_of(chip / f"power{number}_cap")
     update_s = seconds_of_file(chip / "update_interval")
-    is_average = power and power_path == average
+    averaging_s = seconds_of_file(chip / f"power{number}_average_interval") or AVERAGED_S
     bus_id = (chip / "device").resolve().name if (chip / "device").exists() else ""
     info = ChannelInfo(
         name,
@@ -88,7 +100,7 @@ def _channel(stack: ExitStack, chip: Path, chip_name: str, number: str, name: st
         f"{chip_name} by hwmon, {power_path.name if power else energy_path.name}",
         device_id=bus_id,
         counter_resolution_j=MICRO,
-        averaging_s=seconds_of_file(chip / f"power{number}_average_interval") if is_average else 0.0,
+        averaging_s=averaging_s if power and power_path == average else 0.0,
         period_s=update_s,
         held_s=update_s,
         limit_w=int(cap_uw) * MICRO if cap_uw.isdigit() else 0.0,

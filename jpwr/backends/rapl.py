@@ -35,7 +35,7 @@ def open_channels(stack: ExitStack, powercap: Path = POWERCAP, clock: Clock | No
     channels: dict[str, Channel] = {}
     for zone in next(filter(None, (sorted(powercap.glob(pattern)) for pattern in ZONES)), []):
         scope = _scope(text_of(zone / "name"))
-        if scope is None:
+        if scope is None or (scope is Scope.NODE and Scope.NODE in {one.info.scope for one in channels.values()}):
             continue
         info = ChannelInfo(
             unique(_name(powercap, zone), channels),
@@ -61,7 +61,9 @@ def _open(stack: ExitStack, zone: Path, clock: Clock) -> Callable[[], float]:
 def _scope(zone_name: str) -> Scope | None:
     if zone_name.startswith("package"):
         return Scope.CPU
-    if zone_name.startswith("psys"):  # followed by a number on further packages
+    # Each covers the whole platform, and is valid on one package of several (drivers/powercap/intel_rapl_common.c): the
+    # first one counts, and "psys-1" would count the same again.
+    if zone_name.startswith("psys"):
         return Scope.NODE
     # "core" and "uncore" are inside the package and are left out, so that a scope can be summed.
     return Scope.DRAM if zone_name == "dram" else None

@@ -59,6 +59,8 @@ class PowerCurve:
         # Readings of an H200 reach 829 W at a limit of 700 W: the limit alone does not bound the power of a moment.
         self.highest_w = max(info.limit_w, self.peak_w)  # highest known power, in watts
         self.most_w = self.highest_w if info.limit_w else math.inf  # upper bound on power, in watts
+        self.reads = max(1.0, info.held_s / (usual_step_s(times_s) or math.inf))  # of one refresh: they are one sample
+        self.samples = math.ceil(len(times_s) / self.reads)
         # In long steps, and in those with a failed reading, power is unseen: high power itself may be the cause.
         most_s = GAP_STEPS * usual_step_s(times_s)
         long = compress(count(), map(most_s.__lt__, map(sub, islice(times_s, 1, None), times_s)))
@@ -117,11 +119,11 @@ class PowerCurve:
         """
         times_s, info = self.times_s, self.info
         first, last = self._right(times_s, start_s), self._left(times_s, end_s + info.held_s)
-        is_covered = len(times_s) >= SAMPLES_FOR_A_RANGE and times_s[0] <= start_s and end_s <= times_s[-1]
+        is_covered = self.samples >= SAMPLES_FOR_A_RANGE and times_s[0] <= start_s and end_s <= times_s[-1]
         is_of_a_moment = info.seen_share == 1 and not info.averaging_s and not info.from_counter
         if not is_covered or not is_of_a_moment or self._gaps_in(first - 1, last):
             return 0.0, self.most_w
-        more = max(0, SAMPLES_FOR_A_RANGE - (last - first)) // 2 + 1
+        more = max(0, math.ceil(SAMPLES_FOR_A_RANGE * self.reads) - (last - first)) // 2 + 1
         low, high = max(0, first - more), min(last + more, len(times_s))
         lowest_w, highest_w = (edge(between(self.power_w, low, high)) for edge in (min, max))
         return max(0.0, lowest_w), highest_w
@@ -162,11 +164,11 @@ class PowerCurve:
         average_w = (sums.twice_j / 2 - self._part_j(low, first_s) + self._part_j(high, last_s)) / covered_s
         beyond_w = self._beyond_w(average_w)
         independent = covered_s / max(info.held_s, covered_s / max(1, end - begin))
-        spread_w = self.peak_w - self.lowest_w if len(times_s) >= SAMPLES_FOR_A_PEAK else beyond_w
+        spread_w = self.highest_w - self.lowest_w if self.samples >= SAMPLES_FOR_A_PEAK else beyond_w
         missed_j = missed_share(independent) * covered_s * spread_w
         random_j = max(self.sampled_j(start_s, end_s, LEVEL), missed_j)
         systematic_j = (
-            ROUNDING * self.highest_w * duration_s
+            (ROUNDING * self.highest_w + info.resolution_w / 2) * duration_s
             + self._edge_j(low)
             + self._edge_j(high - 1)  # both edges may be in one step
             + self._lag_j(first_s, last_s, average_w)
@@ -207,15 +209,22 @@ class PowerCurve:
         """Return a bound in joules, for both edges, on the error from readings of other times than theirs.
 
         Readings that are means over T include some energy of the T before the window, weighted from 0 to 1, and lack as
-        much at its end. For power between 0 and P with a mean of m over T, a mean weighted from 0 to 2 has an error of
-        at most m (1 - m / P). In the extreme case, power has two values.
+        much at its end: T / 2 of the mean, and up to T / 8 of the range of power in that T, of which means show a part.
         """
-        averaging_s, most_w = self.info.averaging_s, self.most_w
+        averaging_s, held_s = self.info.averaging_s, self.info.held_s
         start_w, end_w = self.at_w(start_s), self.at_w(end_s)
-        hidden_w = sum(mean_w * (1 - mean_w / most_w) for mean_w in (max(start_w, average_w), max(end_w, average_w)))
         half_s = max(self._half_near_s(self._step(start_s)), self._half_near_s(self._step(end_s)))
-        lag_s = (averaging_s + self.info.held_s) / 2 + half_s
-        return lag_s * abs(end_w - start_w) + averaging_s / 2 * hidden_w
+        edges = (self.near_w(edge_s - averaging_s - held_s, edge_s) for edge_s in (start_s, end_s))
+        hidden_w = sum(high_w - low_w for low_w, high_w in edges)
+        if end_s - start_s < 2 * averaging_s:  # means hide what is used in so short a window: all, or nothing
+            means_w = (max(edge_w, average_w) for edge_w in (start_w, end_w))
+            hidden_w = max(hidden_w, sum(mean_w * (1 - mean_w / self.most_w) for mean_w in means_w))
+        return ((averaging_s + held_s) / 2 + half_s) * abs(end_w - start_w) + averaging_s * hidden_w
+
+    def near_w(self, start_s: float, end_s: float) -> tuple[float, float]:
+        """Return the lowest and highest reading between two moments, with those next to them, in watts."""
+        near_w = self.power_w[self._step(start_s) : self._step(end_s) + 2]
+        return min(near_w), max(near_w)
 
     def _unseen_j(self, start_s: float, end_s: float) -> float:
         """Return a bound on the error in joules from the gaps between two moments."""

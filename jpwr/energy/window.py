@@ -65,14 +65,14 @@ class ChannelEnergy:
         integral = self.power.between(*window_s)
         counted = counter.between(part._replace(start_s=window_s[0], end_s=window_s[1]))
         seen = integral._replace(uncertainty_j=0.0, systematic_j=0.0)
-        is_checked = self.info.seen_share < 1 and integral.samples >= SAMPLES_FOR_A_PEAK
+        is_checked = self.info.seen_share < 1 and integral.samples >= SAMPLES_FOR_A_PEAK * self.power.reads
         return self._why_differ(integral, counted, window_s), is_checked and self._differ(seen, counted, window_s)
 
     def _why_differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]) -> str:
         """Return why both are inconsistent, as a part of a sentence; empty if they are not."""
         duration_s, highest_w = window_s[1] - window_s[0], self.power.peak_w
         is_more = counter.counter_low_j > (1 + self._accuracy) * highest_w * duration_s  # nan compares false
-        if is_more and integral.samples >= SAMPLES_FOR_A_PEAK and not self.info.from_counter:
+        if is_more and integral.samples >= SAMPLES_FOR_A_PEAK * self.power.reads and not self.info.from_counter:
             mean = f"the counter's mean power of {counter.energy_j / duration_s:.4g} W"
             return f"{mean} is above the highest reading of {highest_w:.4g} W, so it counts more than the sensor sees"
         return "they are inconsistent" if self._differ(integral, counter, window_s) else ""
@@ -95,8 +95,8 @@ class ChannelEnergy:
             return ""
         if self.info.seen_share < 1:
             return f"sees {self.info.seen_share:.0%} of the time and has no power limit"
-        if len(self.power.times_s) < SAMPLES_FOR_A_PEAK:
-            return f"has {len(self.power.times_s)} readings and no power limit: {SAMPLES_FOR_A_PEAK} are needed"
+        if self.power.samples < SAMPLES_FOR_A_PEAK:
+            return f"has {self.power.samples} readings and no power limit: {SAMPLES_FOR_A_PEAK} are needed"
         if integral.missing > MOST_MISSING * (integral.missing + integral.samples):
             return f"has no power limit, and more than {MOST_MISSING:.0%} of its readings failed or were frozen"
         return ""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from operator import eq
+from itertools import groupby
 from typing import Iterator, Sequence
 
 from jpwr.channel import ChannelInfo
@@ -71,13 +70,14 @@ def _counters_with_a_partial_sensor(summary: Sums) -> Iterator[str]:
 
 
 def _sensors_that_hold_values(summary: Sums) -> Iterator[str]:
-    for info, estimate, (_, power_w) in zip(summary.infos, summary.command, summary.trace.power()):
-        if estimate.unknown or estimate.method == "counter" or info.held_s:
+    for info, estimate, (times_s, power_w) in zip(summary.infos, summary.command, summary.trace.power()):
+        if estimate.unknown or estimate.method == "counter" or info.estimated:
             continue
-        if (repeats := repeated_share(power_w)) > REPEATED:
+        if (repeats := repeated_share(times_s, power_w, info.held_s)) > REPEATED:
+            longer = f" for longer than its hold time of {info.held_s:g} s" if info.held_s else ""
             yield (
-                f"{info.name}: {repeats:.0%} of its samples repeat the one before: if the sensor holds its values, "
-                "the interval is too narrow"
+                f"{info.name}: {repeats:.0%} of its samples repeat the one before{longer}: if the sensor holds its "
+                "values, the interval is too narrow"
             )
 
 
@@ -184,9 +184,15 @@ KINDS = (
 )
 
 
-def repeated_share(values: Sequence[float]) -> float:
-    """Return the share of values that repeat the one before."""
-    return sum(map(bool, map(eq, islice(values, 1, None), values))) / max(1, len(values) - 1)
+def repeated_share(times_s: Sequence[float], values: Sequence[float], held_s: float) -> float:
+    """Return the share of values that repeat the one before, in rows that last longer than a hold time."""
+    repeats, first = 0, 0
+    for _, row in groupby(values):
+        number = sum(1 for _ in row)
+        if number > 1 and times_s[first + number - 1] - times_s[first] > held_s:
+            repeats += number - 1
+        first += number
+    return repeats / max(1, len(values) - 1)
 
 
 def first_of(infos: Sequence[ChannelInfo]) -> str:

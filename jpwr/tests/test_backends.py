@@ -55,11 +55,11 @@ def test_rapl_has_packages_and_memory_and_leaves_out_what_is_inside_a_package(st
     }
 
 
-def test_the_whole_platform_may_be_that_of_another_package_and_be_there_twice(stack, tmp_path):
+def test_the_whole_platform_may_be_that_of_another_package_and_counts_once(stack, tmp_path):
     for number, name in enumerate(("psys-1", "psys", "psys")):
         write_zone(tmp_path, f"intel-rapl:{number}", name)
     found = {channel.info.name: channel.info.scope for channel in rapl.open_channels(stack, tmp_path)}
-    assert found == dict.fromkeys(("rapl:psys-1", "rapl:psys", "rapl:psys#2"), Scope.NODE)
+    assert found == {"rapl:psys-1": Scope.NODE}
 
 
 def test_a_rapl_counter_goes_on_where_the_kernels_starts_again(stack, tmp_path):
@@ -340,7 +340,7 @@ def test_a_channel_that_reads_nothing_is_refused_when_it_is_opened(stack, monkey
 
 
 def test_an_unknown_method_is_refused_with_what_there_is(stack):
-    with pytest.raises(JpwrError, match=r"method 'nvidia' is unknown: choose from pynvml, .*auto"):
+    with pytest.raises(JpwrError, match=r"method 'nvidia' is unknown: choose one of pynvml, .*auto"):
         open_methods(["nvidia"], stack)
 
 
@@ -549,6 +549,27 @@ def test_hwmon_states_how_long_a_chip_holds_its_readings(stack, tmp_path):
     info = channel.info
     assert (info.held_s, info.period_s, info.averaging_s) == (0.5, 0.5, 0.25)
     assert (info.accuracy, info.accuracy_from) == (0.0, "")
+    (tmp_path / "hwmon0" / "power1_average_interval").unlink()
+    assert hwmon.open_channels(stack, tmp_path)[0].info.averaging_s == hwmon.AVERAGED_S
+
+
+@pytest.mark.parametrize(
+    ("header", "scope"),
+    [
+        (b"\x78\x00\x01\x03", Scope.DEVICE),  # a card
+        (b"\x80\x00\x02\x04", Scope.MODULE),  # a processor with graphics
+        (b"\x08\x01\x03\x00", Scope.MODULE),
+        (b"", Scope.DEVICE),
+        (None, Scope.DEVICE),
+    ],
+)
+def test_the_power_of_a_gpu_with_a_processor_is_that_of_a_module(stack, tmp_path, header, scope):
+    write(tmp_path / "hwmon0" / "name", "amdgpu")
+    write(tmp_path / "hwmon0" / "power1_input", 45_000_000)
+    (tmp_path / "hwmon0" / "device").mkdir()
+    if header is not None:
+        (tmp_path / "hwmon0" / "device" / "gpu_metrics").write_bytes(header)
+    assert [channel.info.scope for channel in hwmon.open_channels(stack, tmp_path)] == [scope]
 
 
 @pytest.mark.parametrize(
@@ -590,6 +611,20 @@ def test_the_management_controllers_power_is_the_nodes_at_its_own_pace(stack, ip
     assert channel.read_power_w() == 220
     assert channel.info.scope is Scope.NODE
     assert channel.info.period_s >= 1
+    assert (channel.info.averaging_s, channel.info.resolution_w) == (30.0, 1.0)
+
+
+@pytest.mark.parametrize(("text", "averaging_s"), [("10", 10.0), ("0.5", 0.5), ("", 30.0), ("ten", None), ("-1", None)])
+def test_a_site_states_the_averaging_time_of_its_management_controllers(
+    stack, ipmitool, monkeypatch, text, averaging_s
+):
+    ipmitool("Instantaneous power reading: 220 Watts")
+    monkeypatch.setenv(ipmi.AVERAGING_VARIABLE, text)
+    if averaging_s is None:
+        with pytest.raises(BackendUnavailable, match=f"JPWR_IPMI_AVERAGING_S is '{text}', but must be a number of"):
+            ipmi.open_channels(stack)
+    else:
+        assert ipmi.open_channels(stack)[0].info.averaging_s == averaging_s
 
 
 def test_a_management_controller_without_power_reports_why(stack, ipmitool):

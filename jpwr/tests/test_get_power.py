@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
+import time
 
 import pytest
 
@@ -45,7 +46,7 @@ passed_s = df["timestamps"].iloc[-1] - df["timestamps"].iloc[0]
 print(abs(passed_s / seconds - 1) < 1e-3, abs(energy["pynvml:0"] / (300 * seconds / 3600) - 1) < 1e-3)
 print(type(energy).__name__, additional_data)
 """
-    variables = {"STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1"}
+    variables = {"STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1", "STAND_IN_FAULT": "no-counter"}
     lines = lines_of(script, LD_LIBRARY_PATH=str(nvml_folder), **variables)
     assert lines == ["timestamps pynvml:0 True True", "True True", "Series {}"]
 
@@ -129,6 +130,21 @@ def test_a_second_block_has_a_data_frame_of_its_own(opened):
 def test_an_interval_that_is_no_number_is_one_clear_sentence(interval):
     with pytest.raises(JpwrError, match="the interval must be a number of milliseconds, got "):
         get_power(["a"], interval)
+
+
+def test_where_there_is_a_counter_the_energy_is_by_it(monkeypatch):
+    """The sensor sees half of the time, and has the lower power in each sample."""
+    begin_s = time.monotonic()
+    info = ChannelInfo("a", Scope.DEVICE, "", has_counter=True, counter_resolution_j=1e-3, counter_refresh_s=1e-3)
+    info = info._replace(seen_share=0.5, limit_w=700.0)
+    counted = Channel(info, lambda: 100.0, lambda: 300.0 * (time.monotonic() - begin_s))
+    monkeypatch.setattr(ctxmgr, "open_methods", lambda names, stack: OpenedMethods([counted], []))
+    with get_power(["a"], 20) as measured:
+        while measured.trace.series()[0].samples < 10:
+            time.sleep(0.01)
+    [series] = measured.trace.series()
+    expected_wh = 300.0 * (series.times_s[-1] - series.times_s[0]) / 3600
+    assert measured.energy()[0]["a"] == pytest.approx(expected_wh, rel=0.2)
 
 
 def test_an_error_at_the_end_is_reported_where_the_block_had_none(opened):

@@ -5,7 +5,6 @@ The keys are those of appendix E of its rules, as the package endpoints-submissi
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from results.errors import RecordError
+from results.files.csv_rows import csv_rows
 from results.files.typed_files import Above0, From0, From1, NotNegative, Text
 
 DEFAULT: Literal["mlc_default"] = "mlc_default"
@@ -152,10 +152,9 @@ class SystemPower:
 def default_of(kind: str, model: str | None = None, cabling: str = "") -> Sourced | None:
     """Return the figure of appendix D, the first that fits; None without one."""
     name, cores = (model or "").lower(), re.search(r"(\d+)[ -]*core", (model or "").lower())
-    with DEFAULTS.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            is_like = re.search(row["pattern"], name if kind == "processor" else re.sub(r"[^a-z0-9]", "", name))
-            fits = kind != "processor" or (cores and int(cores[1]) <= float(row["most_cores"] or "inf"))
-            if row["kind"] == kind and is_like and fits and row["cabling"] in ("", cabling):
-                return Sourced(value_w=float(row["watts"]), source_type=DEFAULT, source=row["part"])
+    for row in csv_rows(DEFAULTS):
+        is_like = re.search(row["pattern"], name if kind == "processor" else re.sub(r"[^a-z0-9]", "", name))
+        fits = kind != "processor" or (cores and int(cores[1]) <= float(row["most_cores"] or "inf"))
+        if row["kind"] == kind and is_like and fits and row["cabling"] in ("", cabling):
+            return Sourced(value_w=float(row["watts"]), source_type=DEFAULT, source=row["part"])
     return None

@@ -74,6 +74,9 @@ class System:
     limit_shares: Sweep = "100 85 70 55"
     highest_clock_mhz: NotNegative = 0
     meter_accuracy_percent: NotNegative = 0
+    meter_averaging_s: NotNegative = 0
+    meter_refresh_s: NotNegative = 0
+    meter_resolution_w: NotNegative = 0
     meter_losses: Losses = ""
     meter_covers: Subsystems = ""
     meter_estimates: Subsystems = ""

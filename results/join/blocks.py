@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
+from jpwr import passes
 from jpwr.energy import ChannelEnergy
 from results.join.channels import ADDED_TO, of_one_method
 from results.record.model import NodePower, changed
@@ -49,9 +49,7 @@ def blocks_of(hostname: str, every: Iterable[ChannelEnergy]) -> NodePower | None
 
 def means_w(curves: Sequence[ChannelEnergy], edges_s: Sequence[float]) -> list[float]:
     """Return the mean powers of several channels together between neighbouring moments, in watts."""
-    until_j = [math.fsum(one.power.until_j(edge_s) for one in curves) for edge_s in edges_s]
-    both = pairwise(zip(until_j, edges_s, strict=True))
-    return [(after_j - before_j) / (end_s - start_s) for (before_j, start_s), (after_j, end_s) in both]
+    return list(map(math.fsum, zip(*(passes.means_w(one.power, edges_s) for one in curves), strict=True)))
 
 
 def with_node(blocks: NodePower, node: Sequence[ChannelEnergy], sensor: str) -> NodePower:

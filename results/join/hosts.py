@@ -12,6 +12,7 @@ from pathlib import Path
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.writers import open_trace
 from results.join.channels import IDENTIFIED, EnergyError
+from results.join.nodes import MIN_COVERED
 from results.record.demand import hosts_of
 from results.record.derived import product, ratio
 from results.record.model import Json
@@ -69,6 +70,11 @@ def _window_of(host: str, window: Json, header: open_trace, error_s: float | Non
     if own_s is None or error_s is None or offset_s is None or min(own_s, error_s) < 0:
         where = "the client's node" if error_s is None or error_s < 0 else f"node {host}"
         raise EnergyError(f"the error of the clock of {where} is unknown: synchronise it, by chrony or another service")
+    if error_s + own_s > (1 - MIN_COVERED) * (end_s - start_s):
+        raise EnergyError(
+            f"the clocks of node {host} and of the client may differ by {error_s + own_s:.3g} s, too much for a window "
+            f"of {end_s - start_s:.3g} s: synchronise them better, or measure longer"
+        )
     found = window | {"hostname": host, "boot_id": boot_id, "clock_error_s": error_s + own_s}
     return found | {"start_s": start_s - offset_s, "end_s": end_s - offset_s}
 

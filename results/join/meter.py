@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.channel import ChannelInfo, Scope
+from jpwr.energy.power import usual_step_s
 from jpwr.errors import JpwrError
 from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
+from results.files.systems import system_of
 from results.files.workloads import short_batch_text
 from results.join.blocks import with_node
 from results.join.channels import EnergyError
@@ -89,6 +91,11 @@ def _rows(file: Any, path: Path) -> Iterator[tuple[str, float, float]]:
         row = dict(zip(titles, (field.strip() for field in fields), strict=False))
         if not any(row.values()):
             continue
+        if len(fields) > len(titles):
+            raise RecordError(
+                f"{path}, line {number}: {delimiter.join(fields)!r} has {len(fields)} fields below {len(titles)} "
+                "titles: write decimals with a point"
+            )
         try:
             time_s, power_w = _seconds(row[TIME]), float(row[POWER])
         except (KeyError, ValueError) as error:
@@ -216,6 +223,7 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
         ]
         lacks = "reported 0 W, or a mark for a missing power, all the time" if all(map(math.isnan, power_w)) else ""
         info = ChannelInfo(METER, Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}", lacks=lacks)
+        info = _with_facts(info, record, usual_step_s(times_s[part]))
         trace = Trace([info], {"hostname": hostname, "boot_id": mine[0].boot_id})
         for time_s, one_w in zip(times_s[part], power_w, strict=True):
             trace.append(time_s - offset_s, [one_w], [None])
@@ -223,6 +231,16 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
             trace.event(f"command_{word}", time_s)
         traces.append(trace)
     return traces
+
+
+def _with_facts(info: ChannelInfo, record: Record, step_s: float) -> ChannelInfo:
+    """Add what the system's block states about its meter; by default, readings are means over their interval."""
+    block = system_of(record.system)
+    return info._replace(
+        averaging_s=(block and block.meter_averaging_s) or step_s,
+        held_s=(block and block.meter_refresh_s) or step_s,
+        resolution_w=(block and block.meter_resolution_w) or 0.0,
+    )
 
 
 def _run_of(record: Record, windows: Sequence[Window]) -> Sequence[float]:
@@ -236,18 +254,14 @@ def _run_of(record: Record, windows: Sequence[Window]) -> Sequence[float]:
 
 def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> Energy:
     """Return the energy over the windows, with an uncertainty that includes an error of the meter's clock."""
-    energy = energy_of(record, sums_of(record, traces, kind), kind)
-    changes = []
-    for shift_s in (-CLOCK_S, CLOCK_S):
-        windows = [
-            changed(window, start_s=window.start_s + shift_s, end_s=window.end_s + shift_s) for window in record.windows
-        ]
-        moved = changed(record, windows=windows)
-        shifted = energy_of(moved, sums_of(moved, traces, kind), kind)
-        changes.append(abs(shifted.energy_wh - energy.energy_wh))
-    return changed(
-        energy,
-        uncertainty_wh=(energy.uncertainty_wh or 0.0) + max(changes),
-        systematic_wh=(energy.systematic_wh or 0.0) + max(changes),
-        notes=[*energy.notes, f"the meter's clock is assumed to be within {CLOCK_S:g} s of the nodes'"],
-    )
+    windows = [
+        changed(window, clock_error_s=CLOCK_S + (window.number("clock_error_s") or 0.0)) for window in record.windows
+    ]
+    timed = changed(record, windows=windows)
+    energy = energy_of(timed, sums_of(timed, traces, kind), kind)
+    notes = [*energy.notes, f"the meter's clock is assumed to be within {CLOCK_S:g} s of the nodes'"]
+    if not ((block := system_of(record.system)) and block.meter_averaging_s):
+        averaging_s = max(info.averaging_s for trace in traces for info in trace.channels)
+        assumed = f"of {averaging_s:.3g} s: state the meter's as meter_averaging_s in the system's block"
+        notes.append(f"the meter's readings are assumed to be means over their interval {assumed}")
+    return changed(energy, notes=notes)

@@ -34,7 +34,6 @@ TRACES = "power/*/trace.csv"
 WINDOW = " window"  # in the name of the region that marks a window
 NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
 PLACES = 8  # starts, per length of the windows, of the other times of that length
-SHIFTS = (-1.0, -0.5, 0.5, 1.0)  # shares of the clocks' error
 MOST_OFF_S = 0.1  # of slices of several nodes that are added: as much as the counters of boards
 MOST_PARTS = 1000  # of the windows, of which percentiles of power are: the 99th is of the ten highest
 MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
@@ -192,7 +191,7 @@ class _Node:
         self._all_curves = counted
         self._curves = [curve for curve in counted if curve.info in self.chosen]
         self._error_s = max(window.number("clock_error_s") or 0.0 for window in windows)
-        self._shifts_j = self._shifts(edges) if self._error_s else {}
+        self._offs_j = {curve.info: self._off_j(curve, edges) for curve in self._curves}
 
     def sums(self) -> NodeSums:
         """Return what a result has of the node; raises EnergyError for a channel without energy."""
@@ -223,22 +222,17 @@ class _Node:
             found[scope.value] = [known_j[info] for info in same]
         return found
 
-    def _shifts(self, edges: Sequence[Times]) -> dict[ChannelInfo, float]:
-        """Return by how much the energy of each channel changes at most if the windows are off by the clocks' error."""
-        if self._error_s > (1 - MIN_COVERED) * self.duration_s:
-            raise EnergyError(
-                f"the clocks of node {self.hostname} and of the client may differ by {self._error_s:.3g} s, too much "
-                f"for a window of {self.duration_s:.3g} s: synchronise them better, or measure longer"
-            )
-        found = dict.fromkeys(self.chosen, 0.0)
-        for off_s in (share * self._error_s for share in SHIFTS):
-            moved = [(start_s + off_s, end_s + off_s) for start_s, end_s in edges]
-            for edge in moved:
-                self.trace.check_covered(*edge)
-            for curve in self._curves:
-                change_j = energy_of_passes(curve, moved).energy_j - self.estimates[curve.info].energy_j
-                found[curve.info] = max(found[curve.info], abs(change_j))
-        return found
+    def _off_j(self, curve: ChannelEnergy, edges: Sequence[Times]) -> float:
+        """Return by how much an energy changes at most if the windows are off by the clocks' error.
+
+        What a window gains at one edge it loses at the other: at most the difference of powers nearby, over that error.
+        """
+        off_j = 0.0
+        for start_s, end_s in edges if self._error_s and curve.power.times_s else ():
+            self.trace.check_covered(start_s - self._error_s, end_s + self._error_s)
+            near = [curve.power.near_w(one - self._error_s, one + self._error_s) for one in (start_s, end_s)]
+            off_j += self._error_s * (max(high_w for _, high_w in near) - min(low_w for low_w, _ in near))
+        return off_j
 
     def _parts_w(self) -> list[float]:
         """Return the mean powers in parts of the windows that are as short as a reading, up to MOST_PARTS of them."""
@@ -275,7 +269,7 @@ class _Node:
         for info in self.chosen:
             estimate, clocks = self.estimates[info], clocks_of(self.trace, info.name, self._windows)
             _refuse_too_little(info, estimate)
-            off_j = self._shifts_j.get(info, 0.0)
+            off_j = self._offs_j[info]
             wider = {f"{name}_j": getattr(estimate, f"{name}_j") + off_j for name in ("uncertainty", "systematic")}
             estimate = estimate._replace(**wider) if off_j else estimate
             channel = Channel(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results.errors import RecordError
+from results.files.csv_rows import csv_rows
 from results.points.estimate import CONFIDENCE, students_t
 from results.record.findings import Finding, finding
 from results.record.model import Learnt, Record, changed, is_number
@@ -223,12 +224,8 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
     found: dict[Key, Reference] = {}
     for path in paths:
         try:
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = csv.DictReader(file)
-                if rows.fieldnames != [*COLUMNS, "source"]:
-                    raise ValueError("other columns")
-                own = "" if path == REFERENCES else path.name
-                found = {one.key: one._replace(file=own) for one in map(_of_row, rows)} | found
+            rows, own = csv_rows(path, [*COLUMNS, "source"]), "" if path == REFERENCES else path.name
+            found = {one.key: one._replace(file=own) for one in map(_of_row, rows)} | found
         except (OSError, ValueError, TypeError, csv.Error) as error:
             raise RecordError(
                 f"{path} cannot be read as references of losses ({error}): make it with 'caraml reference'"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from results.files.csv_rows import csv_rows
 from results.predict.datasheet import Example, Hardware
 from results.predict.step_work import Layout, Shape, decoder_work
 from results.record.records import RecordError
@@ -30,8 +30,7 @@ def examples(benchmark: str) -> tuple[Example, ...]:
 @cache
 def accelerators() -> Mapping[str, Mapping[str, str]]:
     """Return the datasheets of all devices with published points, by name."""
-    with ACCELERATORS.open(newline="", encoding="utf-8") as file:
-        return {row["name"]: row for row in csv.DictReader(file)}
+    return {row["name"]: row for row in csv_rows(ACCELERATORS)}
 
 
 def kernels(precision: str) -> str:
@@ -77,9 +76,8 @@ def read_training(path: Path) -> list[Example]:
     Raises RecordError for a file that is not of this form.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file) if row["layers"] and row["tokens_s_gpu"]]
-            return [_example(row) for row in rows if not _is_fine_tuning(row)]
+        rows = [row for row in csv_rows(path) if row["layers"] and row["tokens_s_gpu"]]
+        return [_example(row) for row in rows if not _is_fine_tuning(row)]
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise RecordError(f"{path} is not a file of the form of {TRAINING}: {error!r}") from error
 

@@ -5,13 +5,13 @@ The acceptance length is the mean number of tokens of a step: the draft tokens t
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from results.files.csv_rows import csv_rows
 from results.record.findings import Finding, finding
 from results.record.served_rules import MOST_UNLIKE_COUNT
 
@@ -23,11 +23,10 @@ SIGMAS = 3  # standard deviations of a mean by chance, of which 1 in 370 is beyo
 @cache
 def published() -> Mapping[tuple[str, int], tuple[float, str]]:
     """Return the published acceptance length with its source, by model and number of draft tokens."""
-    with PUBLISHED.open(newline="", encoding="utf-8") as file:
-        return {
-            (row["model"], int(row["draft_tokens"])): (float(row["length"]), f"{row['model']}: {row['source']}")
-            for row in csv.DictReader(file)
-        }
+    return {
+        (row["model"], int(row["draft_tokens"])): (float(row["length"]), f"{row['model']}: {row['source']}")
+        for row in csv_rows(PUBLISHED)
+    }
 
 
 def stated(draft_tokens: int, length: float, model: str) -> tuple[float, str]:

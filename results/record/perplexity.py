@@ -8,7 +8,6 @@ only with that of the same text and the same number of listed tokens.
 
 from __future__ import annotations
 
-import csv
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from results.files.csv_rows import csv_rows
 from results.record.findings import Finding, finding
 
 REFERENCES = Path(__file__).with_suffix(".csv")
@@ -29,8 +29,7 @@ LEAST_REST = 1e-9  # of the probability, for the tokens that are not listed: rou
 @cache
 def references() -> Mapping[tuple[str, str], float]:
     """Return the perplexity of the suite's text by model and precision, each of an own run."""
-    with REFERENCES.open(newline="", encoding="utf-8") as file:
-        return {(row["model"], row["precision"]): float(row["perplexity"]) for row in csv.DictReader(file)}
+    return {(row["model"], row["precision"]): float(row["perplexity"]) for row in csv_rows(REFERENCES)}
 
 
 def reference_of(model: str, precision: str, given: float) -> float | None:

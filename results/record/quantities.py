@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
+
+from results.files.csv_rows import csv_rows
 
 CATALOGUE = Path(__file__).with_suffix(".csv")
 
@@ -48,11 +49,10 @@ class Quantity(NamedTuple):
 
 
 def _read() -> Iterator[tuple[str, Quantity]]:
-    with CATALOGUE.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            name, shown = row.pop("name"), Shown[row.pop("shown").upper() or "ALWAYS"]
-            known = {key: value for key, value in row.items() if value}
-            yield name, Quantity(**{"title": name, **known}, shown=shown)
+    for row in csv_rows(CATALOGUE):
+        name, shown = row.pop("name"), Shown[row.pop("shown").upper() or "ALWAYS"]
+        known = {key: value for key, value in row.items() if value}
+        yield name, Quantity(**{"title": name, **known}, shown=shown)
 
 
 QUANTITIES = dict(_read())  # by name: that of a column in a data frame

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Sequence
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from results.files.csv_rows import csv_rows
 from results.record.model import changed
 from results.record.records import Record
 from results.record.values import rounded
@@ -50,10 +50,8 @@ def with_achievable(records: Sequence[Record], checks: Iterable[Record] = ()) ->
 @cache
 def published() -> dict[tuple[str, str], Achievable]:
     """Return the published figures by system and precision."""
-    with REFERENCE.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
     return {
         (system, row["precision"]): Achievable(float(row["tflops"]), row["source"])
-        for row in rows
+        for row in csv_rows(REFERENCE)
         for system in row["systems"].split()
     }

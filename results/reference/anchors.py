@@ -5,10 +5,11 @@ They are shown next to ours, and never ranked with them.
 
 from __future__ import annotations
 
-import csv
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from results.files.csv_rows import csv_rows
 
 ANCHORS = Path(__file__).with_suffix(".csv")
 PER_DEVICE_UNITS = ("tokens/s/device", "output tokens/s/device")
@@ -37,5 +38,4 @@ class Anchor(NamedTuple):
 @cache
 def read_anchors() -> tuple[Anchor, ...]:
     """Return all figures, in the order of the file."""
-    with ANCHORS.open(newline="", encoding="utf-8") as file:
-        return tuple(Anchor(**row) for row in csv.DictReader(file))
+    return tuple(Anchor(**row) for row in csv_rows(ANCHORS))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Set
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from results.files.csv_rows import csv_rows
 
 FIGURES = Path(__file__).with_suffix(".csv")
 # Our benchmark and the prefix of our model, by theirs.
@@ -72,8 +73,7 @@ class Throughput(NamedTuple):
 @cache
 def read_published() -> tuple[Published, ...]:
     """Return all published figures, in the order of the file."""
-    with FIGURES.open(newline="", encoding="utf-8") as file:
-        return tuple(Published(**row) for row in csv.DictReader(file))
+    return tuple(Published(**row) for row in csv_rows(FIGURES))
 
 
 def throughputs(benchmark: str, model: str, kinds: Set[tuple[str, str]] = COMPUTE) -> list[Throughput]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
 
 from caraml.cli import main
+from jpwr.tests.loads import levels
 from results.join.meter import read_meter
 from results.points.operating import OperatingLimits, sweeps_of, unsettled
 from results.record.records import RecordError
@@ -72,6 +75,42 @@ def test_power_that_changes_is_integrated_where_the_window_is(tmp_path):
     # One second of the meter's clock at either edge, and what lies between two readings there.
     assert energy["energy_wh"] == pytest.approx(400 * 60 / 3600, abs=300 / 3600)
     assert energy["uncertainty_wh"] >= 300 / 3600 / 2
+
+
+STATED = {"meter_averaging_s": 10, "meter_refresh_s": 2, "meter_resolution_w": 10}
+
+
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_a_systems_block_states_the_facts_of_its_meter(tmp_path, monkeypatch, is_stated):
+    if is_stated:
+        state_facts(monkeypatch)
+    record = run()
+    # The load begins 5 s before the window, and the meter shows means over 10 s in steps of 10 W.
+    begin_s = START_S - 5
+    mean_w = [(s, 400 + 600 * min(1.0, max(0.0, (s - begin_s) / 10))) for s in range(-60, 180)]
+    add_meter([record], read_meter(write(tmp_path, [(EPOCH_S + s, 10 * round(w / 10)) for s, w in mean_w])))
+    energy = record["energy"]
+    assert (abs(energy["energy_wh"] - 1000 / 60) <= energy["uncertainty_wh"]) or not is_stated
+    assert energy["uncertainty_wh"] * 3600 >= (60 * 5 + 5 * 300 if is_stated else 0)
+    assert ("meter_averaging_s" in " ".join(energy["notes"])) != is_stated
+
+
+def state_facts(monkeypatch):
+    monkeypatch.setattr("results.join.meter.system_of", lambda _: SimpleNamespace(**STATED))
+
+
+def test_the_interval_has_what_the_meters_clock_may_be_wrong_by(tmp_path):
+    for seed in range(40):
+        chance = random.Random(f"clock {seed}")
+        off_s, edges_s = chance.uniform(-1, 1), [-60.0]
+        while edges_s[-1] < 180:
+            edges_s.append(edges_s[-1] + chance.uniform(0.5, 20))
+        load = levels(edges_s, [chance.uniform(900, 2000) for _ in edges_s[1:]])
+        record = run(power_w=10.0)
+        rows = [(EPOCH_S + second + off_s, load.power_w(second)) for second in range(-60, 180)]
+        add_meter([record], read_meter(write(tmp_path, rows)))
+        true_wh = load.between_j(START_S, END_S) / 3600
+        assert abs(record["energy"]["energy_wh"] - true_wh) <= record["energy"]["uncertainty_wh"], seed
 
 
 def test_nodes_are_told_apart_by_their_names(tmp_path):
@@ -192,6 +231,9 @@ def test_gaps_of_a_meter_are_gaps_of_the_measurement(tmp_path):
         ("time,power\n1,2\n", "needs the columns timestamp and watts"),
         ("timestamp,watts\n", "no reading below its header"),
         ("timestamp,watts\n1,x\n", "line 2: '1,x' is not a reading"),
+        ("timestamp,watts\n1,1,500\n", "line 2: '1,1,500' has 3 fields below 2 titles: write decimals with a point"),
+        ("timestamp;watts\n1;1;500\n", "'1;1;500' has 3 fields below 2 titles"),
+        ("timestamp;watts\n1;1500,5\n", "'1;1500,5' is not a reading"),
         ("timestamp,watts\n1\n", "line 2: '1' is not a reading"),
         ("timestamp,watts\n2026-01-01T00:00:00,5\n", "its time has no zone"),
         ("timestamp,watts\n1,-5\n", "-5 W at 1 s is not a reading"),

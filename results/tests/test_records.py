@@ -12,6 +12,7 @@ import pytest
 
 import results
 from caraml.__main__ import main
+from results.files.csv_rows import csv_rows
 from results.record import records
 from results.record.duplicates import copies
 from results.record.folders import results_below
@@ -700,3 +701,18 @@ def test_a_plan_that_is_no_file_is_named_and_other_folders_are_no_runs(tmp_path)
     os.mkfifo(folder / "workpackages.xml")
     [sentence] = find_records([folder]).skipped
     assert "workpackages.xml cannot be entered (it is no file)" in sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"), [("a,b\n1,2\n\n3,\n", [{"a": "1", "b": "2"}, {"a": "3", "b": ""}]), ("", [])]
+)
+def test_rows_of_a_csv_file_have_its_titles(tmp_path, text, rows):
+    (tmp_path / "a.csv").write_text(text)
+    assert csv_rows(tmp_path / "a.csv") == rows
+
+
+@pytest.mark.parametrize("row", ["1,2,3", "1", '"1,5",2,3'])
+def test_a_row_of_a_csv_file_with_other_fields_than_titles_is_refused(tmp_path, row):
+    (tmp_path / "a.csv").write_text(f"a,b\n1,2\n{row}\n")
+    with pytest.raises(ValueError, match=r"a\.csv, line 3: [13] fields below 2 titles"):
+        csv_rows(tmp_path / "a.csv")
