@@ -7,7 +7,7 @@ LINTS := lint-types lint-workflows lint-style lint-format lint-imports lint-lang
 # Each core runs one test file after the other, so that a file's shared fixtures are made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-all test-skipped test-packages test-quick test-busy test-kubernetes test-arm64 lint $(LINTS) bench coverage mutants docs docs-serve release-check gpu-check image clean
+.PHONY: help setup demo test test-all test-nightly test-skipped test-packages test-quick test-busy test-kubernetes test-arm64 lint $(LINTS) bench coverage mutants docs docs-serve release-check gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 17
@@ -23,6 +23,9 @@ test: lint ## set-up, lint, types and tests: 9 minutes on two cores with AVX-512
 
 test-all: lint ## every test, also the slow ones: 25 minutes on two cores with AVX-512, 50 without
 	pytest $(PARALLEL) -m ''
+
+test-nightly: test-packages lint ## as root: what takes too long for each change: the slow tests, Debian 13, Arm, Kubernetes, packaging; 70 minutes
+	@scripts/nightly.sh $(PARALLEL)
 
 test-skipped: ## the tests that the last run skipped for a missing program: after make test-packages
 	pytest $(PARALLEL) -m '' --skipped

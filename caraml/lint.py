@@ -185,7 +185,8 @@ def _used_sets(workflow: Workflow, roots: dict[Path, Any], node: Any) -> list[An
             continue
         found = [one for kind in SETS for one in entries(roots[path], kind) if text_of(one, "name") == name]
         if not found:
-            workflow.find(entry, f"there is no set '{name}' in {source or 'this file'}")
+            known = {text_of(node, "name") for kind in SETS for node in entries(roots[path], kind)}
+            workflow.find(entry, f"there is no set '{name}' in {source or 'this file'}{_near(name, known)}")
         chosen += found
     return chosen
 

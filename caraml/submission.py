@@ -9,16 +9,18 @@ import re
 import shutil
 from collections.abc import Iterator
 from datetime import date
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from jpwr import __version__
-from results.exchange.archive import ENDING, FILES, GB, unpacked, verify
-from results.exchange.public import ABOUT, About, names_left
+from results.exchange.archive import CHECKSUMS, ENDING, GB, SIGNATURE, unpacked, verify
+from results.exchange.public import ABOUT, FILE, About, names_left
 from results.files.typed_files import read_file
-from results.points.repeats import by_point
+from results.points.learning import REFERENCES, read_references, with_learnt
+from results.points.repeats import PointResults, by_point
 from results.record.folders import below, results_below
 from results.record.marks import MARKS, marks_above
-from results.record.records import RecordError, find_records, named_in
+from results.record.records import Found, RecordError, find_records, named_in
+from results.record.restated import with_todays_figures
 from results.record.values import count
 from results.show.tables.doubts import alike, failure
 from results.verdicts.quality import deviations
@@ -26,20 +28,24 @@ from results.verdicts.ranking import ranked_points, why_left_out
 
 SIGNERS = "signers"  # file of those who may hand in, as OpenSSH has it
 UNSIGNED = "unsigned"  # file with the folders of the project's own results
+OWN = (SIGNERS, MARKS, UNSIGNED)
 MOST_GB = 0.2  # of an unpacked archive, the traces of eight GPUs over 30 hours: each clone of the repository has it
+CLASHES = ("same_record", "same_device", "run_left_out")
 PLAIN = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
 
 
 def hand_in(archive: Path, to: Path) -> tuple[str, list[str]]:
     """Put an archive into a folder, unless there are reasons to refuse it; return what was done, and the reasons."""
-    place = to / archive.name.removesuffix(ENDING)
+    name = archive.name.removesuffix(ENDING)
+    place = to / name
     refused = verify(archive, to / SIGNERS).problems
-    if not PLAIN.fullmatch(place.name) or place.exists():
+    taken = {one.casefold() for one in (*OWN, *(path.name for path in to.iterdir()))}
+    if not PLAIN.fullmatch(name) or name.casefold() in taken:
         refused.append(f"{place} exists, or has a name that is not of letters, digits and '.+-_': rename the archive")
     if refused:
         return "", refused
     with unpacked(archive) as folder:
-        points = by_point(find_records([folder]).records)
+        points = _points(find_records([folder]))
         refused = [one.replace(f"{folder}/", "") for one in (*_refused(folder), *_clashes(to, folder))]
         if not refused:
             shutil.copytree(folder, place)
@@ -49,7 +55,7 @@ def hand_in(archive: Path, to: Path) -> tuple[str, list[str]]:
 
 def check(to: Path) -> tuple[str, list[str]]:
     """Return how many archives and runs were handed in, and what is wrong with them, a sentence each."""
-    places = sorted(path for path in to.iterdir() if path.name not in (SIGNERS, MARKS, UNSIGNED))
+    places = sorted(path for path in to.iterdir() if path.name not in OWN or not path.is_file())
     own = (to / UNSIGNED).read_text().split() if (to / UNSIGNED).exists() else []
     found = [f"{path} is in no archive" for path in places if not path.is_dir()]
     checked = {one: verify(one, None if one.name in own else to / SIGNERS) for one in places if one.is_dir()}
@@ -69,26 +75,32 @@ def check(to: Path) -> tuple[str, list[str]]:
 def _refused(folder: Path) -> Iterator[str]:
     """Yield the reasons to refuse an unpacked archive that is otherwise in order."""
     paths = {str(path.relative_to(folder)): path for path in below(folder).files}
-    for name in paths:  # git would obey .git/config, pytest conftest.py, and tables the marks of a submitter
-        if "/." in f"/{name}" or not any(map(PurePosixPath(name).match, FILES)):
-            yield f"{name} is no file of an archive: hand in what 'caraml archive' has written"
+    of_runs = {name: path for name, path in paths.items() if FILE.fullmatch(name)}
+    for name in sorted(paths.keys() - of_runs.keys() - {ABOUT, CHECKSUMS, SIGNATURE}):
+        yield f"{name} is no file of a public archive: hand in what 'caraml archive --licence' has written"
     try:
         about = read_file(About, folder / ABOUT, "statements about an archive")
-        yield from (one for each in paths.items() if not about.keep_names for one in names_left(*each))
+        yield from () if about.keep_names else names_left(of_runs)
     except RecordError as error:
         yield f"it states no licence ({error}): make it with 'caraml archive --licence CC-BY-4.0'"
     if (size_gb := sum(path.stat().st_size for path in paths.values()) / GB) > MOST_GB:
         yield f"its files have {size_gb:.2g} GB, more than {MOST_GB:g} GB: hand in fewer runs at once"
-    records, marked = find_records([folder])
-    if not ranked_points(points := by_point(records)) and not marked:
+    found = find_records([folder])
+    if not ranked_points(points := _points(found)) and not any(one.finding.kind == "marked" for one in found.skipped):
         reasons = (f"{one.point}: {why_left_out(one) if one.good else failure(one.any)}" for one in points)
         yield f"none of its points can be ranked: {'; '.join(reasons)}"
+
+
+def _points(found: Found) -> list[PointResults]:
+    """Return the points of records, judged as in every table."""
+    references = read_references(REFERENCES)
+    return by_point([with_learnt(with_todays_figures(record), references) for record in found.records])
 
 
 def _clashes(*folders: Path) -> Iterator[str]:
     """Yield which runs are in folders twice, or were measured on one device at the same time."""
     try:
         skipped = find_records(folders).skipped
-        yield from alike(str(one) for one in skipped if one.finding.kind in ("same_record", "same_device"))
+        yield from alike(str(one) for one in skipped if one.finding.kind in CLASHES)
     except RecordError as error:
         yield str(error)

@@ -45,14 +45,23 @@ def short(name: str) -> str:
     return text if len(text) <= MOST_OF_A_NAME else f"{text[: MOST_OF_A_NAME - 1]}…"
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the closest known one, whatever its case, or all of them."""
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return a question with the known name that is closest to an unknown one, whatever its case; empty without one.
+
+    A name that begins with the unknown one is closer than others.
+    """
     import difflib
 
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    longer = [candidate for candidate in by_lower if name and candidate.startswith(name.lower())]
+    closest = sorted(longer, key=len) or difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f"did you mean '{by_lower[closest[0]]}'?" if closest else ""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return a hint for an unknown name: the closest known one, or all of them."""
     known = list(known)
-    lower = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(name.lower(), lower, n=1)
-    return f"did you mean '{lower[found[0]]}'?" if found else f"choose one of {', '.join(known)}"
+    return meant(name, known) or f"choose one of {', '.join(known)}"
 
 
 def open_standard_streams() -> None:

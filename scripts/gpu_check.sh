@@ -11,7 +11,7 @@ fail() { echo "gpu_check: error: $1" >&2; exit 1; }
 system=${1:-}
 [[ -n $system ]] || fail "state the system of the GPU, such as 'make gpu-check SYSTEM=NAME': 'caraml systems' lists the names"
 peak=$(python3 -m caraml systems --system "$system" --get peak_tflops_bf16)
-nvidia-smi -L 2>/dev/null | grep -q GPU || fail "nvidia-smi shows no GPU: run this on a machine with one"
+[[ $(nvidia-smi -L 2>/dev/null) == *GPU\ [0-9]* ]] || fail "nvidia-smi shows no GPU: run this on a machine with one"
 out=jube/gpu_check_run/$system
 most_s=${GPU_CHECK_S:-480} # time limit of all points together; later ones are skipped with a message
 good=0

@@ -3,6 +3,7 @@
 # install JUBE if it is missing. Does nothing if all is in place.
 # Usage: setup.sh [PART ...]        (PART is an extra of pyproject.toml; default: llm resnet inference report)
 set -euo pipefail
+unset PYTHONPATH PYTHONHOME # pip would count a module's packages as those of .venv
 cd -- "$(dirname -- "$0")/.."
 (($#)) || set -- llm resnet inference report
 venv=.venv

@@ -50,7 +50,7 @@ MOST_LINES = 120  # of README.md
 
 # What stands in a block `sh` and is not run here, and what runs it.
 RUN_BY = {
-    "make": ".ci/run: make setup, demo, test-all (lint and all tiers), test-skipped and release-check",
+    "make": ".ci/run: make setup, demo, test (lint and its tier) and test-skipped",
     "jube run": "tests/test_workflow.py; here one short sweep is shared by all pages",
     "pytest": "make test",
     "ruff": "make lint",

@@ -35,7 +35,7 @@ def test_a_gpu_that_pytorch_does_not_see_leaves_a_failed_record_and_exit_code_1(
     script = checkout / "scripts" / "gpu_check.sh"
     one_of_each = 'points=("800M 4 16 30" "117M 16 64 50")'
     script.write_text(re.sub(r"^points=\(\n.*?^\)", one_of_each, script.read_text(), flags=re.MULTILINE | re.DOTALL))
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: made up'\n")
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: made up'\nexit 14\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     done = gpu_check(checkout, "A100", path=tmp_path)
     assert done.returncode == 1

@@ -433,6 +433,33 @@ def test_a_job_that_fails_says_why_in_its_row(tmp_path, program, methods, reason
     assert not (tmp_path / "ready").exists()
 
 
+def test_a_module_that_is_missing_fails_the_job_before_its_work(tmp_path):
+    (tmp_path / "rank.py").write_text("open('trained', 'w')\n")
+    (tmp_path / "modules.sh").write_text("module() { echo \"no modulefile for '$2'\" >&2; }\n")
+    environ = {**os.environ, "BASH_ENV": str(tmp_path / "modules.sh"), "CARAML_MODULES": "CUDA/12"}
+    done, result = submit(job_folder(tmp_path, "rank.py"), env=environ)
+    assert done.returncode == 1
+    assert (result["status"], (tmp_path / "trained").exists()) == ("failed", False)
+    assert "the module 'CUDA/12' was asked for, but" in result["error"]
+
+
+def test_a_modules_packages_do_not_go_before_those_of_the_environment(tmp_path):
+    """As of a module of the site that sets PYTHONPATH and PYTHONHOME."""
+    (tmp_path / "module").mkdir()
+    for name in ("torch", "yaml", "argparse"):
+        (tmp_path / "module" / f"{name}.py").write_text("raise SystemExit('from the module')\n")
+    (tmp_path / "rank.py").write_text("import yaml\nopen('package', 'w').write(yaml.__file__)\n")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "module"), "PYTHONHOME": str(tmp_path)}
+    node = job_folder(tmp_path, "rank.py") / "node.sh"
+    done = subprocess.run(["bash", node], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path) not in (tmp_path / "package").read_text()
+    assert f"PYTHONPATH '{tmp_path}/module' is not used" in done.stderr
+    python = [REPOSITORY / "jube" / "include" / "python.sh", "-c", "import yaml, results; print(yaml.__file__)"]
+    done = subprocess.run(python, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, str(tmp_path) in done.stdout) == (0, False)
+
+
 def test_a_node_alone_trains_also_where_its_own_name_does_not_resolve(tmp_path):
     (tmp_path / "rank.py").write_text("import os\nopen('rank' + os.environ['RANK'], 'w')\n")
     node = job_folder(tmp_path, "rank.py") / "node.sh"

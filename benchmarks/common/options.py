@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import math
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from jpwr.process.parser import HelpfulParser
 from results.record.derived import SMOOTHED_LOSSES
 
 EXIT_BAD_OPTIONS = 2
@@ -345,14 +344,9 @@ def run_command(
     return 0
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(HelpfulParser):
     """Parser that raises ConfigError for a wrong command line."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise ConfigError, with the closest flag for an unknown one."""
-        unknown = re.match(r"unrecognized arguments: (--[^ =]+)", message)
-        if unknown:
-            known = [flag for action in self._actions for flag in action.option_strings]
-            near = difflib.get_close_matches(unknown[1], known, n=1)
-            message = f"there is no flag {unknown[1]}" + (f": did you mean {near[0]}?" if near else "")
+        """Raise ConfigError."""
         raise ConfigError(f"{message} ('{self.prog} --help' lists all flags)")

@@ -76,8 +76,8 @@ def track(options: argparse.Namespace) -> int:
     folders(),
     out(default=Path("results.tar.zst")),
     argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH"),
-    argument("--licence", choices=get_args(Licence), help="make it public, with neutral names of hosts and persons"),
-    flag("--keep-names", "with --licence: keep the names of hosts and persons on purpose"),
+    argument("--licence", choices=get_args(Licence), help="make it public: data alone, with neutral texts"),
+    flag("--keep-names", "with --licence: keep the texts that show the site on purpose"),
 )
 def archive(options: argparse.Namespace) -> int:
     """Store results, traces and workflow in one file that can be checked."""
@@ -85,7 +85,7 @@ def archive(options: argparse.Namespace) -> int:
         if folder.exists() and not results_below(run_folder(folder)):
             raise SweepError(no_results(folder))
     if options.keep_names and not options.licence:
-        raise RecordError("--keep-names needs --licence: only public archives lose the names of hosts and persons")
+        raise RecordError("--keep-names needs --licence: only public archives lose what shows the site")
     about = About(options.licence, options.keep_names) if options.licence else None
     runs = archives.write_archive(
         [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign, about

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from caraml.programs import ProgramError, ask, words
+from benchmarks.common.node.vendor_tools import Reported, ToolError, amd_smi, nvidia_smi, rocm_smi, run, words
+from caraml.check import BAD, WARNING, Check
 from results.files.systems import System
 
-LIMIT_S = 30  # of one tool; a driver that wakes many devices takes seconds
 MIB_PER_GB = 1024  # the gigabytes of a data sheet of memory are 2^30 bytes
-SAME_MEMORY = 0.05  # relative difference: the driver reserves some memory
+# Relative difference: ECC takes 1/16 of GDDR, as an L40S shows 46,068 MiB of 48 GB, and the driver reserves up to 1 %.
+SAME_MEMORY = 0.08
 
 
 class Device(NamedTuple):
@@ -35,103 +35,77 @@ class Candidate(NamedTuple):
     differences: list[str]
 
 
-def find_devices() -> tuple[list[Device], list[str]]:
-    """Return all devices, and a sentence on each installed tool that reports none."""
-    devices, troubles = [], []
+def find_devices() -> tuple[list[Device], list[Check]]:
+    """Return all devices, and a finding on each installed tool that reports none of them, or not everything."""
+    devices, findings = [], []
     for tools in VENDORS:
         failed = []
         for tool, read in tools.items():
             if shutil.which(tool) is None:
                 continue
             try:
-                devices += read()
-                break
-            except ProgramError as error:
+                found, missing = read()
+            except ToolError as error:
                 failed.append(str(error))
             except (AttributeError, TypeError):
                 failed.append(f"{tool} prints its devices in an unknown form")
+            else:
+                devices += found
+                findings += [Check("devices", WARNING, words) for words in missing]
+                break
         else:
-            troubles += failed
-    return devices, troubles
+            findings += [Check("devices", BAD, words, "is the driver loaded? Try a compute node") for words in failed]
+    return devices, findings
 
 
-def _nvidia() -> list[Device]:
-    done = ask("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits", limit_s=LIMIT_S)
-    found = re.findall(r"^(.*\S) *, *(\d+|\[.*\]) *$", done.stdout, re.MULTILINE)
-    if not found:
-        raise ProgramError(f"nvidia-smi shows no device: {words(done)}")
-    listed = ask("nvidia-smi", "-L", limit_s=LIMIT_S).stdout
-    divided = ["MIG" in lines for lines in re.split(r"^GPU ", listed, flags=re.MULTILINE)[1:]]
-    divided += [False] * (len(found) - len(divided))
-    return [
-        Device(name, int(memory) / MIB_PER_GB if memory.isdigit() else None, is_divided)
-        for (name, memory), is_divided in zip(found, divided, strict=False)
-    ]
-
-
-def _rocm_smi() -> list[Device]:
-    # Some releases answer two questions with the last one's table alone.
-    names, memories = (
-        _json("rocm-smi", *question, "--json") for question in (("--showproductname",), ("--showmeminfo", "vram"))
-    )
+def _nvidia() -> Reported:
+    facts, missing = nvidia_smi("name", "memory.total", "mig.mode.current")
     found = []
-    for card, facts in names.items():
-        if not card.startswith("card"):
-            continue
-        lower = {key.lower(): str(value) for key, value in (memories.get(card, {}) | facts).items()}
+    for gpu in facts:
+        memory = re.fullmatch(r"(\d+) MiB", gpu["memory.total"])
+        is_divided = gpu.get("mig.mode.current") == "Enabled"
+        found.append(Device(gpu["name"], int(memory[1]) / MIB_PER_GB if memory else None, is_divided))
+    return Reported(found, missing)
+
+
+def _rocm_smi() -> Reported:
+    facts, missing = rocm_smi(["--showproductname"], ["--showmeminfo", "vram"])
+    found = []
+    for card in facts:
+        lower = {key.lower(): str(value) for key, value in card.items()}
         named = (lower.get(key, "") for key in ("card series", "card model", "device name"))
-        name = next((one for one in named if one and not re.match("0x|N/A", one)), "AMD GPU")
+        name = next((name for name in named if name and not re.match("0x|N/A", name)), "AMD GPU")
         size_b = lower.get("vram total memory (b)", "")
         found.append(Device(name, int(size_b) / 2**30 if size_b.isdigit() else None))
-    if not found:
-        raise ProgramError("rocm-smi shows no device: is the amdgpu driver loaded?")
-    return found
+    return Reported(found, missing)
 
 
-def _amd_smi() -> list[Device]:
-    listed = _json("amd-smi", "static", "--asic", "--vram", "--json")
-    gpus = listed.get("gpu_data", []) if isinstance(listed, dict) else listed
+def _amd_smi() -> Reported:
+    facts, missing = amd_smi("--asic", "--vram")
     found = []
-    for gpu in gpus:
+    for gpu in facts:
         # 196592, "196592 MB", or {"value": 196592, "unit": "MB"}, by release
         vram = gpu.get("vram")
         sizes = (str(value) for key, value in vram.items() if "size" in key) if isinstance(vram, dict) else ()
         number = re.search(r"\d+", next(iter(sizes), ""))
         name = str(gpu.get("asic", {}).get("market_name", "AMD GPU"))
         found.append(Device(name, int(number[0]) / MIB_PER_GB if number else None))
-    if not found:
-        raise ProgramError("amd-smi shows no device: is the amdgpu driver loaded?")
-    return found
+    return Reported(found, missing)
 
 
-def _gc_info() -> list[Device]:
-    done = ask("gc-info", "--list-devices", limit_s=LIMIT_S)
+def _gc_info() -> Reported:
+    done = run("gc-info", "--list-devices")
     ids = re.findall(r"Id: *\[(\d+)\], *target: *\[(?!Multi)", done.stdout)
     if not ids:
-        raise ProgramError(f"gc-info shows no device: {words(done)}")
-    facts = ask("gc-info", "--device-info", "--device-id", ids[0], limit_s=LIMIT_S).stdout
+        raise ToolError(f"gc-info shows no device: {words(done)}")
+    facts = run("gc-info", "--device-info", "--device-id", ids[0]).stdout
     # A GC200 and a Bow differ in the clock.
     kinds = re.findall(r"^ *(?:board type|clock|ipu architecture): *(.+?) *$", facts, re.MULTILINE)
-    return [Device(" ".join(["Graphcore", *kinds]), None)] * len(ids)
-
-
-def _json(*command: str) -> Any:
-    """Return a tool's JSON output, which may follow lines of warnings.
-
-    Raises ProgramError if the tool fails or prints no JSON.
-    """
-    done = ask(*command, limit_s=LIMIT_S)
-    start = re.search(r"^[{\[]", done.stdout, re.MULTILINE)
-    try:
-        if done.returncode == 0 and start:
-            return json.loads(done.stdout[start.start() :])
-    except ValueError:
-        pass
-    raise ProgramError(f"{command[0]} shows no device: {words(done)}")
+    return Reported([Device(" ".join(["Graphcore", *kinds]), None)] * len(ids))
 
 
 # Tools of each vendor; the first that answers is used.
-VENDORS: tuple[dict[str, Callable[[], list[Device]]], ...] = (
+VENDORS: tuple[dict[str, Callable[[], Reported]], ...] = (
     {"nvidia-smi": _nvidia},
     {"rocm-smi": _rocm_smi, "amd-smi": _amd_smi},
     {"gc-info": _gc_info},

@@ -60,8 +60,7 @@ def examine(name: str, workload: str | None = None) -> list[Check]:
 def identify() -> list[Check]:
     """Return findings on the systems that this machine may be, by its accelerators."""
     systems = read_systems()
-    devices, troubles = find_devices()
-    found = [Check("devices", BAD, trouble, "is the driver loaded? Try a compute node") for trouble in troubles]
+    devices, found = find_devices()
     kinds: dict[str, list[Device]] = {}
     for device in devices:
         kinds.setdefault(str(device), []).append(device)
@@ -173,18 +172,21 @@ def scheduler(block: System, site: Site) -> Iterator[Check]:
     if trouble:
         yield Check("scheduler", BAD, trouble, "is Slurm up, and SLURM_CONF right?")
         return
-    partitions = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.strip()}
+    partitions: dict[str, list[tuple[str, str]]] = {}  # a line for each kind of node
+    for partition, time_limit, devices in map(str.split, filter(str.strip, done.stdout.splitlines())):
+        partitions.setdefault(partition, []).append((time_limit, devices))
     yield Check("scheduler", GOOD, f"Slurm with partitions {', '.join(partitions)}")
     wanted = site.partition or os.environ.get("SBATCH_PARTITION", "")
     if not wanted:
         yield Check("partition", WARNING, "none is stated: Slurm uses its default", "state 'partition' in site.yaml")
     elif wanted not in partitions:
-        yield Check("partition", BAD, f"Slurm knows no {wanted}", f"choose one of {', '.join(partitions)}")
+        yield Check("partition", BAD, f"Slurm knows no {wanted}", near(wanted, partitions))
     else:
-        time_limit, devices, *_ = partitions[wanted]
-        yield Check("partition", GOOD, f"{wanted}, at most {time_limit}")
-        if block.gres and not devices.startswith(block.gres):
-            found = f"partition {wanted} offers no {block.gres}, but {devices}"
+        yield Check("partition", GOOD, f"{wanted}, at most {partitions[wanted][0][0]}")
+        offered = list(dict.fromkeys(devices for _, devices in partitions[wanted]))
+        # NAME:COUNT or NAME:TYPE:COUNT of each resource, such as craynetwork:4,gpu:a100:4(S:0-1)
+        if block.gres and not any(re.search(rf"(^|,){re.escape(block.gres)}(:|,|$)", devices) for devices in offered):
+            found = f"partition {wanted} offers no {block.gres}, but {' and '.join(offered)}"
             yield Check("devices", BAD, found, "state another 'partition' in site.yaml")
     if not site.account and not os.environ.get("SBATCH_ACCOUNT"):
         yield Check("account", WARNING, "none is stated: Slurm uses yours", "state 'account' in site.yaml")

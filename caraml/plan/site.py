@@ -28,6 +28,10 @@ from results.files.typed_files import like, read_mapping, stated
 from results.files.workloads import names
 
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
+# Variables that are no settings of a site: those of a job's programs, of `make setup`, and of tests.
+OF_JOBS = "COPIES COPIES_FOLDER COPY CORES DATA_APART EXCLUSIVE GIT_COMMIT GIT_DIRTY IMAGE IMAGE_DIGEST NODES RESERVED"
+OF_OTHERS = "TORCH ARM64 EMULATED KUBERNETES_PROGRAMS REQUIRE_ALL"
+OTHER_VARIABLES = {f"CARAML_{name}" for name in f"{OF_JOBS} {OF_OTHERS}".split()}
 TOLERATION = r"([\w./-]+)(=([\w.-]*))?(:(NoSchedule|PreferNoSchedule|NoExecute))?"
 TAINT = "KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute"
 Toleration = Annotated[str, like(TOLERATION, TAINT)]
@@ -143,9 +147,17 @@ def _blocks(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of the variables CARAML_KEY that are set."""
-    texts = {key: environ.get(f"CARAML_{key.upper()}") for key in KEYS}
-    return {key: text.split() if getattr(SiteFile, key) == () else text for key, text in texts.items() if text}
+    """Return the values of the variables CARAML_KEY that are set; raises RecordError for one that nothing reads."""
+    variables = {f"CARAML_{key.upper()}": key for key in KEYS}
+    values: dict[str, Any] = {}
+    for name, text in environ.items():
+        if name in variables and text:
+            key = variables[name]
+            values[key] = text.split() if getattr(SiteFile, key) == () else text
+        elif name.startswith("CARAML_") and name not in (*variables, *OTHER_VARIABLES):
+            found = f"the environment has {name}={text}, which nothing reads"
+            raise RecordError(f"{found}: unset it, or {near(name, variables)}")
+    return values
 
 
 def _expanded(block: Any, where: str) -> dict[str, Any]:
@@ -183,7 +195,7 @@ def sbatch_flags(site: Site) -> list[str]:
 
 def job_lines(site: Site) -> list[str]:
     """Return the lines of shell that a job's script runs first."""
-    lines = [f"module load {shlex.quote(name)} || exit" for name in site.modules]
+    lines = [f'. "$repo/jube/include/load_module.sh" {shlex.quote(name)} || exit' for name in site.modules]
     lines.append(f"export CARAML_CONTAINER_FOLDER={shlex.quote(site.container_folder)}")
     lines.append(f"export CARAML_DATA_FOLDER={shlex.quote(site.data_folder)}")
     if site.container_mounts:

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.common.batch_plan import check_shares
 from caraml.errors import SiteError
-from jpwr.messages import near
+from jpwr.messages import meant, near
 from results.files.systems import System
 from results.files.workloads import FOLDERS, Facts, workloads
 
@@ -68,7 +68,9 @@ class Workload:
         try:
             return getattr(self._points, name)(*arguments, **layout)
         except KeyError as error:
-            raise SiteError(f"{self.facts.title} has no model {error.args[0]}") from error
+            hint = meant(str(error.args[0]), self.facts.flops)
+            unknown = f"{self.facts.title} has no model {error.args[0]}"
+            raise SiteError(f"{unknown}: {hint}" if hint else unknown) from error
 
 
 def workload(benchmark: str) -> Workload:

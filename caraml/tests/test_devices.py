@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.common.node import vendor_tools
 from caraml.cli import main
-from caraml.machine import devices, doctor
+from caraml.machine import doctor
 from caraml.machine.devices import Device, candidates, find_devices
 from results.files.systems import read_systems
 
@@ -41,17 +42,17 @@ SYSTEMS = {
     "CARD": block("MI250 -MI250X", 64, 8),
     "APU": block("MI300A", 128, 4),
     "IPU": block("ipu2", 0.9, 4),
+    "GDDR": block("L40S", 48, 2),
 }
 
 
-def nvidia_smi(*gpus, mig=()):
-    """A program that prints name and memory [MiB] of GPUs, and of those in `mig` an instance."""
-    query = "\n".join(f"{name}, {memory}" for name, memory in gpus)
-    listed = "\n".join(
-        f"GPU {index}: {name} (UUID: GPU-{index})" + ("\n  MIG 1g.5gb  Device 0: (UUID: MIG-1)" if index in mig else "")
-        for index, (name, _) in enumerate(gpus)
-    )
-    return f'if [ "$1" = -L ]; then echo "{listed}"; else echo "{query}"; fi'
+def nvidia_smi(*gpus, mig=(), after=""):
+    """A program that prints name, memory and whether MIG is enabled, as it is for those in `mig`."""
+    lines = [
+        f"{name}, {memory}{'' if memory == '[N/A]' else ' MiB'}, {'Enabled' if index in mig else '[N/A]'}"
+        for index, (name, memory) in enumerate(gpus)
+    ]
+    return f'[ "$1" = --query-gpu=name,memory.total,mig.mode.current ] && echo "{chr(10).join(lines)}"\n{after}'
 
 
 def rocm_smi(*cards, key="Card Series"):
@@ -87,6 +88,7 @@ def told(monkeypatch, capsys):
         ([("NVIDIA H100", 95830)] * 4, "LARGE"),
         ([("NVIDIA GH200 480GB", 97871)], "ONE"),
         ([("NVIDIA GH200 120GB", 97871)] * 4, "FOUR"),
+        ([("NVIDIA L40S", 46068)] * 2, "GDDR"),
     ],
 )
 def test_the_one_system_with_these_gpus_is_named(programs, told, gpus, tag):
@@ -167,6 +169,21 @@ def test_each_kind_of_mixed_cards_is_looked_at_on_its_own(programs, told):
     assert "there are 2 kinds" in out
 
 
+def test_the_memory_of_gddr_with_ecc_is_that_of_its_name():
+    # MiB as nvidia-smi shows them, of 48, 24, 24 and 16 GB.
+    for name, shown, gb in (("A40", 46068, 48), ("L4", 23034, 24), ("A10", 22731, 24), ("T4", 15360, 16)):
+        [found] = candidates({"X": block(name, gb, 1)}, [Device(f"NVIDIA {name}", shown / 1024)])
+        assert found.differences == []
+
+
+def test_what_a_tool_that_fails_has_printed_is_read_and_the_rest_is_named(programs, told):
+    warning = "WARNING: infoROM is corrupted at gpu 0000:1E:00.0"
+    programs("nvidia-smi", nvidia_smi(*[("NVIDIA A100-SXM4-40GB", 40960)] * 4, after=f"echo '{warning}'; exit 14"))
+    code, out = told()
+    assert (code, "ok    system: SXM" in out) == (0, True)
+    assert f"look  devices: nvidia-smi exited with 14: {warning}\n" in out
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -190,7 +207,7 @@ def test_a_tool_that_fails_is_no_machine_without_a_gpu(programs, told, script, w
 
 
 def test_a_tool_that_hangs_is_not_waited_for(programs, told, monkeypatch):
-    monkeypatch.setattr(devices, "LIMIT_S", 0.2)
+    monkeypatch.setattr(vendor_tools, "LIMIT_S", 0.2)
     programs("nvidia-smi", "exec /bin/sleep 600")
     code, out = told()
     assert code == 1
@@ -227,7 +244,8 @@ def test_amds_gpus_are_recognised_by_rocm_smi(programs, told, key, name, memory,
 @pytest.mark.parametrize("wrap", [lambda gpus: gpus, lambda gpus: {"gpu_data": gpus}])
 def test_amd_smi_is_asked_where_rocm_smi_is_not_or_fails(programs, told, vram, wrap):
     gpus = [{"gpu": index, "asic": {"market_name": "AMD Instinct MI300A"}, "vram": vram} for index in range(4)]
-    programs("amd-smi", f"echo '{json.dumps(wrap(gpus))}'")
+    warnings = ("User is missing the following required groups: render", "[WARNING] no permission\n{")
+    programs("amd-smi", f"echo '{warnings[1]}'\necho '{json.dumps(wrap(gpus))}'\necho '{warnings[0]}'")
     assert "ok    system: APU" in told()[1]
     programs("rocm-smi", "echo 'ERROR: no driver'; exit 2")
     code, out = told()
@@ -263,7 +281,9 @@ def test_graphcores_devices_are_counted_without_their_groups(programs, told):
 # As the tools of the machines print them, with memory in GB; None: the tool does not say.
 NAMES = {
     "A100": ("NVIDIA A100-SXM4-40GB", 40.0),
+    "HGX-A100": ("NVIDIA A100-SXM4-80GB", 80.0),
     "H100": ("NVIDIA H100 PCIe", 79.6),
+    "HGX-H100": ("NVIDIA H100 80GB HBM3", 79.6),
     "WAIH100": ("NVIDIA H100", 93.6),
     "GH200": ("NVIDIA GH200 480GB", 95.6),
     "JEDI": ("NVIDIA GH200 120GB", 95.6),
@@ -289,7 +309,7 @@ def test_a_system_of_the_suite_is_recognised_by_its_devices_name(tag, monkeypatc
     systems = read_systems()
     monkeypatch.setattr(platform, "machine", lambda: systems[tag].cpu_arch)
     found = candidates(systems, [Device(*NAMES[tag])] * systems[tag].devices_per_node)
-    assert tag in [one.system for one in found if not one.differences]
+    assert [one.system for one in found if not one.differences] == [tag]
 
 
 @pytest.mark.parametrize(
@@ -316,6 +336,6 @@ def test_every_system_says_by_which_words_its_device_is_known_or_that_it_needs_n
 def test_what_is_seen_is_read_from_each_vendors_tool(programs):
     programs("nvidia-smi", nvidia_smi(("NVIDIA H200", 143771)))
     programs("rocm-smi", rocm_smi(("AMD Instinct MI300X", 192 * 2**30)))
-    found, troubles = find_devices()
+    found, findings = find_devices()
     assert [str(device) for device in found] == ["NVIDIA H200, 140 GB", "AMD Instinct MI300X, 192 GB"]
-    assert troubles == []
+    assert findings == []

@@ -12,7 +12,7 @@ import pytest
 from caraml.installation import checkout
 
 PIP = """#!/bin/sh
-echo "$@" >>"$NOTES"
+echo "$PYTHONPATH$@" >>"$NOTES"
 echo "WARNING: a setting of pip's is old" >&2
 case "$*" in *"${REFUSED:-nothing at all}"*)
     echo "ERROR: first line" >&2
@@ -21,7 +21,7 @@ case "$*" in *"${REFUSED:-nothing at all}"*)
 esac
 """
 TORCH = re.search(r'"torch==([^"]+)"', (checkout() / "pyproject.toml").read_text())[1]
-GPU = "#!/bin/sh\necho 'GPU 0: NVIDIA H100 NVL (UUID: GPU-1)'\n"
+GPU = "#!/bin/sh\necho 'GPU 0: NVIDIA H100 NVL (UUID: GPU-1)'\nexit 14\n"  # a corrupted infoROM
 NO_GPU = "#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not communicate with the driver'\nexit 9\n"
 
 
@@ -65,7 +65,7 @@ def machine(tmp_path):
 
 
 def test_a_machine_without_an_accelerator_gets_the_build_for_the_cpu_once_and_no_sensors_package(machine):
-    done, asked = machine.setup()
+    done, asked = machine.setup(PYTHONPATH="/apps/module")  # whose packages are none of .venv's
     assert done.returncode == 0, done.stderr
     assert [line.split()[-1] for line in asked] == [f"torch=={TORCH}+cpu", ".[llm,resnet,inference,report]"]
     assert asked[-1].endswith(" --editable ./jpwr --editable .[llm,resnet,inference,report]")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import socket
 import subprocess
@@ -41,14 +43,62 @@ def test_the_environment_comes_before_the_file_and_the_file_before_the_default(s
     assert read_site("A100", site_file.with_name("none.yaml"), {}).account == ""
 
 
+def test_a_variable_that_nothing_reads_is_refused_with_its_value():
+    with pytest.raises(SiteError) as error:
+        read_site("A100", REPOSITORY / "none.yaml", {"CARAML_BATCH": "16"})
+    assert "has CARAML_BATCH=16, which nothing reads: unset it, or did you mean 'CARAML_BATCHES'?" in str(error.value)
+    assert read_site("A100", REPOSITORY / "none.yaml", dict.fromkeys(site.OTHER_VARIABLES, "1")).batches == ""
+
+
+def test_every_variable_that_is_read_is_known():
+    """Names of variables in programs and templates, but for those of a longer name, such as CARAML_COLUMNS."""
+    listed = ["git", "grep", "-ohE", r"(\$\{?|environ\S*\(?\"|_VARIABLE = \"|export |env:? .*)CARAML_[A-Z0-9_]+"]
+    listed += ["--", "*.py", "*.sh", "*.in", ".ci", "Makefile", ":!*tests/*"]
+    text = subprocess.run(listed, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    known = {f"CARAML_{key.upper()}" for key in KEYS} | site.OTHER_VARIABLES
+    assert {"CARAML_NODES", "CARAML_TORCH", "CARAML_IMAGE", "CARAML_CORES"} <= set(
+        re.findall("CARAML_[A-Z0-9_]+", text)
+    )
+    assert set(re.findall("CARAML_[A-Z0-9_]+", text)) <= known
+
+
 def test_a_job_takes_in_modules_folders_and_the_interface(site_file):
     site_file.write_text("modules: [GCC/13, 'a b']\nnetwork_interface: ib1\nsrun: ['--mpi=none']\ndata_folder: /d\n")
     lines = job_lines(read_site("A100", site_file, {}))
-    assert "module load GCC/13 || exit" in lines
-    assert "module load 'a b' || exit" in lines
+    assert [line.split(maxsplit=2)[2] for line in lines[:2]] == ["GCC/13 || exit", "'a b' || exit"]
     assert "export CARAML_DATA_FOLDER=/d" in lines
     assert "export NCCL_SOCKET_IFNAME=ib1 GLOO_SOCKET_IFNAME=ib1" in lines
     assert any("launcher+=(--mpi=none)" in line for line in lines)
+
+
+# Environment Modules 3.2 have GCC/13 and Python/3.11, and answer 0 whatever is asked for; newer ones answer 1.
+MODULES = """module() {
+    case $2 in
+    GCC | GCC/13) LOADEDMODULES=${LOADEDMODULES:+$LOADEDMODULES:}GCC/13 ;;
+    Python/3.11) [[ :$LOADEDMODULES: == *:Python/3.11:* ]] || LOADEDMODULES+=:Python/3.11 ;;
+    *) echo "ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for '$2'" >&2; return ${CODE:-0} ;;
+    esac
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("modules", "code", "words"),
+    [
+        (["GCC"], 0, ""),
+        (["GCC/13", "Python/3.11", "Python/3.11"], 0, ""),
+        (["GCC", "GC"], 1, "the module 'GC' was asked for, but"),
+        (["CUDA/12", "GCC"], 1, "the module 'CUDA/12' was asked for, but"),
+    ],
+)
+def test_a_module_that_is_not_loaded_ends_the_job_whatever_the_exit_code(modules, code, words):
+    lines = job_lines(Site(modules=tuple(modules)))
+    script = "\n".join(["set -uo pipefail", f"repo={REPOSITORY}", MODULES, *lines])
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert (done.returncode, words in done.stderr) == (code, True)
+    script = script.replace("module() {", "CODE=1\nmodule() {")
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == code
 
 
 @pytest.mark.parametrize(
@@ -137,10 +187,29 @@ def test_a_partition_that_slurm_does_not_know_is_found_before_the_first_job(prog
     programs("sinfo", "echo 'batch 2:00:00 gpu:4'; echo 'cpu 1-00:00:00 (null)'")
     block = read_system("A100")
     site = read_site("A100", REPOSITORY / "none.yaml", {})
-    assert states(doctor.scheduler(block, replace(site, partition="batch")))["partition"] == "ok"
     assert states(doctor.scheduler(block, replace(site, partition="gpu")))["partition"] == "FAIL"
-    assert states(doctor.scheduler(block, replace(site, partition="cpu")))["devices"] == "FAIL"
     assert states(doctor.scheduler(block, site)) == {"scheduler": "ok", "partition": "look", "account": "look"}
+
+
+@pytest.mark.parametrize(
+    ("gres", "offers", "has_devices"),
+    [
+        ("gpu", ["gpu:4"], True),
+        ("gpu", ["gpu:a100:4(S:0-1)", "(null)"], True),
+        ("gpu", ["(null)", "gpu:a100:4(S:0,3)", "gpu:v100:2"], True),
+        ("gpu", ["craynetwork:4,gpu:a100:4"], True),
+        ("gpu:a100", ["gpu:h100:4", "gpu:v100:2,gpu:a100:4"], True),
+        ("gpu:a100", ["gpu:a100_80g:4", "mygpu:a100:4"], False),
+        ("gpu", ["(null)", "gpus:4"], False),
+    ],
+)
+def test_a_partition_has_devices_if_any_of_its_kinds_of_nodes_does(programs, gres, offers, has_devices):
+    """With a line of `sinfo` for each kind of node, whose resources come in any order."""
+    programs("sbatch", "exit 0")
+    programs("sinfo", "\n".join(f"echo 'batch 2:00:00 {offer}'" for offer in offers))
+    found = states(doctor.scheduler(replace(read_system("A100"), gres=gres), Site(partition="batch")))
+    assert found["partition"] == "ok"
+    assert ("devices" not in found) == has_devices
 
 
 def test_an_image_that_is_not_there_is_found_and_how_to_make_it(tmp_path):
@@ -260,7 +329,7 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
 def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):
     block = replace(read_system("CPU"), values={**read_system("CPU").values, "default_size": "tinny"})
     [line] = [one for one in doctor.cost(block, read_site("CPU", environ={})) if "llm" in one.what]
-    assert (line.state, line.found) == (BAD, "GPT training has no model tinny")
+    assert (line.state, line.found) == (BAD, "GPT training has no model tinny: did you mean 'tiny'?")
     assert "correct the block" in line.to_do
 
 

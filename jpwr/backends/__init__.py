@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence
 
 from jpwr.channel import Channel, Scope, check_info
 from jpwr.errors import BackendUnavailable, JpwrError
-from jpwr.messages import log
+from jpwr.messages import log, near
 from jpwr.process.threads import within
 
 METHODS: Dict[str, str] = {  # noqa: UP006 - a type that Python 3.8 evaluates
@@ -94,7 +94,7 @@ def _find(name: str) -> Open:
         return found
     others = plug_ins()
     if name not in others:
-        raise JpwrError(f"method '{name}' is unknown: choose from {', '.join([*METHODS, *others])}, or auto")
+        raise JpwrError(f"method '{name}' is unknown: {near(name, [*METHODS, *others, 'auto'])}")
     try:
         found = others[name].load()
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, NoReturn, Sequence
 
-from jpwr.messages import near, write
+from jpwr.messages import meant, near, write
 
 EXIT_FAILED = 125  # as for env(1) and timeout(1); lower codes are the command's own
 
@@ -19,7 +19,8 @@ class HelpfulParser(argparse.ArgumentParser):
         for one in others:
             if one.startswith("--"):
                 known = (flag for action in self._actions for flag in action.option_strings)
-                self.error(f"there is no option {one}: {near(one.partition('=')[0], known)}")
+                hint = meant(one.partition("=")[0], known)
+                self.error(f"there is no option {one}" + (f": {hint}" if hint else ""))
         return options, others
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -119,7 +119,7 @@ def test_a_command_that_cannot_be_executed_is_reported_with_its_reason(jpwr, tmp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--methods", "nvidia", "--", "true"], "method 'nvidia' is unknown: choose from pynvml"),
+        (["--methods", "nvidia", "--", "true"], "method 'nvidia' is unknown: choose one of pynvml"),
         (["--methods", "pynvml", "--", "true"], "method 'pynvml' was asked for, but"),
         (["--metods", "estimate", "--", "true"], "--metods"),
         ([*ESTIMATE, "--"], "no command was given"),

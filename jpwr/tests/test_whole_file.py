@@ -52,7 +52,13 @@ def test_a_device_is_written_to_and_stays_one(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("tabel", "did you mean 'table'?"), ("cpu", "did you mean 'CPU'?"), ("xyz", "choose one of table, CPU")],
+    [
+        ("tabel", "did you mean 'table'?"),
+        ("tab", "did you mean 'table'?"),
+        ("", "choose one of table, CPU"),
+        ("cpu", "did you mean 'CPU'?"),
+        ("xyz", "choose one of table, CPU"),
+    ],
 )
 def test_the_nearest_name_is_found_whatever_its_case(name, hint):
     assert near(name, ["table", "CPU"]) == hint

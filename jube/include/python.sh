@@ -4,5 +4,9 @@
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 repo=${here%/jube/include}
 python=$repo/.venv/bin/python
-[[ -x $python ]] || python=python3
+if [[ -x $python ]]; then
+    unset PYTHONPATH PYTHONHOME # a module's packages would go before those of .venv
+else
+    python=python3
+fi
 PYTHONPATH="$repo${PYTHONPATH:+:$PYTHONPATH}" exec "$python" "$@"

@@ -20,7 +20,7 @@ from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from results.collect import RECORD_NAME, collect
-from results.exchange.public import ABOUT, About, hidden, hide, names_of
+from results.exchange.public import ABOUT, About, published
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
 from results.join.copies import FAILED, copy_folder, copy_folders, failed_copy, run_of
@@ -66,8 +66,6 @@ RUN_FILES = (
 )
 # Files of a sweep, above its jobs' folders.
 SWEEP_FILES = ("configuration.xml", "workpackages.xml")
-WORKFLOW_FILES = (f"{WORKFLOW}/*.yaml", f"{WORKFLOW}/include/*", f"{WORKFLOW}/benchmarks/*/{FILE}")
-FILES = (ABOUT, CHECKSUMS, SIGNATURE, *SWEEP_FILES, *RUN_FILES, *WORKFLOW_FILES)
 LEVEL = 10  # Zstandard's compression level
 # Numbers that results of release 1.0 lack: they are not compared where they are not stored.
 LATER_THAN_1_0 = {"limits", "power_limit_w", "clock_limit_mhz", "power_limited_percent", "clock_drift_percent"}
@@ -104,14 +102,19 @@ def write_archive(
 ) -> int:
     """Store all runs below some folders with the workflow's files and checksums; return the number of runs.
 
-    A key signs the list of checksums. A public archive has statements about it, and names of hosts and persons only if
-    they keep them. Raises RecordError without a run, for two folders of one name, for a name that cannot be replaced,
-    and if OpenSSH does not sign.
+    A key signs the list of checksums. A public archive has statements about it, and shows a site only if they say so.
+    Raises RecordError without a run, for two folders of one name, for a public archive whose numbers do not follow from
+    its traces, and if OpenSSH does not sign.
     """
     if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
         raise RecordError(f"--out {archive}: the name of an archive must end with {ENDING}")
     files, runs = files_of(folders, workflow)
     _write(_contents(files, about), archive, key)
+    if about and (problems := verify(archive, most_gb=math.inf).problems):
+        archive.unlink()
+        raise RecordError(
+            f"{archive} would be public, but {problems[0]}: store it without --licence to see all problems"
+        )
     return runs
 
 
@@ -144,13 +147,11 @@ def files_of(folders: Iterable[Path], workflow: Path) -> tuple[dict[str, Path], 
 
 
 def _contents(files: dict[str, Path], about: About | None) -> Iterator[tuple[str, bytes]]:
-    hides = about is not None and not about.keep_names
-    names = names_of(path for name, path in files.items() if name.startswith(f"{RUNS}/")) if hides else {}
     if about:
         yield ABOUT, "".join(f"{key}: {json.dumps(value)}\n" for key, value in vars(about).items()).encode()
-    for name, path in sorted(files.items()):
-        own = names if name.startswith(f"{RUNS}/") else {}  # a host's name may be a word of the workflow
-        yield (hide(name, own), hidden(path, own)) if hides else (name, path.read_bytes())
+        yield from published(files, about.keep_names)
+    else:
+        yield from ((name, path.read_bytes()) for name, path in sorted(files.items()))
 
 
 def _name(folder: Path) -> PurePosixPath:

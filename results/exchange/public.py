@@ -1,47 +1,82 @@
-"""Public archives: they state a licence, and show no names of hosts and persons.
+"""Public archives: they state a licence, and show of a site only what is needed to check and compare its results.
 
-Names are replaced before the archive is signed, in all files alike, so that its numbers can still be computed again.
+Their files are those of FILE. In these, a text stays if its key is known to hold nothing of a site. Any other text
+becomes a neutral one before the archive is signed, equal texts alike, so that all energies can still be computed again.
+An archive is public if this changes nothing in it.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from jpwr.process.device_ids import PCI_ADDRESS, same_ids
 from results.collect import RECORD_NAME, SCHEDULERS
-from results.errors import RecordError
-from results.files.systems import read_systems
-from results.join.serving import MOST_BYTES
-from results.record.folders import RESULT_NAME
+from results.join.copies import FAILED
+from results.join.serving import MOST_BYTES, REQUESTS_NAME
+from results.points.setups import DRIVER, OF_A_DEVICE, SOFTWARE
+from results.record.demand import ROLES
+from results.record.folders import RESULT_NAME, WORKPACKAGES, as_plan
 from results.record.restated import hash_of
 
 ABOUT = "about.yaml"
-PACKED = ".gz"
 Licence = Literal["CC-BY-4.0", "CC0-1.0"]  # SPDX identifiers of licences by which anybody may hand data on
-NAMING = {*SCHEDULERS, "hostname", "elsewhere", "hosts", "url", "command", "environment", "path"}  # have names in texts
-OF_NODES = ("power", "io")  # folders with one for each node
-NEUTRAL = re.compile(r"node\d+")  # names of hosts that may stay
-HOST = r'("(?:hostname|elsewhere)": ")'  # of a record or the header of a trace
-# Also C:\\Users\\jane of Windows, /home/users/jane, and /p/home/jusers/jane of JSC.
-HOME = re.compile(r"((?:[/\\]+(?:home|j?users))+[/\\]+)(?!(?:j?users?)\b)([\w.+-]+)", re.IGNORECASE)
-NUMBER = re.compile(r"\d+(\.\d+)?(e\d+)?", re.IGNORECASE)  # in JSON
-IN_A_URL = r"(?<![\d.])(?!127\.|0\.|192\.0\.2\.)\d{1,3}(\.\d{1,3}){3}(?=:\d|<\d)"  # or by NCCL; others can be versions
-# Signs of a host or person in any text, and their replacement, by names that RFC 2606 and RFC 5737 reserve.
-SIGNS = (
-    (re.compile(HOST + rf'(?!{NEUTRAL.pattern}["#]|localhost["#])[^"#]+'), r"\1node0"),
-    (HOME, r"\1user"),
-    (re.compile(r"[\w.+-]+@(?!example\.org\b)[\w-]+(\.[\w-]+)*\.[A-Za-z]{2,}"), "user@example.org"),
-    (re.compile(IN_A_URL), "192.0.2.1"),
-    (re.compile(r"(--account[= ]|#SBATCH -A ?|_ACCOUNT=)(?!account\b)[\w.-]+"), r"\1account"),
-    (re.compile(r"(--mail-user[= ]|\b(?:USER|LOGNAME|SLURM_JOB_USER)=)(?!user\b)[\w.+-]+"), r"\1user"),
+DATA = "|".join(map(re.escape, (RESULT_NAME, RECORD_NAME, REQUESTS_NAME, WORKPACKAGES, FAILED)))
+
+
+def _files(folder: str) -> re.Pattern[str]:
+    """Return the pattern of data of runs in folders of some names: logs, scripts and profiles of reads show a site."""
+    return re.compile(rf"runs(?:/{folder})+/(?:{DATA}|power/{folder}/trace\.csv)", re.ASCII)
+
+
+FILE, IN_ANY_FOLDER = _files(r"[A-Za-z0-9][\w.+-]*"), _files("[^/]+")
+FOLDER = re.compile(
+    r"runs|\d+|\d+_benchmark|work|attempts|copies|(?:run|copy)_\d+|power|"
+    r"(?:cosmoflow|deepcam|inference|llm|node_check|resnet50)_run"
 )
+LEFT_OUT = {"command", "io", "topology"}  # of records and traces
+OF_A_JOB = {"image_digest", "state", "exit_code", "consumed_energy_j", "consumed_energy_wh"}  # by a scheduler
+# Variables of the environment that may change the speed.
+VARIABLES = {
+    *("CARAML_COPIES", "CARAML_COPY", "CUDA_DEVICE_MAX_CONNECTIONS", "GLOO_SOCKET_IFNAME", "GOMP_SPINCOUNT"),
+    *("NCCL_ALGO", "NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_NET_GDR_LEVEL", "NCCL_PROTO", "NCCL_SOCKET_IFNAME"),
+    *("NVIDIA_TF32_OVERRIDE", "NVTE_FUSED_ATTN", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "SLURM_CPUS_PER_TASK"),
+    *("SLURM_NNODES", "TF_ENABLE_ONEDNN_OPTS", "TF_XLA_FLAGS", "XLA_FLAGS"),
+}
+# Options whose texts are choices of the suite.
+OPTIONS = {
+    *("acceptance_of", "attention", "compile", "cuda_graph", "data", "device", "endpoint", "fp8", "layers", "layout"),
+    *("model", "optimizer", "overlap", "precision", "recompute", "sequence_parallel", "server", "size", "slo"),
+    *("system", "variant", "xla"),
+}
+# Keys of texts that are the suite's own, or name a product.
+KEPT = {
+    *("benchmark", "system", "model", "work_unit", "status", "run_id", "precision", "data", "sample", "variant"),
+    *("kind", "boot_id", "cpus", "name", "scope", "unit", "value", "shape", "method", "methods", "clock", "from"),
+    *("power_kind", "power_scope", "power_source", "accuracy_from", "jpwr_version", "source", "limits_set_by"),
+    *("model_flops_source", "slo", "slo_source", "server", "version", "defined_by", "answer", "new"),
+    *("created", "git_commit", "exclusive", "architecture", "cpu", "kernel", "missing", "config_hash", "memory_kib"),
+    *("event", "channel", "region", "throttle_reasons", "pcie_width", "pcie_speed", "numa_node", "compute_mode"),
+    *("text_sha256", "files_sha256", "packing", "persistence_mode", "power.default_limit", "power.max_limit"),
+    *(key for name in (*OF_A_DEVICE, *DRIVER) for key in (name, name.rpartition(".")[2])),
+    *(OF_A_JOB | {*SOFTWARE} - {"container"}),
+}
+OBJECTS = {"choices", "packages", "numa_cpus"}  # keys of objects with such texts
+SENTENCES = {"notes", "no_power", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
+OF_A_SITE = re.compile(r"(?<![\w./:])(?:/|~\w*/)[^\s,;]+|\S+@\S+")  # in such texts: a path, or an address
+SIMPLE = re.compile(r"[\w.,:=+ -]*")  # value of a variable: no path
+HOST = re.compile(r"node\d+|localhost|")  # hosts that may keep their names
+NEUTRAL = re.compile(r"text\d+|not public|")
+NEUTRAL_ID = re.compile(r"(?:GPU|MIG)-00000000(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+COMMENT = re.compile(r"^(# [\w-]+ )(.*)$", re.MULTILINE)  # of a trace
 
 
 @dataclass(frozen=True)
@@ -52,95 +87,166 @@ class About:
     keep_names: bool = False
 
 
-def names_of(paths: Iterable[Path]) -> dict[str, str]:
-    """Return the names of hosts and users in files of runs, each with its replacement.
+class Neutral:
+    """Neutral texts in place of those in some files, by their names in an archive."""
 
-    Raises RecordError for a name that is also another word of a record, which would then be replaced, too.
-    """
-    hosts, records = set[str](), []
-    users = {os.environ.get(name, "") for name in ("USER", "LOGNAME")}
-    for path in paths:
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self.shown: list[str] = []  # texts that were replaced
+        self._hosts, self._texts = set[str](), set[str]()
+        self._names: dict[str, str] = {}
+        for name, path in files.items():  # notes all hosts and texts
+            self.name(name)
+            self.content(path)
+        # Files are read in the order of their hosts' names, which stays.
+        labels = {host: host if (label := host.partition(".")[0]).isdigit() else label for host in self._hosts}
+        numbered = _numbered("node", {*labels.values()})
+        is_neutral = all(map(HOST.fullmatch, self._hosts))
+        self._names = _numbered("text", self._texts) | {
+            host: host if is_neutral else numbered[label] for host, label in labels.items()
+        }
+
+    def name(self, name: str) -> str:
+        """Return a file's name with neutral folders."""
+        *folders, last = PurePosixPath(name).parts
+        found = [
+            self._host(folder) if above == "power" else folder if FOLDER.fullmatch(folder) else self._text(folder)
+            for above, folder in zip(["", *folders], folders, strict=False)
+        ]
+        return str(PurePosixPath(*found, last))
+
+    def content(self, path: Path) -> bytes:
+        """Return a file with neutral texts; the same bytes if it has no others."""
         text = _text_of(path)
-        hosts |= {host for _, host in re.findall(HOST + r'([^"#]+)', text)}
-        if path.parent.parent.name in OF_NODES:
-            hosts.add(path.parent.name)
-        if path.name in (RECORD_NAME, RESULT_NAME, "job.sh"):
-            users |= {user for _, user in HOME.findall(text)}
-        if path.name in (RECORD_NAME, RESULT_NAME):
-            records.append(json.loads(text))
-    # Files are read in the order of their hosts' names, which stays.
-    labels = {host: host if (label := host.partition(".")[0]).isdigit() else label for host in hosts}
-    every = sorted({*labels.values()})
-    names = {label: f"node{number:0{len(str(len(every)))}}" for number, label in enumerate(every, 1)}
-    if all(map(NEUTRAL.fullmatch, every)):  # NUMA nodes have such names, too
-        names = {label: label for label in every}
-    suffixes = {system.host_suffix for system in read_systems().values()} - {""}
-    names |= {f"{label}{suffix}": f"{names[label]}{suffix}" for label in every for suffix in suffixes}
-    names |= {host: names[label] for host, label in labels.items()}
-    names |= dict.fromkeys(users, "user")
-    for nobody in ("localhost", "", "root"):
-        names.pop(nobody, None)
-    words = {text for record in records for key, text in _texts(record) if key not in NAMING}
-    for name in sorted(
-        name for name, other in names.items() if other != name and (name in words or NUMBER.fullmatch(name))
-    ):
-        raise RecordError(
-            f"the name '{name}' of a host or user was to be replaced, but it is also another word or a number of "
-            "records: keep all names with --keep-names"
-        )
-    for record in records:
-        config, digest = record.get("config") or {}, (record.get("provenance") or {}).get("config_hash")
-        if digest == hash_of(config):
-            names[digest] = hash_of(json.loads(hide(json.dumps(config), names)))
-    return names
+        if path.name == WORKPACKAGES:
+            other = as_plan(text)
+        elif path.suffix == ".csv":
+            other = COMMENT.sub(lambda line: f"{line[1]}{self._json(line[2])}", text)
+        elif path.suffix == ".gz":
+            other = "".join(f"{self._json(line)}\n" for line in text.splitlines())
+        else:
+            other = self._json(text, indent=1)
+        if other == text:
+            return path.read_bytes()
+        return gzip.compress(os.fsencode(other), mtime=0) if path.suffix == ".gz" else os.fsencode(other)
+
+    def _json(self, text: str, indent: int | None = None) -> str:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return ""  # nobody knows what a damaged line shows
+        other = self.of(value)
+        return text if other == value else json.dumps(other, indent=indent, sort_keys=indent is not None)
+
+    def of(self, value: Any, key: str = "") -> Any:
+        """Return a value of a record or trace with neutral texts."""
+        if isinstance(value, dict):
+            return self._object(value, key)
+        if isinstance(value, list):
+            return [self.of(item, key) for item in value]
+        if not isinstance(value, str):
+            return value
+        other = self._replaced(value, key)
+        self.shown += [value] * (other != value)
+        return other
+
+    def _object(self, value: dict[str, Any], key: str) -> dict[str, Any]:
+        if key == "environment":
+            known = {name: text for name, text in value.items() if name in VARIABLES}
+            return {name: text if SIMPLE.fullmatch(text) else self.of(text) for name, text in known.items()}
+        if key == "config":
+            return {group: self._options(options) for group, options in value.items()}
+        if key in OBJECTS:
+            return {name: self.of(item, "name") for name, item in value.items()}
+        left_out = value.keys() - OF_A_JOB if key in SCHEDULERS else LEFT_OUT
+        other = {
+            name: item if name == "answers" else self.of(item, name)  # tokens, which are compared
+            for name, item in value.items()
+            if name not in left_out
+        }
+        config, origin = value.get("config"), other.get("provenance")
+        if isinstance(config, dict) and isinstance(origin, dict) and origin.get("config_hash") == hash_of(config):
+            origin["config_hash"] = hash_of(other["config"])
+        return other
+
+    def _options(self, options: Any) -> Any:
+        if not isinstance(options, dict):
+            return self.of(options)
+        return {
+            name: value if name in OPTIONS else self.of(value, name if name == "hosts" else "")
+            for name, value in options.items()
+        }
+
+    def _replaced(self, text: str, key: str) -> str:
+        if key == "hosts":
+            return re.sub(r"[^\s:;]+", lambda word: word[0] if word[0] in ROLES else self._host(word[0]), text)
+        if key in ("hostname", "elsewhere"):
+            return self._host(text)
+        if key in ("device_id", "uuid"):
+            return " ".join(map(self._device, text.split(" ")))
+        if key == "error":
+            return text and "not public"
+        if key in KEPT:
+            return OF_A_SITE.sub("text0", text)
+        return self._sentence(text) if key in SENTENCES else self._text(text)
+
+    def _host(self, text: str) -> str:
+        """Return another name of a host; `collect` adds a number to nodes of one name."""
+        host, sign, number = text.partition("#")
+        if host not in ("", "localhost"):
+            self._hosts.add(host)
+        return f"{self._names.get(host, host)}{sign}{number}"
+
+    def _device(self, text: str) -> str:
+        """Return the hash of an id: two runs on one device are still seen to be that."""
+        known = same_ids(text)
+        if not known or PCI_ADDRESS.fullmatch(text.lower()) or NEUTRAL_ID.fullmatch(text):
+            return text
+        if not known[0].startswith(("GPU-", "MIG-")):
+            return self._text(text)
+        digits = hashlib.sha256(known[0].encode()).hexdigest()
+        return f"{known[0][:3]}-00000000-{digits[:4]}-{digits[4:8]}-{digits[8:12]}-{digits[12:24]}"
+
+    def _sentence(self, text: str) -> str:
+        longest_first = "|".join(sorted(map(re.escape, self._names.keys() & self._hosts), key=len, reverse=True))
+        if longest_first:
+            text = re.sub(rf"(?<![\w-])({longest_first})(?!\w)", lambda found: self._names[found[0]], text)
+        return OF_A_SITE.sub("text0", text)
+
+    def _text(self, text: str) -> str:
+        if NEUTRAL.fullmatch(text):
+            return text
+        self._texts.add(text)
+        return self._names.get(text, text)
 
 
-def hide(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with other names, and without any other sign of a host or person."""
-    if names:
-        longest_first = sorted(map(re.escape, names), key=len, reverse=True)
-        text = re.sub(rf"(?<![\w-])({'|'.join(longest_first)})(?!\w)", lambda found: names[found[0]], text)
-    for pattern, other in SIGNS:
-        text = pattern.sub(other, text)
-    return text
+def published(files: Mapping[str, Path], keep_names: bool) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the files of a public archive."""
+    chosen = {name: path for name, path in sorted(files.items()) if IN_ANY_FOLDER.fullmatch(name)}
+    neutral = Neutral({} if keep_names else chosen)
+    for name, path in chosen.items():
+        yield (name, path.read_bytes()) if keep_names else (neutral.name(name), neutral.content(path))
 
 
-def hidden(path: Path, names: Mapping[str, str]) -> bytes:
-    """Return the content of a file with other names, packed again if it was packed."""
-    text = _text_of(path)
-    if (other := hide(text, names)) == text:
-        return path.read_bytes()
-    return gzip.compress(os.fsencode(other), mtime=0) if path.suffix == PACKED else os.fsencode(other)
+def names_left(files: Mapping[str, Path]) -> Iterator[str]:
+    """Yield a sentence for each file of an archive that shows more of a site than a public one."""
+    neutral = Neutral(files)
+    for name, path in files.items():
+        neutral.shown.clear()
+        if (neutral.content(path), neutral.name(name)) != (path.read_bytes(), name):
+            texts = ", ".join(dict.fromkeys(neutral.shown)) or "more than its results need"
+            yield f"{name} shows {texts}: 'caraml archive --licence' replaces it, or keeps it by --keep-names"
+
+
+def _numbered(word: str, texts: Collection[str]) -> dict[str, str]:
+    return {text: f"{word}{number:0{len(str(len(texts)))}}" for number, text in enumerate(sorted(texts), 1)}
 
 
 def _text_of(path: Path) -> str:
     """Return a file as text, unpacked if it is packed; without text if it is damaged."""
-    if path.suffix != PACKED:
+    if path.suffix != ".gz":
         return os.fsdecode(path.read_bytes())
     try:
         with gzip.open(path) as file:
             return os.fsdecode(file.read(MOST_BYTES))
     except (OSError, EOFError, zlib.error):
         return ""
-
-
-def names_left(name: str, path: Path) -> Iterator[str]:
-    """Yield a sentence if a file, or its name in an archive, shows a host or a person."""
-    text = f"{name}\n{_text_of(path)}"
-    if found := [match[0] for pattern, _ in SIGNS if (match := pattern.search(text))]:
-        yield f"{name} shows {', '.join(found)}: 'caraml archive --licence' replaces it, or keeps it by --keep-names"
-
-
-def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each text of a record with its key; a key itself has none."""
-    if isinstance(value, dict):
-        for name, one in value.items():
-            inner = key if key in NAMING else name
-            if inner not in NAMING:
-                yield "", name
-            yield from _texts(one, inner)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one, key)
-    elif isinstance(value, str):
-        yield key, value

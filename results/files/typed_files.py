@@ -6,17 +6,17 @@ have a method `check(where)`, which raises RecordError for values that do not go
 
 from __future__ import annotations
 
-import difflib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from datetime import date
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from jpwr.messages import near
+from jpwr.messages import meant, near
 from results.errors import RecordError
 from results.files.json_schema import LISTS, MAPPINGS, Allowed, bare, keys_of
 from results.files.names import odd_character
@@ -129,9 +129,26 @@ def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
         return scalar(kind, found)
     except ValueError:
         _refuse_empty(kind, where, name)
-        close = difflib.get_close_matches(str(found), map(str, _choices(inner, limits)), n=1)
-        hint = f": did you mean '{close[0]}'?" if close else ""
-        raise RecordError(f"{where}: {name} is {reprlib.repr(found)}, but must be {in_words(kind)}{hint}") from None
+        hint = meant(str(found), map(str, _choices(inner, limits))) or _single(kind, found)
+        wrong = f"{where}: {name} is {reprlib.repr(found)}, but must be {in_words(kind)}"
+        raise RecordError(": ".join(filter(None, [wrong, hint]))) from None
+
+
+def _single(kind: Any, found: Any) -> str:
+    """Return a question with the single value that a list may stand for: its items in one text, or one of them."""
+    is_plain = isinstance(found, LISTS) and all(isinstance(item, str | int | float) for item in found)
+    items = [str(item) for item in found] if is_plain else []
+    for values in ([" ".join(items)], items):
+        if fitting := [value for value in values if value and _fits(kind, value)]:
+            return f"did you mean {' or '.join(map(repr, fitting))}?"
+    return ""
+
+
+def _fits(kind: Any, text: str) -> bool:
+    with suppress(ValueError):
+        scalar(kind, text)
+        return True
+    return False
 
 
 def refuse_thousands(found: Any, where: str) -> None:

@@ -486,11 +486,16 @@ KINDS: Mapping[str, Kind] = {
     "inconsistent": Kind("{path} is inconsistent and left out: {reasons}", LEFT_OUT),
     "marked": Kind("{path} is left out: version {version} found it wrong on {date}: {reason}", LEFT_OUT),
     "same_record": Kind("{first} and {second} are the same record: it counts once", LEFT_OUT),
+    "run_left_out": Kind("{second} is left out: its run is that of {first}, which is left out", LEFT_OUT),
     "same_device": Kind(
         "{first} and {second} were measured on one device at the same time: both are left out", LEFT_OUT
     ),
     # why a requirement has no answer
     "no_run": Kind("no run of this workload", _AT_POINT),
+    "no_run_with": Kind(
+        "no run has the {fact} '{value}': {hint}",
+        _undecided("Correct the workload in the requirements, or run it", False),
+    ),
     "machine_unknown": Kind(
         "the devices of the machine are not known: give a pledge, or a budget of devices",
         _undecided("Give a pledge, or a budget of devices", False),

@@ -85,12 +85,26 @@ def runs_of(point: Path) -> list[Path]:
 
 def planned_runs(run: Path) -> tuple[int, int]:
     """Return how many of the runs that a sweep's plan has have a result, and how many it has."""
-    listed = (run / WORKPACKAGES).read_text(errors="replace")
+    planned = _planned((run / WORKPACKAGES).read_text(errors="replace"))
     present = {int(point.parent.name.partition("_")[0]): len(runs_of(point)) for point in points(run)}
+    found = sum(min(runs, present.get(number, 0)) for number, runs in planned.items())
+    return found, sum(planned.values())
+
+
+def _planned(listed: str) -> dict[int, int]:
+    """Return how many runs each workpackage has in JUBE's list."""
     planned = {}
     for number, text in re.findall(r'<workpackage id="([0-9]{1,9})"(.*?)</workpackage>', listed, re.DOTALL):
         runs = re.search(r'name="runs_in_job"[^>]*>\s*<value>([0-9]{1,9})<', text)
         if runs or f">{MEASURING}<" in text:
             planned[int(number)] = int(runs[1]) if runs else 1
-    found = sum(min(runs, present.get(number, 0)) for number, runs in planned.items())
-    return found, sum(planned.values())
+    return planned
+
+
+def as_plan(listed: str) -> str:
+    """Return JUBE's list of a run with nothing but the numbers of planned runs."""
+    lines = (
+        f'<workpackage id="{number}"><parameter name="runs_in_job"><value>{runs}</value></parameter></workpackage>\n'
+        for number, runs in _planned(listed).items()
+    )
+    return f"<workpackages>\n{''.join(lines)}</workpackages>\n"

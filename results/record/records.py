@@ -40,6 +40,7 @@ class Skipped(NamedTuple):
     finding: Finding
     path: Path
     systems: tuple[str, ...] | None = None  # it may be a run of these; () for any; None if no run is missing
+    record: Record | None = None  # if it can be read
 
     def __str__(self) -> str:
         return str(self.finding)
@@ -152,9 +153,9 @@ def write_record(record: Json, path: Path) -> None:
 def find_records(folders: Iterable[Path]) -> Found:
     """Return all records in some folders (or given as files), each checked against the schema.
 
-    A run that is found twice counts once (see `copies`); one with inconsistent numbers does not count. Raises
-    RecordError for a folder that does not exist, for two records of one run with different content, and for a benchmark
-    with two units of work.
+    A run that is found twice counts once (see `copies`); one with inconsistent numbers, or a mark, does not count by
+    another record of it either. Raises RecordError for a folder that does not exist, for two records of one run with
+    different content, and for a benchmark with two units of work.
     """
     folders, found = list(folders), Found([], [])
     units: dict[str, Record] = {}
@@ -172,13 +173,17 @@ def find_records(folders: Iterable[Path]) -> Found:
                 f"benchmark, {record.benchmark}: they cannot be in one table"
             )
         found.records.append(record)
-    for copy, first in list(copies(found.records)):
-        if content_of(first) != content_of(copy):
+    left_out = [skipped.record for skipped in found.skipped if skipped.record]
+    for copy, first in list(copies([*left_out, *found.records])):
+        if copy in left_out:
+            continue
+        if first not in left_out and content_of(first) != content_of(copy):
             raise RecordError(
                 f"{first.file.path} and {copy.file.path} are records of one run with different content: "
                 "remove the wrong one"
             )
-        same = finding("same_record", first=first.file.path, second=copy.file.path)
+        kind = "run_left_out" if first in left_out else "same_record"
+        same = finding(kind, first=first.file.path, second=copy.file.path)
         found.skipped.append(Skipped(same, Path(copy.file.path)))
         found.records.remove(copy)
     for both in simultaneous(found.records):
@@ -195,15 +200,18 @@ def find_records(folders: Iterable[Path]) -> Found:
 
 def _consistent(path: Path) -> Record | Skipped:
     """Return a record, or why its file does not count."""
-    if mark := mark_of(path):
-        return Skipped(finding("marked", path=str(path), **vars(mark)), path, named_in(path, "system"))
+    mark, record = mark_of(path), None
     try:
         record = read_checked(path)
+        wrong = contradictions(record)
+        if not wrong and not mark:
+            return record
+        why = finding("inconsistent", path=str(path), reasons="; ".join(wrong))
     except RecordError as error:
-        return Skipped(finding("unusable", reason=str(error)), path, named_in(path, "system"))
-    if wrong := contradictions(record):
-        return Skipped(finding("inconsistent", path=str(path), reasons="; ".join(wrong)), path, (record.system,))
-    return record
+        why = finding("unusable", reason=str(error))
+    if mark:
+        why = finding("marked", path=str(path), **vars(mark))
+    return Skipped(why, path, named_in(path, "system"), record)
 
 
 def mark_of(path: Path) -> Mark | None:

@@ -342,6 +342,22 @@ def test_a_system_that_did_not_run_a_workload_is_not_passed(tmp_path):
     assert (verdict.outcome, verdict.reason) == (OPEN, "no run of this workload")
 
 
+@pytest.mark.parametrize(
+    ("fact", "reason"),
+    [
+        ("model: 800m", "no run has the model '800m': did you mean '800M'?"),
+        ("model: 13B", "no run has the model '13B': they have 117M, 800M"),
+        ("precision: BF16", "no run has the precision 'BF16': did you mean 'bf16'?"),
+        ("filled: true, model: 800m", "no run of this workload"),
+    ],
+)
+def test_a_fact_that_no_run_has_is_named_with_the_one_that_may_be_meant(tmp_path, fact, reason):
+    text = f"workloads: {{gpt: {{benchmark: llm_training, {fact}}}}}\nmust: [{{of: gpt, what: mfu, at_least: 0}}]"
+    known = [made_up.result("V", model=model, tokens_per_s=100.0, precision="bf16") for model in ("117M", "800M")]
+    [verdict] = accept(by_point(known), requirements(tmp_path, text))
+    assert (verdict.outcome, verdict.reason) == (OPEN, reason)
+
+
 def test_a_precision_that_is_asked_for_is_the_one_that_is_judged(tmp_path):
     fast = [one | {"precision": "fp8"} for one in runs(500.0, 501.0, 499.0)]
     text = (
@@ -410,10 +426,9 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
         (GPT + "must: [{of: gpt, what: throughput}]", "either 'at_least' or 'at_most'"),
         (GPT + "must: [{of: gpt, what: throughput, at_least: 1, at_most: 2}]", "either 'at_least' or 'at_most'"),
         (GPT + "must: [{of: gpt, what: throughputs, at_least: 1}]", "did you mean 'throughput'?"),
-        (
-            GPT + "must: [{of: bert, what: throughput, at_least: 1}]",
-            "'of' is 'bert', but must be one of the file's",
-        ),
+        (GPT + "must: [{of: bert, what: throughput, at_least: 1}]", "no workload of the file: choose one of gpt"),
+        (GPT + "must: [{of: ggt, what: throughput, at_least: 1}]", "no workload of the file: did you mean 'gpt'?"),
+        (GPT + "must: [{of: gpt, what: mfu, devices: [1, 4], at_least: 0.1}]", "did you mean '1' or '4'?"),
         (GPT + "must: [{of: gpt, what: throughput, at_least: much}]", "'much' is not a number"),
         (
             GPT + "must: [{of: gpt, what: mfu, at_least: 25}]",

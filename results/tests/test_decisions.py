@@ -362,4 +362,4 @@ def test_one_requirement_is_counted_as_one(tmp_path):
 def test_a_price_under_another_name_is_named(tmp_path):
     costs = Costs("EUR", 0.2, {"a100": Price(1_000)})
     ranked, _, _ = decided(tmp_path, thrice("A100", 100.0), GPT + "budget: {money: 1000}", costs).rankings[0]
-    assert "A100 has no price: add it to the prices file, which has a100" in ranked.scores[0].why_not
+    assert "A100 has no price, and the prices file has 'a100': did you mean 'A100'?" in ranked.scores[0].why_not

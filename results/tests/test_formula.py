@@ -35,7 +35,7 @@ def test_arithmetic_of_terms(text, values, wanted):
         ("[R][0]", "is not one of"),
         ("lambda: R", "is not one of"),
         ("eval(R)", "is not one of"),
-        ("R + X", "it has no term 'X': its terms are R"),
+        ("R + X", "it has no term 'X': choose one of R"),
         ("R + 'a'", "is not one of"),
         ("R + True", "is not one of"),
         ("min() + R", "'min()': min takes two numbers or more"),

@@ -530,7 +530,7 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
         ),
         (HEAD + ITEM + "\npower_kw: 0.008", "which is 0.0005 kW per device"),
         (HEAD + ITEM + "\npower_kw: 8 MW", "power_kw is '8 MW', but must be a number"),
-        (HEAD + ITEM.replace("gpt", "bert"), "'of' is 'bert', but must be one of the file's workloads gpt"),
+        (HEAD + ITEM.replace("gpt", "bert"), "'of' is 'bert', but no workload of the file: choose one of gpt"),
         (HEAD + ITEM.replace("devices: 8, ", ""), "point 1 lacks 'devices'"),
         (HEAD + ITEM.replace(", throughput: 1000", ""), "point 1 lacks a number: give one or more of throughput"),
         (HEAD + ITEM.replace("throughput: 1000", "throughputs: 1000"), "did you mean 'throughput'?"),
@@ -705,7 +705,8 @@ def test_runs_are_judged_by_the_preset_of_jupiter(speed, heads, outcome):
 def test_runs_of_another_size_are_no_failure_of_the_preset_of_jupiter():
     requirements = read_requirements(ROOT / "tenders" / "jupiter-gpt175b.yaml")
     tender = judge_tender(by_point(runs(36e3, 36e3, model="800M")), requirements)
-    assert [(one.outcome, one.reason) for one in tender.must] == [(OPEN, "no run of this workload")]
+    reason = "no run has the model '175B': they have 800M"
+    assert [(one.outcome, one.reason) for one in tender.must] == [(OPEN, reason)]
     assert not tender.left_out
 
 

@@ -295,7 +295,7 @@ def test_two_precisions_must_be_chosen_from(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (TWO.replace("reference: A", "reference: C"), "the reference C is not among the systems: A, B"),
+        (TWO.replace("reference: A", "reference: C"), "the reference 'C' is not among the systems: choose one of A, B"),
         (TWO + "budget: {money: 1}", "give --prices FILE"),
         (TWO.replace("weight: 3", "weight: 0").replace("model: small", "model: small, weight: 0"), "all weights"),
     ],

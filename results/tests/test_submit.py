@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
+import importlib
 import json
 import os
 import re
 import shutil
+import typing
 from pathlib import Path
 
 import pytest
@@ -16,14 +19,19 @@ import yaml
 from caraml.cli import main
 from results.collect import collect
 from results.exchange.archive import unpacked, verify
-from results.exchange.public import hide, names_of
+from results.exchange.public import OPTIONS, Neutral
 from results.exchange.signature import sign
-from results.record.records import RecordError, find_records, write_record
+from results.points.learning import as_csv, reference_of
+from results.record.model import as_json
+from results.record.records import find_records, write_record
 from results.record.restated import hash_of
 from results.tests import made_up
 from results.tests.test_archive import keys as keys  # the fixture
 from results.tests.test_archive import members, repack
 from results.tests.test_hosts import asked, node
+from results.tests.test_learning import falling
+from results.tests.test_learning import run as learning_run
+from results.tests.test_learning import runs as learning_runs
 
 REPOSITORY = Path(__file__).parents[2]
 WORK = "runs/llm_run/8_benchmark/work/"
@@ -32,15 +40,19 @@ LEFT = "replaces it, or keeps it by --keep-names"
 
 
 def private_run(folder, batch=8, **changes):
-    """A run that shows who made it: in its options, in its command, and in its output."""
+    """A run that shows who made it: in its options, its environment, its job and its files."""
     config = {**made_up.result()["config"], "data": {"data": "text", "data_prefix": f"{HOME}/text"}}
+    config["serve"] = {"url": "http://[fe80::5ec]:8000", "hosts": "", "api_key_variable": "SECRET_KEY"}
     record = made_up.result(batch=batch, config=config, **changes)
-    record["provenance"] |= {"config_hash": hash_of(config), "environment": {"HF_HOME": HOME}}
-    record["provenance"]["command"] += ["--data-prefix", f"{HOME}/text"]
+    variables = {"HF_HOME": HOME, "HF_TOKEN": "hf_5ec", "SLURM_JOB_ACCOUNT": "secret1", "OMP_NUM_THREADS": "4"}
+    record["provenance"] |= {"config_hash": hash_of(config), "environment": variables, "contact": "jane@centre.example"}
+    record["provenance"]["command"] += ["-A", "secret1", "--data-prefix", f"{HOME}/text"]
+    record["slurm"] = {"partition": "secret2", "job_id": 50055, "consumed_energy_wh": 7.0}
     made_up.store_run(folder, record)
-    (folder / "job.out").write_text(f"on n1: {HOME}, mail jane.doe@centre.example, sbatch --account=secret1\n")
+    for name in ("job.out", "job.err", "power/n1/power.n1.7.csv", "io/n1/files.csv", "job.sh"):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text(f"on n1: {HOME}, mail jane.doe@centre.example, sbatch --account=secret1\n")
     (folder / "record.requests.jsonl.gz").write_bytes(gzip.compress(b'{"error": "n1 refused"}\n'))
-    (folder / "job.sh").write_text('repo="/p/project/jane/caraml"\n')
     return folder
 
 
@@ -101,20 +113,21 @@ def test_an_archive_that_is_handed_in_is_in_every_table(archive, to, capsys):
 def test_a_public_archive_names_nobody_and_has_the_same_numbers(runs, public):
     assert verify(public).problems == []
     files = members(public)
-    packed = f"{WORK}record.requests.jsonl.gz"
-    assert gzip.decompress(files[packed]) == b'{"error": "node1 refused"}\n'
+    of_a_run = ("power/node1/trace.csv", "record.json", "record.requests.jsonl.gz", "result.json")
+    assert {name.removeprefix(WORK) for name in files if WORK in name} == {*of_a_run}
+    files[f"{WORK}record.requests.jsonl.gz"] = gzip.decompress(files[f"{WORK}record.requests.jsonl.gz"])
     everything = "\n".join([*files, *(content.decode() for name, content in files.items() if not name.endswith("gz"))])
-    assert not re.search(r"\bn1\b|jane|centre\.example|secret1", everything)
-    assert {"node1", "/home/user/data/text", "user@example.org", "--account=account"} <= {
-        *re.findall(r"node1|/home/user/data/text|user@example\.org|--account=account", everything)
-    }
-    assert f"{WORK}power/node1/trace.csv" in files
+    assert not re.search(r"\bn1\b|jane|centre|secret|5ec|50055|HF_|/home|fe80", everything, re.IGNORECASE)
     hidden, own = (
         json.loads(files[f"{WORK}result.json"]),
         json.loads((runs / "8_benchmark/work/result.json").read_text()),
     )
-    assert (hidden["energy"]["energy_wh"], hidden["metrics"]) == (own["energy"]["energy_wh"], own["metrics"])
+    assert json.dumps([hidden["energy"], hidden["metrics"]]).replace("node1", "n1") == json.dumps(
+        [own["energy"], own["metrics"]]
+    )
     assert hidden["provenance"]["config_hash"] == hash_of(hidden["config"]) != own["provenance"]["config_hash"]
+    assert hidden["slurm"] == {"consumed_energy_wh": 7.0}
+    assert hidden["provenance"]["environment"] == {"OMP_NUM_THREADS": "4"}
 
 
 def test_names_are_kept_on_purpose_alone(runs, keys, to, tmp_path, capsys):
@@ -126,50 +139,88 @@ def test_names_are_kept_on_purpose_alone(runs, keys, to, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("hosts", "environ", "before", "after"),
+    ("hosts", "after"),
     [
-        (["n1"], {}, "n1 n1#2 n1.csv n1-eth x-n1 n1x", "node1 node1#2 node1.csv node1-eth x-n1 n1x"),
-        ([f"jwb{number:02}" for number in range(1, 11)], {}, "jwb01 jwb10", "node01 node10"),
-        (["login.centre.example"], {}, "login.centre.example login", "node1 node1"),
-        (["node7", "node1"], {}, "node7 node1 node2", "node7 node1 node2"),
-        (["10.0.0.7"], {}, "10.0.0.7 10", "node1 10"),
-        (["jwb0123"], {}, "jwb0123i --master-addr=jwb0123i.x jwb0123ib", "node1i --master-addr=node1i.x jwb0123ib"),
-        (["n1.centre.example", "n1"], {}, "n1.centre.example n1", "node1 node1"),
-        (
-            ["n1"],
-            {},
-            "http://10.0.0.7:80 eth0:10.0.0.8<0> curand 10.3.5.147",
-            "http://192.0.2.1:80 eth0:192.0.2.1<0> curand 10.3.5.147",
-        ),
-        (
-            ["n1"],
-            {},
-            "/p/home/jusers/doe1/x /users/doe2 /home/users/doe3 /home/users/user",
-            "/p/home/jusers/user/x /users/user /home/users/user /home/users/user",
-        ),
-        (["n1"], {}, r"C:\Users\jane\x C:\\Users\\jane", r"C:\Users\user\x C:\\Users\\user"),
-        (
-            ["n1"],
-            {},
-            "#SBATCH -A secret1, SLURM_JOB_ACCOUNT=secret1 USER=jane --mail-user=jane",
-            "#SBATCH -A account, SLURM_JOB_ACCOUNT=account USER=user --mail-user=user",
-        ),
-        (["localhost"], {}, "http://localhost:8000", "http://localhost:8000"),
-        (["n1"], {"USER": "jane"}, "/scratch/jane/x janes", "/scratch/user/x janes"),
-        (["n1"], {"USER": "root"}, "the root of it", "the root of it"),
+        (["n1", "n1#2"], ["node1", "node1#2"]),
+        ([f"jwb{number:02}" for number in range(1, 11)], [f"node{number:02}" for number in range(1, 11)]),
+        (["login.centre.example", "login"], ["node1", "node1"]),
+        (["node7", "node1"], ["node7", "node1"]),
+        (["10.0.0.7", "fe80::7", "localhost"], ["node1", "node2", "localhost"]),
+        (["bf16", "1234"], ["node2", "node1"]),
     ],
 )
-def test_a_name_is_replaced_where_it_stands_alone(tmp_path, monkeypatch, hosts, environ, before, after):
-    for name in ("USER", "LOGNAME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
+def test_hosts_are_numbered_in_their_order_and_other_words_stay(tmp_path, hosts, after):
     record = made_up.result()
     record["windows"] = [{**record["windows"][0], "hostname": host} for host in hosts]
     record["devices"][0]["hostname"] = record["provenance"]["hostname"] = hosts[0]
     record["energy"] = None
-    write_record(record, tmp_path / "result.json")
-    assert hide(before, names_of([tmp_path / "result.json"])) == after
+    found = neutral(tmp_path / "result.json", record)
+    assert ([window["hostname"] for window in found["windows"]], found["precision"]) == (after, "bf16")
+
+
+def neutral(path, record):
+    write_record(record, path)
+    return json.loads(Neutral({path.name: path}).content(path))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            {"environment": {"HF_TOKEN": "hf_1", "NCCL_ALGO": "Ring", "XLA_FLAGS": "--xla_dump_to=/x"}},
+            {"NCCL_ALGO": "Ring", "XLA_FLAGS": "text1"},
+        ),
+        ({"kubernetes": {"pods": ["a"], "image_digest": "sha256:1"}}, {"image_digest": "sha256:1"}),
+        (
+            {"config": {"run": {"hosts": "prefill: n2; decode: n1"}}},
+            {"run": {"hosts": "prefill: node2; decode: node1"}},
+        ),
+        (
+            {"config": {"serve": {"served_model": "ours", "size": "7B", "port": 80}}},
+            {"serve": {"served_model": "text1", "size": "7B", "port": 80}},
+        ),
+        ({"error": "jane has no quota"}, "not public"),
+        ({"model": "/p/acme/llama", "sample": "128/64 tokens"}, "text0"),
+        (
+            {"notes": ["no counter: /p/jane/x, ~jane/y", "by https://example.org/a/b, ~5 W/s"]},
+            ["no counter: text0, text0", "by https://example.org/a/b, ~5 W/s"],
+        ),
+        ({"device_id": "0000:00:06.0"}, "0000:00:06.0"),
+        ({"device_id": "GPU-00000000-0123-4567-89ab-0123456789ab"}, "GPU-00000000-0123-4567-89ab-0123456789ab"),
+        ({"device_id": "PSU 4711"}, "text2 text1"),
+        ({"further": {"key": ["jane", "jane", "acme"]}}, {"key": ["text2", "text2", "text1"]}),
+    ],
+)
+def test_only_what_is_known_to_be_needed_stays(tmp_path, before, after):
+    found = neutral(tmp_path / "result.json", before)
+    assert next(iter(found.values())) == after
+    assert neutral(tmp_path / "result.json", found) == found
+
+
+@pytest.mark.parametrize("name", ["cosmoflow", "deepcam", "llm_inference", "llm_training", "resnet50"])
+def test_every_option_with_choices_stays(name):
+    def with_choices(options):
+        for field in dataclasses.fields(options):
+            kind = typing.get_type_hints(options)[field.name]
+            if dataclasses.is_dataclass(kind):
+                yield from with_choices(kind)
+            elif field.metadata.get("choices"):
+                yield field.name
+
+    found = set(with_choices(importlib.import_module(f"benchmarks.{name}.config").Config))
+    assert "precision" in found <= OPTIONS
+
+
+def test_devices_are_known_again_by_any_form_of_their_ids_and_no_serial_number_is_shown(tmp_path):
+    ids = [
+        "GPU-1e1eebfc-1016-1c43-f10f-e6072a6ed47c 0000:00:06.0",
+        "1E1EEBFC-1016-1c43-f10f-e6072a6ed47c",
+        "GPU-00c0ffee00c0ffee",
+    ]
+    first, second, third = neutral(tmp_path / "record.json", {"uuid": ids})["uuid"]
+    assert first == f"{second} 0000:00:06.0"
+    assert len({second, third}) == 2
+    assert not re.search("1e1eebfc|c0ffee", f"{first}{third}", re.IGNORECASE)
 
 
 def test_a_server_on_several_nodes_has_the_same_energies_by_other_names(tmp_path):
@@ -179,28 +230,19 @@ def test_a_server_on_several_nodes_has_the_same_energies_by_other_names(tmp_path
     for host in ("n2", "n1", "n10"):
         node(own, host)
     files = [path for path in own.rglob("*") if path.is_file()]
-    names = names_of(files)
+    texts = Neutral({str(path.relative_to(own)): path for path in files})
     for path in files:
-        other = public / hide(str(path.relative_to(own)), names)
+        other = public / texts.name(str(path.relative_to(own)))
         other.parent.mkdir(parents=True, exist_ok=True)
-        other.write_text(hide(path.read_text(), names))
+        other.write_bytes(texts.content(path))
     before, after = collect(own), collect(public)
-    assert [one["hostname"] for one in after["windows"]] == [names[one["hostname"]] for one in before["windows"]]
-    assert len({names[host] for host in ("n1", "n2", "n10", "client")}) == 4
+    assert [one["hostname"] for one in before["windows"]] == ["n2", "n1", "n10"]
+    assert [one["hostname"] for one in after["windows"]] == ["node4", "node2", "node3"]
     numbers = [
         {name: value for name, value in result["energy"].items() if isinstance(value, float)}
         for result in (before, after)
     ]
     assert numbers[0] == numbers[1] != {}
-
-
-@pytest.mark.parametrize("host", ["bf16", "metrics", "1234", "2e5"])
-def test_a_name_that_is_another_word_too_is_not_replaced_in_silence(tmp_path, host):
-    record = made_up.result()
-    record["windows"][0]["hostname"] = host
-    write_record(record, tmp_path / "record.json")
-    with pytest.raises(RecordError, match=f"the name '{host}' of a host or user .* keep all names with --keep-names"):
-        names_of([tmp_path / "record.json"])
 
 
 def changed(name, old, new):
@@ -213,18 +255,21 @@ def changed(name, old, new):
         (lambda files: {**files, "about.yaml": b"keep_names: false\n"}, "about.yaml lacks 'licence'"),
         (changed("about.yaml", b"CC-BY-4.0", b"CC-BY-NC-4.0"), "licence is 'CC-BY-NC-4.0', but must be CC-BY-4.0 or"),
         (lambda files: {name: one for name, one in files.items() if name != "about.yaml"}, "it states no licence"),
-        (lambda files: {**files, f"{WORK}job.err": b"in /home/jane/x"}, f"job.err shows /home/jane: .*{LEFT}"),
         (
-            lambda files: {**files, f"{WORK}record.requests.jsonl.gz": gzip.compress(b"/home/jane")},
+            lambda files: {**files, f"{WORK}record.requests.jsonl.gz": gzip.compress(b'{"key": "/home/jane"}\n')},
             f"gz shows /home/jane: .*{LEFT}",
         ),
-        (lambda files: {**files, "runs/.git/config": b"[core]"}, "config is no file of an archive: hand in what"),
-        (lambda files: {**files, "conftest.py": b"import os"}, "conftest.py is no file of an archive"),
-        (lambda files: {**files, "runs/wrong_records.yaml": b""}, "wrong_records.yaml is no file of an archive"),
-        (lambda files: {**files, f"{WORK}io/jane@centre.example/x": b""}, f"shows jane@centre.example: .*{LEFT}"),
+        (
+            lambda files: {**files, f"{WORK}record.requests.jsonl.gz": gzip.compress(b"/home/jane")},
+            f"gz shows more than its results need: .*{LEFT}",
+        ),
         (
             lambda files: {name: one.replace(b"node1", b"jwb01") for name, one in files.items()},
-            f'trace.csv shows "hostname": "jwb01: .*{LEFT}',
+            f"trace.csv shows jwb01: .*{LEFT}",
+        ),
+        (
+            lambda files: {name.replace("llm_run", "jane"): one for name, one in files.items()},
+            f"runs/jane/.*result.json shows more than its results need: .*{LEFT}",
         ),
         (changed(f"{WORK}record.json", b'"status": "ok"', b'"status": "failed"'), "it is stored as ok, but"),
         (changed(f"{WORK}result.json", b'"tokens_per_s": 1', b'"tokens_per_s": 2'), "but its origin gives 100"),
@@ -237,8 +282,41 @@ def test_an_archive_by_a_known_signer_is_refused_with_the_reason(archive, keys, 
     assert [path.name for path in to.iterdir()] == ["signers"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("conftest.py", "runs/conftest.py", f"{WORK}power/node1/conftest.py", f"{WORK}io/node1/test_x.py"),
+        *(
+            f"{WORK}power/node1/{name}"
+            for name in (
+                "x.pth",
+                "trace.csv.py",
+                "Trace.csv",
+                "trace.\N{FULLWIDTH LATIN SMALL LETTER C}sv",
+                "x/trace.csv",
+            )
+        ),
+        *("runs/.git/config", "runs/.pytest_cache/result.json", f"{WORK}.record.json", f"{WORK}record.json\n"),
+        *("pyproject.toml", "tox.ini", "runs/sitecustomize.py", "workflow/include/conftest.py", "workflow/a.yaml"),
+        *("runs/wrong_records.yaml", f"{WORK}job.sh", f"{WORK}job.err", f"{WORK}power/.node1/trace.csv"),
+        *(
+            "evil/record.json",
+            "result.json",
+            f"{WORK}copies/failed/x",
+            f"{WORK}rec\N{CYRILLIC SMALL LETTER O}rd.json",
+        ),
+    ],
+)
+def test_only_data_by_exact_names_is_accepted(archive, keys, to, capsys, name):
+    signed(archive, keys / "centre", {**members(archive), name: b"{}"})
+    assert main(["submit", str(archive), "--to", str(to)]) == 1
+    assert re.search("^caraml: refused: ", capsys.readouterr().err, re.MULTILINE)
+    assert [path.name for path in to.iterdir()] == ["signers"]
+
+
 def changed_later(archive, runs, keys):
-    repack(archive, members(archive) | {f"{WORK}job.out": b"another"}, members(archive)["SHA256SUMS"])
+    files = members(archive)
+    repack(archive, files | {f"{WORK}record.json": b"another"}, files["SHA256SUMS"])
 
 
 def by_a_stranger(archive, runs, keys):
@@ -262,10 +340,10 @@ def with_another_record(archive, runs, keys):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (changed_later, "job.out was changed: its SHA-256 is"),
+        (changed_later, "record.json was changed: its SHA-256 is"),
         (by_a_stranger, "no signer in .*signers made the signature"),
         (not_signed, "it is not signed"),
-        (without_a_good_run, "none of its points can be ranked: .*: failed: the node burned"),
+        (without_a_good_run, "none of its points can be ranked: .*: failed: not public"),
         (with_another_record, "fake_result.json: a record must be called result.json"),
     ],
 )
@@ -288,8 +366,10 @@ def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monke
     assert main(["submit", str(archive), "--to", str(to)]) == 1
     assert f"{to}/a100 exists, or has a name that is not of" in capsys.readouterr().err
     odd = Path(shutil.copy(archive, archive.with_name("..tar.zst")))
-    assert main(["submit", str(odd), "--to", str(to)]) == 1
-    assert "has a name that is not of letters" in capsys.readouterr().err
+    for name in ("..tar.zst", "A100.tar.zst", "Unsigned.tar.zst", "wrong_records.yaml.tar.zst", "x y.tar.zst"):
+        odd = odd.rename(odd.with_name(name))
+        assert main(["submit", str(odd), "--to", str(to)]) == 1
+        assert "has a name that is not of letters" in capsys.readouterr().err
     other = archive.rename(archive.with_name("other.tar.zst"))
     monkeypatch.setattr("caraml.submission.MOST_GB", 1e-6)
     assert main(["submit", str(other), "--to", str(to)]) == 1
@@ -300,7 +380,7 @@ def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monke
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda place: (place / WORK / "job.out").write_text("other"), "job.out was changed"),
+        (lambda place: (place / WORK / "record.json").write_text("other"), "record.json was changed"),
         (lambda place: (place / "SHA256SUMS.sig").unlink(), "it is not signed"),
         (lambda place: (place.parent / "signers").write_text(""), "no signer in"),
         (lambda place: (place / "SHA256SUMS").unlink(), "it has no SHA256SUMS"),
@@ -349,6 +429,44 @@ def test_a_record_that_is_found_wrong_is_marked_and_stays(archive, keys, to, cap
     assert re.search(r"found it wrong on 20..-..-..: its steps were counted twice", printed.err)
     (to / "wrong_records.yaml").unlink()
     assert verify(to / "a100").problems == before != []
+
+
+def renamed(files):
+    files = {name: re.sub(rb'"run_id": "\w+"', b'"run_id": "0123"', content) for name, content in files.items()}
+    return {name.replace("16_benchmark", "3_benchmark"): files[name] for name in files if "8_benchmark" not in name}
+
+
+@pytest.mark.parametrize("kind", ["marked", "inconsistent"])
+def test_a_run_that_is_left_out_does_not_count_by_another_id(archive, keys, to, tmp_path, capsys, kind):
+    assert main(["submit", str(archive), "--to", str(to)]) == 0
+    path = to / "a100" / WORK.replace("8", "16") / "result.json"
+    record = json.loads(path.read_text())
+    if kind == "marked":
+        mark = '{reason: "counted twice", date: 2026-12-01, version: "1"}'
+        (to / "wrong_records.yaml").write_text(f"'{record['run_id']}': {mark}")
+    else:
+        record["metrics"]["tokens_per_s"] *= 2
+        path.write_text(json.dumps(record))
+    again = signed(Path(shutil.copy(archive, tmp_path / "again.tar.zst")), keys / "centre", renamed(members(archive)))
+    assert main(["submit", str(again), "--to", str(to)]) == 1
+    assert "its run is that of" in capsys.readouterr().err
+    with unpacked(again) as folder:
+        shutil.copytree(folder, to / "again")
+    found = find_records([to])
+    assert [one.layout.global_batch_size for one in found.records] == [8]
+    assert sorted(one.finding.kind for one in found.skipped) == sorted([kind, "run_left_out"])
+
+
+@pytest.mark.parametrize(("worse", "code"), [(0.0, 0), (2.0, 1)])
+def test_runs_that_learn_worse_than_the_reference_are_refused(keys, to, tmp_path, capsys, monkeypatch, worse, code):
+    (tmp_path / "references.csv").write_text(as_csv([reference_of(learning_runs())]))
+    monkeypatch.setattr("caraml.submission.REFERENCES", tmp_path / "references.csv")
+    record = as_json(learning_run([loss + worse for loss in falling(0.05, 9)], seed=9))
+    record["config"]["compute"]["precision"] = "fp32"
+    made_up.store_run(tmp_path / "llm_run" / "8_benchmark" / "work", record)
+    path = archived(tmp_path / "llm_run", tmp_path / "learns.tar.zst", keys / "centre", "--licence", "CC0-1.0")
+    assert main(["submit", str(path), "--to", str(to)]) == code
+    assert ("none of its points can be ranked" in capsys.readouterr().err) == bool(code)
 
 
 @pytest.mark.parametrize("text", ["run: {reason: x, version: 1}", "run: {reason: x, date: soon, version: 1}", "- run"])

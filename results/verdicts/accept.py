@@ -72,7 +72,7 @@ def verdict_on(
     wanted = requirements.workloads[item.of]
     results = [one for one in results if one.system == system]
     mine = points_of(results, system, wanted)
-    answered = answer(mine, item)
+    answered = answer(mine, item) if mine else Answer(why_not=wanted.why_none(results))
     if answered.why_not and not any(one.good for one in at(mine, item)):
         answered = _without_broken(answered, at(results, item), wanted)
     if not (wanted.precision or wanted.fixed.get("precision")) and answered.precision not in USUAL_PRECISIONS:

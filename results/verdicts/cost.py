@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+from jpwr.messages import meant
 from results.files.json_schema import Allowed
+from results.files.systems import system_of
 from results.files.typed_files import WORDS, Above0, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
 from results.points.estimate import Estimate, Interval, of_runs
@@ -104,6 +106,9 @@ class Costs:
 
     def no_price(self, system: str) -> str:
         """Return the message that the file has no price of a system."""
+        for name in self.systems:
+            if system_of(name) is None and (hint := meant(name, [system])):
+                return f"{system} has no price, and the prices file has '{name}': {hint}"
         return f"{system} has no price: add it to the prices file, which has {', '.join(self.systems)}"
 
     def assumptions(self) -> list[str]:

@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 
+from jpwr.messages import near
 from results.record.records import RecordError
 
 OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
@@ -75,7 +76,7 @@ def _check(node: ast.AST, names: set[str]) -> None:
                 raise SyntaxError(f"{value} is not a number")
         case ast.Name(id=name):
             if name not in names:
-                raise SyntaxError(f"it has no term {name!r}: its terms are {', '.join(sorted(names))}")
+                raise SyntaxError(f"it has no term {name!r}: {near(name, sorted(names))}")
         case ast.UnaryOp(op=sign, operand=operand) if type(sign) in OPERATORS:
             _check(operand, names)
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:

@@ -9,11 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from jpwr.messages import meant, near
 from results.files.json_schema import Allowed
 from results.files.typed_files import Above0, From0, From1, Name, NotNegative, read_file, refuse_thousands
 from results.files.workloads import names, workloads
 from results.points.repeats import PointResults
 from results.record.demand import SLOS
+from results.record.findings import Finding, finding
 from results.record.quantities import QUANTITIES
 from results.record.records import RecordError
 from results.record.values import devices_text
@@ -48,6 +50,14 @@ Unit = Literal["", "s", "min", "h", "days"]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 
 
+FACTS = ("model", "data", "sample", "precision")  # of runs, by which a workload selects them
+
+
+def facts_of(one: PointResults) -> dict[str, str]:
+    """Return the facts of a point by which a workload selects it; empty if failed runs did not record them."""
+    return {name: getattr(one if name == "precision" else one.point, name) for name in FACTS}
+
+
 @dataclass(frozen=True)
 class Selection:
     """A workload of the requirements: the runs that belong to it, and its weight in the score."""
@@ -63,14 +73,24 @@ class Selection:
 
     def has(self, one: PointResults) -> bool:
         """Return whether a point belongs to it. Facts that failed runs did not record are not compared."""
-        facts = {"model": one.point.model, "data": one.point.data, "sample": one.point.sample}
-        facts["precision"] = one.precision
-        known = {name: value for name, value in facts.items() if value or one.good}
-        if self.filled != bool(one.point.copies):  # several copies are no job on all their devices
-            return False
-        return one.point.benchmark == self.benchmark and all(
+        known = {name: value for name, value in facts_of(one).items() if value or one.good}
+        return self._is_of(one) and all(
             not (wanted := getattr(self, name)) or value == wanted for name, value in known.items()
         )
+
+    def _is_of(self, one: PointResults) -> bool:
+        # Several copies are no job on all their devices.
+        return one.point.benchmark == self.benchmark and self.filled == bool(one.point.copies)
+
+    def why_none(self, results: Iterable[PointResults]) -> Finding:
+        """Return why no point belongs to it, with the value that may be meant instead of one that no run has."""
+        facts = [facts_of(one) for one in results if self._is_of(one)]
+        for name in FACTS:
+            wanted, known = getattr(self, name), sorted({values[name] for values in facts} - {""})
+            if wanted and known and wanted not in known:
+                hint = meant(wanted, known) or f"they have {', '.join(known)}"
+                return finding("no_run_with", fact=name, value=wanted, hint=hint)
+        return finding("no_run")
 
     def of(self, results: Iterable[PointResults]) -> list[PointResults]:
         """Return its points with the runs that count: those that keep what is fixed."""
@@ -271,7 +291,7 @@ def refuse_twice(items: Sequence[Item], where: str) -> None:
 def completed(one: Any, wanted: Mapping[str, Selection], where: str) -> Any:
     """Return a quantity with the unit and amount of its workload; raises RecordError if it is of none of the file's."""
     if one.of not in wanted:
-        raise RecordError(f"{where}: 'of' is {one.of!r}, but must be one of the file's workloads {', '.join(wanted)}")
+        raise RecordError(f"{where}: 'of' is {one.of!r}, but no workload of the file: {near(one.of, wanted)}")
     facts = workloads()[wanted[one.of].benchmark]
     if one.work_unit not in ("", facts.work_unit):
         raise RecordError(f"{where}: work_unit is {one.work_unit!r}, but {facts.title} counts {facts.work_unit}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
+from jpwr.messages import near
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
 from results.record.findings import finding
@@ -89,7 +90,7 @@ def scores(
     systems = list(dict.fromkeys(one.system for one in results))
     reference = requirements.reference or systems[0]
     if reference not in systems:
-        raise RecordError(f"the reference {reference} is not among the systems: {', '.join(systems)}")
+        raise RecordError(f"the reference '{reference}' is not among the systems: {near(reference, systems)}")
     check_alike(results, requirements.workloads)
     failed = {one.system: f"it fails the requirement '{one.item}'" for one in verdicts if one.outcome is Outcome.FAILED}
     if requirements.score:

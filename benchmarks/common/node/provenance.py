@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
-import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.cgroup import cpu_quota, memory_limit_bytes
 from benchmarks.common.launch import COPIES_VARIABLE, COPY_VARIABLE, node_name, usable_cores
+from benchmarks.common.node.vendor_tools import Reported, ToolError, amd_smi, nvidia_smi, nvidia_topology
 from jpwr.process.processor import read_processor
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 NUMA_NODES = Path("/sys/devices/system/node")
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # nvidia-smi underlines even in a pipe
-TIMEOUT_S = 20  # of one command
+TIMEOUT_S = 20  # of git
 # Listed by name, as the whole environment may contain secrets.
 ENVIRONMENT = (
     COPY_VARIABLE,
@@ -73,6 +72,7 @@ NVIDIA_FACTS = (
     "pcie.link.gen.max",
     "pcie.link.width.max",
 )
+TOOLS: dict[str, Callable[[], Reported]] = {"nvidia-smi": partial(nvidia_smi, *NVIDIA_FACTS), "amd-smi": amd_smi}
 
 
 def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
@@ -92,15 +92,14 @@ def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
         "container_digest": os.environ.get("CARAML_IMAGE_DIGEST") or None,
         "exclusive": os.environ.get("CARAML_EXCLUSIVE") or None,
         "environment": environment(),
-        **node,
-        "nodes": [node],
     }
-    return found | {"missing": sorted(key for key, value in found.items() if value is None)}
+    return found | node | {"nodes": [node], "missing": [*node["missing"], *_unknown(found)]}
 
 
 def _node_facts() -> dict[str, Any]:
     """Return the facts on this node: kernel, processors, memory, and devices from the vendor's own tools."""
-    return {
+    devices, missing = _devices()
+    found = {
         "hostname": node_name(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
@@ -109,9 +108,14 @@ def _node_facts() -> dict[str, Any]:
         "limits": {"cpus": cpu_quota(), "memory_bytes": memory_limit_bytes()},
         "memory_kib": _first_match("/proc/meminfo", r"^MemTotal:\s*(\d+) kB$"),
         "numa_cpus": _numa_cpus(),
-        "devices": _nvidia_devices() or _amd_devices(),
-        "topology": _run("nvidia-smi", "topo", "-m"),
+        "devices": devices,
+        "topology": nvidia_topology(),
     }
+    return found | {"missing": [*missing, *_unknown(found)]}
+
+
+def _unknown(facts: Mapping[str, Any]) -> list[str]:
+    return sorted(key for key, value in facts.items() if value is None)
 
 
 def _numa_cpus() -> dict[str, str] | None:
@@ -125,34 +129,28 @@ def _numa_cpus() -> dict[str, str] | None:
     return found or None
 
 
-def _nvidia_devices() -> list[dict[str, str]] | None:
-    """Return the facts on each device, with nvidia-smi's own units in the values, and [N/A] for a missing one."""
-    text = _run("nvidia-smi", f"--query-gpu={','.join(NVIDIA_FACTS)}", "--format=csv")
-    if text is None:
-        return None
-    _, *rows = csv.reader(io.StringIO(text), skipinitialspace=True)
-    return [dict(zip(NVIDIA_FACTS, row, strict=False)) for row in rows if row]
-
-
-def _amd_devices() -> Any:
-    """Return the output of `amd-smi static` for each device; None if it is unavailable."""
-    text = _run("amd-smi", "static", "--json")
-    try:
-        return json.loads(text) if text else None
-    except ValueError:
-        return None
-
-
-def _run(*command: str) -> str | None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return COLOURS.sub("", done.stdout).strip() or None
+def _devices() -> Reported:
+    """Return the facts on each device from the first vendor's tool that is installed and reports any."""
+    missing = []
+    for tool, read in TOOLS.items():
+        if shutil.which(tool):
+            try:
+                facts, not_reported = read()
+            except ToolError as error:
+                missing.append(str(error))
+            else:
+                return Reported(facts, (*missing, *not_reported))
+    return Reported(None, tuple(missing))
 
 
 def _git(*arguments: str) -> str | None:
-    return _run("git", "-C", str(REPOSITORY), *arguments)
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
 
 
 def _commit() -> str | None:

@@ -70,27 +70,63 @@ def test_provenance_names_the_processor_also_where_the_kernel_gives_numbers(tmp_
     assert (origin["cpu"], "cpu" in origin["missing"]) == (name, name is None)
 
 
-NVIDIA_SMI = """#!/bin/sh
-[ "$1" = topo ] && { printf '\\033[4mGPU0 GPU1\\033[0m\\n'; exit; }
-echo "name, uuid, driver_version"
-echo "NVIDIA X, GPU-0, 550.1"
-echo "NVIDIA X, GPU-1, 550.1"
+FACTS = ", ".join(f"fact {number}" for number in range(len(provenance.NVIDIA_FACTS) - 2))
+NVIDIA_SMI = f"""#!/bin/sh
+case "$*" in
+topo*) printf '\\033[4m\\tGPU0 GPU1\\033[0m\\n' ;;
+*--query-gpu=name,uuid,*UNKNOWN*) echo 'Field "UNKNOWN" is not a valid field to query.'; exit 2 ;;
+*) printf 'NVIDIA X, GPU-0, {FACTS}\\nNVIDIA X, GPU-1, {FACTS}\\n' ;;
+esac
 """
+AMD_SMI = """#!/bin/sh
+echo 'User is missing the following required groups: render, video'
+echo '[WARNING] one'
+echo '{"gpu_data": [{"gpu": 0, "asic": {"market_name": "MI300X"}}]}'
+echo 'WARNING: two'
+"""
+INFOROM = "WARNING: infoROM is corrupted at gpu 0000:1E:00.0"
+CORRUPTED = f"echo '{INFOROM}'\nexit 14\n"
 
 
-def test_devices_are_described_as_the_vendors_tool_does(tmp_path, monkeypatch):
-    (tmp_path / "nvidia-smi").write_text(NVIDIA_SMI)
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = collect_provenance([])
+def with_tool(folder, monkeypatch, name, script):
+    (folder / name).write_text(script)
+    (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return collect_provenance([])
+
+
+@pytest.mark.parametrize(
+    ("after", "missing"), [("", None), (CORRUPTED, f"nvidia-smi exited with 14: {INFOROM}")], ids=["good", "corrupted"]
+)
+def test_devices_are_described_as_the_vendors_tool_does(tmp_path, monkeypatch, after, missing):
+    found = with_tool(tmp_path, monkeypatch, "nvidia-smi", NVIDIA_SMI + after)
     assert [device["uuid"] for device in found["devices"]] == ["GPU-0", "GPU-1"]
-    assert found["devices"][0]["driver_version"] == "550.1"
-    assert found["topology"] == "GPU0 GPU1"
-    assert "devices" not in found["missing"]
+    assert found["devices"][0]["driver_version"] == "fact 0"
+    assert found["topology"].startswith("GPU0 GPU1")
+    assert [words for words in found["missing"] if " " in words] == ([missing] if missing else [])
+    assert not {"devices", "topology"} & set(found["missing"])
+    assert found["nodes"][0]["devices"] == found["devices"]
+
+
+def test_a_field_that_the_driver_does_not_know_costs_no_other_one(tmp_path, monkeypatch):
+    script = NVIDIA_SMI.replace("UNKNOWN", "compute_mode").replace("fact 0, ", "")
+    found = with_tool(tmp_path, monkeypatch, "nvidia-smi", script)
+    assert [device["uuid"] for device in found["devices"]] == ["GPU-0", "GPU-1"]
+    assert "compute_mode" not in found["devices"][0]
+    assert "nvidia-smi knows no compute_mode" in found["missing"]
+
+
+def test_warnings_around_the_facts_of_amds_tool_hide_none(tmp_path, monkeypatch):
+    found = with_tool(tmp_path, monkeypatch, "amd-smi", AMD_SMI)
+    assert found["devices"] == [{"gpu": 0, "asic": {"market_name": "MI300X"}}]
+    found = with_tool(tmp_path, monkeypatch, "amd-smi", "#!/bin/sh\necho 'no driver' >&2; exit 1\n")
+    assert found["devices"] is None
+    assert {"amd-smi shows no device: no driver", "devices"} <= set(found["missing"])
 
 
 def test_what_cannot_be_found_out_is_named_as_missing(monkeypatch):
     monkeypatch.delenv("CARAML_IMAGE", raising=False)
+    monkeypatch.setattr(provenance, "TOOLS", {})
     found = collect_provenance([])
     assert "container" in found["missing"]
     assert all(found[key] is None for key in found["missing"])

@@ -39,7 +39,7 @@ def test_each_field_is_a_flag_of_its_type():
 
 
 def test_a_misspelt_flag_is_refused_with_the_nearest_one():
-    with pytest.raises(ConfigError, match="no flag --micro-batch-siz: did you mean --micro-batch-size"):
+    with pytest.raises(ConfigError, match="no option --micro-batch-siz: did you mean '--micro-batch-size'"):
         parse("--micro-batch-siz", "2")
 
 

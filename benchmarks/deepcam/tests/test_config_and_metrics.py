@@ -20,7 +20,7 @@ def test_flops_are_those_that_were_counted_of_the_reference():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--size", "100x100"], "invalid choice: '100x100'"),
+        (["--size", "100x100"], "argument --size: there is no '100x100': choose one of"),
         (["--data", "deepcam"], "--data deepcam needs --data-dir: python -m benchmarks.deepcam.prepare makes"),
         (["--data", "deepcam", "--data-dir", "{tmp}"], "has no files *.h5, and neither has a folder train in it"),
         (["--data", "deepcam", "--data-dir", "{tmp}/alone"], "there is no stats.h5 in"),

@@ -413,7 +413,7 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
         (("--real-weights", "--server", "vllm"), "--real-weights are a file for xllamacpp"),
         (("--precision", "fp8", "--server", "trtllm"), "--precision fp8 needs weights in fp8 for trtllm"),
         (("--lengths-file", "/nowhere", "--server", "vllm"), "cannot be read"),
-        (("--sever", "vllm"), "did you mean --server"),
+        (("--sever", "vllm"), "did you mean '--server'"),
         (("--server-args", "--name 'x"), "cannot be split into words: No closing quotation"),
         (("--model-folder", "/dev/null/x"), "--model-folder /dev/null/x cannot be made: Not a directory"),
     ],

@@ -191,7 +191,7 @@ def test_the_window_is_as_long_as_asked(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--global-batch-siz", "8"], "no flag --global-batch-siz: did you mean --global-batch-size"),
+        (["--global-batch-siz", "8"], "no option --global-batch-siz: did you mean '--global-batch-size'"),
         (["--global-batch-size", "10"], "global_batch_size 10 is not a multiple"),
         (["--tensor-parallel-size", "2"], "1 device cannot be shared by tensor_parallel_size 2"),
         (["--size", "14B"], "--size"),

@@ -104,7 +104,7 @@ def test_what_a_device_lacks_has_a_reason(monkeypatch):
         (["--figure-s", "0"], "figure_s must be above 0"),
         (["--device", "ipu"], "node_check does not run on IPUs"),
         (["--precision", "fp8"], "node_check has fp32, bf16, fp16"),
-        (["--sise", "64"], "did you mean --size"),
+        (["--sise", "64"], "did you mean '--size'"),
     ],
 )
 def test_options_that_no_check_can_have_are_one_sentence(flags, message, capsys):

@@ -116,7 +116,7 @@ def test_a_worker_that_dies_ends_the_run(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--imag-size", "32"], "no flag --imag-size: did you mean --image-size"),
+        (["--imag-size", "32"], "no option --imag-size: did you mean '--image-size'"),
         (["--data", "imagenet"], "--data imagenet needs --data-dir"),
         (["--data", "imagenet", "--data-dir", "{tmp}"], "has no TFRecords"),
         (["--effective"], "--effective compares with --data synthetic"),
