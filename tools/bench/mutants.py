@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import random
 import re
 import resource
@@ -86,19 +87,18 @@ def tests_of(module: Path) -> list[str]:
     imports = re.compile(rf"{package}\.{name}\b|from {package} import [^\n]*\b{name}\b")
     every = [path.relative_to(ROOT) for top in PACKAGES for path in sorted((ROOT / top).rglob("tests/test_*.py"))]
     nearest = [path for path in every if imports.search((ROOT / path).read_text())]
-    return [
-        str(path) for path in dict.fromkeys([*nearest, *(path for path in every if path.parts[0] == module.parts[0])])
-    ]
+    of_package = [path for path in every if path.parts[0] == module.parts[0]]
+    return list(map(str, dict.fromkeys([*nearest, *of_package])))
 
 
 def run(tests: list[str], checkout: Path, *options: str) -> tuple[int, str]:
     """Run tests until the first failure; return the exit code, and the line that names what failed."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-m", "not slow and not long", *options, *tests]
     limited = partial(resource.setrlimit, resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 1))  # a busy machine changes nothing
+    wide = {**os.environ, "COLUMNS": "200"}  # so that the line has the reason, too
+    pytest = partial(subprocess.run, command, cwd=checkout, env=wide, preexec_fn=limited, timeout=WAITING * LIMIT_S)
     try:
-        ended = subprocess.run(
-            command, cwd=checkout, capture_output=True, text=True, preexec_fn=limited, timeout=WAITING * LIMIT_S
-        )
+        ended = pytest(capture_output=True, text=True)
     except subprocess.TimeoutExpired:
         return 0, ""
     failed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
