@@ -7,7 +7,7 @@ LINTS := lint-types lint-workflows lint-style lint-format lint-imports lint-lang
 # Each core runs one test file after the other, so that a file's shared fixtures are made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-all test-nightly test-skipped test-packages test-quick test-busy test-kubernetes test-arm64 lint $(LINTS) bench coverage mutants docs docs-serve release-check gpu-check image clean
+.PHONY: help setup demo test test-all test-nightly test-skipped test-packages test-quick test-busy test-kubernetes test-arm64 lint $(LINTS) bench coverage docs docs-serve release-check gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 17
@@ -103,11 +103,6 @@ release-check: ## build the distribution of jpwr, and install it in a new enviro
 
 gpu-check: setup ## train both GPT sizes on one NVIDIA GPU, 8 minutes: make gpu-check SYSTEM=H200
 	@scripts/gpu_check.sh $(SYSTEM)
-
-mutants: ## mutation tests: the share of mutants that tests detect, and each that they do not: about an hour
-	@scripts/setup.sh $(ALL_PARTS) mutants
-	mutmut run
-	python scripts/mutants.py
 
 image: ## build or pull a container image: make image NAME=cpu
 	caraml image $(NAME)

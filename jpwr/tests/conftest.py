@@ -183,7 +183,6 @@ def environment(**variables: str) -> dict[str, str]:
     """Of a command under test: this one's, but for what would choose ranks or devices; bash knows waits.sh."""
     devices = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
     chosen = {*GLOBAL_RANKS, *LOCAL_RANKS, *devices, "JPWR_MARKS", "JPWR_CPU_TDP_W"}
-    chosen.add("MUTANT_UNDER_TEST")  # mutmut follows no other process
     inherited = {name: value for name, value in os.environ.items() if name not in chosen}
     return {**inherited, "PYTHONPATH": str(REPOSITORY), "BASH_ENV": str(HERE / "waits.sh"), **variables}
 

@@ -21,15 +21,14 @@ from results.tests.shapes import SHAPES
 SEEN = Path(__file__).with_name("edits.csv")  # shape, field, and the first command that sees each edit of it
 # Why nobody sees an edit, by the beginning of a field's name.
 REASONS = {
-    "benchmark model system work_unit sample data variant layout.tensor_parallel_size": "what the run is said to be of",
-    "run_id error provenance. serving.clock_error_s": "a statement that nothing else repeats",
-    "config.": "an option that changes no number of this run",
-    "devices. node_check.devices.": "the name of a device, and its peak memory, which nothing else has",
-    "windows.start_epoch_s windows.end_epoch_s": "made-up traces have no wall clock",
-    "losses step_times_s node_check.figures.": "raw readings: the first of many may be any within the others' range",
-    "metrics.model_flops_per_ metrics.num_parameters": "of a model that workload.yaml does not know",
-    "metrics.client_ metrics.server_ metrics.cpu_throttled_percent": "facts of the client's and the server's processes",
-    "metrics.checkpoint_": "extremes of rounds of equal length, and whether the cache was cold",
+    "benchmark model system sample data variant run_id provenance. serving.clock_error_s": "nothing else repeats it",
+    "devices. node_check.devices. node_check.figures.name node_check.figures.rank": "nothing else repeats it",
+    "config.": "an option that no number of this run depends on",
+    "windows.start_epoch_s windows.end_epoch_s": "the made-up traces have no wall clock",
+    "losses step_times_s node_check.figures.values": "one of many readings, and within the range of the others",
+    "metrics.num_parameters": "of a model that workload.yaml does not know",
+    "metrics.client_ metrics.server_ metrics.cpu_throttled_percent": "seen in processes that leave nothing else",
+    "metrics.checkpoint_": "the least and the most only bound the mean; a cold cache leaves nothing else",
 }
 OF_NO_RUN = ("failed", "without_energy")  # shapes that count nowhere
 
@@ -50,7 +49,7 @@ def edits(value: Any) -> list[Any]:
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
-        return [value + 1]
+        return [value + max(1, value // 30)]
     if isinstance(value, float):
         return [0.5 * value, 1.03 * value] if value else [0.01]
     return [f"{value}x"] if isinstance(value, str) else [1.0] if value is None else [["x"]]
@@ -70,7 +69,7 @@ def seen_by(folder: Path, files: dict[Path, Any], path: tuple[Any, ...] = (), va
         edited = copy.deepcopy(content)
         if path and (inner := at(edited, path)) is not None:
             inner[path[-1]] = value
-        if edited["benchmark"] == "llm_inference":
+        if edited["benchmark"] == "llm_inference" and path[:1] == ("config",):
             rehashed(edited)
         name.write_text(json.dumps(edited))
     (folder / CHECKSUMS).unlink(missing_ok=True)
