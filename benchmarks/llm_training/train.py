@@ -265,7 +265,7 @@ class Trainer:
         if run.launch.rank == 0 and self._description:
             print(self._description["packing"], flush=True)
         batches: Callable[[bool], Iterator[Batch]] = lambda on_host: data.micro_batches(  # noqa: E731
-            samples, plan, parallel_state.get_data_parallel_rank(), target.device, on_host, run.first_step
+            samples, plan, parallel_state.get_data_parallel_rank(), target.device, on_host
         )
         passes = plan.grad_accum_steps
         # All devices of a replica take the same tokens, which count once.
@@ -316,15 +316,10 @@ class Trainer:
         else:
             passes = self._forward_backward(data_iterator=batches)
         with self.regions.region(UPDATE):
-            self._skipped_steps += not self._optimizer.step(self._learning_rate(self.steps))
+            self._skipped_steps += not self._optimizer.step(self._learning_rate(len(self._feeds)))
         self._feeds.append(feed)
         if passes:
             self._losses.append(sum(one["loss"] for one in passes) / len(passes))
-
-    @property
-    def steps(self) -> int:
-        """Optimizer steps made, with those before a restored checkpoint."""
-        return self._run.first_step + len(self._feeds)
 
     def losses(self, first: int = 0) -> list[float]:
         """Return the losses of all steps from `first` on, as means over all replicas, on every rank."""
