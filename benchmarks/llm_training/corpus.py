@@ -143,7 +143,7 @@ def fetch(name: str, folder: Path, sha256: str = "") -> str:
 
 
 def _download(address: str, part: Path) -> None:
-    print(f"{address}: is fetched", flush=True)
+    print(f"fetching {address}", flush=True)
     with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer, part.open("wb") as file:
         shutil.copyfileobj(answer, file)
         if answer.length:
