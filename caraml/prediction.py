@@ -151,7 +151,6 @@ class _Target:
     def predict(self, devices: int, batch: int) -> Prediction:
         """Predict one point; raises PredictionError if it cannot be predicted, and ConfigError if it cannot run."""
         self.known.check_point(self.model, devices, batch)
-        self._check_memory(devices, batch)
         self._check_scale(devices)
         work = _work(self.known, self.groups, self.model, devices, batch)
         step = predict_step(self.known.facts.name, work, self.hardware, devices, self.own)
@@ -174,16 +173,6 @@ class _Target:
             per_wh_interval=None,
             energy_kind=FROM_TDP if tdp_w else "",
         )
-
-    def _check_memory(self, devices: int, batch: int) -> None:
-        """Raise PredictionError if the point does not fit in the devices' memory, by the plan's estimate."""
-        available_gb = self.block.memory_gb_per_device
-        needed_gb = self.known.memory_bytes(self.model, devices, batch, self.precision) / GB
-        if available_gb and needed_gb > available_gb:
-            raise PredictionError(
-                f"{self.model} on {devices_text(devices)} of {self.system} takes {needed_gb:.0f} GB of each by "
-                f"estimate, and they have {available_gb:g}: ask for more devices"
-            )
 
     def _check_scale(self, devices: int) -> None:
         """Raise PredictionError for more devices than the known points can predict, and for an unknown network."""

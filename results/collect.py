@@ -6,7 +6,6 @@ Standard library and jpwr's core only, so that it runs on any login node.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from results.join.figures import add_power
 from results.join.hosts import add_hosts, energy_of_roles
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
-from results.join.serving import energy_of_reading_and_writing, energy_per_token
+from results.join.serving import energy_per_token
 from results.record.causes import cause
 from results.record.model import Json, Record, as_json
 from results.record.records import RESULT_NAME, RecordError, read_record, write_record
@@ -94,10 +93,7 @@ def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read
         result["energy"] |= per_checkpoint
         if result.get("serving"):
             result["energy"] |= energy_per_token(result)
-            of_nodes = [node.slices_j for trace in traces for node in trace.of_kind("measured")]
-            slices_j = [math.fsum(one) for one in zip(*of_nodes, strict=True)] if all(of_nodes) else []
-            roles = energy_of_roles(result, hosts or "")
-            result["energy"] |= roles or energy_of_reading_and_writing(result, folder, slices_j)
+            result["energy"] |= energy_of_roles(result, hosts or "")
         if result.get("node_check"):
             add_power(result, traces)
         if copies:

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.llm_inference.tests.test_run import ONE_GPU, check_energy_of_two_nodes, job_of_two_nodes
 from caraml.schedulers.slurm import SUBMISSION, TIME_LIMIT, Slurm
-from jpwr.tests.conftest import nvml_folder as nvml_folder
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
 from tests.needs import PATH, need
 from tests.private_slurm import CLUSTERS, PROGRAMS, private_slurm, restart_without_jobs
@@ -481,13 +479,3 @@ def test_a_node_check_measures_the_link_between_two_nodes(slurm, jube_command, t
     names = {one["name"] for one in data["figures"]}
     assert names >= {"matmul_fp32", "all_reduce_all", "all_gather_all", "send_network"}
     assert {one["hostname"] for one in data["figures"]} == {"127.0.0.1", "127.0.0.2", "all nodes"}
-
-
-def test_a_server_on_two_nodes_has_the_energy_of_both(slurm, tmp_path, nvml_folder):
-    job = job_of_two_nodes(tmp_path)
-    path = f"{tmp_path}:{slurm['PATH']}"
-    environ = {**slurm, **ONE_GPU, "LD_LIBRARY_PATH": str(nvml_folder), "PATH": path}
-    command = ["sbatch", "--wait", "--nodes=2", "--gres=gpu:1", str(job), "vllm", "/models/mine", "32000", "2"]
-    done = subprocess.run(command, cwd=job.parents[1], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode == 0, done.stderr + (job.parents[1] / "serve_on_nodes.out").read_text()
-    check_energy_of_two_nodes(job.parents[1])

@@ -220,7 +220,7 @@ def test_checkpoints_of_a_point_are_in_its_row(jube_command, tmp_path):
     shown = run(jube_command, "result", str(out), "--id", "last", "--analyse").stdout
     table = dict(zip(*cells_of(shown)[:2], strict=True))
     assert table["status"] == "ok"
-    titles = ("[bytes]", "write [s]", "write rate [GB/s]", "restore [s]", "restore rate [GB/s]", "pause [s]")
+    titles = ("[bytes]", "write [s]", "write rate [GB/s]", "restore [s]", "restore rate [GB/s]")
     assert all(float(table[f"checkpoint {title}"]) > 0 for title in titles)
     assert all(float(table[f"energy of a checkpoint's {word} [Wh]"]) > 0 for word in ("write", "restore"))
     assert not list((out / "000000" / "000001_benchmark" / "work" / "checkpoint").iterdir())

@@ -221,22 +221,9 @@ class CheckpointOptions:
     checkpoint: str = option("", "folder to write checkpoints to; default: none are written")
     # MLPerf Storage v2.0 states the mean of five.
     checkpoints: int = option(5, "checkpoints to write and read back after the window, to measure them")
-    checkpoint_every: int = option(0, "write one after each N steps, within the window, and keep the last; 0: none")
-    async_checkpoint: bool = option(False, "write those after the window while training continues")
-    restore: str = option("", "folder of checkpoints, to continue from the last complete one; default: start anew")
 
     def __post_init__(self) -> None:
-        if min(self.checkpoints, self.checkpoint_every) < 0:
-            raise ConfigError("checkpoints and checkpoint_every must be 0 or more")
-        every, is_async = self.checkpoint_every, self.async_checkpoint
-        for flag, asked in (("--checkpoint-every", every), ("--async-checkpoint", is_async)):
-            if asked and not self.checkpoint:
-                raise ConfigError(f"{flag} was given, but there is no folder for checkpoints: add --checkpoint DIR")
-
-    def check_turns(self, turns: TurnsOptions) -> None:
-        """Raise ConfigError if steps in turns would be interrupted by checkpoints."""
-        if self.checkpoint_every and turns.effective:
-            raise ConfigError("--checkpoint-every would interrupt the turns of --effective: leave one of them out")
+        positive(self, "checkpoints")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -323,7 +310,6 @@ class SampleConfig:
 
     def __post_init__(self) -> None:
         self.data.check_turns(self.turns)
-        self.checkpoint.check_turns(self.turns)
 
 
 Options = TypeVar("Options")

@@ -43,7 +43,6 @@ UNUSUAL = {
     "turns.cold_cache": "cold cache",
     "run.region_times": "reads counted",
     "window.to_loss": "to loss {:g}",
-    "checkpoint.checkpoint_every": "checkpoint every {} steps",
 }
 
 
@@ -63,8 +62,6 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
             )
         if options.turns.effective and options.window.to_loss:
             raise ConfigError("--effective and --to-loss exclude each other: leave one out")
-        if checkpoints.asked(options).restore and options.window.to_loss:
-            raise ConfigError("--to-loss was asked for from a checkpoint, which has learnt: leave out --restore")
         if options.run.dry_run:
             run = workload(options, launch)
             print("\n".join([*(f"{key}: {value}" for key, value in run.layout.items()), *run.plan()]))
@@ -111,13 +108,12 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
         run.regions.record_event = target.record_event
         if options.run.profile and target.profile is None:
             raise ConfigError(f"--profile was asked for, but {run.name} has no profiler on this device: leave it out")
-        run.first_step = checkpoints.first_step(run, target, options)
         training = run.build(target)
         if options.turns.effective and training.on_device is None:
             raise ConfigError(f"--effective was asked for, but {run.name} has no input path: leave it out")
         record.metrics |= _staged_metrics(staged, target)
         session = Session(run, training, target, options, launch, marked)
-        checkpoints.restore(session)
+        checkpoints.check(session)
         target.gather(None)  # wait until every rank has built its model
         measured = measure(session)
         _describe_machines(session, measured, record)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -160,18 +159,8 @@ class State(Protocol):
     def save(self, folder: Path) -> None:
         """Write into a new folder."""
 
-    def start_saving(self, folder: Path) -> Callable[[], bool]:
-        """Begin to write into a new folder; return, when training can continue, whether this rank has written all."""
-
     def load(self, folder: Path) -> None:
         """Read from a folder."""
-
-
-def is_written(done: Future[Any]) -> bool:
-    """Return whether a write has ended; raises its exception."""
-    if done.done():
-        done.result()
-    return done.done()
 
 
 @runtime_checkable
@@ -220,7 +209,6 @@ class Workload(ABC):
     files: Sequence[Path] = ()  # of this rank; with `stage` the frame replaces them by copies
     stage: str = ""  # folder on the node's own disk
     marks_all_communication: bool = True  # as regions
-    first_step: int = 0  # steps of the checkpoint that the run continues from; set by the frame before it calls `build`
     regions: RegionTimer  # of a step; set by the frame before it calls `open`
 
     @abstractmethod

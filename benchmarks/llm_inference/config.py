@@ -67,7 +67,7 @@ class ServerOptions:
             raise ConfigError(f"vocab_size must be 2 or more, got {self.vocab_size}")
         if self.nodes > 1 and not self.url:
             raise ConfigError(
-                f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/serve_on_several_nodes.md"
+                f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/measure_a_server.md"
             )
         _ = self.address
         if self.devices > 1 and not (self.url or "{devices}" in SERVERS[self.server].command):

@@ -160,7 +160,6 @@ class Config:
     checkpoint: CheckpointOptions = CheckpointOptions()
 
     def __post_init__(self) -> None:
-        self.checkpoint.check_turns(self.turns)
         if self.turns.effective and self.data.data == "synthetic":
             raise ConfigError("--effective compares with data on the device: add --data text, or leave it out")
         if self.turns.cold_cache:

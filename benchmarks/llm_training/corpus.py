@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import lzma
+import shutil
 import sysconfig
 import urllib.error
 import urllib.request
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import IO
 
 from benchmarks.common.options import ConfigError
-from benchmarks.common.progress import Pace
 
 LICENCES = Path("/usr/share/common-licenses")  # Debian and Ubuntu
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
@@ -114,8 +114,7 @@ def _docstrings(tree: ast.AST) -> Iterator[str]:
 def fetch(name: str, folder: Path, sha256: str = "") -> str:
     """Fetch the file of an address into a folder, unless it exists, and return its path; return other names unchanged.
 
-    An interrupted download is continued. Raises ConfigError if the network fails, or the checksum differs, also that of
-    an existing file.
+    Raises ConfigError if the network fails, or the checksum differs, also that of an existing file.
     """
     if not name.startswith(SCHEMES):
         return name
@@ -126,9 +125,9 @@ def fetch(name: str, folder: Path, sha256: str = "") -> str:
         try:
             _download(name, part)
         except (urllib.error.URLError, OSError) as error:
+            part.unlink(missing_ok=True)
             raise ConfigError(
-                f"{name} could not be fetched ({error}): try again, which continues {part}, or fetch it elsewhere and "
-                "give its path"
+                f"{name} could not be fetched ({error}): try again, or fetch it elsewhere and give its path"
             ) from error
     whole = path if path.exists() else part
     found = _digest(whole)
@@ -144,22 +143,11 @@ def fetch(name: str, folder: Path, sha256: str = "") -> str:
 
 
 def _download(address: str, part: Path) -> None:
-    start = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(address, headers={"Range": f"bytes={start}-"} if start else {})
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer, part.open("ab") as file:
-        if start and answer.status != 206:  # the server sends the whole file
-            file.truncate(0)
-            start = 0
-        rest = int(answer.headers.get("Content-Length") or 0)
-        pace, got = Pace(), 0
-        while chunk := answer.read(CHUNK_BYTES):
-            file.write(chunk)
-            got += len(chunk)
-            if pace.due:
-                of_all = f" of {(start + rest) / 1e6:.1f}" if rest else ""
-                print(f"{address}: {(start + got) / 1e6:.1f}{of_all} MB", flush=True)
-        if rest and got < rest:
-            raise OSError(f"the connection ended after {start + got} of {start + rest} bytes")
+    print(f"fetching {address}", flush=True)
+    with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer, part.open("wb") as file:
+        shutil.copyfileobj(answer, file)
+        if answer.length:
+            raise OSError(f"the connection ended {answer.length} bytes before the end")
 
 
 def _digest(path: Path) -> str:

@@ -205,14 +205,13 @@ def micro_batches(
     data_parallel_rank: int,
     device: torch.device,
     stay_on_host: bool = False,
-    first_step: int = 0,
 ) -> Iterator[Batch]:
     """Return tokens and labels of this replica's passes, each of shape [micro_batch_size, sequence_length].
 
     For a GPU they are prefetched into pinned memory, from which the device copies while it computes; with
     `stay_on_host` the caller copies them.
     """
-    passes = _passes(samples, plan, data_parallel_rank, first_step)
+    passes = _passes(samples, plan, data_parallel_rank)
     if device.type != "cpu":
         passes = ahead(_pinned(passes, device))
     if stay_on_host:
@@ -226,8 +225,8 @@ def _pinned(passes: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
         yield {name: part_BT.pin_memory() for name, part_BT in batch.items()}
 
 
-def _passes(samples: Samples, plan: BatchPlan, data_parallel_rank: int, first_step: int) -> Iterator[Batch]:
-    for step in itertools.count(first_step):
+def _passes(samples: Samples, plan: BatchPlan, data_parallel_rank: int) -> Iterator[Batch]:
+    for step in itertools.count():
         for pass_index in range(plan.grad_accum_steps):
             indices = plan.sample_indices(step, pass_index, data_parallel_rank)
             tokens_BT = torch.from_numpy(np.stack([samples[index] for index in indices]))

@@ -22,7 +22,7 @@ from benchmarks.llm_training.metrics import (
     learning_rate,
     loss_problem,
 )
-from benchmarks.llm_training.plan import describe, stage_memory
+from benchmarks.llm_training.plan import describe
 from benchmarks.llm_training.sizes import FLOPS_SOURCE
 from jpwr.backends.nvml import compute_capability
 from jpwr.regions.times import BACKWARD, FORWARD, UPDATE
@@ -98,25 +98,9 @@ class Gpt(Workload):
 
     def plan(self) -> Iterator[str]:
         """Yield the lines of the plan, for accelerators unless --device cpu is given."""
-        model, asked, compute = self.config.model, self.config.parallel, self.config.compute
-        on_gpu = compute.device != "cpu"
-        sequence_parallel = self._is_sequence_parallel(on_gpu)
-        precision = compute.precision if compute.precision != "auto" else "bf16" if on_gpu else "fp32"
-        memory = [
-            stage_memory(
-                model.shape,
-                self.shares,
-                self.batches,
-                model.tokens_per_sample,
-                stage,
-                precision=precision,
-                recompute=asked.recompute,
-                sequence_parallel=sequence_parallel,
-                shards_optimizer=on_gpu,
-            )
-            for stage in range(self.shares.pipeline_parallel_size)
-        ]
-        yield from describe(model.shape, self.shares, self.batches, model.tokens_per_sample, memory)
+        model = self.config.model
+        self._is_sequence_parallel(on_gpu=self.config.compute.device != "cpu")
+        yield from describe(model.shape, self.shares, self.batches, model.tokens_per_sample)
 
     def _is_sequence_parallel(self, on_gpu: bool) -> bool:
         """Return whether sequence parallelism is used; raises ConfigError where the model does not fit it."""
@@ -265,7 +249,7 @@ class Trainer:
         if run.launch.rank == 0 and self._description:
             print(self._description["packing"], flush=True)
         batches: Callable[[bool], Iterator[Batch]] = lambda on_host: data.micro_batches(  # noqa: E731
-            samples, plan, parallel_state.get_data_parallel_rank(), target.device, on_host, run.first_step
+            samples, plan, parallel_state.get_data_parallel_rank(), target.device, on_host
         )
         passes = plan.grad_accum_steps
         # All devices of a replica take the same tokens, which count once.
@@ -316,15 +300,10 @@ class Trainer:
         else:
             passes = self._forward_backward(data_iterator=batches)
         with self.regions.region(UPDATE):
-            self._skipped_steps += not self._optimizer.step(self._learning_rate(self.steps))
+            self._skipped_steps += not self._optimizer.step(self._learning_rate(len(self._feeds)))
         self._feeds.append(feed)
         if passes:
             self._losses.append(sum(one["loss"] for one in passes) / len(passes))
-
-    @property
-    def steps(self) -> int:
-        """Optimizer steps made, with those before a restored checkpoint."""
-        return self._run.first_step + len(self._feeds)
 
     def losses(self, first: int = 0) -> list[float]:
         """Return the losses of all steps from `first` on, as means over all replicas, on every rank."""

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import async_save, save
+from torch.distributed.checkpoint.state_dict_saver import save
 
-from benchmarks.common.workload import is_written
 from benchmarks.on_pytorch.trainer import Trainer
 
 
@@ -44,19 +40,10 @@ class State(Tensors):
 
     def __init__(self, trainer: Trainer, rank: int) -> None:
         self._trainer, self._rank = trainer, rank
-        self._group: Any = None  # of the thread that writes while training continues: its messages are its own
 
     def save(self, folder: Path) -> None:
         """Write into a new folder; the library syncs its files."""
         save(self._state(), storage_writer=FileSystemWriter(folder))
-
-    def start_saving(self, folder: Path) -> Callable[[], bool]:
-        """Copy the state, and write the copy in a thread."""
-        self._group = self._group or dist.new_group(backend="gloo")
-        writer = FileSystemWriter(folder)
-        done = cast(Future[Any], async_save(self._state(), storage_writer=writer, process_group=self._group))
-
-        return partial(is_written, done)
 
     def load(self, folder: Path) -> None:
         """Read from a folder."""

@@ -39,7 +39,6 @@ class Trainer:
     ) -> None:
         """`loss_of` returns the mean loss of a pass from outputs and labels; `learning_rate` takes a step, from 0."""
         self.optimizer, self._loss_of, self._learning_rate = optimizer, loss_of, learning_rate
-        self.first_step = 0  # of this run, after a restored checkpoint
         self.model, self.passes, self._target, self._regions = model, passes, target, regions
         self._losses: list[Tensor] = []  # of every step, on the device
         self.scaler = torch.amp.GradScaler(target.device.type, enabled=target.precision == "fp16")  # type: ignore[attr-defined]
@@ -67,15 +66,10 @@ class Trainer:
             losses.append(loss.detach())
         with self._regions.region(UPDATE):
             for group in self.optimizer.param_groups:
-                group["lr"] = self._learning_rate(self.steps)
+                group["lr"] = self._learning_rate(len(self._losses))
             self.scaler.step(self.optimizer)
             self.scaler.update()
         self._losses.append(torch.stack(losses).sum())
-
-    @property
-    def steps(self) -> int:
-        """Optimizer steps made, with those before a restored checkpoint."""
-        return self.first_step + len(self._losses)
 
     def losses(self, first: int = 0) -> list[float]:
         """Return the losses of all steps from `first` on, as means over all ranks, on every rank."""

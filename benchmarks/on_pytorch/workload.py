@@ -91,7 +91,6 @@ class PyTorchTraining:
         from benchmarks.on_pytorch.state import State
 
         self.trainer, made = run.open_trainer(target), run.made_passes(target)
-        self.trainer.first_step = run.first_step
         self.state = State(self.trainer, run.launch.rank)
         self._run, self._target = run, target
         self.synchronize, self.losses = target.synchronize, self.trainer.losses

@@ -34,7 +34,6 @@ from results.show.tables.accept import tender_text, verdicts_json
 from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.doubts import alike
-from results.show.tables.goodput import goodput_table
 from results.show.tables.points import place_view, point_table
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
@@ -51,7 +50,7 @@ COMMANDS = Group()
 TITLES = {"ours": tables.COLUMNS, "caraml": tables.CARAML_COLUMNS}
 PARQUET = "parquet"
 ACHIEVABLE = QUANTITIES["achievable_percent"].path
-OWN_ORDER = ("pivot", "regions", "reads", "goodput")
+OWN_ORDER = ("pivot", "regions", "reads")
 SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
 
 FILTER = repeated("--filter", "'COLUMN=TEXT'", "only runs that match, such as 'devices=4'; may be repeated")
@@ -113,7 +112,6 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
         flag("--repeats", "one row per point: median, interval, quality"),
         flag("--regions", "one row per region: the time of a step by its parts"),
         flag("--reads", "data read, and the effect of a faster storage"),
-        file("--goodput", f"useful time of jobs that fail, and what failures cost, by {REQUIREMENTS}"),
         argument("--titles", choices=TITLES, help="column titles; caraml: those of the original suite"),
         argument("--pivot", metavar="KEY", help="one value by devices and batch, such as metrics.tokens_per_s"),
     ),
@@ -154,7 +152,7 @@ def _check_table(options: argparse.Namespace) -> None:
 def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     everything = is_whole(options)
     wanted = [*([options.sort] if options.sort else []), *([ACHIEVABLE] if options.node_check else [])]
-    points = by_point(records) if options.repeats or options.regions or options.reads or options.goodput else []
+    points = by_point(records) if options.repeats or options.regions or options.reads else []
     notes: Sequence[str] = ()
     if options.pivot:
         shown = tables.pivot_table(records, options.pivot)
@@ -170,12 +168,6 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
         shown = place_view(found, everything)
         notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
-    elif options.goodput:
-        if not (found := goodput_table(points, read_requirements(options.goodput))):
-            raise RecordError(
-                "no run has times of a checkpoint (tag 'checkpoint'), or no requirement states 'failures'"
-            )
-        shown = place_view(found, everything)
     else:
         columns = TITLES[options.titles] if options.titles else inference.columns_of(records)
         shown = _sorted(tables.record_table(sorted(records, key=sort_key), columns), options)

@@ -67,10 +67,6 @@ class Workload:
         except SiteError:
             return None
 
-    def memory_bytes(self, model: str, num_devices: int, global_batch_size: int, precision: str) -> float:
-        """Estimate the memory that the fullest device needs, in bytes; 0: not known."""
-        return float(self._ask("memory_bytes", 0.0, model, num_devices, global_batch_size, precision))
-
     def _ask(self, name: str, otherwise: Any, *arguments: Any, **layout: Any) -> Any:
         """Call a function of points.py, or return `otherwise` without it; raises SiteError for an unknown model."""
         if not hasattr(self._points, name):

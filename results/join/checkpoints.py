@@ -16,10 +16,7 @@ from results.record.parts import windows_of
 
 
 def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> dict[str, Any]:
-    """Return the energies of a record's checkpoints for its `energy`, and notes on those that are unknown.
-
-    A checkpoint that was written while training continued has no window of its own.
-    """
+    """Return the energies of a record's checkpoints for its `energy`, and notes on those that are unknown."""
     found: dict[str, Any] = {"notes": []}
     for kind, word in WORDS.items():
         if not windows_of(record, kind):

@@ -23,7 +23,6 @@ from results.join.blocks import blocks_of, means_w
 from results.join.channels import EnergyError, choose, of_one_method, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of
-from results.join.phases import slices_of
 from results.record.checks.run import KINDS
 from results.record.in_parallel import for_each
 from results.record.model import Channel, NodePower, Record, Window, changed
@@ -34,7 +33,6 @@ TRACES = "power/*/trace.csv"
 WINDOW = " window"  # in the name of the region that marks a window
 NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
 PLACES = 8  # starts, per length of the windows, of the other times of that length
-MOST_OFF_S = 0.1  # of slices of several nodes that are added: as much as the counters of boards
 MOST_PARTS = 1000  # of the windows, of which percentiles of power are: the 99th is of the ten highest
 MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
 Times = tuple[float, float]  # start and end in seconds
@@ -59,7 +57,6 @@ class NodeSums(NamedTuple):
     by_scope_j: dict[str, list[float]]  # energies of all channels of one method, whether they count or not
     notes: list[str]
     busy_w: Times  # two mean powers: from the first window to the last, and the highest over any equal time
-    slices_j: list[float]  # of a server: energies of the slices of its window
     parts_w: list[float]  # mean powers in equal parts of the windows
     run: RunSums | None
     blocks: NodePower | None
@@ -182,7 +179,7 @@ class _Node:
         self._windows = windows
         # Steps repeat the same work, and not what precedes or follows them, such as checkpoints.
         self._of_steps = [one for kind in KINDS for one in windows_of(record, kind).get(hostname, [])]
-        self._has_steps, self._is_served = bool(record.step_times_s), bool(record.serving)
+        self._has_steps = bool(record.step_times_s)
         edges = sorted(((window.start_s, window.end_s) for window in windows), key=itemgetter(1))
         for edge in edges:
             trace.check_covered(*edge)
@@ -205,7 +202,6 @@ class _Node:
             [words for note in NOTES for words in note(self)],
             # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
             self._busy_w() if self._has_steps else (0.0, 0.0),
-            self._slices_j() if self._is_served and self._error_s <= MOST_OFF_S else [],
             self._parts_w(),
             self._run(),
             blocks_of(self.hostname, self._all_curves),
@@ -257,11 +253,6 @@ class _Node:
             return None
         energy_j = math.fsum(one.energy_j for one in estimates)
         return RunSums(energy_j, end_s - start_s, min(one.start_s for one in self._windows) - start_s)
-
-    def _slices_j(self) -> list[float]:
-        [(start_s, end_s), *_] = [(window.start_s, window.end_s) for window in self._windows]
-        slices = slices_of(start_s, end_s)
-        return [math.fsum(curve.between(*one).energy_j for curve in self._curves) for one in slices]
 
     def _channels(self) -> Iterator[Channel]:
         """Yield the record's entry for each channel that counts; raises EnergyError for one without energy."""

@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.join.phases import energy_of_phases
 from results.record.acceptance import judged_acceptance
 from results.record.answers import facts_of, judged
 from results.record.checks.run import differs
@@ -43,19 +42,6 @@ def energy_per_token(record: Json) -> dict[str, Any]:
     energy, metrics = record["energy"], record["metrics"]
     halves = joules_per(energy["uncertainty_wh"], metrics)
     return joules_per(energy["energy_wh"], metrics) | {f"{name}_half_width": one for name, one in halves.items()}
-
-
-def energy_of_reading_and_writing(record: Json, folder: Path, energies_j: Sequence[float]) -> dict[str, float]:
-    """Return what energy_of_phases() finds for a server in a closed loop, whose requests are in a job's folder."""
-    load = record["config"].get("load") or {}
-    # What a cache holds is not read, and how much that is differs from slice to slice.
-    if load.get("rate_per_s") or load.get("trace") or not energies_j:
-        return {}
-    try:
-        lines = [line for line in _read(folder / REQUESTS_NAME) if "format" not in line]
-        return energy_of_phases(Window(_asked(record, load, lines, is_older=True)), energies_j)
-    except DAMAGED:  # request_problems() says so
-        return {}
 
 
 class Requests(NamedTuple):

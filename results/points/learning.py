@@ -70,8 +70,6 @@ def key_of(record: Record) -> Key:
     training = {name: value for name, value in sorted(options.items()) if name != "seed" and value is not None}
     if (calls := record.option("compute.steps_per_call")) not in (None, 1):  # losses are those of calls
         training["steps_per_call"] = calls
-    if record.option("checkpoint.restore"):
-        training["from"] = "a checkpoint"
     described = [(name, value_at(record, f"provenance.data.{name}")) for name in IDENTITY]
     data = [record.data, *(f"{name} {str(value)[:DIGITS]}" for name, value in described if value is not None)]
     return Key(

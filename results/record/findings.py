@@ -613,14 +613,6 @@ KINDS: Mapping[str, Kind] = {
     ),
     "devices_alone": Kind("the power is of the devices alone: measure at the node or the supply", _undecided(METER)),
     "projection": Kind("a projection does not count at acceptance: {reasons}", _AT_POINT),
-    "no_checkpoint": Kind("no checkpoint was measured", _undecided("Run this point with the tag 'checkpoint'")),
-    "checkpoint_scaled": Kind(
-        "checkpoint times of {measured:number of device} are taken for a job on {devices}", _MORE_DEVICES
-    ),
-    "checkpoint_warm": Kind(
-        "checkpoints may have been read from memory: after a failure a restore may take longer",
-        Advice(6, "A restore may have been read from memory.", "Write checkpoints to the storage that jobs use"),
-    ),
     "one_run": Kind("one run gives no interval", _undecided("Run this point three times")),
     "not_without_accuracy": Kind(
         "it passes only without the accuracy of the sensor; with it, {low:digits} to {high:digits}",

@@ -12,6 +12,7 @@ from caraml.cli import main
 from results.record.records import find_records
 from results.tests import made_up
 from results.tests.of_dicts import contradictions
+from results.tests.shapes import checkpoints
 
 STEPS, STEP_S = 60, 1.0
 FLOPS = 6_255_280_128.0  # to train the 800M model on a token of a sample of 2048 tokens
@@ -219,6 +220,27 @@ def test_an_input_path_makes_nothing_faster(times, is_wrong):
     record["metrics"] |= {"effective_tokens": speed * 30, "effective_s": 30.0, **speeds}
     sentence = f"its throughput with the input path is {times:.3g} times that without"
     assert contradictions(record) == [sentence] * is_wrong
+
+
+@pytest.mark.parametrize(
+    ("forged", "words"),
+    [
+        ({}, ""),
+        ({"checkpoint_write_s": 1.0}, "its rounds took 2 s to 2 s"),
+        (
+            {"checkpoint_restore_s": 2.9, "checkpoint_restore_least_s": 2.8},
+            "gives 5.8 s in 2 rounds, but",
+        ),
+        ({"checkpoint_rounds": 3}, "must have 3 windows of the kind checkpoint, got 2"),
+        ({"checkpoint_bytes": 2e9, "checkpoint_write_gb_per_s": 1.1}, "its bytes and times give at most 1"),
+    ],
+)
+def test_times_of_checkpoints_are_those_of_their_windows(forged, words):
+    record = checkpoints()
+    record["metrics"] |= forged
+    found = contradictions(record)
+    assert bool(found) == bool(words)
+    assert words in "".join(found)
 
 
 @pytest.mark.parametrize("kind", ["measured", "effective"])

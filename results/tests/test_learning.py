@@ -67,9 +67,7 @@ def test_a_key_has_all_that_determines_what_is_learnt_and_no_seed_of_weights():
     assert key == key_of(run(falling(), seed=6, precision="fp8"))
     text = run(falling(), provenance={"data": {"text_sha256": "0123456789abcdef", "tokens": 77}}, data="text")
     assert key_of(text).data == "text, text_sha256 0123456789ab, tokens 77"
-    turns, calls, restored = run(falling()), run(falling()), run(falling())
-    restored.config["checkpoint"] = {"restore": "a folder"}
-    assert key_of(restored).training.endswith("from=a checkpoint")
+    turns, calls = run(falling()), run(falling())
     turns.config["turns"], calls.config["compute"] = {"effective": True}, {"steps_per_call": 4}
     assert key_of(turns).data == "synthetic, in turns"
     assert "steps_per_call=4" in key_of(calls).training

@@ -11,8 +11,7 @@ from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.record.findings import Finding, finding
 from results.record.records import RecordError
-from results.record.values import PER_DEVICE, count, grouped, rounded
-from results.verdicts.goodput import Failures, goodput_of
+from results.record.values import PER_DEVICE, count, grouped
 from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, missed, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
@@ -100,8 +99,6 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
         return _of_energies(good, quantity.what)
     if quantity.what == "scaling_efficiency":
         return _scaling(mine, good, quantity)
-    if quantity.failures:
-        return _goodput(good, quantity.failures)
     return _best(good, quantity)
 
 
@@ -258,17 +255,6 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantit
         if one and other and (ours := one.estimate(PER_DEVICE)) and (theirs := other.estimate(PER_DEVICE))
     ]
     return max(ratios, key=lambda pair: pair[0].value)[1] if ratios else Answer(why_not=finding("no_number"))
-
-
-def _goodput(good: Sequence[PointResults], failures: Failures) -> Answer:
-    """Return the largest useful share of the points whose runs have checkpoints."""
-    known = [(found, one) for one in good if (found := goodput_of(one, failures))]
-    if not known:
-        return Answer(why_not=finding("no_checkpoint"))
-    found, one = max(known, key=lambda pair: pair[0].useful.value)
-    at = f"{_where(one)}, a checkpoint every {count(found.steps, 'step')} ({rounded(found.interval_s)} s)"
-    doubts = (*deviations(one, False), *found.doubts)
-    return Answer(found.useful, at=at, points=len(known), precision=one.precision, doubts=doubts, best=one)
 
 
 def _where(one: PointResults) -> str:

@@ -21,7 +21,6 @@ from results.record.records import RecordError
 from results.record.values import devices_text
 from results.verdicts.fixed import Fixed
 from results.verdicts.formula import Formula
-from results.verdicts.goodput import Failures
 from results.verdicts.power_level import LEVELS
 from results.verdicts.quality import GRADES
 
@@ -30,19 +29,17 @@ MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_
 LESS_IS_BETTER = tuple(name for name, one in MEASURED.items() if one.better == "less")  # with a limit at_most
 STEPS = {"energy_grade": tuple(GRADES), "power_level": LEVELS}  # of an energy, the lowest first
 WORDS_OF_STEPS = {"energy_grade": "a grade of energy", "power_level": "a level of the power measurement"}
-GOODPUT = "goodput_of_training"
-SHARES = ("scaling_efficiency", GOODPUT)  # that are computed from several numbers
-AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), *SHARES, *STEPS)
+AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), "scaling_efficiency", *STEPS)
 TO_LOSS = ("time_to_loss_s", "energy_to_loss_wh")  # of runs that were trained to a loss
 LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
 TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
     "time_to_solution": QUANTITIES["work_per_s"],
     "machine_time": QUANTITIES["work_per_s_per_device"],
 }
-WHATS = (*MEASURED, *TIMES, *SHARES, "failed_runs", *STEPS)
+WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", *STEPS)
 COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
-MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0, GOODPUT: 1.0}
+MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
 # Of a latency, ten times the longest of MLPerf's limits: beyond it, milliseconds are meant.
 LONGEST_S = {name: 10 * max(getattr(slo, f"{name[:4]}_s") for slo in SLOS.values()) for name in LATENCIES}
 Limit = Annotated[float | str, Allowed(minimum=0)]  # a number, or a grade of energy
@@ -118,15 +115,12 @@ class Quantity:
     power_limit_w: Annotated[Above0 | None, "operating point; without it any"] = None
     clock_limit_mhz: Annotated[Above0 | None, "operating point; without it any"] = None
     within_limits: Annotated[bool, "at loads alone that keep the limits of TTFT and TPOT that their runs state"] = False
-    failures: Annotated[Failures | None, "of a goodput_of_training, which needs them"] = None
 
     def check(self, where: str) -> None:
         """Raise RecordError for values that do not go together."""
         for name in ("unit", "work"):
             if (value := getattr(self, name)) and self.what not in TIMES:
                 raise RecordError(f"{where}: {name} is {value!r}, but only a time_to_solution has one: leave it out")
-        if (self.what == GOODPUT) != bool(self.failures):
-            raise RecordError(f"{where}: {GOODPUT} needs 'failures' with mttf_h and restart_s, and nothing else has it")
         if self.what in LATENCIES and self.global_batch is None:
             raise RecordError(f"{where}: a {self.what} is of one load: give its requests in flight as 'global_batch'")
         if self.is_trimmed and self.of_runs <= self.without_fastest + self.without_slowest:
@@ -151,7 +145,6 @@ class Quantity:
         amount = f" of {self.work:,.12g} {self.work_unit}" if self.work else ""
         where = (f" on {', '.join(place)}" if place else "") + (f" at {' and '.join(limits)}" if limits else "")
         where += " within the limits of TTFT and TPOT" if self.within_limits else ""
-        where += f" ({self.failures.words})" if self.failures else ""
         return self.what.replace("_", " ") + amount + where
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 from benchmarks.common.launch import Launch, mark_window, node_window
-from benchmarks.common.measure.checkpoints import saving
 from benchmarks.common.measure.measured import Measured, Session, epcc_metrics
 from benchmarks.common.measure.regions import MarkedSteps
 from benchmarks.common.measure.step_timer import StepTimer
@@ -28,7 +27,7 @@ def in_a_window(session: Session, options: WindowOptions | None = None, left: St
     timer = StepTimer(time.monotonic, training.synchronize, target.record_event)
     together_s = TOGETHER_S if session.host_runs_ahead else 0.0
     options, launch = options or session.options.window, session.launch
-    measure_steps(saving(session), timer, options, launch, session.agree, session.marked, together_s, left)
+    measure_steps(training.data.call, timer, options, launch, session.agree, session.marked, together_s, left)
     calls = len(timer.warmup_step_times_s) + len(timer.host_times_s) * timer.steps_together
     calls_s = sum(timer.warmup_step_times_s) + timer.window_s
     steps_each = timer.steps_together * training.steps_per_call

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,6 @@ from benchmarks.common import session
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure import checkpoints
 from benchmarks.common.measure.checkpoints import Round
-from benchmarks.common.options import CheckpointOptions, ConfigError, TurnsOptions
 from benchmarks.common.record import RunRecord
 from benchmarks.common.summary import summary
 from benchmarks.common.tests.test_session import Adding, Sums
@@ -28,18 +25,12 @@ class Number:
 
     training: Adding
     size_bytes = 1000
-    writes_in_steps = 2
 
     def checksum(self):
         return str(sum(self.training.made, self.training.before))
 
     def save(self, folder):
         (folder / "__0_0.distcp").write_text(json.dumps(int(self.checksum())).rjust(4000))
-
-    def start_saving(self, folder):
-        self.save(folder)
-        end = len(self.training.made) + self.writes_in_steps
-        return lambda: len(self.training.made) >= end
 
     def load(self, folder):
         self.training.before = json.loads((folder / "__0_0.distcp").read_text()) - sum(self.training.made)
@@ -72,24 +63,18 @@ def run(tmp_path, capsys):
     return run
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_checkpoints_are_measured_after_the_window_and_leave_nothing(run, tmp_path, is_async):
+def test_checkpoints_are_measured_after_the_window_and_leave_nothing(run, tmp_path):
     folder = tmp_path / "kept"
     _, without, _ = run()
-    code, record, _ = run("--checkpoint", str(folder), "--checkpoints", "3", *["--async-checkpoint"] * is_async)
+    code, record, _ = run("--checkpoint", str(folder), "--checkpoints", "3")
     metrics = record["metrics"]
     assert (code, list(folder.iterdir())) == (0, [])
-    assert (metrics["checkpoint_rounds"], metrics["checkpoint_async"]) == (3, is_async)
-    size_bytes = metrics["checkpoint_bytes"]
-    assert 4000 < size_bytes < 4500  # with the facts
-    assert metrics["checkpoint_steps"] == 3 * 2 * is_async
-    for word, size in (("write", size_bytes), ("restore", 1000)):
+    assert (metrics["checkpoint_rounds"], metrics["checkpoint_bytes"]) == (3, 4000)
+    for word, size in (("write", 4000), ("restore", 1000)):
         least_s, mean_s, most_s = (metrics[f"checkpoint_{word}_{one}s"] for one in ("least_", "", "most_"))
         assert 0 < least_s <= mean_s <= most_s
         assert size / most_s <= metrics[f"checkpoint_{word}_gb_per_s"] * 1e9 <= size / least_s
-    assert (metrics["checkpoint_pause_s"] == metrics["checkpoint_write_s"]) is not is_async
-    kinds = [window["kind"] for window in record["windows"]]
-    assert kinds == ["measured", *["restore" if is_async else "checkpoint", "restore"][is_async:] * 3]
+    assert [window["kind"] for window in record["windows"]] == ["measured", *["checkpoint", "restore"] * 3]
     assert len(record["losses"]) == len(without["losses"]) == 5  # none of those after the window
     assert record["metrics"]["measured_steps"] == without["metrics"]["measured_steps"]
 
@@ -102,18 +87,17 @@ def test_the_summary_says_where_a_checkpoint_was_read_from(cold, where):
 
 
 def test_metrics_are_of_the_slowest_rank_and_means_of_the_rounds():
-    quick, slow = Round(1, 1, 2, 4_000_000_000, 10_000_000_000, 7e9, 0), Round(2, 2, 5, 2, 5, 0.0, 0)
+    quick, slow = Round(1, 2, 4_000_000_000, 10_000_000_000, 7e9), Round(2, 5, 2, 5, 0.0)
     found = checkpoints._metrics([[quick, slow], [quick, quick]])
     assert (found["checkpoint_write_s"], found["checkpoint_restore_s"]) == (1.5, 3.5)
     assert (found["checkpoint_write_least_s"], found["checkpoint_restore_most_s"]) == (1, 5)
     assert found["checkpoint_write_gb_per_s"] == pytest.approx((4 / 2 + 4 / 1) / 2)
     assert found["checkpoint_restore_gb_per_s"] == pytest.approx((10 / 5 + 10 / 2) / 2)
-    assert found["checkpoint_pause_s"] == 1.5
 
 
 @pytest.mark.parametrize(("storage_bytes", "cold"), [(100, 1), (89, 0), (0, 0)])
 def test_a_read_is_cold_if_storage_delivered_the_bytes(storage_bytes, cold):
-    assert checkpoints._metrics([[Round(1, 1, 1, 100, 100, storage_bytes, 0)]])["checkpoint_cold"] == cold
+    assert checkpoints._metrics([[Round(1, 1, 100, 100, storage_bytes)]])["checkpoint_cold"] == cold
 
 
 def test_a_state_that_is_not_the_one_that_was_written_fails_the_run(run, tmp_path, monkeypatch):
@@ -143,42 +127,13 @@ def test_a_failed_write_is_one_sentence_and_leaves_nothing(run, tmp_path, monkey
     assert "No space left on device): make room, or choose another folder" in record["error"]
 
 
-def test_a_run_continues_from_the_last_complete_checkpoint(run, tmp_path, monkeypatch):
-    folder = tmp_path / "kept"
-    flags = ["--checkpoint", str(folder), "--checkpoints", "0"]
-    code, record, _ = run(*flags, "--checkpoint-every", "4")
-    assert (code, record["variant"]) == (0, ["checkpoint every 4 steps"])
-    assert [path.name for path in folder.iterdir()] == ["step_000000008"]
-    written, complete = [], checkpoints._complete
-
-    def killed(session, part, folder):
-        written.append(session.training.state.checksum())
-        if len(written) == 2:
-            raise KeyboardInterrupt
-        complete(session, part, folder)
-
-    monkeypatch.setattr(checkpoints, "_complete", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(*flags, "--checkpoint-every", "2", "--restore", str(folder))
-    assert sorted(path.name for path in folder.iterdir()) == ["incomplete_step_000000012", "step_000000010"]
-    first = 1225 * 4  # the sum of a step's numbers, for the calls before
-    assert written == [str(first + 1225), str(first + 2 * 1225)]
-    monkeypatch.undo()
-    code, record, _ = run(*flags, "--checkpoint-every", "2", "--restore", str(folder))
-    assert (code, len(record["losses"])) == (0, 5)
-    assert [path.name for path in folder.iterdir() if path.name.startswith("step")] == ["step_000000020"]
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--restore", "{}"], "has no complete checkpoint: give the folder of a run with --checkpoint-every"),
         (["--checkpoint", "/proc/kept"], "it cannot be written to (No such file or directory): choose"),
         (["--checkpoint", "/proc/self/task"], "it cannot be written to (No such file or directory): choose"),
         (["--checkpoint", "{}/a file"], "it cannot be written to (File exists): choose"),
-        (["--async-checkpoint"], "add --checkpoint DIR"),
-        (["--checkpoint-every", "2"], "add --checkpoint DIR"),
-        (["--checkpoint", "{}", "--checkpoints", "-1"], "must be 0 or more"),
+        (["--checkpoint", "{}", "--checkpoints", "0"], "checkpoints must be above 0, got 0"),
     ],
 )
 def test_options_that_cannot_be_are_refused(tmp_path, capsys, flags, words):
@@ -198,35 +153,6 @@ def test_a_folder_without_room_is_refused_before_the_measurement(run, tmp_path, 
     code, record, _ = run("--checkpoint", str(tmp_path))
     assert (code, record["step_times_s"]) == (2, [])
     assert "of free space, but a checkpoint needs at least 1e+09 GB: make room" in record["error"]
-
-
-def test_a_checkpoint_of_another_run_is_neither_replaced_nor_continued(run, tmp_path):
-    flags = ["--checkpoint", str(tmp_path / "kept"), "--checkpoints", "0", "--checkpoint-every", "4"]
-    assert run(*flags)[0] == 0
-    code, record, _ = run(*flags)
-    assert (code, "has a checkpoint of another run" in record["error"]) == (2, True)
-    shutil.copytree(tmp_path / "kept", tmp_path / "other")
-    code, record, _ = run("--restore", str(tmp_path / "other"), *flags)
-    assert (code, "has a checkpoint of another run" in record["error"]) == (2, True)
-    for other, words in (("--way twice", "model plain and this run twice"), ("--seed 7", "seed 1234 and this run 7")):
-        code, record, _ = run("--restore", str(tmp_path / "kept"), *other.split())
-        assert (code, f"its checkpoint has the {words}: continue with" in record["error"]) == (2, True)
-
-
-@pytest.mark.parametrize("name", ["checkpoint.json", "__0_0.distcp"])
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:10])])
-def test_a_damaged_checkpoint_is_refused_in_one_sentence(run, tmp_path, name, damage):
-    folder = tmp_path / "kept"
-    assert run("--checkpoint", str(folder), "--checkpoints", "0", "--checkpoint-every", "4")[0] == 0
-    damage(folder / "step_000000008" / name)
-    code, record, _ = run("--restore", str(folder))
-    assert (code, record["step_times_s"]) == (1, [])
-    assert f"a checkpoint cannot be read from {folder}/step_000000008 (" in record["error"]
-
-
-def test_turns_are_not_interrupted():
-    with pytest.raises(ConfigError, match="would interrupt the turns of --effective"):
-        CheckpointOptions("kept", checkpoint_every=2).check_turns(TurnsOptions(effective=True))
 
 
 def test_each_rank_syncs_its_own_files(tmp_path):

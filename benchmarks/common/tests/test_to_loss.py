@@ -122,7 +122,6 @@ def test_a_training_that_misses_its_loss_has_failed_and_says_how_far_it_came(ran
         (("--to-loss", "1", "--warmup-steps", "2"), "give --warmup-steps 0"),
         *((("--to-loss", wrong), "to_loss must be 0 or more, and finite") for wrong in ("-1", "nan", "inf")),
         (("--to-loss", "1", "--effective"), "--effective and --to-loss exclude each other"),
-        (("--to-loss", "1", "--restore", "."), "a checkpoint, which has learnt: leave out --restore"),
     ],
 )
 def test_options_that_do_not_go_with_a_loss_are_refused(flags, message, capsys):

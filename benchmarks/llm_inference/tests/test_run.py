@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
 import re
 import signal
 import statistics
@@ -20,19 +19,17 @@ import pytest
 
 from benchmarks.llm_inference import load, run
 from benchmarks.llm_inference.config import AnswerOptions
-from benchmarks.llm_inference.servers import NAME, SERVERS, Speculation, free_port
+from benchmarks.llm_inference.servers import NAME, SERVERS, Speculation
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
-from jpwr.tests.conftest import nvml_folder as nvml_folder
 from results.join.serving import request_problems
 from results.record import served_rules
 from results.record.checks.inference import RULES, rates
 from results.record.findings import WRONG_ANSWERS, note
 from results.record.model import Record
-from results.record.records import read_checked
 from results.tests.of_dicts import contradictions
-from tests.conftest import REPOSITORY, make_checkout
+from tests.conftest import REPOSITORY
 from tests.needs import need
-from tests.waiting import NEVER_S, PATIENCE_S, until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.long
 
@@ -476,66 +473,6 @@ def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
         with suppress(OSError):
             commands.append(path.read_text().replace("\0", " "))
     assert not any(mine in one for one in commands)
-
-
-SRUN = """
-while [[ $1 == --* ]]; do shift; done
-trap 'kill $(jobs -p) 2>/dev/null' TERM
-for node in 0 1; do
-    SLURM_NODEID=$node SLURMD_NODENAME=127.0.0.$((node + 1)) "$@" &
-done
-failed=0
-for job in $(jobs -p); do wait "$job" || failed=1; done
-exit "$failed"
-"""
-
-
-def job_of_two_nodes(tmp_path, **programs):
-    """Return the job in a checkout, with stand-ins for programs and a quick load; GPUs of two nodes differ in ids."""
-    programs["vllm"] = (
-        f'[[ $* == *--headless* ]] && exec sleep {NEVER_S}; echo "$@" >{tmp_path}/asked; '
-        f'while [[ $1 != --port ]]; do shift; done; exec "{sys.executable}" '
-        '-m benchmarks.llm_inference.tests.mock_server --port "$2" --ttft-s 0.1 --tpot-s 0.02'
-    )
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    job = make_checkout(tmp_path / "caraml") / "scripts" / "serve_on_nodes.sh"
-    for words, others in (
-        ("--device gpu", "--device gpu --min-s 1 --min-requests 30 --input-tokens 8 --output-tokens 8"),
-        ("port=8000", f"port={free_port()}"),
-        (".venv/bin/python -m jpwr", "STAND_IN_UUID=$SLURMD_NODENAME- .venv/bin/python -m jpwr --methods pynvml"),
-    ):
-        assert words in job.read_text()
-        job.write_text(job.read_text().replace(words, others))
-    return job
-
-
-def check_energy_of_two_nodes(folder):
-    """Check the result of a job of two nodes with a GPU of 300 W each."""
-    result = read_checked(folder / "serve_on_nodes" / "2" / "result.json")
-    assert (result.status, result.layout.num_devices, result.layout.num_nodes) == ("ok", 2, 2)
-    assert result.serving.elsewhere == "127.0.0.1"
-    hosts = ("127.0.0.1", "127.0.0.2")
-    assert {one.hostname: one.device_id for one in result.energy.channels} == {one: f"GPU-{one}-0" for one in hosts}
-    energy_wh = 2 * 300 * result.windows[0].duration_s / 3600
-    assert abs(result.energy.energy_wh - energy_wh) <= result.energy.uncertainty_wh
-
-
-ONE_GPU = {"STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1"}
-
-
-def test_the_job_of_several_nodes_measures_the_energy_of_all(tmp_path, nvml_folder):
-    """Slurm, the server and its GPUs are stand-ins: the first node's part serves on the port that the job asks for."""
-    job = job_of_two_nodes(tmp_path, scontrol="echo 127.0.0.1; echo 127.0.0.2", srun=SRUN)
-    slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS_ON_NODE": "1"}
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    environ = {**os.environ, **slurm, **ONE_GPU, "LD_LIBRARY_PATH": str(nvml_folder), "PATH": path}
-    command = ["bash", str(job), "vllm", "/models/mine", "32000", "2"]
-    done = subprocess.run(command, cwd=job.parents[1], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode == 0, done.stdout + done.stderr
-    check_energy_of_two_nodes(job.parents[1])
-    assert "--pipeline-parallel-size 2 " in (tmp_path / "asked").read_text()
 
 
 def test_names_of_files_agree_with_those_of_results():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from megatron.core import dist_checkpointing
 from megatron.core.dist_checkpointing.strategies import filesystem_async
-from megatron.core.dist_checkpointing.strategies.async_utils import AsyncCallsQueue
 from megatron.core.distributed import DistributedDataParallel
 
 from benchmarks.common.launch import peak_memory_bytes
@@ -27,7 +26,6 @@ class State(Tensors):
 
     def __init__(self, model: DistributedDataParallel, optimizer: MegatronOptimizer | CpuOptimizer) -> None:
         self._model, self._optimizer = model, optimizer
-        self._writing = AsyncCallsQueue()
 
     def checksum(self) -> str:
         """Return a checksum of this rank's whole state."""
@@ -37,17 +35,6 @@ class State(Tensors):
     def save(self, folder: Path) -> None:
         """Write into a new folder."""
         dist_checkpointing.save(self._sharded(), str(folder))
-
-    def start_saving(self, folder: Path) -> Callable[[], bool]:
-        """Copy the state to the host, and write it in a process that is forked from this one."""
-        request = dist_checkpointing.save(self._sharded(), str(folder), async_sharded_save=True)
-        self._writing.schedule_async_request(request)
-
-        def is_written() -> bool:
-            self._writing.maybe_finalize_async_calls()
-            return not self._writing.get_num_unfinalized_calls()
-
-        return is_written
 
     def load(self, folder: Path) -> None:
         """Read from a folder."""

@@ -1,4 +1,4 @@
-"""The plan of a run against the real model: parameters, FLOPs and what fits where."""
+"""The plan of a run against the real model: parameters and FLOPs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import Layout
-from benchmarks.llm_training.plan import GIB, stage_memory, stage_parameters
+from benchmarks.llm_training.plan import stage_parameters
 from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.train import main
 
@@ -42,38 +41,6 @@ def test_on_one_device_a_stage_is_the_whole_model(size):
     assert stage_parameters(SIZES[size], Layout(1, 1, 1), 0) == SIZES[size].num_parameters
 
 
-def memory(size: str, devices: int, stage: int = 0, micro_batch: int = 4, context: int = 1, **changes):
-    shape = SIZES[size]
-    layout = Layout(devices, shape.tensor_parallel_size, shape.pipeline_parallel_size, context)
-    plan = BatchPlan(micro_batch * layout.data_parallel_size * 16, micro_batch, layout.data_parallel_size)
-    options = {"precision": "bf16", "recompute": "none", "sequence_parallel": False, "shards_optimizer": True}
-    return stage_memory(shape, layout, plan, shape.sequence_length, stage, **{**options, **changes})
-
-
-def test_context_parallelism_splits_all_activations_but_the_keys_and_values_it_gathers():
-    alone, shared = memory("llama3-8B", 8), memory("llama3-8B", 8, context=4)
-    gathered = 32 * 4 * 8192 * 2 * 2 * 1024 / 2  # layers x micro batch x tokens x bytes x keys and values / tensor
-    assert shared.activations == alone.activations / 4 + gathered
-    assert shared.logits == alone.logits / 4
-
-
-def test_memory_is_that_of_a_hand_calculation():
-    found = memory("800M", 1)
-    parameters = 908_759_040
-    assert (found.weights, found.gradients, found.optimizer) == (2 * parameters, 4 * parameters, 12 * parameters)
-    assert found.activations == 16 * 34 * 4 * 2048 * 2048  # layers x 34 bytes x micro batch x tokens x hidden
-    assert found.logits == 4 * 2048 * 50304 * 10
-    assert found.total / GIB == pytest.approx(15.23 + 8.50 + 3.84, abs=0.01)
-
-
-def test_what_is_shared_out_or_computed_again_takes_less_memory():
-    assert memory("800M", 4).optimizer == memory("800M", 1).optimizer / 4
-    assert memory("800M", 4, shards_optimizer=False).optimizer == memory("800M", 1).optimizer
-    assert memory("800M", 1, recompute="full").activations < memory("800M", 1).activations / 8
-    assert memory("13B", 4, sequence_parallel=True).activations < memory("13B", 4).activations
-    assert memory("13B", 4, stage=1).activations == memory("13B", 4, stage=0).activations / 2
-
-
 def test_the_whole_plan_of_a_bigger_machine_is_printed_without_it(capsys):
     assert main(["--dry-run", "--size", "800M", "--devices", "4", "--nodes", "2"]) == 0
     found = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
@@ -82,8 +49,6 @@ def test_the_whole_plan_of_a_bigger_machine_is_printed_without_it(capsys):
     assert found["num_parameters"] == found["parameters_per_device"] == "908759040"
     assert found["tokens_per_step"] == str(32 * 2048)
     assert float(found["model_flops_per_token"]) == pytest.approx(6.2553e9, rel=1e-4)
-    assert "GiB" not in found["memory_per_device_gib"]
-    assert float(found["memory_per_device_gib"].split()[0]) == pytest.approx(18.69, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ COLUMNS = quantities(
     *("time_to_loss_s", "energy_to_loss_wh", "work_to_loss", "target_loss"),
     *("effective_work_per_s", "epcc_work_per_s", "input_wait_percent", "io_percent", "comm_percent"),
     *("checkpoint_bytes", "checkpoint_write_s", "checkpoint_write_gb_per_s", "checkpoint_restore_s"),
-    *("checkpoint_restore_gb_per_s", "checkpoint_pause_s", "checkpoint_write_wh", "checkpoint_write_uncertainty_wh"),
+    *("checkpoint_restore_gb_per_s", "checkpoint_write_wh", "checkpoint_write_uncertainty_wh"),
     *("checkpoint_restore_wh", "checkpoint_restore_uncertainty_wh"),
     *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
     *("work_per_s_per_kw", "provisioned_kw", "provisioned_by", *POWER_NAMES, "slurm_wh", "power_source"),

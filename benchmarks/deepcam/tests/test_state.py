@@ -1,0 +1,25 @@
+"""Checkpoints of DeepCAM: the state that is read back is the one that was written, else the run fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.deepcam.tests.test_train import ALONE, WORKERS, start
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        (WORKERS, []),
+        pytest.param(ALONE, ["--optimizer", "lamb"], marks=pytest.mark.slow),
+    ],
+    ids=["workers", "lamb"],
+)
+def test_the_whole_state_is_written_and_read_back(tmp_path, command, flags):
+    checkpoints = ["--checkpoint", str(tmp_path / "kept"), "--checkpoints", "1"]
+    record, done = start(command, tmp_path / "record.json", *flags, *checkpoints)
+    assert "Warning" not in done.stderr
+    assert len(record["losses"]) == 4  # not that of the step between the write and the read
+    assert record["metrics"]["checkpoint_bytes"] > 8 * record["metrics"]["num_parameters"]
