@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from benchmarks.llm_inference.address import CHAT, COMPLETIONS, MOST_LETTERS, LoadError
@@ -77,7 +78,10 @@ class Questions:
         if not self._count:
             return
         chosen = random.sample(samples, min(len(samples), max(FEWEST, min(OF_LOAD, self._concurrency))))
-        bodies = [json.loads(body) | self._more for body, _ in chosen]
+        bodies = []
+        for body, _ in chosen:
+            asked = {name: one for name, one in json.loads(body).items() if name not in self._server.of_turns}
+            bodies.append({**asked, **self._server.extra, **self._more})
         changed = list(map(_changed, bodies[:PARTS], range(PARTS))) if self._more else []
         choices = list(self._every(MOST_AT_ONCE, [*bodies, *changed]))
         self.stored["load"] = [_streamed(one, arrived) for one, (_, arrived) in zip(choices, chosen, strict=False)]
@@ -126,7 +130,7 @@ class Questions:
 
 
 def _streamed(choice: Mapping[str, Any], arrived: str) -> Streamed:
-    answer = answer_of(choice)
+    answer = answer_of(choice, "token")
     found = Streamed(arrived, _text_of(choice), answer.tokens)
     is_listed = found.place is not None and found.place < len(answer.top)
     return found._replace(top=answer.top[found.place or 0] if is_listed else {})
@@ -146,16 +150,18 @@ def _text_of(choice: Mapping[str, Any]) -> str:
     return choice.get("text") or text_of({"delta": choice.get("message")})
 
 
-def answer_of(choice: Mapping[str, Any]) -> Answer:
+def answer_of(choice: Mapping[str, Any], name: str = "id") -> Answer:
     """Return the tokens of an answer, by either form of log-probabilities, or its letters where there are none.
 
-    Raises ValueError for a log-probability that is no number: it would compare with nothing.
+    `name` is the field that names a token, or its text where there is no such field. Raises ValueError for a
+    log-probability that is no number: it would compare with nothing.
     """
     listed = choice.get("logprobs") or {}
     if content := listed.get("content"):
-        names, logprobs = zip(*map(_named, content), strict=True)
+        named = partial(_named, name)
+        names, logprobs = zip(*map(named, content), strict=True)
         found = Answer(
-            list(names), list(logprobs), [dict(map(_named, one.get("top_logprobs") or ())) for one in content]
+            list(names), list(logprobs), [dict(map(named, one.get("top_logprobs") or ())) for one in content]
         )
     elif listed.get("tokens"):
         tops = [dict(one or {}) for one in listed.get("top_logprobs") or ()]
@@ -167,5 +173,5 @@ def answer_of(choice: Mapping[str, Any]) -> Answer:
     return found
 
 
-def _named(token: Mapping[str, Any]) -> tuple[str, float]:
-    return str(token.get("id", token["token"])), float(token["logprob"])
+def _named(name: str, token: Mapping[str, Any]) -> tuple[str, float]:
+    return str(token.get(name, token["token"])), float(token["logprob"])

@@ -40,12 +40,12 @@ from benchmarks.llm_inference.speculation import facts_of_speculation
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
-from results.record.acceptance import NO_SPECULATION, choice, judged_acceptance, label, of_text
+from results.record.acceptance import NO_SPECULATION, choice, judged_acceptance, judged_events, label, of_text
 from results.record.answers import facts_of, judged
 from results.record.conversations import figures_of, remarks_on_cache
 from results.record.demand import DATA, hosts_of, of_arrivals, of_idle_limit
 from results.record.perplexity import reference_of
-from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of
+from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, number
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
@@ -190,13 +190,15 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     answers = facts_of(questions.stored)
     findings = [*remarks(window, load, record.metrics), *remarks_on_cache(window, record.metrics), *judged(answers)]
-    findings += judged_acceptance(speculation, window, undeclared)
-    late = [late_client(window, record.metrics, load)]
+    findings += judged_acceptance(speculation, number(record.metrics, "output_tokens_per_request"))
+    findings += judged_events(speculation, window, undeclared)
+    late, is_confirmed = list(late_client(window, record.metrics, load)), False
     if server_tokens is not None:
-        late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
-    found += unconfirmed(window, server_tokens is not None and late[-1] is None)
+        other = miscounted(window, load, server_tokens, late_s, adapter.counts_requests)
+        late, is_confirmed = [*late, *([other] if other else [])], other is None
+    found += unconfirmed(window, is_confirmed)
     # Where others use the node, too, both can be theirs.
-    (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else findings).extend(filter(None, late))
+    (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else findings).extend(late)
     record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}
     record.serving |= {"answers": answers} if answers else {}
     record.serving |= {"speculation": speculation} if speculation else {}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.join.phases import energy_of_phases
-from results.record.acceptance import judged_acceptance
+from results.record.acceptance import judged_acceptance, judged_events
 from results.record.answers import facts_of, judged
 from results.record.checks.run import differs
 from results.record.conversations import NAMES, are_conversations, figures_of, idle_until_s, remarks_on_cache
@@ -22,7 +22,7 @@ from results.record.demand import SLOS, Lengths, Slo, arrivals_s, lengths_of
 from results.record.derived import joules_per
 from results.record.model import Json, is_number
 from results.record.perplexity import reference_of
-from results.record.served import LATER, Request, Window, metrics_of, read_request
+from results.record.served import LATER, Request, Window, metrics_of, number, read_request
 from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
@@ -117,8 +117,9 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield from _other_text(record, facts, options)
         yield from _other_answers(serving.get("answers") or {}, facts, options)
         found = [*remarks(window, asked, metrics), *remarks_on_cache(window, again), *judged(facts)]
-        found += judged_acceptance(speculation, window, stored.get("undeclared_steps"))
-        found += filter(None, [late_client(window, metrics, asked)])
+        found += judged_acceptance(speculation, number(again, "output_tokens_per_request"))
+        found += judged_events(speculation, window, stored.get("undeclared_steps"))
+        found += late_client(window, metrics, asked)
         yield from _other_findings(serving["findings"], [one.as_data() for one in found])
         for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
             yield from differs(f"serving.{name}", serving.get(name), "its load", value)

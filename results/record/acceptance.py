@@ -21,6 +21,7 @@ PUBLISHED = Path(__file__).with_suffix(".csv")
 NO_SPECULATION = "none"
 FEW_IN_EVENT = 1.25  # tokens, of a server that generates one in a step; a busy one joins some
 JOINED = 3  # of two joined steps of more than half of the possible tokens, more than 1 in 3 have more than one can
+MOST_OF_STEP = 1.05  # tokens of an event to those of a step, whose last one in an answer is cut
 MOST_UNLIKE_STEPS = 0.1  # of tokens, by counters that are read a little later
 SIGMAS = 3  # standard deviations of a mean by chance, of which 1 in 370 is beyond
 
@@ -70,8 +71,26 @@ def length_of(steps: float | None, accepted_tokens: float | None) -> float | Non
     return 1 + accepted_tokens / steps if steps else 1.0
 
 
-def judged_acceptance(facts: Mapping[str, Any], window: Window, undeclared_steps: object = None) -> Iterator[Finding]:
-    """Yield what limits a run whose server accepts a stated number of tokens: the facts are its record's.
+def judged_acceptance(facts: Mapping[str, Any], tokens_per_request: float) -> Iterator[Finding]:
+    """Yield what limits a run whose server accepts a stated number of tokens: the facts are its record's."""
+    if not facts:
+        return
+    yield finding("answers_synthetic")
+    length, measured = facts["stated_length"], facts["measured_length"]
+    if measured is None:
+        yield finding("acceptance_unknown", stated=length)
+        return
+    # The last step of a request is cut where its answer ends, by all draft tokens at most. A step accepts 0 to all of
+    # them, so that its standard deviation is half of them at most.
+    by_ends = facts["draft_tokens"] * length / tokens_per_request
+    by_chance = SIGMAS * facts["draft_tokens"] / 2 / math.sqrt(facts["steps"]) if facts["steps"] else 0.0
+    most = MOST_UNLIKE_COUNT * length + by_ends + by_chance
+    if abs(measured - length) > most:
+        yield finding("acceptance_differs", measured=measured, stated=length, most=most)
+
+
+def judged_events(facts: Mapping[str, Any], window: Window, undeclared_steps: object = None) -> Iterator[Finding]:
+    """Yield what the events of requests contradict: the facts of speculation, or that there is none.
 
     `undeclared_steps` are those with drafts of a server without speculation, by its counter.
     """
@@ -82,29 +101,17 @@ def judged_acceptance(facts: Mapping[str, Any], window: Window, undeclared_steps
             yield finding("speculation_undeclared", steps=undeclared_steps)
         elif mean > FEW_IN_EVENT:
             yield finding("events_of_several", mean=mean)
+    if not facts or facts["measured_length"] is None:
         return
-    yield finding("answers_synthetic")
-    length, measured, steps, drafts = (
-        facts[name] for name in ("stated_length", "measured_length", "steps", "draft_tokens")
-    )
-    if measured is None:
-        yield finding("acceptance_unknown", stated=length)
-        return
-    # The last step of a request is cut where its answer ends, by all draft tokens at most. A step accepts 0 to all of
-    # them, so that its standard deviation is half of them at most.
-    each = statistics.fmean(one.tokens for one in window.requests)
-    by_chance = SIGMAS * drafts / 2 / math.sqrt(steps) if steps else 0.0
-    most = MOST_UNLIKE_COUNT * length + drafts * length / each + by_chance
-    if abs(measured - length) > most:
-        yield finding("acceptance_differs", measured=measured, stated=length, most=most)
+    measured, most = facts["measured_length"], facts["draft_tokens"] + 1
     # A busy server or client joins the tokens of two steps in an event, of which some then have more than a step can.
-    joined = sum(count > drafts + 1 for count in events) / max(1, len(events))
-    if 2 * measured > drafts + 1 and mean > measured * (1 + JOINED * joined) + most:
+    joined = sum(count > most for count in events) / max(1, len(events))
+    if 2 * measured > most and mean > measured * (1 + JOINED * joined) * MOST_OF_STEP:
         yield finding("events_differ", mean=mean, measured=measured)
     # The first token of an answer is its prompt's. Counters of whole requests miss those in flight at an edge.
-    arrived = sum(count for _, count in window.output_tokens())
-    firsts = sum(one.counts[0] for one in window.every if window.holds(one.times_s[0]))
-    counted = (steps or 0.0) * measured
-    in_flight = each * window.in_flight(window.start_s, window.end_s)
-    if abs(arrived - firsts - counted) > MOST_UNLIKE_STEPS * arrived + in_flight:
-        yield finding("steps_differ", arrived=arrived - firsts, counted=counted)
+    later = sum(count for _, count in window.output_tokens())
+    later -= sum(one.counts[0] for one in window.every if window.holds(one.times_s[0]))
+    counted = facts["steps"] * measured
+    in_flight = window.in_flight(window.start_s, window.end_s) * statistics.fmean(one.tokens for one in window.requests)
+    if abs(later - counted) > MOST_UNLIKE_STEPS * later + in_flight:
+        yield finding("steps_differ", later=later, counted=counted)

@@ -408,8 +408,8 @@ KINDS: Mapping[str, Kind] = {
         "the client was late by up to {longest_ms:.1f} ms, which may change {percentile} by {share:.0%}", _LATE
     ),
     "late_start": Kind(
-        "the client sent a request {late_s:.3f} s later than planned, and one takes {request_s:.3f} s: streams may "
-        "start together",
+        "the client started its streams {late_s:.3f} s later than planned in the mean, and a request takes "
+        "{request_s:.3f} s: they may run in lock-step",
         _LATE,
     ),
     "miscounted": Kind(
@@ -489,7 +489,7 @@ KINDS: Mapping[str, Kind] = {
         ),
     ),
     "steps_differ": Kind(
-        "{arrived} tokens arrived after the first ones, and the server's counters of steps make {counted:.0f}",
+        "{later} tokens arrived after the first ones, and the server's counters of steps make {counted:.0f}",
         Advice(1, "A server's counters of drafts do not fit its tokens.", "Use it for this job alone; repeat the run"),
     ),
     "speculation_undeclared": Kind(

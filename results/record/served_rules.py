@@ -175,8 +175,9 @@ def _other_lengths(window: Window) -> Iterator[str]:
 
 
 def late_start(window: Window, load: Asked) -> float:
-    """Return by how many seconds at most a closed loop sent a request later than planned."""
-    return 0.0 if load.rate_per_s else max(one.late_s[0] for one in window.every)
+    """Return by how many seconds, in the mean, a closed loop sent its first requests later than planned."""
+    first = sorted(window.every, key=lambda one: one.sent_s)[: load.concurrency]
+    return 0.0 if load.rate_per_s else statistics.fmean(one.late_s[0] for one in first)
 
 
 def by_the_client(window: Window) -> tuple[float, str, float]:
@@ -207,22 +208,21 @@ def by_the_client(window: Window) -> tuple[float, str, float]:
     return *max(changes), longest_s
 
 
-def late_client(window: Window, metrics: Metrics, load: Asked) -> Finding | None:
-    """Return a finding where the client's own delay is no small part of what was measured."""
+def late_client(window: Window, metrics: Metrics, load: Asked) -> Iterator[Finding]:
+    """Yield where the client's own delay is no small part of what was measured."""
     in_flight, typical_s = _busy(metrics), number(metrics, "e2e_p50_s")
     if (late_s := late_start(window, load)) > LATE_START * typical_s:
-        return finding("late_start", late_s=late_s, request_s=typical_s)
+        yield finding("late_start", late_s=late_s, request_s=typical_s)
     share, name, longest_s = by_the_client(window)
     if share > LATE_OF_PERCENTILE:
-        return finding("client_share", share=share, percentile=name, longest_ms=1e3 * longest_s)
+        yield finding("client_share", share=share, percentile=name, longest_ms=1e3 * longest_s)
     if not load.rate_per_s and in_flight < (1 - MOST_GAP) * load.concurrency:
-        return finding("few_in_flight", in_flight=in_flight, wanted=load.concurrency)
+        yield finding("few_in_flight", in_flight=in_flight, wanted=load.concurrency)
     delay_s, most_s = (number(metrics, f"client_delay_{name}_s") for name in ("p50", "p99"))
     tpot_s, ttft_s = (number(metrics, f"{name}_p50_s") for name in ("tpot", "ttft"))
     if (tpot_s and delay_s > LATE_OF_TPOT * tpot_s) or most_s > LATE_OF_TTFT * ttft_s:
         times_s = {"median": delay_s, "p99": most_s, "tpot": tpot_s, "ttft": ttft_s}
-        return finding("late_client", **{f"{name}_ms": 1e3 * one_s for name, one_s in times_s.items()})
-    return None
+        yield finding("late_client", **{f"{name}_ms": 1e3 * one_s for name, one_s in times_s.items()})
 
 
 def remarks(window: Window, load: Asked, metrics: Metrics) -> Iterator[Finding]:
