@@ -83,10 +83,11 @@ class Questions:
             asked = {name: one for name, one in json.loads(body).items() if name not in self._server.of_turns}
             bodies.append({**asked, **self._server.extra, **self._more})
         changed = list(map(_changed, bodies[:PARTS], range(PARTS))) if self._more else []
-        choices = list(self._every(MOST_AT_ONCE, [*bodies, *changed]))
+        changes = [place for place, (one, other) in enumerate(zip(bodies, changed, strict=False)) if one != other]
+        choices = list(self._every(MOST_AT_ONCE, [*bodies, *(changed[place] for place in changes)]))
         self.stored["load"] = [_streamed(one, arrived) for one, (_, arrived) in zip(choices, chosen, strict=False)]
         firsts = [answer_of(one).top[:1] for one in choices]
-        pairs = zip(firsts, firsts[len(bodies) :], strict=False)
+        pairs = zip((firsts[place] for place in changes), firsts[len(bodies) :], strict=True)
         self.stored["parts"] = [[*whole, *other] for whole, other in pairs if whole and other]
 
     def _answers(self, at_once: int) -> list[Answer]:

@@ -216,7 +216,7 @@ class Client:
         exchange = Exchange(self._headers, self._path, body, self._keeps_alive)
         now_s = self._clock()
         request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens, place=place)
-        request.late_s = [now_s - due_s, 0.0, 0.0]
+        request.late_s = [now_s - due_s, 0.0, 0.0, 0.0]
         stream = Stream(request, exchange, body, self._idle.pop(slot, None))
         self._streams.add(stream)
         self._connect(stream)
@@ -278,6 +278,7 @@ class Client:
                 self._heard_slots.add(request.slot)
                 self._link.send(("first", request.slot))
             request.late_s[2 if request.times_s else 1] = now_s - since_s
+            request.late_s[3] = max(request.late_s[1:])
             request.times_s.append(now_s)
             request.counts.append(new)
             self._delays_s.append(now_s - since_s)

@@ -32,7 +32,8 @@ MOST_UNSEEN = 0.1  # of requests; some answers begin with a part of a character,
 # A server that reads all prompts before it writes on makes an answer wait after its first token, in lock-step 2 of 3
 # answers for half of their TTFT.
 FEWEST_IN_PIECES = 8  # tokens of an answer, and answers
-LARGEST_PIECE = 0.5  # of an answer
+LARGEST_PIECE, IN_PIECES = 0.5, 0.8  # of an answer; of the answers
+LATE_PIECE = 0.05  # of an answer's time: a client that looks so late finds a piece where there was none
 PAUSED, PAUSE_OF_TTFT, PAUSE_OF_GAP = 0.75, 0.5, 3.0  # of the answers; of their TTFT; of the median gap
 LEAST_STALL_S = 0.5  # a busy node stops a server, or its client, for less
 LONG_SILENCE = 3  # times that between two events of a request, or that of reading the longest prompt
@@ -81,8 +82,12 @@ def _pieces(window: Window) -> Iterator[str]:
     timed = [one for one in window.requests if one.tokens >= FEWEST_IN_PIECES]
     if len(timed) < FEWEST_IN_PIECES:
         return
-    large = sum(max(one.counts) > LARGEST_PIECE * one.tokens or len(one.counts) < 3 for one in timed)
-    if large > LARGEST_PIECE * len(timed):
+    large = sum(
+        (max(one.counts) > LARGEST_PIECE * one.tokens or len(one.counts) < 3)
+        and max(one.late_s[1:]) < LATE_PIECE * (one.ended_s - one.sent_s)
+        for one in timed
+    )
+    if large > IN_PIECES * len(timed):
         yield f"{large} of {len(timed)} answers came in one or two pieces: their tokens have no time of their own"
     pauses = Counter[int]()
     for one in timed:
@@ -189,7 +194,7 @@ def by_the_client(window: Window) -> tuple[float, str, float]:
     changes, longest_s = [(0.0, "ttft_p50")], 0.0
     latencies: dict[str, list[tuple[float, ...]]] = {"ttft": [], "tpot": [], "e2e": []}
     for one in window.requests:
-        _, first_s, last_s = one.late_s
+        _, first_s, last_s, _ = one.late_s
         sent_s = one.sent_s - one.due_s
         longest_s = max(longest_s, sent_s, first_s, last_s)
         latency_s = ttft(one.due_s, one.times_s)

@@ -247,7 +247,7 @@ def test_a_metric_that_was_deleted_is_found(run):
         ("retries", lambda one: 1, "requests were sent twice"),
         ("unlisted", lambda one: 8, ""),
         ("is_unseen", lambda one: True, "serving.findings has None"),
-        ("late_us", lambda one: [0, 20_000, 0], "but the file of requests gives {'kind': 'client_share'"),
+        ("late_us", lambda one: [0, 20_000, 0, 20_000], "but the file of requests gives {'kind': 'client_share'"),
         ("ended_us", lambda one: one["sent_us"], "has times that fall"),
         ("arrivals_us", lambda one: [one["arrivals_us"][0] + 200, *one["arrivals_us"][1:]], "metrics.ttft_p50_s"),
     ],
