@@ -33,7 +33,7 @@ MOST_UNSEEN = 0.1  # of requests; some answers begin with a part of a character,
 # answers for half of their TTFT.
 FEWEST_IN_PIECES = 8  # tokens of an answer, and answers
 LARGEST_PIECE, IN_PIECES = 0.5, 0.8  # of an answer; of the answers
-LATE_PIECE = 0.05  # of an answer's time: a client that looks so late finds a piece where there was none
+LATE_PIECE = 0.25  # of the time from first to last token: a client that reads so late makes pieces itself
 PAUSED, PAUSE_OF_TTFT, PAUSE_OF_GAP = 0.75, 0.5, 3.0  # of the answers; of their TTFT; of the median gap
 LEAST_STALL_S = 0.5  # a busy node stops a server, or its client, for less
 LONG_SILENCE = 3  # times that between two events of a request, or that of reading the longest prompt
@@ -84,7 +84,7 @@ def _pieces(window: Window) -> Iterator[str]:
         return
     large = sum(
         (max(one.counts) > LARGEST_PIECE * one.tokens or len(one.counts) < 3)
-        and max(one.late_s[1:]) < LATE_PIECE * (one.ended_s - one.sent_s)
+        and one.late_s[3] < LATE_PIECE * (one.times_s[-1] - one.times_s[0] or one.ended_s - one.sent_s)
         for one in timed
     )
     if large > IN_PIECES * len(timed):
@@ -92,10 +92,9 @@ def _pieces(window: Window) -> Iterator[str]:
     pauses = Counter[int]()
     for one in timed:
         gaps_s = [after - before for before, after in pairwise(one.times_s)]
-        least_s = PAUSE_OF_TTFT * (one.times_s[0] - one.sent_s)
-        if len(gaps_s) >= 3:
-            least_s = max(least_s, PAUSE_OF_GAP * statistics.median(gaps_s))
-            pauses.update(place for place, gap_s in enumerate(gaps_s, 1) if gap_s > least_s)
+        usual_s = statistics.median_low(gaps_s) if gaps_s else math.inf
+        least_s = max(PAUSE_OF_TTFT * (one.times_s[0] - one.sent_s), PAUSE_OF_GAP * usual_s)
+        pauses.update(place for place, gap_s in enumerate(gaps_s, 1) if gap_s > least_s)
     for place, times in pauses.most_common(1):
         if times > PAUSED * len(timed):
             yield (

@@ -260,7 +260,7 @@ def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, 
         ("wrong", "completions", {"answers_wrong"}),
         ("wrong", "chat", {"answers_wrong"}),
         ("worse", "completions", {"answers_unlikely"}),
-        ("varies", "completions", {"answers_vary", "answers_wrong", "load_wrong"}),
+        ("varies", "completions", {"answers_vary", "answers_wrong"}),
         ("same --streams others", "completions", {"load_wrong"}),
         ("same --streams padded", "chat", {"load_wrong"}),
         ("same --reads 4", "completions", {"prompt_unread"}),
@@ -272,13 +272,14 @@ def test_a_server_that_answers_otherwise_under_load_is_found(answers, endpoint, 
     code, record = against_mock("--concurrency", "2", "--questions", "8", "--endpoint", endpoint, server=after)
     assert code == 0, record["error"]
     known = WRONG_ANSWERS | {"no_logprobs"}
+    known -= {"load_wrong"} if answers == "varies" else set()  # by chance
     assert known & {one["kind"] for one in record["serving"]["findings"]} == kinds
     assert record["serving"]["answers"]["questions"] >= 4
     assert list(request_problems(record, tmp_path)) == []
 
 
 def test_a_first_word_that_is_not_computed_is_no_ttft(against_mock):
-    code, record = against_mock("--concurrency", "2", server="--ttft-s 0.2 --first-s 0.003")
+    code, record = against_mock("--concurrency", "2", server="--ttft-s 0.3 --tpot-s 0.02 --first-s 0.003")
     assert (code, "answers pause after event 1" in record["error"]) == (1, True), record["error"]
 
 
