@@ -268,7 +268,7 @@ def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, 
     ],
 )
 def test_a_server_that_answers_otherwise_under_load_is_found(answers, endpoint, kinds, against_mock, tmp_path):
-    after = f"--answers {answers} --after 3"  # of the first requests, one may be on its way when the load begins
+    after = f"--answers {answers} --after 6"  # of the first requests, some may be on their way when the load begins
     code, record = against_mock("--concurrency", "2", "--questions", "8", "--endpoint", endpoint, server=after)
     assert code == 0, record["error"]
     known = WRONG_ANSWERS | {"no_logprobs"}
