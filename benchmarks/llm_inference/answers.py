@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from benchmarks.llm_inference.address import CHAT, COMPLETIONS, MOST_LETTERS, LoadError
@@ -15,7 +17,7 @@ from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.load import DEATH_S
 from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.stream import text_of
-from results.record.answers import LISTED, Answer
+from results.record.answers import LISTED, Answer, Streamed
 from results.record.served_rules import LEAST_E2E
 
 PROMPT_TOKENS = ANSWER_TOKENS = 32
@@ -24,6 +26,8 @@ MOST_AT_ONCE = 16  # threads that ask
 SHARE_OF_WINDOW = 0.1  # of its least length, for asking
 ROUNDS = 3  # of all questions: two of the idle server, and one under load
 FEWEST = 4  # questions, however long they take
+OF_LOAD = 8  # requests of the load that are asked again, at most
+PARTS = 4  # of a prompt, of which each is changed once
 
 
 class Questions:
@@ -66,6 +70,26 @@ class Questions:
             self.stored["expected"] = [[wanted, text] for (_, wanted), text in zip(asked, texts, strict=True)]
             self.stored["reference"] = self._options.reference
 
+    def ask_again(self, samples: Sequence[tuple[str, str]]) -> None:
+        """Ask requests of the load again, in one piece and with their tokens, and with a part of the prompt changed.
+
+        A server that tells streamed requests or long prompts from questions may answer them in another way.
+        """
+        if not self._count:
+            return
+        chosen = random.sample(samples, min(len(samples), max(FEWEST, min(OF_LOAD, self._concurrency))))
+        bodies = []
+        for body, _ in chosen:
+            asked = {name: one for name, one in json.loads(body).items() if name not in self._server.of_turns}
+            bodies.append({**asked, **self._server.extra, **self._more})
+        changed = list(map(_changed, bodies[:PARTS], range(PARTS))) if self._more else []
+        changes = [place for place, (one, other) in enumerate(zip(bodies, changed, strict=False)) if one != other]
+        choices = list(self._every(MOST_AT_ONCE, [*bodies, *(changed[place] for place in changes)]))
+        self.stored["load"] = [_streamed(one, arrived) for one, (_, arrived) in zip(choices, chosen, strict=False)]
+        firsts = [answer_of(one).top[:1] for one in choices]
+        pairs = zip((firsts[place] for place in changes), firsts[len(bodies) :], strict=True)
+        self.stored["parts"] = [[*whole, *other] for whole, other in pairs if whole and other]
+
     def _answers(self, at_once: int) -> list[Answer]:
         found = [answer_of(one) for one in self._every(at_once, map(self._own, range(self._count)))]
         if not all(one.tokens for one in found):
@@ -106,20 +130,39 @@ class Questions:
         return choice
 
 
+def _streamed(choice: Mapping[str, Any], arrived: str) -> Streamed:
+    answer = answer_of(choice, "token")
+    found = Streamed(arrived, _text_of(choice), answer.tokens)
+    is_listed = found.place is not None and found.place < len(answer.top)
+    return found._replace(top=answer.top[found.place or 0] if is_listed else {})
+
+
+def _changed(body: Mapping[str, Any], part: int) -> dict[str, Any]:
+    """Return a request with other tokens in a part of its prompt, which are taken from it by chance."""
+    prompt = body.get("prompt") or body["messages"][0]["content"].split(" ")
+    begin, end = (len(prompt) * at // PARTS for at in (part, part + 1))
+    other = [*prompt[:begin], *random.Random(part).choices(prompt, k=end - begin), *prompt[end:]]
+    if "prompt" in body:
+        return {**body, "prompt": other}
+    return {**body, "messages": [{"role": "user", "content": " ".join(other)}]}
+
+
 def _text_of(choice: Mapping[str, Any]) -> str:
     return choice.get("text") or text_of({"delta": choice.get("message")})
 
 
-def answer_of(choice: Mapping[str, Any]) -> Answer:
+def answer_of(choice: Mapping[str, Any], name: str = "id") -> Answer:
     """Return the tokens of an answer, by either form of log-probabilities, or its letters where there are none.
 
-    Raises ValueError for a log-probability that is no number: it would compare with nothing.
+    `name` is the field that names a token, or its text where there is no such field. Raises ValueError for a
+    log-probability that is no number: it would compare with nothing.
     """
     listed = choice.get("logprobs") or {}
     if content := listed.get("content"):
-        names, logprobs = zip(*map(_named, content), strict=True)
+        named = partial(_named, name)
+        names, logprobs = zip(*map(named, content), strict=True)
         found = Answer(
-            list(names), list(logprobs), [dict(map(_named, one.get("top_logprobs") or ())) for one in content]
+            list(names), list(logprobs), [dict(map(named, one.get("top_logprobs") or ())) for one in content]
         )
     elif listed.get("tokens"):
         tops = [dict(one or {}) for one in listed.get("top_logprobs") or ()]
@@ -131,5 +174,5 @@ def answer_of(choice: Mapping[str, Any]) -> Answer:
     return found
 
 
-def _named(token: Mapping[str, Any]) -> tuple[str, float]:
-    return str(token.get("id", token["token"])), float(token["logprob"])
+def _named(name: str, token: Mapping[str, Any]) -> tuple[str, float]:
+    return str(token.get(name, token["token"])), float(token["logprob"])

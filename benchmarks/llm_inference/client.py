@@ -1,13 +1,15 @@
 """One process of the client: up to 64 streams on one thread, in a closed or an open loop.
 
 All ready sockets are read first, each with its time, and parsed afterwards: parsing one stream delays no other's time.
-The delay of a read is at most the time since the selector last waited, or returned. It is kept, so that a run
-reports a late client.
+The delay of a read is at most the time since the selector last waited, or returned, with the time for which the process
+then waited for a CPU, or was stopped. It is kept, so that a run reports a late client.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import selectors
 import ssl
 import time
@@ -15,6 +17,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.llm_inference.address import CHAT, COMPLETIONS, Address
@@ -25,7 +28,11 @@ from benchmarks.llm_inference.wire import RECEIVE_BYTES, Exchange, Wire
 from results.record.served import Request
 
 BLOCKED_S = 50e-6  # a selector that took longer was waiting; a call that need not wait takes less
-PROBE_S = 0.05  # between two looks at how late a timer is
+TIMER_S = 0.005  # the selector waits for no longer: a process that is stopped misses a timer
+LATE_TIMER_S = 0.002  # timers of epoll have steps of a millisecond
+SCHEDSTAT = "/proc/thread-self/schedstat"  # time on a CPU and time waiting for one, in nanoseconds; Linux
+KEPT = 8  # requests of a process whose prompts and answers are kept, to be compared
+PROBE_SILENCE_S = 0.5
 SILENT_S = 120.0  # no byte of a stream for so long: the server is taken to have stopped
 
 
@@ -43,7 +50,7 @@ class Server(NamedTuple):
 
 
 class Load(NamedTuple):
-    """Work of one client process; times on the monotonic clock of the node."""
+    """Work of one client process; times from the begin that its client is run with."""
 
     server: Server
     salt: str
@@ -63,13 +70,14 @@ class Statistics(NamedTuple):
     cpu_s: float
     tokens: int
     reconnects: int
+    samples: Sequence[tuple[str, str]] = ()  # bodies and answers of some requests, by chance
 
 
 class Stream:
     """A request, and the connection that it is on."""
 
-    def __init__(self, request: Request, exchange: Exchange, wire: Wire | None) -> None:
-        self.request, self.exchange, self.wire = request, exchange, wire
+    def __init__(self, request: Request, exchange: Exchange, body: bytes, wire: Wire | None) -> None:
+        self.request, self.exchange, self.body, self.wire = request, exchange, body, wire
         self.counter, self.is_reused = Counter(), wire is not None
         self.heard_s = request.sent_s
 
@@ -78,8 +86,10 @@ def run(load: Load, link: Connection) -> None:
     """Run in a process of its own: report each first token and each request that ended, until an order to stop."""
     if load.cpus:
         os.sched_setaffinity(0, load.cpus)
-    with suppress(BrokenPipeError, ConnectionResetError):  # nobody listens any more
-        Client(load, link).run()
+    with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # nobody listens any more
+        client = Client(load, link)
+        link.send(("ready", None))
+        client.run(link.recv())
 
 
 class Client:
@@ -104,13 +114,24 @@ class Client:
         self._keeps_alive = server.keep_alive
         self._window_end_s: float | None = None
         self._is_stopped = self._is_drained = False
+        self._waits = os.open(SCHEDSTAT, os.O_RDONLY) if Path(SCHEDSTAT).exists() else None
+        self._waited_s = 0.0
         self._reset()
 
     def _reset(self) -> None:
         self._delays_s, self._cpu_s, self._tokens, self._reconnects = array("d"), time.process_time(), 0, 0
+        self._samples, self._ended = list[tuple[str, str]](), 0
 
-    def run(self) -> None:
-        """Serve all streams until an order to stop."""
+    def _new_wait_s(self) -> float:
+        """Return for how long the process waited for a CPU since the last call; 0 if the system does not tell."""
+        if self._waits is None:
+            return 0.0
+        before, self._waited_s = self._waited_s, int(os.pread(self._waits, 100, 0).split()[1]) / 1e9
+        return self._waited_s - before
+
+    def run(self, begin_s: float = 0.0) -> None:
+        """Serve all streams until an order to stop; times of the load are from `begin_s` on, of the monotonic clock."""
+        self._waiting = [(begin_s + due_s, number, is_slot) for due_s, number, is_slot in self._waiting]
         self._selector.register(self._link, selectors.EVENT_READ)
         since_s = probe_s = self._clock()
         while not self._is_stopped:
@@ -118,13 +139,13 @@ class Client:
             while self._waiting and self._waiting[-1][0] <= called_s:
                 self._send_due(*self._waiting.pop())
             called_s = self._clock()
-            due_s = min(probe_s, self._waiting[-1][0]) if self._waiting else probe_s
+            due_s = min(called_s + TIMER_S, self._waiting[-1][0] if self._waiting else math.inf)
             ready = self._selector.select(max(0.0, due_s - called_s))
-            polled_s = self._clock()
-            if polled_s - called_s > BLOCKED_S:
-                since_s = polled_s
+            polled_s, wait_s = self._clock(), self._new_wait_s()
+            if BLOCKED_S < polled_s - called_s <= max(0.0, due_s - called_s) + LATE_TIMER_S:
+                since_s = max(since_s, polled_s - wait_s)
             if polled_s >= probe_s:
-                probe_s = polled_s + PROBE_S
+                probe_s = polled_s + PROBE_SILENCE_S
                 self._check_silence(polled_s)
             self._serve(ready, since_s)
             since_s = polled_s
@@ -160,7 +181,7 @@ class Client:
         elif order == "end":
             self._window_end_s = value
             cpu_s = time.process_time() - self._cpu_s
-            statistics = Statistics(self._delays_s, cpu_s, self._tokens, self._reconnects)
+            statistics = Statistics(self._delays_s, cpu_s, self._tokens, self._reconnects, self._samples)
             self._link.send(("statistics", statistics))
             self._report_drained()
         else:
@@ -177,12 +198,12 @@ class Client:
 
     def _send_due(self, due_s: float, number: int, is_slot: bool) -> None:
         if is_slot:
-            self._send(number, self._next_index, self._clock())
+            self._send(number, self._next_index, due_s)
         else:
             self._send(-1, number, due_s)
 
     def _send(self, slot: int, index: int, due_s: float) -> None:
-        """Send a request; in a closed loop it is due when it is sent."""
+        """Send a request; in a closed loop it counts from when it is sent."""
         if slot >= 0:
             self._next_index += self._load.stride
         place = None
@@ -195,7 +216,8 @@ class Client:
         exchange = Exchange(self._headers, self._path, body, self._keeps_alive)
         now_s = self._clock()
         request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens, place=place)
-        stream = Stream(request, exchange, self._idle.pop(slot, None))
+        request.late_s = [now_s - due_s, 0.0, 0.0, 0.0]
+        stream = Stream(request, exchange, body, self._idle.pop(slot, None))
         self._streams.add(stream)
         self._connect(stream)
 
@@ -255,6 +277,8 @@ class Client:
             if not request.times_s and request.slot not in self._heard_slots:
                 self._heard_slots.add(request.slot)
                 self._link.send(("first", request.slot))
+            request.late_s[2 if request.times_s else 1] = now_s - since_s
+            request.late_s[3] = max(request.late_s[1:])
             request.times_s.append(now_s)
             request.counts.append(new)
             self._delays_s.append(now_s - since_s)
@@ -277,6 +301,7 @@ class Client:
         request.cached_tokens = counter.cached_tokens
         request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
         self._streams.remove(stream)
+        self._keep(stream)
         idle_s = self._answered(request, counter.ids)
         keeps_alive = self._keeps_alive and idle_s < KEEP_S
         if keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
@@ -291,6 +316,13 @@ class Client:
             self._waiting.sort(reverse=True)
         self._link.send(("ended", request))
         self._report_drained()
+
+    def _keep(self, stream: Stream) -> None:
+        """Keep some of the requests that ended, each with the same chance (Vitter 1985, algorithm R)."""
+        self._ended += 1
+        place = len(self._samples) if self._ended <= KEPT else random.randrange(self._ended)
+        if place < KEPT:
+            self._samples[place : place + 1] = [(stream.body.decode(), "".join(stream.counter.text))]
 
     def _answered(self, request: Request, ids: Sequence[int]) -> float:
         """Return the seconds until the stream's next request."""

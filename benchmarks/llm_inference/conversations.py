@@ -114,11 +114,15 @@ class Player:
         return playing.sent
 
     def _put_blocks(self, playing: _Playing, turn: Turn) -> int:
-        """Replace the blocks that differ from the former turn's; return how many are the same."""
+        """Replace the blocks that differ from the former turn's; return how many are the same.
+
+        A rest without a hash id is no other prompt's.
+        """
         scope = f"{playing.number}." if playing.conversation.is_local else f"{playing.round}.."
-        block, before = playing.conversation.block, len(turn.ids) - 1
-        tokens = [block] * before + [turn.input - block * before]
-        wanted = [(f"{scope}{one}", count) for one, count in zip(turn.ids, tokens, strict=True)]
+        block = playing.conversation.block
+        wanted = [(f"{scope}{one}", min(block, turn.input - block * at)) for at, one in enumerate(turn.ids)]
+        if (rest := turn.input - block * len(turn.ids)) > 0:
+            wanted.append((f"{playing.number}.{playing.turn}r", rest))
         kept = 0
         while kept < min(len(wanted), len(playing.pieces)) and wanted[kept] == playing.pieces[kept]:
             kept += 1

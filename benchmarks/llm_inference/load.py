@@ -27,6 +27,8 @@ FEWEST_CORES_TO_BIND = 8  # the client's processes to cores of their own
 RAMP_SHARE = 0.25  # of the limit; what has not reached a steady state by then is too slow
 POLL_S = 0.2
 FIRST_REQUESTS = 2  # before the load: the first warms the server up, the second shows how long one takes
+LEAD_S = 0.1  # in which each client process hears when its times begin
+LOST_CLIENT = "a client process ended early: its output has the reason"
 DEATH_S = 1.0  # from a lost connection until the server's process has ended
 
 
@@ -43,7 +45,7 @@ class Measurement:
 def first_requests(server: Server, load: LoadOptions, limit_s: float, watch: Callable[[], None]) -> Request:
     """Send requests one after the other; the first warms the server up, the last, which is returned, is timed alone."""
     found: list[Request] = []
-    with _clients([_load(server, load, 0.0, starts_s=[(0, time.monotonic())])]) as links:
+    with _clients([_load(server, load, 0.0, starts_s=[(0, 0.0)])]) as (links, _):
         for message, content in _messages(links, watch, time.monotonic() + limit_s):
             if message == "ended":
                 found.append(_good(content, watch))
@@ -70,7 +72,7 @@ def measure(
     and then until `ask` returns, which asks the loaded server.
     `watch` raises LoadError when the server is gone; `mark` is called at both edges of the window.
     """
-    found, begin_s, pace = Measurement(), time.monotonic(), Pace()
+    found, pace = Measurement(), Pace()
     wanted, max_s = max(window.min_requests, 4 * load.concurrency), max(window.min_s, window.max_s)
     to_hear = 0 if load.rate_per_s else load.concurrency  # streams of which each has had a first token
     messages: dict[str, list[Any]] = {"first": [], "statistics": found.statistics, "drained": [], "": []}
@@ -83,8 +85,7 @@ def measure(
         return now_s
 
     pool, asked = ThreadPoolExecutor(1), list[Future[None]]()
-    shares = list(_shares(server, load, window.limit_s, begin_s + 0.1, alone_s))
-    with _clients(shares) as links:
+    with _clients(list(_shares(server, load, window.limit_s, alone_s))) as (links, begin_s):
         for message, content in _messages(links, watch, begin_s + window.limit_s):
             now_s = time.monotonic()
             if message == "ended":
@@ -126,7 +127,7 @@ def _good(request: Request, watch: Callable[[], None]) -> Request:
     return request
 
 
-def _shares(server: Server, load: LoadOptions, limit_s: float, begin_s: float, alone_s: float) -> Iterator[Load]:
+def _shares(server: Server, load: LoadOptions, limit_s: float, alone_s: float) -> Iterator[Load]:
     """Yield each client process's part of the load, on CPUs of its own where the node has enough of them."""
     salt, processes = str(time.time_ns()), -(-load.concurrency // STREAMS_PER_PROCESS)
     cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -141,8 +142,8 @@ def _shares(server: Server, load: LoadOptions, limit_s: float, begin_s: float, a
             load,
             load.idle_limit_s,
             salt=salt,
-            starts_s=[(slot, begin_s + alone_s * slot / load.concurrency) for slot in own],
-            arrivals_s=[(index, begin_s + time_s) for index, time_s in due[process::processes]],
+            starts_s=[(slot, alone_s * slot / load.concurrency) for slot in own],
+            arrivals_s=due[process::processes],
             first_index=process,
             stride=processes,
             cpus=cpus[process : process + 1],
@@ -157,8 +158,8 @@ def _load(server: Server, load: LoadOptions, idle_limit_s: float, **changes: Any
 
 
 @contextmanager
-def _clients(loads: Sequence[Load]) -> Iterator[list[Connection]]:
-    """Run a client process for each load, and end them all."""
+def _clients(loads: Sequence[Load]) -> Iterator[tuple[list[Connection], float]]:
+    """Run a client process for each load, and end them all; their times begin when all are ready, and that is given."""
     context = multiprocessing.get_context("spawn")
     links, processes = [], []
     try:
@@ -169,7 +170,15 @@ def _clients(loads: Sequence[Load]) -> Iterator[list[Connection]]:
             theirs.close()
             links.append(ours)
             processes.append(process)
-        yield links
+        try:
+            for link in links:
+                link.recv()  # it is ready
+            begin_s = time.monotonic() + LEAD_S
+            for link in links:
+                link.send(begin_s)
+        except (EOFError, OSError) as error:
+            raise LoadError(LOST_CLIENT) from error
+        yield links, begin_s
     finally:
         for link in links:
             link.close()  # which a client takes for an order to stop
@@ -188,7 +197,7 @@ def _messages(links: Sequence[Connection], watch: Callable[[], None], until_s: f
                 yield link.recv()
             except (EOFError, OSError) as error:
                 watch()
-                raise LoadError("a client process ended early: its output has the reason") from error
+                raise LoadError(LOST_CLIENT) from error
         if not ready:
             watch()
             yield "", None

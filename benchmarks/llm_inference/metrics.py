@@ -38,7 +38,8 @@ def from_the_start(measurement: Measurement) -> Measurement:
     for one in measurement.requests:
         times_s = array("d", map(rounded, one.times_s))
         due_s, sent_s, ended_s = map(rounded, (one.due_s, one.sent_s, one.ended_s))
-        requests.append(replace(one, due_s=due_s, sent_s=sent_s, ended_s=ended_s, times_s=times_s))
+        late_s = [round(1e6 * time_s) / 1e6 for time_s in one.late_s]
+        requests.append(replace(one, due_s=due_s, sent_s=sent_s, ended_s=ended_s, times_s=times_s, late_s=late_s))
     return replace(measurement, requests=requests, start_s=0.0, end_s=rounded(measurement.end_s))
 
 
@@ -60,6 +61,7 @@ def as_json(request: Request) -> dict[str, Any]:
         "completion_tokens": request.completion_tokens,
         "cached_tokens": request.cached_tokens,
         "retries": request.retries,
+        "late_us": [round(1e6 * time_s) for time_s in request.late_s],
         "unlisted": request.unlisted,
         "is_unseen": request.is_unseen,
         **({"place": request.place._asdict()} if request.place else {}),

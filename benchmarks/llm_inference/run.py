@@ -40,7 +40,7 @@ from benchmarks.llm_inference.speculation import facts_of_speculation
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
-from results.record.acceptance import NO_SPECULATION, choice, judged_acceptance, label, of_text
+from results.record.acceptance import NO_SPECULATION, choice, judged_acceptance, judged_events, label, of_text
 from results.record.answers import facts_of, judged
 from results.record.conversations import figures_of, remarks_on_cache
 from results.record.demand import DATA, hosts_of, of_arrivals, of_idle_limit
@@ -153,7 +153,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     questions = Questions(server, config, alone_s, started.watch)
     questions.ask_idle()
     counted, late_s, periods = [], 0.0, []
-    names = [adapter.counter, *(adapter.speculation.counters if config.speculation.draft_tokens else [])]
+    names = [adapter.counter, *adapter.speculation.counters]
 
     def mark(edge: str, time_s: float) -> None:
         nonlocal late_s
@@ -163,6 +163,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         late_s += time.monotonic() - time_s
 
     measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
+    questions.ask_again([one for process in measured.statistics for one in process.samples])
     if config.asks_text:
         reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
         questions.stored["text"] = asked_text(server, adapter, reference)
@@ -174,7 +175,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
     record.metrics |= figures_of(window) | client_metrics(measurement.statistics)
-    server_tokens, speculation = _by_the_server(config, counted, window)
+    server_tokens, speculation, undeclared = _by_the_server(config, counted, window)
     shares = [
         (after.throttled - before.throttled) / max(1, after.all - before.all)
         for before, after in zip(*periods, strict=False)
@@ -184,17 +185,20 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         "server_start_s": started.ready_s,
         "cpu_throttled_percent": 100 * max(shares, default=0.0),
         "server_tokens": server_tokens,
+        **({"undeclared_steps": undeclared} if undeclared else {}),
     }
     found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     answers = facts_of(questions.stored)
     findings = [*remarks(window, load, record.metrics), *remarks_on_cache(window, record.metrics), *judged(answers)]
     findings += judged_acceptance(speculation, number(record.metrics, "output_tokens_per_request"))
-    late = [late_client(record.metrics, load)]
+    findings += judged_events(speculation, window, undeclared)
+    late, is_confirmed = list(late_client(window, record.metrics, load)), False
     if server_tokens is not None:
-        late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
-    found += unconfirmed(window, server_tokens is not None and late[-1] is None)
+        other = miscounted(window, load, server_tokens, late_s, adapter.counts_requests)
+        late, is_confirmed = [*late, *([other] if other else [])], other is None
+    found += unconfirmed(window, is_confirmed)
     # Where others use the node, too, both can be theirs.
-    (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else findings).extend(filter(None, late))
+    (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else findings).extend(late)
     record.serving |= {"elsewhere": started.elsewhere, "findings": [one.as_data() for one in findings]}
     record.serving |= {"answers": answers} if answers else {}
     record.serving |= {"speculation": speculation} if speculation else {}
@@ -205,8 +209,11 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
 
 def _by_the_server(
     config: Config, counted: Sequence[Mapping[str, float | None]], window: Window
-) -> tuple[float | None, dict[str, Any]]:
-    """Return the tokens generated in the window by the server's counters at its edges, and what they say of drafts."""
+) -> tuple[float | None, dict[str, Any], float | None]:
+    """Return the tokens generated in the window by the server's counters at its edges, and what they say of drafts.
+
+    The last are drafts, or steps with some, that no option declares.
+    """
 
     def change(name: str) -> float | None:
         begin, end = (one.get(name) for one in counted)
@@ -218,7 +225,8 @@ def _by_the_server(
     if tokens is None and facts.get("measured_length"):  # a prompt makes a token, and each step one and those accepted
         prompts = sum(window.holds(one.times_s[0]) for one in window.every)
         tokens = prompts + facts["steps"] + facts["accepted_tokens"]
-    return tokens, facts
+    kind = adapter.speculation
+    return tokens, facts, None if facts else change(kind.steps) or change(kind.proposed)
 
 
 def _store_requests(record: RunRecord, measurement: Measurement, questions: Questions, config: Config) -> None:

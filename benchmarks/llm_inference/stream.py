@@ -111,6 +111,7 @@ class Counter:
     _is_running: bool = False  # usage came with tokens, and not only at the end
     _has_begun: bool = False
     ids: list[int] = field(default_factory=list)  # of the tokens, as far as the server lists them
+    text: list[str] = field(default_factory=list)
     _held: int = 0  # tokens before the first one
 
     def new_tokens(self, event: Mapping[str, Any]) -> int:
@@ -125,6 +126,7 @@ class Counter:
         self.model = event.get("model") or self.model
         choice = choices[0] if choices else {}
         text = choice.get("text") or text_of(choice)
+        self.text.append(text)
         all_tokens = (usage or {}).get("completion_tokens")
         is_last = not choices or choice.get("finish_reason")
         self._is_running = self._is_running or (all_tokens is not None and not is_last)

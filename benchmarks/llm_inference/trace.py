@@ -1,9 +1,10 @@
 """Traces of conversations, in two published formats and made ones, and files of lengths.
 
 Mooncake's JSON lines have timestamp [ms], input_length, output_length and hash_ids of blocks of 512 tokens. The JSON of
-AIPerf's scenario has id, block_size, hash_id_scope, tool_tokens, system_tokens and requests of t [s], in, out and
-hash_ids. Where hash_id_scope is "none", requests have no hash ids: a prompt is the former one, the former answer as it
-came, and new tokens; the first tool_tokens + system_tokens of all conversations are the same.
+AIPerf's scenario and of kv-cache-tester has id, block_size and requests of t [s], in, out and hash_ids of whole blocks,
+and perhaps hash_id_scope, tool_tokens and system_tokens. Where hash_id_scope is "none", requests have no hash ids: a
+prompt is the former one, the former answer as it came, and new tokens; the first tool_tokens + system_tokens of all
+conversations are the same.
 """
 
 from __future__ import annotations
@@ -103,19 +104,21 @@ def _number(entry: Mapping[str, Any], name: str, least: float, where: str) -> fl
     return value
 
 
-def _whole(entry: Mapping[str, Any], name: str, least: int, where: str) -> int:
+def _whole(entry: Mapping[str, Any], name: str, least: int, where: str, usual: int | None = None) -> int:
+    if usual is not None and name not in entry:
+        return usual
     value = _number(entry, name, least, where)
     if value != int(value):
         raise ConfigError(f"{where}: {name!r} must be a whole number, found {value!r}")
     return int(value)
 
 
-def _ids(entry: Mapping[str, Any], tokens: int, block: int, where: str) -> tuple[int, ...]:
-    """Return the hash ids of a prompt, one for each block that has begun."""
-    ids = entry.get("hash_ids")
+def _ids(entry: Mapping[str, Any], tokens: int, block: int, where: str, is_cut: bool = False) -> tuple[int, ...]:
+    """Return the hash ids of a prompt, one for each block, of which `is_cut` lets the last one lack it if it is cut."""
+    ids = entry.get("hash_ids", [] if is_cut else None)
     if not isinstance(ids, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in ids):
         raise ConfigError(f"{where}: 'hash_ids' must be a list of whole numbers, found {str(ids)[:40]}")
-    if len(ids) != (wanted := -(-tokens // block)):
+    if len(ids) != (wanted := -(-tokens // block)) and not (is_cut and len(ids) == tokens // block):
         raise ConfigError(f"{where}: {tokens} tokens are {wanted} blocks of {block}, but it has {len(ids)} hash_ids")
     return tuple(ids)
 
@@ -131,8 +134,8 @@ def _of_mooncake(entry: Mapping[str, Any], where: str) -> Conversation:
 def _requests(entry: Mapping[str, Any], where: str) -> Iterator[Mapping[str, Any]]:
     """Yield the requests of a conversation; those of a subagent where it was called."""
     requests = entry.get("requests")
-    if not isinstance(requests, list) or not all(isinstance(one, dict) for one in requests) or not requests:
-        raise ConfigError(f"{where}: 'requests' must be a list of objects, not empty, found {str(requests)[:40]}")
+    if not isinstance(requests, list) or not all(isinstance(one, dict) for one in requests):
+        raise ConfigError(f"{where}: 'requests' must be a list of objects, found {str(requests)[:40]}")
     for one in requests:
         if "requests" in one:
             yield from _requests(one, where)
@@ -143,12 +146,11 @@ def _requests(entry: Mapping[str, Any], where: str) -> Iterator[Mapping[str, Any
 def _of_requests(entry: Mapping[str, Any], where: str) -> Conversation:
     if not isinstance(entry.get("id"), str):
         raise ConfigError(f"{where}: 'id' must be a text, found {entry.get('id')!r}")
-    if entry.get("hash_id_scope") not in SCOPES:
-        scopes, found = ", ".join(SCOPES), entry.get("hash_id_scope")
-        raise ConfigError(f"{where}: 'hash_id_scope' must be one of {scopes}, found {found!r}")
-    is_fed = entry["hash_id_scope"] == "none"
+    if (scope := entry.get("hash_id_scope", SCOPES[0])) not in SCOPES:
+        raise ConfigError(f"{where}: 'hash_id_scope' must be one of {', '.join(SCOPES)}, found {scope!r}")
+    is_fed = scope == "none"
     block = _whole(entry, "block_size", 1, where)
-    shared = sum(_whole(entry, name, 0, where) for name in ("tool_tokens", "system_tokens"))
+    shared = sum(_whole(entry, name, 0, where, usual=0) for name in ("tool_tokens", "system_tokens"))
     turns, ended_s, held = list[Turn](), 0.0, shared if is_fed else 0
     for number, one in enumerate(_requests(entry, where), 1):
         at = f"{where}, request {number}"
@@ -159,10 +161,13 @@ def _of_requests(entry: Mapping[str, Any], where: str) -> Conversation:
         tokens, output = (_whole(one, name, 1, at) for name in ("in", "out"))
         if is_fed and tokens <= held:
             raise ConfigError(f"{at}: 'in' must be above {held}, the tokens before its new ones, found {tokens}")
-        ids = () if is_fed else _ids(one, tokens, block, at)
+        ids = () if is_fed else _ids(one, tokens, block, at, is_cut=True)
         turns.append(Turn(tokens, output, max(0.0, time_s - ended_s) if turns else 0.0, ids))
-        ended_s, held = time_s + (_number(one, "api_time", 0, at) if "api_time" in one else 0.0), tokens + output
-    return Conversation(tuple(turns), 0 if is_fed else block, entry["hash_id_scope"] == "local", shared)
+        is_timed = one.get("api_time") is not None
+        ended_s, held = time_s + (_number(one, "api_time", 0, at) if is_timed else 0.0), tokens + output
+    if not turns:
+        raise ConfigError(f"{where}: 'requests' has no request")
+    return Conversation(tuple(turns), 0 if is_fed else block, scope == "local", shared)
 
 
 def read_lengths(path: Path) -> list[tuple[int, int]]:

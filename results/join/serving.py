@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.record.acceptance import judged_acceptance
+from results.record.acceptance import judged_acceptance, judged_events
 from results.record.answers import facts_of, judged
 from results.record.checks.run import differs
 from results.record.conversations import NAMES, are_conversations, figures_of, idle_until_s, remarks_on_cache
@@ -104,7 +104,8 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield from _other_answers(serving.get("answers") or {}, facts, options)
         found = [*remarks(window, asked, metrics), *remarks_on_cache(window, again), *judged(facts)]
         found += judged_acceptance(speculation, number(again, "output_tokens_per_request"))
-        found += filter(None, [late_client(metrics, asked)])
+        found += judged_events(speculation, window, stored.get("undeclared_steps"))
+        found += late_client(window, metrics, asked)
         yield from _other_findings(serving["findings"], [one.as_data() for one in found])
         for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
             yield from differs(f"serving.{name}", serving.get(name), "its load", value)
@@ -183,6 +184,8 @@ def _other_answers(stored: Json, again: Json, options: Json) -> Iterator[str]:
             yield f"serving.answers.{name} is stored as {stored.get(name)!r}, but the answers give {again.get(name)!r}"
     if not min(1, most := options.get("questions", 0)) <= again.get("questions", 0) <= most:
         yield f"its options allow {most} questions, and {again.get('questions', 0)} have answers"
+    if again.get("questions") and not again.get("load_questions"):
+        yield f"{REQUESTS_NAME} has no answers of its load to requests that were asked again"
     if options.get("questions_file"):
         reference = again.get("reference", 0)
         yield from differs("config.answers.reference", options.get("reference"), REQUESTS_NAME, reference)

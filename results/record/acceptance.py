@@ -6,6 +6,7 @@ The acceptance length is the mean number of tokens of a step: the draft tokens t
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,10 +14,15 @@ from typing import Any
 
 from results.files.csv_rows import csv_rows
 from results.record.findings import Finding, finding
+from results.record.served import Window
 from results.record.served_rules import MOST_UNLIKE_COUNT
 
 PUBLISHED = Path(__file__).with_suffix(".csv")
 NO_SPECULATION = "none"
+FEW_IN_EVENT = 1.25  # tokens, of a server that generates one in a step; a busy one joins some
+JOINED = 3  # of two joined steps of more than half of the possible tokens, more than 1 in 3 have more than one can
+MOST_OF_STEP = 1.05  # tokens of an event to those of a step, whose last one in an answer is cut
+MOST_UNLIKE_STEPS = 0.1  # of tokens, by counters that are read a little later
 SIGMAS = 3  # standard deviations of a mean by chance, of which 1 in 370 is beyond
 
 
@@ -81,3 +87,31 @@ def judged_acceptance(facts: Mapping[str, Any], tokens_per_request: float) -> It
         most += drafts * length / tokens_per_request if tokens_per_request else 0.0
     if abs(measured - length) > most:
         yield finding("acceptance_differs", measured=measured, stated=length, most=most)
+
+
+def judged_events(facts: Mapping[str, Any], window: Window, undeclared_steps: object = None) -> Iterator[Finding]:
+    """Yield what the events of requests contradict: the facts of speculation, or that there is none.
+
+    `undeclared_steps` are those with drafts of a server without speculation, by its counter.
+    """
+    events = [count for one in window.requests for count in one.counts[1:]]
+    mean = statistics.fmean(events) if events else 1.0
+    if not facts:
+        if undeclared_steps:
+            yield finding("speculation_undeclared", steps=undeclared_steps)
+        elif mean > FEW_IN_EVENT:
+            yield finding("events_of_several", mean=mean)
+    if not facts or facts["measured_length"] is None:
+        return
+    measured, most = facts["measured_length"], facts["draft_tokens"] + 1
+    # A busy server or client joins the tokens of two steps in an event, of which some then have more than a step can.
+    joined = sum(count > most for count in events) / max(1, len(events))
+    if 2 * measured > most and mean > measured * (1 + JOINED * joined) * MOST_OF_STEP:
+        yield finding("events_differ", mean=mean, measured=measured)
+    # The first token of an answer is its prompt's. Counters of whole requests miss those in flight at an edge.
+    later = sum(count for _, count in window.output_tokens())
+    later -= sum(one.counts[0] for one in window.every if window.holds(one.times_s[0]))
+    counted = facts["steps"] * measured
+    in_flight = window.in_flight(window.start_s, window.end_s) * statistics.fmean(one.tokens for one in window.requests)
+    if abs(later - counted) > MOST_UNLIKE_STEPS * later + in_flight:
+        yield finding("steps_differ", later=later, counted=counted)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from jpwr.intervals import LEVEL, students_t
@@ -32,6 +34,13 @@ MOST_GAP = 0.5
 LEAST_AGREEMENT = 0.5
 
 ROUNDED = 1e-3  # by which rounding may put the logarithm of a probability above 0
+
+
+# Of the agreement of the questions under load, by answers of the load whose tokens are not known. Eight of another
+# model agree in a few letters, and 1 in 50 times as little by rounding alone.
+LEAST_OF_LOAD = 0.2
+BEGINNING = 32  # tokens of an answer of the load that are then compared, as many as a question's answer has
+UNREADABLE = "\ufffd", "bytes:"  # in a token that is a part of a character
 
 
 class Answer(NamedTuple):
@@ -70,6 +79,54 @@ class Answer(NamedTuple):
         return statistics.fmean(theirs - ours for ours, theirs in pairs) if pairs else None
 
 
+class Streamed(NamedTuple):
+    """Answer of the load, and what the same request gave when it was asked again, in one piece with its tokens."""
+
+    arrived: str
+    again: str
+    tokens: Sequence[str]
+    top: Mapping[str, float] = {}  # log-probabilities of the most likely tokens at the first difference
+
+    @property
+    def same(self) -> int:
+        """Number of letters that are equal up to the first difference; white space at the ends aside."""
+        return Answer(list(self.arrived.strip())).same(Answer(list(self.again.strip())))
+
+    @property
+    def place(self) -> int | None:
+        """Place of the first token that differs; None if there is none, or tokens do not tell."""
+        arrived, again, joined = self.arrived.strip(), self.again.strip(), "".join(self.tokens).lstrip()
+        if (
+            arrived == again
+            or not joined.startswith(again[: self.same + 1])
+            or UNREADABLE[0] in (arrived[self.same : self.same + 1], again[self.same : self.same + 1])
+        ):
+            return None
+        skipped = len("".join(self.tokens)) - len(joined)
+        return bisect_right(list(accumulate(map(len, self.tokens))), self.same + skipped)
+
+    @property
+    def gap(self) -> float | None:
+        """How much less likely the first other token is than the best one; infinite if not listed, None if unknown."""
+        if self.arrived.strip() == self.again.strip():
+            return 0.0
+        if self.place is None or not self.top:
+            return None
+        whole = "".join(self.tokens)
+        begun = len("".join(self.tokens[: self.place]))
+        rest = (whole[: len(whole) - len(whole.lstrip())] + self.arrived.strip())[begun:]
+        others = [value for name, value in self.top.items() if name and rest.startswith(name)]
+        if not others and any(not name or name.startswith(UNREADABLE) for name in self.top):
+            return None
+        return max(self.top.values()) - max(others) if others else math.inf
+
+    @property
+    def agreement(self) -> float:
+        """Share of the beginning that is equal up to the first difference."""
+        letters = max(1, len(self.again.strip()) * BEGINNING // max(BEGINNING, len(self.tokens)))
+        return min(1.0, self.same / letters)
+
+
 def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of a run's answers, as its file has them: `idle`, `again` and `loaded`, each of all questions.
 
@@ -93,6 +150,15 @@ def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
             found["wrong"], found["repeat_wrong"] = (sum(gap > MOST_GAP for gap in each) for each in (gaps, in_repeats))
             found["largest_gap"] = max(filter(math.isfinite, gaps), default=0.0)
             found |= _likelihood(idle, loaded)
+    if stored.get("load"):
+        load = [Streamed(*one) for one in stored["load"]]
+        differences = [one.gap for one in load]
+        unknown = [one.agreement for one, gap in zip(load, differences, strict=True) if gap is None]
+        found |= {"load_questions": len(load), "load_unknown": len(unknown)}
+        found["load_wrong"] = sum(gap is not None and gap > MOST_GAP for gap in differences)
+        found["load_agreement"] = statistics.fmean(unknown) if unknown else 1.0
+        found["parts"] = len(stored["parts"])
+        found["unread"] = sum(whole == changed for whole, changed in stored["parts"])
     if expected := stored.get("expected"):
         right = sum(wanted.casefold() in answer.casefold() for wanted, answer in expected)
         found |= {"expected": len(expected), "right": right, "reference": stored["reference"]}
@@ -135,6 +201,17 @@ def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
         yield finding("answers_vary", wrong=varied, questions=questions)
     if (wrong := facts.get("wrong", 0)) > most:
         yield finding("answers_wrong", wrong=wrong, questions=questions, most=MOST_GAP, listed=LISTED)
+    if questions := facts.get("load_questions", 0):
+        is_unknown = 2 * facts["load_unknown"] >= questions
+        wrong = facts["load_wrong"]
+        if is_unknown and facts["load_agreement"] < LEAST_OF_LOAD * facts["agreement"]:
+            wrong = questions
+        if wrong > (1 - LEAST_RIGHT) * questions:
+            yield finding("load_wrong", wrong=wrong, questions=questions)
+        elif is_unknown:
+            yield finding("load_unjudged", agreement=facts["load_agreement"])
+        if facts["unread"]:
+            yield finding("prompt_unread", unread=facts["unread"], parts=facts["parts"])
     if facts.get("likelihood_high", 1.0) < LEAST_RIGHT:
         yield finding("answers_unlikely", likelihood=facts["likelihood"], least=LEAST_RIGHT)
     if facts.get("likelihood_low", 1.0) > 1 / LEAST_RIGHT:

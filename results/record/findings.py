@@ -181,11 +181,12 @@ _MORE_DEVICES = _undecided("Run this workload on more devices")
 # A run with one of these is not ranked: it is wrong, a check that was asked for was not made, or it is of no whole and
 # sound device.
 WRONG_ANSWERS = {"answers_wrong", "answers_vary", "answers_unlikely", "answers_likelier", "answers_unlike"}
-WRONG_ANSWERS |= {"answers_below"}
+WRONG_ANSWERS |= {"answers_below", "load_wrong", "prompt_unread"}
 NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplexity_high", "perplexity_low"}
 NOT_RANKED |= {"learns_worse", "learns_faster", "learning_unknown", "learning_short"}
 NOT_RANKED |= {"no_logprobs", "answers_unknown", "answers_empty", "perplexity_unknown", "acceptance_unknown"}
 NOT_RANKED |= {"one_seed", "divided_device", "no_ecc", "compute_prohibited", "ended_by_scheduler"}
+NOT_RANKED |= {"events_differ", "steps_differ", "speculation_undeclared"}
 
 KINDS: Mapping[str, Kind] = {
     "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
@@ -440,6 +441,14 @@ KINDS: Mapping[str, Kind] = {
         "{tpot_ms:.2f} ms and a TTFT of {ttft_ms:.2f} ms",
         _LATE,
     ),
+    "client_share": Kind(
+        "the client was late by up to {longest_ms:.1f} ms, which may change {percentile} by {share:.0%}", _LATE
+    ),
+    "late_start": Kind(
+        "the client started its streams {late_s:.3f} s later than planned in the mean, and a request takes "
+        "{request_s:.3f} s: they may run in lock-step",
+        _LATE,
+    ),
     "miscounted": Kind(
         "the client counted {client} tokens in the window, and the server {server:.0f}",
         Advice(4, "Client and server count different tokens.", "Use the server for this job alone, and repeat the run"),
@@ -471,6 +480,22 @@ KINDS: Mapping[str, Kind] = {
     "answers_below": Kind(
         "{right} of {expected} questions are answered as expected, at least {least:.1%} wanted",
         Advice(1, "A server's answers are not those expected.", "Check its weights and quantisation; repeat the run"),
+    ),
+    "load_wrong": Kind(
+        "{wrong} of {questions} answers of the load differ from answers to the same requests asked again, by more than "
+        "rounding explains",
+        Advice(
+            1, "A server gives the load other answers.", "Let it answer streamed requests as others; repeat the run"
+        ),
+    ),
+    "load_unjudged": Kind(
+        "answers of the load cannot be compared token by token: of their beginning, {agreement:.0%} is equal when "
+        "asked again",
+        Advice(7, "Answers of the load are compared as text alone.", "Let the server list its tokens as text"),
+    ),
+    "prompt_unread": Kind(
+        "{unread} of {parts} changes of a quarter of a prompt change no probability of the answer",
+        Advice(1, "A server does not read whole prompts.", "Check its limits of a prompt's length; repeat the run"),
     ),
     "no_logprobs": Kind(
         "the server gives no log-probabilities that can be: only gross errors of its answers under load are found",
@@ -514,6 +539,26 @@ KINDS: Mapping[str, Kind] = {
             1,
             "A server accepts other drafts than stated, and is not ranked.",
             "Check its version and its draft model; repeat the run",
+        ),
+    ),
+    "events_differ": Kind(
+        "events have {mean:.3g} tokens, and a step {measured:.3g} by the server's counters",
+        Advice(
+            1, "A server's events have more tokens than its steps.", "Check its counters and version; repeat the run"
+        ),
+    ),
+    "steps_differ": Kind(
+        "{later} tokens arrived after the first ones, and the server's counters of steps make {counted:.0f}",
+        Advice(1, "A server's counters of drafts do not fit its tokens.", "Use it for this job alone; repeat the run"),
+    ),
+    "speculation_undeclared": Kind(
+        "the server took {steps:.0f} steps with draft tokens, and no speculation was declared",
+        Advice(1, "A server speculates without a word.", "State --draft-tokens, or switch speculation off"),
+    ),
+    "events_of_several": Kind(
+        "events have {mean:.3g} tokens in the mean: the server speculates, or sends several together",
+        Advice(
+            6, "A server sends several tokens in an event.", "State --draft-tokens, or let it send each token alone"
         ),
     ),
     "acceptance_unknown": Kind(

@@ -153,6 +153,8 @@ class Request:
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     retries: int = 0  # of its sending
+    # The client's delay of sending, of reading the first and the last token, and the longest of any token.
+    late_s: list[float] = field(default_factory=lambda: [0.0] * 4)
     unlisted: int = 0  # tokens, and whether it began with some that no reader sees: see the client's Counter
     is_unseen: bool = False
     model: str = ""
@@ -186,6 +188,7 @@ def read_request(line: Mapping[str, Any]) -> Request:
         array("H", line["tokens"]),
         ended_s,
         **{name: line[name] for name in names if name in line},
+        late_s=[time_us / 1e6 for time_us in line.get("late_us", (0, 0, 0, 0))],
         place=Place(**line["place"]) if "place" in line else None,
     )
 

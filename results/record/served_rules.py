@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
+from jpwr.median import percentile
 from results.record.demand import Asked, fewest_requests
+from results.record.derived import PERCENTILES, tpot, ttft
 from results.record.findings import Finding, finding
 from results.record.served import Metrics, Window, drift, lock_step, number, silences_s
 
@@ -19,9 +23,18 @@ FEWEST_FOR_LOCK_STEP = 4
 MOST_DRIFT = 0.03
 LEAST_TPOT_S = 1e-4  # no server is as fast: 10,000 tokens/s for one user
 LATE_OF_TPOT, LATE_OF_TTFT = 0.05, 0.1  # of their medians, by the median and the 99th percentile of the client's delay
+LATE_OF_PERCENTILE = 0.1  # of a percentile of latencies, by which the client's delay of these very requests changes it
+TOLD_OF_PERCENTILE = 0.02
+LATE_START = 0.1  # of the time of a request, by which a stream of a closed loop starts late
 MOST_CACHED = MOST_UNLIKE_COUNT = 0.01  # of prompt tokens; of output tokens, by the server's own count
 MOST_RETRIED = 0.01  # of requests: more of them reach the 99th percentiles
 MOST_UNSEEN = 0.1  # of requests; some answers begin with a part of a character, or a space
+# A server that reads all prompts before it writes on makes an answer wait after its first token, in lock-step 2 of 3
+# answers for half of their TTFT.
+FEWEST_IN_PIECES = 8  # tokens of an answer, and answers
+LARGEST_PIECE, IN_PIECES = 0.5, 0.8  # of an answer; of the answers
+LATE_PIECE = 0.25  # of the time from first to last token: a client that reads so late makes pieces itself
+PAUSED, PAUSE_OF_TTFT, PAUSE_OF_GAP = 0.75, 0.5, 3.0  # of the answers; of their TTFT; of the median gap
 LEAST_STALL_S = 0.5  # a busy node stops a server, or its client, for less
 LONG_SILENCE = 3  # times that between two events of a request, or that of reading the longest prompt
 MOST_STALLED = 0.05  # of the window: as much is missing from tokens/s
@@ -35,6 +48,7 @@ def faults(window: Window, load: Asked, metrics: Metrics) -> Iterator[str]:
         len(window.requests), streams, window.duration_s, typical_s, number(metrics, "tpot_p50_s")
     )
     yield from _other_lengths(window)
+    yield from _pieces(window)
     cached = sum(one.cached_tokens or 0 for one in window.requests)
     prompts = sum(one.prompt_tokens or 0 for one in window.requests)
     if cached > MOST_CACHED * prompts and "mean_lanes" not in metrics:
@@ -61,6 +75,32 @@ def faults_of_figures(
         yield f"the window of {duration_s:.1f} s is below {LEAST_E2E} times that of a request, {typical_s:.1f} s"
     if tpot_s < LEAST_TPOT_S:
         yield "answers came in one piece, so that no token has its own time: look for a proxy that holds them back"
+
+
+def _pieces(window: Window) -> Iterator[str]:
+    """Yield that most answers come in a large piece, or pause at the same place: a first word without the others."""
+    timed = [one for one in window.requests if one.tokens >= FEWEST_IN_PIECES]
+    if len(timed) < FEWEST_IN_PIECES:
+        return
+    large = sum(
+        (max(one.counts) > LARGEST_PIECE * one.tokens or len(one.counts) < 3)
+        and one.late_s[3] < LATE_PIECE * (one.times_s[-1] - one.times_s[0] or one.ended_s - one.sent_s)
+        for one in timed
+    )
+    if large > IN_PIECES * len(timed):
+        yield f"{large} of {len(timed)} answers came in one or two pieces: their tokens have no time of their own"
+    pauses = Counter[int]()
+    for one in timed:
+        gaps_s = [after - before for before, after in pairwise(one.times_s)]
+        usual_s = statistics.median_low(gaps_s) if gaps_s else math.inf
+        least_s = max(PAUSE_OF_TTFT * (one.times_s[0] - one.sent_s), PAUSE_OF_GAP * usual_s)
+        pauses.update(place for place, gap_s in enumerate(gaps_s, 1) if gap_s > least_s)
+    for place, times in pauses.most_common(1):
+        if times > PAUSED * len(timed):
+            yield (
+                f"{times} of {len(timed)} answers pause after event {place}, for more than {PAUSE_OF_GAP:g} gaps and "
+                f"{PAUSE_OF_TTFT:g} of their TTFT: the server sends a first word before it has computed one"
+            )
 
 
 def disturbances(window: Window, metrics: Metrics) -> Iterator[str]:
@@ -138,17 +178,55 @@ def _other_lengths(window: Window) -> Iterator[str]:
             return
 
 
-def late_client(metrics: Metrics, load: Asked) -> Finding | None:
-    """Return a finding where the client's own delay is no small part of what was measured."""
-    in_flight = _busy(metrics)
+def late_start(window: Window, load: Asked) -> float:
+    """Return by how many seconds, in the mean, a closed loop sent its first requests later than planned."""
+    first = sorted(window.every, key=lambda one: one.sent_s)[: load.concurrency]
+    return 0.0 if load.rate_per_s else statistics.fmean(one.late_s[0] for one in first)
+
+
+def by_the_client(window: Window) -> tuple[float, str, float]:
+    """Return by what share, at most, the client's delays change a percentile of latencies; its name, and their longest.
+
+    Each latency is computed again as if nothing had been late: neither sending, in an open loop, nor reading the first
+    and the last token.
+    """
+    changes, longest_s = [(0.0, "ttft_p50")], 0.0
+    latencies: dict[str, list[tuple[float, ...]]] = {"ttft": [], "tpot": [], "e2e": []}
+    for one in window.requests:
+        _, first_s, last_s, _ = one.late_s
+        sent_s = one.sent_s - one.due_s
+        longest_s = max(longest_s, sent_s, first_s, last_s)
+        latency_s = ttft(one.due_s, one.times_s)
+        latencies["ttft"].append((latency_s, latency_s - sent_s - first_s))
+        latency_s = one.ended_s - one.due_s
+        latencies["e2e"].append((latency_s, latency_s - sent_s - last_s))
+        if each_s := tpot(one.times_s, one.counts):
+            later = (one.times_s[-1] - one.times_s[0]) / each_s
+            latencies["tpot"].append((each_s, each_s - last_s / later, each_s + first_s / later))
+    for name, values in latencies.items():
+        measured, *others = map(sorted, zip(*values, strict=True))
+        for percent in PERCENTILES if measured else ():
+            value_s = percentile(measured, percent)
+            change = max(abs(percentile(each, percent) - value_s) for each in others)
+            changes.append((change / value_s if value_s else 0.0, f"{name}_p{percent}"))
+    return *max(changes), longest_s
+
+
+def late_client(window: Window, metrics: Metrics, load: Asked) -> Iterator[Finding]:
+    """Yield where the client's own delay is no small part of what was measured."""
+    in_flight, typical_s = _busy(metrics), number(metrics, "e2e_p50_s")
+    if (late_s := late_start(window, load)) > LATE_START * typical_s:
+        yield finding("late_start", late_s=late_s, request_s=typical_s)
+    share, name, longest_s = by_the_client(window)
+    if share > LATE_OF_PERCENTILE:
+        yield finding("client_share", share=share, percentile=name, longest_ms=1e3 * longest_s)
     if not load.rate_per_s and in_flight < (1 - MOST_GAP) * load.concurrency:
-        return finding("few_in_flight", in_flight=in_flight, wanted=load.concurrency)
+        yield finding("few_in_flight", in_flight=in_flight, wanted=load.concurrency)
     delay_s, most_s = (number(metrics, f"client_delay_{name}_s") for name in ("p50", "p99"))
     tpot_s, ttft_s = (number(metrics, f"{name}_p50_s") for name in ("tpot", "ttft"))
     if (tpot_s and delay_s > LATE_OF_TPOT * tpot_s) or most_s > LATE_OF_TTFT * ttft_s:
         times_s = {"median": delay_s, "p99": most_s, "tpot": tpot_s, "ttft": ttft_s}
-        return finding("late_client", **{f"{name}_ms": 1e3 * one_s for name, one_s in times_s.items()})
-    return None
+        yield finding("late_client", **{f"{name}_ms": 1e3 * one_s for name, one_s in times_s.items()})
 
 
 def remarks(window: Window, load: Asked, metrics: Metrics) -> Iterator[Finding]:
@@ -157,6 +235,11 @@ def remarks(window: Window, load: Asked, metrics: Metrics) -> Iterator[Finding]:
     The client starts its streams one by one; streams that start together nevertheless are the server's doing.
     """
     starts = 0.0 if load.rate_per_s else lock_step(window, load.concurrency)
+    if late_start(window, load) > LATE_START * number(metrics, "e2e_p50_s"):
+        starts = 0.0  # by the client's doing, which late_client() says
+    share, name, longest_s = by_the_client(window)
+    if TOLD_OF_PERCENTILE < share <= LATE_OF_PERCENTILE:
+        yield finding("client_share", share=share, percentile=name, longest_ms=1e3 * longest_s)
     if load.concurrency >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
         yield finding("lock_step", share=starts)
     if retried := sum(one.retries > 0 for one in window.requests):

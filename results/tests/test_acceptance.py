@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from array import array
+
 import pytest
 
-from results.record.acceptance import judged_acceptance, length_of, of_text, published, stated
+from results.record.acceptance import judged_acceptance, judged_events, length_of, of_text, published, stated
+from results.record.served import Request, Window
 from results.tests.of_dicts import by_point
 from results.tests.test_serving import served
 from results.tests.words import deviations
@@ -52,6 +56,57 @@ def test_a_measured_length_is_as_stated_but_for_chance_and_ends(measured, steps,
     found = [one.kind for one in judged_acceptance(facts, tokens)]
     assert found == ["answers_synthetic", *kinds]
     assert list(judged_acceptance({}, tokens)) == []
+
+
+def window_of(length, joined, seed):
+    """Return a window of requests whose steps have a mean length, and how many steps; some share an event by chance."""
+    chance, every, steps, (whole, part) = random.Random(seed), [], 0, divmod(length, 1)
+    for index in range(100):
+        counts, left = [1], 63
+        while left:
+            new = min(left, int(whole) + (chance.random() < part))
+            left, steps = left - new, steps + 1
+            if len(counts) > 1 and chance.random() < joined:
+                counts[-1] += new
+            else:
+                counts.append(new)
+        times_s = array("d", [index + 0.1 + 0.01 * at for at in range(len(counts))])
+        every.append(Request(index, 0, index, index, 32, 64, times_s, array("H", counts), times_s[-1]))
+    return Window(type("All", (), {"requests": every, "start_s": 0.0, "end_s": 100.0})), steps
+
+
+@pytest.mark.parametrize(
+    ("made", "counted", "share_of_steps", "joined", "kinds"),
+    [
+        (2.49, 2.49, 1.0, 0.0, set()),
+        (2.49, 2.49, 1.0, 0.3, set()),
+        (1.5, 1.5, 1.0, 0.3, set()),  # no joined event shows itself
+        (3.9, 2.49, 3.9 / 2.49, 0.0, {"events_differ"}),  # steps that were not taken
+        (3.0, 2.49, 3.0 / 2.49, 0.02, {"events_differ"}),
+        (3.9, 2.49, 1.0, 0.0, {"events_differ", "steps_differ"}),
+        (2.49, 2.49, 0.6, 0.0, {"steps_differ"}),
+    ],
+)
+def test_counters_of_steps_agree_with_the_events_of_requests(made, counted, share_of_steps, joined, kinds):
+    for seed in range(20):
+        window, steps = window_of(made, joined, seed)
+        facts = {"draft_tokens": 3, "measured_length": counted, "steps": share_of_steps * steps}
+        assert {one.kind for one in judged_events(facts, window)} == kinds
+
+
+@pytest.mark.parametrize(
+    ("made", "steps", "kinds"),
+    [
+        (1.0, None, []),
+        (1.0, 0.0, []),
+        (1.1, 0.0, []),
+        (2.0, None, ["events_of_several"]),
+        (2.0, 900.0, ["speculation_undeclared"]),
+    ],
+)
+def test_speculation_that_nobody_declared_is_found(made, steps, kinds):
+    window, _ = window_of(made, 0.0, 1)
+    assert [one.kind for one in judged_events({}, window, steps)] == kinds
 
 
 def test_a_server_that_accepts_otherwise_is_shown_and_not_ranked():

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from results.record.answers import LEAST_RIGHT, Answer, facts_of, judged
+from results.record.answers import LEAST_RIGHT, Answer, Streamed, facts_of, judged
 from results.record.findings import NOT_RANKED
 from results.tests.of_dicts import by_point
 from results.tests.test_serving import served
@@ -78,6 +78,51 @@ def test_what_rounding_does_not_explain_is_found(answers, kinds):
     assert [one.kind for one in judged(facts_of(answers))] == kinds
 
 
+WORDS = ["The", " cat", " sat"]
+NEAR = {" cat": -0.5, " dog": -0.7, " car": -3.0}
+
+
+@pytest.mark.parametrize(
+    ("arrived", "tokens", "top", "gap"),
+    [
+        ("The cat sat", WORDS, {}, 0.0),
+        ("\nThe cat sat ", WORDS, {}, 0.0),
+        ("The dog ran", WORDS, NEAR, 0.2),
+        ("The car", WORDS, NEAR, 2.5),
+        ("The eel", WORDS, NEAR, math.inf),
+        ("The       ", WORDS, NEAR, math.inf),  # padding
+        ("The cat sat on", WORDS, {}, None),
+        ("The dog ran", ["The", "cat", "sat"], NEAR, None),  # tokens without their spaces
+        ("The \ufffd", WORDS, NEAR, None),
+        ("The eel", WORDS, {**NEAR, "bytes:\\xc3": -0.6}, None),
+        ("The dog ran", list("The cat sat"), {}, None),  # letters, without probabilities
+    ],
+)
+def test_the_first_other_token_of_a_streamed_answer_is_judged(arrived, tokens, top, gap):
+    assert Streamed(arrived, "The cat sat", tokens, top).gap == (gap if gap is None else pytest.approx(gap))
+
+
+def of_load(*streamed, parts=()):
+    more = ["The cat sat", "The cat sat", WORDS, {}]
+    return stored([], load=[*streamed, *[more] * (4 - len(streamed))], parts=list(parts))
+
+
+@pytest.mark.parametrize(
+    ("answers", "kinds"),
+    [
+        (of_load(), []),
+        (of_load(["The dog ran", "The cat sat", WORDS, NEAR]), []),
+        (of_load(["The eel", "The cat sat", WORDS, NEAR]), ["load_wrong"]),
+        (of_load(*[["The dog", "The cat sat", ["?"], {}]] * 3), ["load_unjudged"]),
+        (of_load(*[["Another", "The cat sat", ["?"], {}]] * 3), ["load_wrong"]),
+        (of_load(parts=[[{"a": -1.0}, {"a": -1.0001}]] * 4), []),
+        (of_load(parts=[[{"a": -1.0}, {"a": -1.0}]]), ["prompt_unread"]),
+    ],
+)
+def test_answers_of_the_load_are_those_to_the_same_requests_asked_again(answers, kinds):
+    assert [one.kind for one in judged(facts_of(answers))] == kinds
+
+
 def test_the_likelihood_is_the_inverse_ratio_of_perplexities():
     facts = facts_of(stored([answer(change=math.log(LEAST_RIGHT))] * QUESTIONS))
     assert facts["likelihood"] == pytest.approx(LEAST_RIGHT)
@@ -94,6 +139,7 @@ def test_a_server_that_answers_wrongly_is_shown_and_not_ranked(kind, tmp_path):
     for number, record in enumerate(records):
         record["windows"] = [{**one, "start_s": one["start_s"] + 1000 * number} for one in record["windows"]]
     values = {"wrong": 1, "questions": 16, "most": 0.5, "listed": 5, "likelihood": 0.9, "least": 0.99}
+    values |= {"unread": 1, "parts": 4, "mean": 3.9, "measured": 2.49, "later": 900, "counted": 600, "steps": 9}
     values |= {"agreement": 0.1, "repeat_agreement": 1.0, "right": 1, "expected": 9, "cached": 9, "possible": 5}
     records[0]["serving"]["findings"] = [{"kind": kind, "values": values}] if kind else []
     results = by_point(records)

@@ -74,6 +74,7 @@ class Cache:
             self.blocks.pop(next(iter(self.blocks)))
 
 
+STREAMS = "same", "others", "padded"  # streamed answers, against those in one piece
 ANSWERS = "same", "rounding", "wrong", "worse", "without", "varies"
 
 
@@ -146,16 +147,10 @@ class Mock:
         mode, prompt = self.options.answers, asked["prompt"]
         if mode == "without" and "logprobs" in asked:
             return 400, b'{"error": "no log-probabilities"}'
-        chance, is_loaded = random.Random(str(prompt)), self.requests > self.options.after
-        names = [[f"t{chance.randrange(10**6)}" for _ in range(5)] for _ in range(asked["max_tokens"])]
+        names, tokens = self._tokens(prompt[: self.options.reads or None], asked["max_tokens"])
         listed = [dict(zip(one, (-0.5, -0.6, -4, -5, -6), strict=True)) for one in names]
-        tokens = [one[0] for one in names]
-        logprobs = [-0.52 if mode == "worse" and is_loaded else -0.5] * len(tokens)
-        if mode == "rounding" and is_loaded:
-            tokens[3:] = [one[1] for one in names[3:]]
-        if (mode in ("wrong", "without") and is_loaded) or (mode == "varies" and self.chance.random() < 0.5):
-            tokens[2:] = ["wrong"] * len(tokens[2:])
-        choice = {"text": " ".join(tokens)}
+        logprobs = [-0.52 if mode == "worse" and self.requests > self.options.after else -0.5] * len(tokens)
+        choice = {"text": "".join(tokens)}
         if "messages" in asked:
             tops = [[{"token": name, "logprob": value} for name, value in one.items()] for one in listed]
             every = zip(tokens, logprobs, tops, strict=True)
@@ -165,6 +160,17 @@ class Mock:
             choice["logprobs"] = {"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": listed}
         usage = {"prompt_tokens": len(prompt.split() if isinstance(prompt, str) else prompt)}
         return 200, json.dumps({"choices": [choice], "usage": usage}).encode()
+
+    def _tokens(self, prompt: object, count: int) -> tuple[list[list[str]], list[str]]:
+        """Return the most likely tokens of each place, and those that are chosen."""
+        mode, chance, is_loaded = self.options.answers, random.Random(str(prompt)), self.requests > self.options.after
+        names = [[f"t{chance.randrange(10**6)} " for _ in range(5)] for _ in range(count)]
+        tokens = [one[0] for one in names]
+        if mode == "rounding" and is_loaded:
+            tokens[3:] = [one[1] for one in names[3:]]
+        if (mode in ("wrong", "without") and is_loaded) or (mode == "varies" and self.chance.random() < 0.5):
+            tokens[2:] = ["wrong "] * len(tokens[2:])
+        return names, tokens
 
     def _get(self, path: str, writer: asyncio.StreamWriter) -> bool:
         name = "other" if self.options.fault == "other-model" else self.options.model
@@ -185,7 +191,11 @@ class Mock:
         given, usage, prompt = 0, None, asked["prompt"]
         prompt = len(prompt.split() if isinstance(prompt, str) else prompt)
         model = "other" if options.fault == "answers-other" else asked["model"]
-        text = {"delta": {"reasoning_content": "word "}} if "messages" in asked else {"text": "word "}
+        _, words = self._tokens(asked["prompt"][: options.reads or None], asked["max_tokens"])
+        if options.streams == "others":
+            words = ["other "] * len(words)
+        if options.streams == "padded":
+            words[len(words) // 2 :] = [" "] * (len(words) - len(words) // 2)
         head = {"object": "text_completion", "model": model}
         if options.fault == "stall" and self.requests > options.after:
             await asyncio.sleep(3600)
@@ -201,7 +211,9 @@ class Mock:
             self.cache.put(asked["prompt"])
             ttft_s *= (prompt - cached) / prompt
             cached += options.boast
-        due_s = loop.time() + self._noisy(ttft_s)
+        begun_s = loop.time()
+        due_s = begun_s + self._noisy(ttft_s)
+        computed_s, due_s = due_s, begun_s + options.first_s if options.first_s else due_s
         step_s = self._noisy(options.tpot_s)
         while left:
             await asyncio.sleep(due_s - loop.time())
@@ -211,6 +223,8 @@ class Mock:
             usage = {"prompt_tokens": prompt, "completion_tokens": given}
             if options.cached or (self.cache and not options.silent):
                 usage["prompt_tokens_details"] = {"cached_tokens": cached}
+            text = "".join(words[given - new : given])
+            text = {"delta": {"reasoning_content": text}} if "messages" in asked else {"text": text}
             listed = {"token_ids": [self.chance.randrange(1000, 8000) for _ in range(new)]} if self.cache else {}
             ids += listed.get("token_ids", [])
             event = {
@@ -221,7 +235,7 @@ class Mock:
             }
             sent_s.append(time.monotonic())
             self._event(event, writer)
-            due_s += step_s * (options.accepts or options.tokens_per_chunk)
+            due_s = max(due_s, computed_s) + step_s * (options.accepts or options.tokens_per_chunk)
             if options.fault == "cut" and self.requests > options.after and given > 1:
                 writer.close()
                 raise ConnectionError
@@ -267,6 +281,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--fault", choices=FAULTS, default="none")
     made.add_argument("--answers", choices=ANSWERS, default="same", help="after some requests")
+    made.add_argument("--streams", choices=STREAMS, default="same")
+    made.add_argument("--reads", type=int, default=0, help="tokens of a prompt, or letters of a chat; 0: all")
+    made.add_argument("--first-s", type=float, default=0.0, help="when a first word is sent that is not computed")
     made.add_argument("--text", choices=TEXTS, default="known", help="how likely its tokens are, or without their ids")
     made.add_argument("--fault-number", type=int, default=0, help="its place in the list, in place of its name")
     made.add_argument("--log", action="store_true", help="print the times of each request")

@@ -115,6 +115,43 @@ def test_hash_ids_are_of_a_conversation_or_of_all(scope, is_same, tmp_path):
     assert (one == other) is is_same
 
 
+@pytest.mark.parametrize(
+    ("head", "requests", "inputs"),
+    [
+        # kv-cache-tester, traces/trace_0001.json, its first requests without their former ones: no hash_id_scope
+        (
+            {"id": "trace_0001", "models": ["a"], "tool_tokens": 12524, "system_tokens": 3189},
+            [(0.0, 20064, 797, 313, {"stop": ""}), (186.0, 29372, 1033, 458, {"stop": "tool_use"})],
+            [20064, 29372],
+        ),
+        # aiperf, tests/unit/graph/fixtures/weka_subagent.json: neither tool_tokens nor system_tokens
+        (
+            {"id": "trace_sub_n2s1", "models": ["a"], "hash_id_scope": "local"},
+            [(0.0, 180, 25, 2, {"api_time": 0.8, "think_time": 0.0}), (6.0, 280, 45, 4, {"api_time": None})],
+            [180, 200, 280],
+        ),
+    ],
+)
+def test_published_traces_of_whole_blocks_are_read(head, requests, inputs, tmp_path):
+    main = [
+        {"t": t, "type": "s", "model": "a", "in": tokens, "out": out, "hash_ids": list(range(1, ids + 1)), **more}
+        for t, tokens, out, ids, more in requests
+    ]
+    if len(inputs) > len(requests):
+        inner = {**main[0], "t": 1.2, "in": 200, "out": 30, "hash_ids": [10, 11, 12]}
+        main[1:1] = [
+            {"t": 1.0, "type": "subagent", "status": "completed", "duration_ms": 4000, "requests": [inner]},
+            {"t": 1.0, "type": "subagent", "status": "async_launched", "duration_ms": None, "requests": []},
+        ]
+    conversations = trace_of(write(tmp_path / "t", [{**head, "block_size": 64, "requests": main}]), 1).conversations
+    turns = [ids for place, ids, *_ in played(conversations, 3 * len(inputs)) if place.conversation == 1]
+    assert [len(ids) for ids in turns] == inputs
+    first, last = turns[0], turns[-1]
+    whole = 64 * (inputs[0] // 64)
+    assert first[:whole] == last[:whole]
+    assert first[whole:] != last[whole : len(first)]  # the rest of a block has no hash id
+
+
 def test_requests_of_a_subagent_are_played_where_it_was_called(tmp_path):
     inner = {"t": 3.0, "type": "subagent", "requests": [{**REQUEST, "t": 3.0, "hash_ids": [8, 9]}]}
     entry = {**ENTRY, "requests": [{**REQUEST, "api_time": 1.0}, inner, {**REQUEST, "t": 9.0}]}
@@ -144,14 +181,16 @@ BROKEN = [
     (broken(LINE, hash_ids=[1]), "600 tokens are 2 blocks of 512, but it has 1 hash_ids"),
     (broken(LINE, hash_ids=[1, 2, 3]), "600 tokens are 2 blocks of 512, but it has 3 hash_ids"),
     (broken(LINE, hash_ids=[1, "2"]), "'hash_ids' must be a list of whole numbers"),
-    *((broken(ENTRY, **{name: None}), f"{name!r} must be") for name in HEAD),
+    *((broken(ENTRY, **{name: None}), f"{name!r} must be") for name in ("id", "block_size")),
     ({key: one for key, one in ENTRY.items() if key != "requests"}, "'requests' must be a list"),
-    (broken(ENTRY, requests=[]), "'requests' must be a list of objects, not empty, found []"),
+    (broken(ENTRY, requests=[]), "'requests' has no request"),
+    (broken(ENTRY, requests=[1]), "'requests' must be a list of objects, found [1]"),
     (broken(ENTRY, block_size=0), "'block_size' must be a number from 1 to 2^53, found 0"),
     (broken(ENTRY, hash_id_scope="mine"), "'hash_id_scope' must be one of local, global, none, found 'mine'"),
-    *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in REQUEST),
+    *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in list(REQUEST)[:-1]),
+    (broken(ENTRY, "request", hash_ids=None), "100 tokens are 2 blocks of 64, but it has 0 hash_ids"),
     *((broken(ENTRY, "request", **{name: -1}), f"request 1: {name!r} must be a") for name in REQUEST),
-    (broken(ENTRY, "request", hash_ids=[1]), "100 tokens are 2 blocks of 64, but it has 1 hash_ids"),
+    (broken(ENTRY, "request", hash_ids=[1, 2, 3]), "100 tokens are 2 blocks of 64, but it has 3 hash_ids"),
     (broken(ENTRY, "request", out=1), "no request has 2 output tokens"),
     (FED, "'in' must be above 20, the tokens before its new ones, found 20"),
     (broken(LINE, timestamp=10**400), "'timestamp' must be a number from 0 to 2^53, found 1000"),

@@ -342,11 +342,69 @@ def test_an_open_loop_whose_queue_grows_is_bad():
 
 def test_a_late_client_is_told():
     usual = {"tpot_p50_s": 0.01, "ttft_p50_s": 0.05, "client_delay_p50_s": 0.001, "client_delay_p99_s": 0.001}
-    assert not late_client({**usual, "client_delay_p50_s": 0.0001, "mean_in_flight": 3.99}, asked(4))
-    assert "late by up to 1.00 ms" in str(late_client({**usual, "mean_in_flight": 3.99}, asked(4)))
-    assert "3.90 requests were in flight" in str(late_client({**usual, "mean_in_flight": 3.9}, asked(4)))
+    window = Window(closed_loop(4, 400))
+    assert not list(late_client(window, {**usual, "client_delay_p50_s": 0.0001, "mean_in_flight": 3.99}, asked(4)))
+    for in_flight, words in ((3.99, "late by up to 1.00 ms"), (3.9, "3.90 requests were in flight")):
+        assert words in str(next(late_client(window, {**usual, "mean_in_flight": in_flight}, asked(4))))
     together = Window(closed_loop(8, 400, stagger=False))
     assert str(next(remarks(together, asked(8), metrics(8)))).startswith("the streams run in lock-step")
+
+
+@pytest.mark.parametrize(
+    ("place", "late_s", "every", "kinds"),
+    [
+        (1, 0.0005, 1, set()),  # 1 % of a TTFT
+        (1, 0.003, 1, {"client_share"}),  # a word, and no fault of a node of its own
+        (1, 0.01, 1, {"client_share", "is late"}),
+        (1, 0.03, 60, {"client_share", "is late"}),  # 1 of 60 requests: the 99th percentile alone
+        (2, 0.05, 1, {"client_share", "is late"}),
+        (0, 0.05, 1, {"late_start", "is late"}),
+    ],
+)
+def test_what_a_late_client_changes_is_told(place, late_s, every, kinds):
+    window = Window(closed_loop(8, 400, stagger=place > 0))
+    for one in window.every[::every]:
+        one.late_s[place] = late_s
+    found, load = metrics_of(window, 1, SLO), asked(8)
+    late = {one.kind for one in late_client(window, found, load)}
+    told = {one.kind for one in remarks(window, load, found)} | late
+    assert told | ({"is late"} if late else set()) == kinds
+
+
+def test_requests_of_an_open_loop_that_were_sent_late_are_told():
+    window = Window(closed_loop(8, 400))
+    for one in window.requests[100:140]:  # due while the client was not ready
+        one.due_s -= 0.4
+    [late] = late_client(window, metrics_of(window, 1, SLO), asked(8, rate_per_s=30.0))
+    assert (late.kind, dict(late.values)["longest_ms"]) == ("client_share", pytest.approx(400.0))
+
+
+def first_word(one):
+    """Begin an answer at once, and have the others when they were."""
+    one.times_s[0] = one.sent_s + 0.003
+
+
+def in_pieces(one):
+    one.times_s, one.counts = array("d", [one.times_s[0], one.times_s[-1]]), array("H", [1, OUTPUT - 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [(first_word, "answers pause after event 1"), (in_pieces, "came in one or two pieces")]
+)
+def test_a_first_word_without_the_others_and_large_pieces_are_no_latencies(change, words):
+    window = Window(closed_loop(4, 400, noise=0.2))
+    for one in window.every[: len(window.every) * 9 // 10]:
+        change(one)
+    assert any(words in one for one in faults_of(window))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"noise": 0.4}, {"noise": 0.3, "shared": 0.3}, {"stagger": False}, {"per_chunk": 4}]
+)
+def test_noise_of_batches_is_no_pause_and_no_piece(changes):
+    for seed in range(25):
+        window = Window(closed_loop(8, 200, seed=seed, **changes))
+        assert not [one for one in faults_of(window) if "pause" in one or "piece" in one]
 
 
 def test_arrivals_have_the_rate_that_was_asked_for():

@@ -42,7 +42,9 @@ def answers_of_run():
     idle = [[["a"] * 4, [-0.5] * 4, top] for _ in range(4)]
     loaded = [[["a", "a", "b" if index == 1 else "a", "a"], [-0.5 - 0.001 * index] * 4, []] for index in range(4)]
     again = [[tokens, logprobs, []] for tokens, logprobs, _ in idle]
-    return {"idle": idle, "again": again, "loaded": loaded, "expected": [["Paris", "paris."]], "reference": 0.5}
+    load = [["a b", "a b", ["a", " b"], {}], ["a c", "a b", ["a", " b"], {" b": -0.5, " c": -0.7}], ["x", "y", ["?"]]]
+    asked = {"load": load, "parts": [[{"a": -0.5}, {"a": -0.6}]], "expected": [["Paris", "paris."]], "reference": 0.5}
+    return {"idle": idle, "again": again, "loaded": loaded, **asked}
 
 
 def rehashed(record):
@@ -75,9 +77,9 @@ def stored_run(folder, requests, flags=FLAGS, text=None, **serving):
     record.metrics = metrics_of(window, 1, config.load.limits) | client_metrics([Statistics([1e-6], 0.01, 9, 0)])
     record.metrics |= {"num_parameters": 1, "server_start_s": 1.0, "cpu_throttled_percent": 0.0}
     record.metrics["server_tokens"] = record.metrics["measured_tokens"]
-    record.serving["answers"], late = facts_of(answers), late_client(record.metrics, config.load)
+    record.serving["answers"], late = facts_of(answers), late_client(window, record.metrics, config.load)
     record.serving |= serving
-    found = [*remarks(window, config.load, record.metrics), *judged(record.serving["answers"]), *filter(None, [late])]
+    found = [*remarks(window, config.load, record.metrics), *judged(record.serving["answers"]), *late]
     found += judged_acceptance(serving.get("speculation", {}), record.metrics["output_tokens_per_request"])
     record.serving["findings"], record.status = [one.as_data() for one in found], "ok"
     write(folder, [*map(as_json, measurement.requests), end_line(len(measurement.requests), "ok", "", answers)])
@@ -160,7 +162,7 @@ def test_a_text_that_was_changed_or_left_out_is_found(tmp_path):
 def test_an_edit_of_speculation_is_found(tmp_path):
     length, source = published()["DeepSeek-V4-Pro", 3]
     facts = {"method": "eagle3", "draft_tokens": 3, "stated_length": length, "source": source}
-    facts |= {"steps": 1000.0, "accepted_tokens": 1490.0, "measured_length": 2.49}
+    facts |= {"steps": 2400.0, "accepted_tokens": 3576.0, "measured_length": 2.49}
     record = stored_run(tmp_path, 400, (*FLAGS, "--draft-tokens", "3"), speculation=facts)
     before = problems(record, tmp_path)
     assert list(request_problems(record, tmp_path)) == []
@@ -174,7 +176,7 @@ def test_an_edit_of_speculation_is_found(tmp_path):
         changed = edited(record, "serving.speculation", name, lambda at, key: at.update({key: None}))
         assert any("measured_length is stored as 2.49, but its counters" in one for one in problems(changed, tmp_path))
     changed = edited(record, "serving.speculation", "accepted_tokens", lambda at, key: at.update({key: 9.0}))
-    changed = edited(changed, "serving.speculation", "measured_length", lambda at, key: at.update({key: 1.009}))
+    changed = edited(changed, "serving.speculation", "measured_length", lambda at, key: at.update({key: 1.00375}))
     assert any("acceptance_differs" in one for one in request_problems(changed, tmp_path))
 
 
@@ -245,6 +247,7 @@ def test_a_metric_that_was_deleted_is_found(run):
         ("retries", lambda one: 1, "requests were sent twice"),
         ("unlisted", lambda one: 8, ""),
         ("is_unseen", lambda one: True, "serving.findings has None"),
+        ("late_us", lambda one: [0, 20_000, 0, 20_000], "but the file of requests gives {'kind': 'client_share'"),
         ("ended_us", lambda one: one["sent_us"], "has times that fall"),
         ("arrivals_us", lambda one: [one["arrivals_us"][0] + 200, *one["arrivals_us"][1:]], "metrics.ttft_p50_s"),
     ],
@@ -273,6 +276,8 @@ def test_answers_that_are_wrong_or_missing_are_found(run, tmp_path):
         ({"loaded": [[["c"] * 4, [-0.5] * 4, []]] * 4}, "serving.findings has None, but the file of requests gives"),
         ({"loaded": end["answers"]["loaded"][:3]}, "is not as a benchmark has written it"),
         ({"idle": []}, "its options allow 16 questions, and 0 have answers"),
+        ({"load": []}, "has no answers of its load to requests that were asked again"),
+        ({"load": [["a", "b", ["b"], {"b": -1.0}]] * 3}, "but the file of requests gives {'kind': 'load_wrong'"),
         ({"expected": []}, "config.answers.reference is stored as 0.5, but record.requests.jsonl.gz has 0"),
     ):
         write(tmp_path, [*requests, {**end, "answers": end["answers"] | change}])
