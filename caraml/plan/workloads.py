@@ -50,17 +50,6 @@ class Workload:
         seconds = self._ask("run_s", None, value, model, devices, batch, flops_per_s)
         return None if seconds is None else float(seconds)
 
-    def decoder(self, model: str) -> dict[str, Any] | None:
-        """Return the shape and layout of a decoder model; None for other models."""
-        try:
-            return self._ask("decoder", None, model)  # type: ignore[no-any-return]
-        except SiteError:
-            return None
-
-    def memory_bytes(self, model: str, num_devices: int, global_batch_size: int, precision: str) -> float:
-        """Estimate the memory that the fullest device needs, in bytes; 0: not known."""
-        return float(self._ask("memory_bytes", 0.0, model, num_devices, global_batch_size, precision))
-
     def _ask(self, name: str, otherwise: Any, *arguments: Any, **layout: Any) -> Any:
         """Call a function of points.py, or return `otherwise` without it; raises SiteError for an unknown model."""
         if not hasattr(self._points, name):
