@@ -7,6 +7,7 @@ import errno
 import gc
 import json
 import os
+import shutil
 import stat
 import sys
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,7 +24,7 @@ from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given
 from jpwr.process.clock import SystemClock
 from jpwr.process.host import described
 from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
-from jpwr.process.parser import EXIT_FAILED, Parser
+from jpwr.process.parser import EXIT_FAILED, Parser, removed_words
 from jpwr.process.private_folder import unnamed_file
 from jpwr.process.threads import ANSWER_S, within
 from jpwr.process.whole_file import part_of, replacing, without_links
@@ -54,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             from jpwr.report.tools import run_tool
 
             return run_tool(arguments)
+        name = f"jpwr {(arguments or [''])[0]}"
+        if name in Parser.removed and not shutil.which(arguments[0]):
+            raise JpwrError(removed_words(name, Parser.removed))
         return _run(_parse(arguments))
     except JpwrError as error:
         log(str(error))

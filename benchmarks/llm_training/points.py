@@ -1,4 +1,4 @@
-"""Points of this workload, for sweeps, forecasts and predictions; does not import PyTorch.
+"""Points of this workload, for sweeps and forecasts; does not import PyTorch.
 
 `value` returns a parameter of workload.yaml on a system.
 """
@@ -42,22 +42,3 @@ def flops_per_sample(value: Callable[[str], str], model: str) -> float:
     """Return the model FLOPs to train on one sample, by ModelSize.flops_per_token."""
     shape = SIZES[model]
     return float(shape.flops_per_token(shape.sequence_length) * shape.sequence_length)
-
-
-def decoder(model: str) -> dict[str, float]:
-    """Return the shape and layout of a size of SIZES, for predictions."""
-    shape = SIZES[model]
-    return {
-        "layers": shape.num_layers,
-        "hidden": shape.hidden_size,
-        "ffn": shape.ffn_hidden_size,
-        "vocab": shape.padded_vocab_size,
-        "sequence_length": shape.sequence_length,
-        "parameters": shape.num_parameters,
-        "gated": shape.gated,
-        "kv_share": shape.groups / shape.num_heads,
-        "experts": shape.experts,
-        "micro_batch": shape.micro_batch_size,
-        "tensor": shape.tensor_parallel_size,
-        "pipeline": shape.pipeline_parallel_size,
-    }

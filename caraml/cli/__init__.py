@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from caraml.cli.command import Command, Group, say
+from caraml.cli.removed import REMOVED
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
-from jpwr.process.parser import HelpfulParser
+from jpwr.process.parser import HelpfulParser, removed_words
 from results.files.workloads import workloads
 from results.record.records import RecordError
 
@@ -65,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         say(missing_package(error))
     except (CaramlError, RecordError) as error:
-        say(error)
+        name = " ".join(["caraml", *words[:2]])  # a removed subcommand looks like a folder
+        say(removed_words(name, REMOVED) if name in REMOVED else error)
     except OSError as error:
         say(f"'{error.filename}': {error.strerror}" if error.filename else error)
     return 2
@@ -80,11 +82,13 @@ def _check_out(path: Path | None) -> None:
 class _Parser(HelpfulParser):
     """Parser that reports a wrong command line in one sentence, and accepts no abbreviated flag."""
 
+    removed = REMOVED
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"caraml: {message}; '{self.prog} --help' lists the options\n")
+        self.exit(2, f"caraml: {self._explained(message)}; '{self.prog} --help' lists the options\n")
 
 
 def _workloads() -> str:

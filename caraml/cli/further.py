@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from caraml.cli.after import ALL, FILTER, FORMAT, METER, is_whole, matching, metered, out, printed, records_in
-from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
+from caraml.cli.command import Group, argument, folders, say
 from jpwr.process.whole_file import write_whole
 from results.points.learning import as_csv, read_references, reference_of
 from results.points.repeats import by_point
@@ -24,14 +24,12 @@ COMMANDS = Group()
 
 
 @COMMANDS.command(
-    folders(nargs="*", help=A_SWEEP),
+    folders(),
     argument(
         "--system",
         default="",
-        help="a system of these runs; or one of 'caraml systems', predicted from its datasheet (experimental)",
+        help="a system of these runs; or another of 'caraml systems', predicted from data sheets",
     ),
-    argument("--size", default="", metavar="MODEL", help="a model of these runs, or another of the same workload"),
-    argument("--precision", default="", help="a precision of these runs; default: all"),
     argument(
         "--devices", type=int, nargs="+", default=[], metavar="N", help="numbers of devices; default: those measured"
     ),
@@ -41,28 +39,16 @@ COMMANDS = Group()
     FORMAT,
     ALL,
     FILTER,
-    flag("--validate", "print the errors of predictions, on published points and on these runs"),
-    file("--points", "with --validate: further points, in the form of results/reference/training.csv"),
 )
 def predict(options: argparse.Namespace) -> int:
     """Predict unmeasured batches, numbers of devices and systems, with the error of each prediction."""
     from caraml.prediction import Question, answer
     from results.predict.predict import groups_of
-    from results.predict.validate import validated, validated_datasheets, validated_points
-    from results.show.tables.prediction import disturbed_words, error_table, prediction_table
+    from results.show.tables.prediction import disturbed_words, prediction_table
 
-    if options.points and not options.validate:
-        raise RecordError("--points needs --validate: predictions are made from runs")
-    if not (options.folders or options.validate):
-        raise RecordError(f"predict needs runs to predict from: give a folder, {A_SWEEP}")
-    points = by_point(matching(records_in(options.folders)[0], options.filter)) if options.folders else []
+    points = by_point(matching(records_in(options.folders).records, options.filter))
     groups = groups_of(points)
-    if options.validate:
-        given = validated_points(options.points) if options.points else ()
-        print(rendered(error_table([*validated(groups), *validated_datasheets(), *given]), options.format))
-        return 0
-    question = Question(options.system, options.size, options.precision, options.devices, options.batch)
-    found = answer(points, groups, question)
+    found = answer(points, groups, Question(options.system, options.devices, options.batch))
     if found.predictions:
         print(printed(prediction_table(found.predictions).needed(is_whole(options)), options.format))
     if options.format == "text" and found.predictions:

@@ -60,13 +60,6 @@ class Workload:
 
         return value
 
-    def decoder(self, model: str) -> dict[str, Any] | None:
-        """Return the shape and layout of a decoder model; None for other models."""
-        try:
-            return self._ask("decoder", None, model)  # type: ignore[no-any-return]
-        except SiteError:
-            return None
-
     def _ask(self, name: str, otherwise: Any, *arguments: Any, **layout: Any) -> Any:
         """Call a function of points.py, or return `otherwise` without it; raises SiteError for an unknown model."""
         if not hasattr(self._points, name):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import commands, main
+from caraml.cli.removed import REMOVED
 from jpwr import __version__
 from results.tests import made_up
 
@@ -233,6 +234,18 @@ def test_an_option_that_would_be_ignored_is_refused(tmp_path, capsys, arguments,
         code = stop.code
     assert code == 2
     assert words.format(run=run) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_command_or_option_that_went_says_what_to_use_instead(name, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(name.split()[1:])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"'{name}' was removed: {REMOVED[name]}" in line
 
 
 def test_a_check_that_finds_nothing_says_so(capsys):

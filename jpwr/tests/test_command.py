@@ -14,6 +14,7 @@ import pytest
 
 from jpwr import cli
 from jpwr.errors import JpwrError
+from jpwr.process.parser import Parser
 from jpwr.tests.conftest import (
     DEADLINE_S,
     NO_ERRORS,
@@ -154,6 +155,14 @@ def test_bad_input_is_125_with_one_clear_sentence(jpwr, tmp_path, arguments, mes
     assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", Parser.removed)
+def test_what_went_says_what_to_use_instead(jpwr, name):
+    done = jpwr(*name.split()[1:])
+    assert done.returncode == 125
+    [line] = done.stderr.splitlines()
+    assert f"'{name}' was removed: {Parser.removed[name]}" in line
 
 
 def test_a_dash_dash_of_the_commands_own_is_left_alone(jpwr):

@@ -49,8 +49,6 @@ class System:
     memory_gb_per_device: NotNegative
     tdp_w_per_device: NotNegative
     memory_gb_per_s_per_device: NotNegative = 0
-    link_gb_per_s_per_device: NotNegative = 0
-    network_gb_per_s_per_device: NotNegative = 0
     peak_tflops_fp32: NotNegative
     peak_tflops_fp16: NotNegative
     peak_tflops_bf16: NotNegative

@@ -1,144 +1,147 @@
-"""Time of a step of one system as a function of its devices and its batch, fitted to few points.
+"""Time of a step of one system as a function of its devices and its batch, and the error of each point left out.
 
 A device's time for w samples is t = ((a w + c)^4 + L^4)^(1/4) N^k, with a time per sample a (matrix multiplications,
 attention, activations), a time per step c (optimizer, parameters), a lower limit L by the launch of the step, and an
-exponent k for the exposed communication of N devices. All four are above 0. Residuals of points with the same number of
-devices are interpolated, as kernels fit some batches better than others.
+exponent k for the exposed communication of N devices. All four are above 0.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
+from results.points.estimate import students_t
+from results.record.values import grouped
 
 SHARPNESS = 4  # exponent of the smooth maximum of launching and computing
 NOISE = 0.03  # of a point, relative
 PRIOR_WEIGHT = 0.1  # of the prior against one point
-RESIDUAL_SPREAD, RESIDUAL_NOISE, RESIDUAL_WIDTH = 0.05, 0.05, 1.5  # relative; the width in doublings of the batch
-LARGEST_RESIDUAL = 0.25  # limit of the residual that neighbours follow
-FEWEST_POINTS = 2
+FEWEST_POINTS = 3  # of a system, so that two are left where one is left out
+FURTHEST = 2  # largest factor between what is asked and what was measured: leaving points out tells of no more
+# What a point is predicted from. Beyond the batches, errors are larger than between them, and fewer are known.
+BETWEEN, BEYOND, OTHER_DEVICES = "smaller and larger batches", "batches on one side", "other numbers of devices"
+ERRORS_OF = {BETWEEN: (BETWEEN, BEYOND), BEYOND: (BEYOND,), OTHER_DEVICES: (OTHER_DEVICES,)}
+
+# Limits of an outlier: the relative error of its prediction, and that error over the median error.
+DISTURBED, DISTURBED_TIMES = 0.1, 8.0
+FEWEST_TO_JUDGE = 4
 
 
 class Measured(NamedTuple):
-    """A measured point; throughput in samples per second of all devices."""
+    """A measured point; throughput in units of work per second of all devices."""
 
     devices: int
     batch: int
     per_s: float
 
-    @property
-    def samples(self) -> float:
-        """Samples per device in a step."""
-        return self.batch / self.devices
-
 
 class Curve:
     """Curve through points of one system, software, precision and model, by SciPy's least_squares on relative errors.
 
-    The loss is soft_l1, so that one outlier does not bend the curve. Raises ValueError for fewer than FEWEST_POINTS
-    different points. The fit starts at `near`, a curve through almost the same points; that only saves time.
+    The loss is soft_l1, so that one outlier does not bend the curve. The fit starts at `near`, a curve through almost
+    the same points; that only saves time.
     """
 
     def __init__(self, points: Sequence[Measured], near: Curve | None = None) -> None:
         import numpy as np
         from scipy.optimize import least_squares
 
-        if len({one[:2] for one in points}) < FEWEST_POINTS:
-            raise ValueError(f"{len(points)} points are fewer than the {FEWEST_POINTS} that a curve needs")
-        devices, samples, seconds = _columns(points)
-        logs = np.log(devices), np.log(seconds)
-        shortest, each = seconds.min(), (seconds / samples).min()
+        devices, batches, per_s = np.array(points, dtype=float).T
+        samples, seconds = batches / devices, batches / per_s
         # Prior: launching takes half of the shortest step, and a step costs as much as 4 samples.
+        shortest, each = seconds.min(), (seconds / samples).min()
         prior = np.log([shortest / 2, each, 4 * each, 0.02])
 
         def errors(theta: np.ndarray) -> np.ndarray:
-            _, sample, step, slower = np.exp(theta)
-            both = np.logaddexp(SHARPNESS * theta[0], SHARPNESS * np.log(sample * samples + step)) / SHARPNESS
-            result: np.ndarray = np.r_[(both + slower * logs[0] - logs[1]) / NOISE, PRIOR_WEIGHT * (theta - prior)]
+            works = np.log(np.exp(theta[1]) * samples + np.exp(theta[2]))
+            both = np.logaddexp(SHARPNESS * theta[0], SHARPNESS * works) / SHARPNESS
+            misses = both + np.exp(theta[3]) * np.log(devices) - np.log(seconds)
+            result: np.ndarray = np.r_[misses / NOISE, PRIOR_WEIGHT * (theta - prior)]
             return result
 
-        def slopes(theta: np.ndarray) -> np.ndarray:
-            launch, sample, step, slower = np.exp(theta)
-            work = sample * samples + step
-            launching = 1 / (1 + (work / launch) ** SHARPNESS)
-            derivatives = [launching, (1 - launching) * sample * samples / work, (1 - launching) * step / work]
-            derivatives.append(slower * logs[0])
-            result: np.ndarray = np.r_[np.stack(derivatives, axis=1) / NOISE, PRIOR_WEIGHT * np.eye(4)]
-            return result
-
-        start = near._theta if near else np.log([shortest, each, 4 * each, 0.02])
-        self._theta: np.ndarray = least_squares(errors, start, jac=slopes, loss="soft_l1").x
-        self._devices, self._doublings = devices, np.log2(samples)
-        residuals = np.clip(np.log(seconds / self._physical_s(devices, samples)), -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
-        covariance = self._covariance(devices, self._doublings) + RESIDUAL_NOISE**2 * np.eye(len(residuals))
-        self._weights = np.linalg.solve(covariance, residuals)
+        self._theta: np.ndarray = least_squares(errors, near._theta if near else prior, loss="soft_l1").x
 
     def per_s(self, devices: int, batch: int) -> float:
         """Return the work per second of all devices."""
-        import numpy as np
-
-        number, samples = np.array([float(devices)]), np.array([batch / devices])
-        residual = self._covariance(number, np.log2(samples)) @ self._weights
-        return float(batch / (self._physical_s(number, samples) * np.exp(residual))[0])
-
-    def _physical_s(self, devices: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        import numpy as np
-
-        launch, sample, step, slower = np.exp(self._theta)
-        both = ((sample * samples + step) ** SHARPNESS + launch**SHARPNESS) ** (1 / SHARPNESS)
-        result: np.ndarray = both * devices**slower
-        return result
-
-    def _covariance(self, devices: np.ndarray, doublings: np.ndarray) -> np.ndarray:
-        """Return the covariance of residuals with those of fitted points: a Gaussian process per number of devices."""
-        import numpy as np
-
-        distance = (doublings[:, None] - self._doublings) / RESIDUAL_WIDTH
-        result: np.ndarray = RESIDUAL_SPREAD**2 * np.exp(-(distance**2) / 2) * (devices[:, None] == self._devices)
-        return result
+        launch, sample, step, slower = map(math.exp, self._theta)
+        works = sample * batch / devices + step
+        return float(batch / ((works**SHARPNESS + launch**SHARPNESS) ** (1 / SHARPNESS) * devices**slower))
 
 
-class Input:
-    """Time of reading a step's samples, and the throughput of steps that wait for their input.
+class LeftOut(NamedTuple):
+    """One measured point, predicted without it, or without all points of its number of devices."""
 
-    Reading takes r w N^q for w samples on each of N devices that share the storage. A step takes the smooth maximum of
-    reading and computing. Fitted like a Curve. Raises ValueError for fewer than FEWEST_POINTS different points.
+    point: Measured
+    source: str  # of ERRORS_OF
+    error: float  # logarithm of predicted by measured
+
+
+def left_out(points: Sequence[Measured]) -> list[LeftOut]:
+    """Return each point predicted from all others, and from those of other numbers of devices."""
+    rows = list(grouped(points, lambda one: one.devices).values())
+    found, curve = [], None
+    for left in [*([one] for row in rows if len(row) > 1 for one in row), *rows]:
+        kept = [one for one in points if one not in left]
+        if len(kept) < FEWEST_POINTS - 1:
+            continue
+        curve = Curve(kept, curve)
+        found += [LeftOut(one, source_of(kept, *one[:2]), math.log(curve.per_s(*one[:2]) / one.per_s)) for one in left]
+    return found
+
+
+def half_interval(errors: Iterable[LeftOut], source: str) -> float:
+    """Return the half-width, as a logarithm, of the interval of a further point, by Student's t over errors around 0.
+
+    The errors of a number of devices that was left out go together, and count as one. Infinite for fewer than two.
     """
-
-    def __init__(self, computing: Curve, effective: Sequence[Measured]) -> None:
-        import numpy as np
-        from scipy.optimize import least_squares
-
-        if len({one[:2] for one in effective}) < FEWEST_POINTS:
-            raise ValueError(f"{len(effective)} points are fewer than the {FEWEST_POINTS} that the input path needs")
-        self._computing = computing
-        devices, samples, seconds = _columns(effective)
-        computed = np.array([one.batch / computing.per_s(one.devices, one.batch) for one in effective])
-        # Prior: reading takes half of a step, and devices hardly slow each other down.
-        prior = np.log([(seconds / samples).min() / 2, 0.05])
-
-        def errors(theta: np.ndarray) -> np.ndarray:
-            reading = theta[0] + np.log(samples) + np.exp(theta[1]) * np.log(devices)
-            both = np.logaddexp(SHARPNESS * np.log(computed), SHARPNESS * reading) / SHARPNESS
-            result: np.ndarray = np.r_[(both - np.log(seconds)) / NOISE, PRIOR_WEIGHT * (theta - prior)]
-            return result
-
-        self._theta = least_squares(errors, prior, loss="soft_l1").x
-
-    def per_s(self, devices: int, batch: int) -> float:
-        """Return the effective work per second of all devices."""
-        reading_s = math.exp(self._theta[0]) * batch / devices * devices ** math.exp(self._theta[1])
-        computing_s = batch / self._computing.per_s(devices, batch)
-        return float(batch / (reading_s**SHARPNESS + computing_s**SHARPNESS) ** (1 / SHARPNESS))
+    mine = [one for one in errors if one.source in ERRORS_OF[source]]
+    groups = grouped(mine, lambda one: one.point.devices if source == OTHER_DEVICES else one.point)
+    if len(groups) < 2:
+        return math.inf
+    squares = [statistics.fmean(one.error**2 for one in group) for group in groups.values()]
+    return students_t(len(groups)) * math.sqrt(statistics.fmean(squares))
 
 
-def _columns(points: Sequence[Measured]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return devices, samples per device and step, and seconds per step."""
-    import numpy as np
+def source_of(points: Iterable[Measured], devices: int, batch: int) -> str:
+    """Return which of the measured points predict a point."""
+    row = [one.batch for one in points if one.devices == devices]
+    if not row:
+        return OTHER_DEVICES
+    return BETWEEN if min(row) < batch < max(row) else BEYOND
 
-    result = np.array([[one.devices, one.samples, one.batch / one.per_s] for one in points], dtype=float).T
-    return result[0], result[1], result[2]
+
+def check_near(points: Iterable[Measured], devices: int, batch: int) -> None:
+    """Raise ValueError if a point is further from the measured ones than FURTHEST times."""
+    row = {one.batch for one in points if one.devices == devices}
+    if row:
+        _check_near(batch, row, "samples in a batch")
+    else:
+        _check_near(devices, {one.devices for one in points}, "devices")
+        _check_near(batch / devices, {one.batch / one.devices for one in points}, "samples per device")
+
+
+def _check_near(asked: float, measured: Iterable[float], words: str) -> None:
+    known = sorted(measured)
+    if min(max(asked / one, one / asked) for one in known) > FURTHEST:
+        raise ValueError(
+            f"{asked:g} {words} are not within {FURTHEST} times or half of what was measured, "
+            f"{known[0]:g} to {known[-1]:g}"
+        )
+
+
+def disturbed(errors: Iterable[LeftOut]) -> Iterator[LeftOut]:
+    """Yield the outliers among the points; of two neighbouring outliers, only the one with the larger error."""
+    alone = [one for one in errors if one.source != OTHER_DEVICES]
+    if len(alone) < FEWEST_TO_JUDGE:
+        return
+    limit = max(math.log1p(DISTURBED), DISTURBED_TIMES * statistics.median(abs(one.error) for one in alone))
+    for one in alone:
+        near = [abs(other.error) for other in alone if _are_neighbours(one.point, other.point)]
+        if abs(one.error) > limit and abs(one.error) >= max(near):
+            yield one
+
+
+def _are_neighbours(one: Measured, other: Measured) -> bool:
+    return one.devices == other.devices and max(one.batch, other.batch) <= 2 * min(one.batch, other.batch)

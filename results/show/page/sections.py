@@ -1,9 +1,8 @@
-"""Sections of the page: plots, sentences and predictions of each workload."""
+"""Sections of the page: plots and sentences of each workload."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -13,23 +12,22 @@ from jpwr.trace.trace import Trace
 from results.files.workloads import title_of
 from results.join.nodes import TRACES
 from results.points.repeats import PointResults, by_point
-from results.predict.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
+from results.predict.curve import FEWEST_POINTS
+from results.predict.predict import Group, groups_of
 from results.record.in_parallel import for_each
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped
 from results.show.plots.cost import cost_charts
 from results.show.plots.energy import energy_by_scope, pareto, power_over_time
 from results.show.plots.operating import operating_charts
-from results.show.plots.prediction import measured_against_predicted, scaling_beyond
+from results.show.plots.prediction import scaling_beyond
 from results.show.plots.reads import bandwidth_over_time, sizes_of_reads
 from results.show.plots.regions import steps_by_region
 from results.show.plots.serving import serving_charts
 from results.show.plots.style import EFFICIENCY, SPEED, Chart, Styles, kinds_alike, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, over_batch, scaling
 from results.show.plots.systems import compute_and_effective, dots, ratios
-from results.show.tables.cells import Table
 from results.show.tables.inference import within_limits
-from results.show.tables.prediction import prediction_table
 from results.show.tables.summary import sentences
 from results.verdicts.cost import Costs
 from results.verdicts.ranking import fastest, ranked_points
@@ -47,7 +45,6 @@ class Section(NamedTuple):
     sentences: list[str]
     limits: list[str]  # of load, of servers
     groups: list[Group]  # that predictions are made from
-    predicted: Table
 
 
 def sections_of(records: Sequence[Record], costs: Costs | None) -> list[Section]:
@@ -95,7 +92,6 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, style
         sentences(results),
         within_limits(results),
         groups,
-        _predicted(groups, results),
     )
 
 
@@ -126,17 +122,7 @@ def _charts(
         charts.append(_power_chart(results, system, f"power_{number}"))
     if costs:
         charts += cost_charts(results, costs, styles)
-    return [*charts, measured_against_predicted(groups, styles), scaling_beyond(groups, styles)]
-
-
-def _predicted(groups: Sequence[Group], results: Sequence[PointResults]) -> Table:
-    """Return predictions of the points that the sweeps lack."""
-    found = []
-    for group in groups:
-        for place in not_measured(group, results):
-            with suppress(PredictionError):
-                found.append(group.predict(*place))
-    return prediction_table(found).needed(everything=True)
+    return [*charts, scaling_beyond(groups, styles)]
 
 
 def _power_chart(results: Sequence[PointResults], system: str, name: str) -> Chart | None:
