@@ -6,7 +6,7 @@ FOLDERS = "give all folders and archives of results to 'caraml history FOLDER ..
 TABLE = "use 'caraml table FOLDER --format csv', or parquet with '-o FILE'"
 REMOVED = {
     "caraml export": TABLE,
-    "caraml read-bench": "measure the server by jube/llm_inference.yaml, as docs/howto/measure_a_server.md describes",
+    "caraml read-bench": "measure the server by jube/inference.yaml, as docs/howto/measure_a_server.md describes",
     "caraml history add": FOLDERS,
     "caraml history import": FOLDERS,
     "caraml history check": f"{FOLDERS}, which exits with 1 if a point got worse, and with 3 if it cannot be decided",
