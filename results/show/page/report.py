@@ -19,7 +19,7 @@ from results.show.page.shortcomings import limits, measure_next
 from results.show.plots.style import Chart
 from results.show.tables.accept import outcome_text
 from results.show.tables.anchors import anchor_table
-from results.show.tables.cost import cost_table
+from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.decision import cost_words, without_score
 from results.show.tables.doubts import alike, deviations_once, failures_once
 from results.show.tables.goodput import goodput_table
@@ -169,9 +169,10 @@ def _about_limits(
 
 def _about_costs(sections: Sequence[Section], costs: Costs | None, failed: Collection[str]) -> dict[str, Any]:
     if costs is None:
-        return {"costs": None, "cost_words": [], "assumptions": []}
+        return {"costs": None, "cost_words": [], "crossings": None, "assumptions": []}
     return {
         "costs": cost_table([section.results for section in sections], costs),
         "cost_words": list(dict.fromkeys(" ".join(cost_words(one.results, costs, failed)) for one in sections)),
+        "crossings": crossing_table([section.results for section in sections], costs, failed),
         "assumptions": costs.assumptions(),
     }
