@@ -1,11 +1,7 @@
-"""Points of this workload, for sweeps, forecasts and predictions; does not import PyTorch.
-
-`value` returns a parameter of workload.yaml on a system.
-"""
+"""Points of this workload, for sweeps and predictions; does not import PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import lcm
 
 from benchmarks.common.batch_plan import BatchPlan
@@ -41,12 +37,6 @@ def _layout(shape: ModelSize, num_devices: int, pipeline_parallel_size: int | No
         pipeline_parallel_size or shape.pipeline_parallel_size,
         expert_parallel_size=shape.expert_parallel_size,
     )
-
-
-def flops_per_sample(value: Callable[[str], str], model: str) -> float:
-    """Return the model FLOPs to train on one sample, by ModelSize.flops_per_token."""
-    shape = SIZES[model]
-    return float(shape.flops_per_token(shape.sequence_length) * shape.sequence_length)
 
 
 def decoder(model: str) -> dict[str, float]:
