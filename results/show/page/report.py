@@ -23,7 +23,6 @@ from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.decision import cost_words, without_score
 from results.show.tables.doubts import alike, deviations_once, failures_once
 from results.show.tables.goodput import goodput_table
-from results.show.tables.machine.operating import operating_sentences, operating_table
 from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
@@ -42,7 +41,7 @@ DETAILS_SHOWN = 3  # cases of a limit
 # Functions that the template calls, most of them with the results of a section's points.
 CALLED = (
     *(points_table, region_table, split_notes, of_reads, read_table, file_table),
-    *(operating_table, operating_sentences, without_score, grid_of, help_of, outcome_text),
+    *(without_score, grid_of, help_of, outcome_text),
     goodput_table,
 )
 
