@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from caraml.errors import SiteError
-from caraml.machine.images import architecture_of, definition, image_path, make_image, read_image, read_images
+from caraml.machine.images import definition, image_path, make_image, read_image, read_images
 from results.files.systems import read_systems
 from results.record.records import RecordError
 from tests.conftest import SMALL, made_up_system, make_checkout
@@ -139,7 +139,6 @@ def test_the_workflow_trains_under_apptainer(apptainer, environ, checkout, jube_
     images = checkout / "containers" / "images"
     images.mkdir(exist_ok=True)
     shutil.copy(apptainer / "cpu.sif", images)
-    assert architecture_of(images / "cpu.sif") == platform.machine()
     environ = {
         **environ,
         "PATH": f"{apptainer}:{environ['PATH']}",
@@ -201,8 +200,7 @@ def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_com
     assert call(sys.executable, "-m", "ioprof", "build", environ["IOPROF_LIBRARY"]).returncode == 0
     made = call(*run, "--tag", "TESTBED", "synthetic", "container", "io")  # which makes the image first
     assert made.returncode == 0, made.stdout + made.stderr
-    image = image_path(checkout / "containers" / "images", "cpu", runtime)
-    assert architecture_of(image) == platform.machine()
+    assert image_path(checkout / "containers" / "images", "cpu", runtime).exists()
     [point] = out.glob("000001/*_benchmark/work")
     result = json.loads((point / "result.json").read_text())
     assert result["status"] == "ok", (result["error"], (point / "job.err").read_text()[-2000:])

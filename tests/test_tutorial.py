@@ -103,5 +103,5 @@ def test_a_workload_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     assert "Matrix products: 256, synthetic, 256 x 256" in (checkout / "matmul.html").read_text()
     # The tests that look at every workload and every workflow find nothing wrong with one more.
     looks = "imports or framework or every_workload or arithmetic"
-    files = ["tests/test_imports.py", "caraml/tests/test_forecast.py"]
+    files = ["tests/test_imports.py", "caraml/tests/test_workloads.py"]
     run_in(checkout, shlex.join([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", looks, *files]))

@@ -1,4 +1,4 @@
-"""Points of this workload's sweep, and the time of a run for forecasts.
+"""Points of this workload's sweep.
 
 Any number of devices that hold the weights and the cache of a request can serve any number of requests in flight: those
 without a place in the cache wait in the server.
@@ -11,10 +11,8 @@ from collections.abc import Callable, Collection
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference.models import CONTEXT, SHAPES
 from jpwr.process.words import number_of
-from results.record.served_rules import LEAST_E2E
 
 BYTES_OF_WEIGHT = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-ROUNDS = 4  # of all requests in flight, at least, in a window
 USABLE = 0.9  # of a device's memory, by default in vLLM and TensorRT-LLM; activations take the rest
 HALF_BYTES = 2  # of a number of the cache, also for weights in fp8
 LONGEST = {"8k1k": 8192 + 1024, "agentic": CONTEXT}  # tokens of a request, by tag of the workflow
@@ -59,20 +57,3 @@ def least_devices(value: Callable[[str], str], model: str, words: Collection[str
         f"its weights and the cache of a request take {needed_gb:.1f} GB, and {number_of(fitting[-1], 'device')} of a "
         f"node can hold {fitting[-1] * usable_gb:.1f} GB: choose a smaller model or a lower precision"
     )
-
-
-def run_s(
-    value: Callable[[str], str], model: str, num_devices: int, global_batch_size: int, flops_per_s: float
-) -> float:
-    """Estimate the time of a run: one request of each stream before the window, and the window.
-
-    A token takes 2 FLOPs of each weight. An output token also takes a read of all weights from memory, which all
-    requests in flight share.
-    """
-    weights = SHAPES[model].parameters
-    tokens_s = global_batch_size * 2 * weights / (num_devices * flops_per_s)
-    bytes_per_s = float(value("memory_gb_per_s_per_device")) * 1e9 * num_devices
-    read_s = weights * BYTES_OF_WEIGHT[value("default_precision")] / bytes_per_s if bytes_per_s else 0.0
-    request_s = int(value("input_tokens")) * tokens_s + int(value("output_tokens")) * max(tokens_s, read_s)
-    rounds = max(LEAST_E2E, ROUNDS, int(value("window_requests")) / global_batch_size)
-    return request_s + max(float(value("window_s")), rounds * request_s)

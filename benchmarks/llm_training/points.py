@@ -1,11 +1,7 @@
-"""Points of this workload, for sweeps and forecasts; does not import PyTorch.
-
-`value` returns a parameter of workload.yaml on a system.
-"""
+"""Points of this workload, for sweeps; does not import PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import lcm
 
 from benchmarks.common.batch_plan import BatchPlan
@@ -36,9 +32,3 @@ def check_point(
     )
     layout.check(shape)
     BatchPlan(global_batch_size, micro_batch_size or shape.micro_batch_size, layout.data_parallel_size)
-
-
-def flops_per_sample(value: Callable[[str], str], model: str) -> float:
-    """Return the model FLOPs to train on one sample, by ModelSize.flops_per_token."""
-    shape = SIZES[model]
-    return float(shape.flops_per_token(shape.sequence_length) * shape.sequence_length)

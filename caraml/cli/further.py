@@ -1,11 +1,11 @@
-"""Commands that go beyond the measured points: predictions, operating points, and what others published."""
+"""Commands that go beyond the measured points: predictions, references, and what others published."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from caraml.cli.after import ALL, FILTER, FORMAT, METER, is_whole, matching, metered, out, printed, records_in
+from caraml.cli.after import ALL, FILTER, FORMAT, is_whole, matching, out, printed, records_in
 from caraml.cli.command import Group, argument, folders, say
 from jpwr.process.whole_file import write_whole
 from results.points.learning import as_csv, read_references, reference_of
@@ -17,7 +17,6 @@ from results.reference.published import read_published
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cells import rendered
 from results.show.tables.doubts import alike
-from results.show.tables.points import place_view
 from results.show.tables.published import published_text
 
 COMMANDS = Group()
@@ -56,41 +55,6 @@ def predict(options: argparse.Namespace) -> int:
     for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(found.refused)]:
         say(sentence)
     return 0 if found.predictions and not found.refused else 1 if found.predictions else 2
-
-
-@COMMANDS.command(
-    folders(),
-    FORMAT,
-    ALL,
-    argument("--plots", type=Path, metavar="FOLDER", help="draw the two plots into this folder, as PNG"),
-    FILTER,
-    METER,
-)
-def operating_points(options: argparse.Namespace) -> int:
-    """Compare the power limits and clocks of one system by speed and work per energy."""
-    if options.plots and options.plots.is_file():
-        raise RecordError(f"--plots {options.plots} is a file: name a folder")
-    from results.show.tables.machine.operating import operating_sentences, operating_table
-
-    records = metered(matching(records_in(options.folders).records, options.filter), options.meter)
-    points = by_point(records)
-    shown = operating_table(points)
-    if not shown:
-        raise RecordError(
-            "no runs of one system differ in their limits alone: measure with the tag 'caps' or 'clocks', or at other "
-            "limits with 'observe'"
-        )
-    print(printed(place_view(shown, is_whole(options)), options.format))
-    if options.format == "text":
-        print("\n".join(operating_sentences(points)))
-    if options.plots:
-        from results.show.plots.operating import operating_charts
-        from results.show.plots.style import styles_of_systems
-
-        options.plots.mkdir(parents=True, exist_ok=True)
-        for chart in operating_charts(points, styles_of_systems(points)):
-            write_whole(options.plots / f"{chart.name}.png", chart.png())
-    return 0
 
 
 @COMMANDS.command(

@@ -15,8 +15,8 @@ from caraml.check import BAD, GOOD, WARNING, Check
 from caraml.errors import CaramlError, SiteError
 from caraml.installation import checkout
 from caraml.machine.devices import TOOLS, Device, candidates, find_devices
-from caraml.machine.images import architecture_of, image_path, read_image
-from caraml.plan.forecast import forecast
+from caraml.machine.images import image_path, read_image
+from caraml.plan.points import sweep
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
 from caraml.plan.workloads import Workload, refusal, workload_of
@@ -26,6 +26,7 @@ from caraml.schedulers.slurm import ask_slurm
 from jpwr.messages import near
 from results.files.systems import System, read_systems
 from results.files.workloads import Facts, workloads
+from results.record.values import count
 
 OLDEST_JUBE = (2, 5, 1)
 ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
@@ -51,7 +52,7 @@ def examine(name: str, workload: str | None = None) -> list[Check]:
     else:
         runtime = site.container_runtime or block.container_runtime
         here = [*scheduler(block, site), *container(block, site, runtime, used), *host_name()]
-    return [*jube(), *here, *data(site, used), *sensors(block, runtime, used), *space(site), *cost(block, site, used)]
+    return [*jube(), *here, *data(site, used), *sensors(block, runtime, used), *space(site), *jobs(block, site, used)]
 
 
 def identify() -> list[Check]:
@@ -109,22 +110,27 @@ def _to_try(systems: Mapping[str, System]) -> Check:
     return Check("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
 
 
-def cost(block: System, site: Site, used: Used = ()) -> Iterator[Check]:
-    """Yield the expected cost of one run of each workflow, and how to reduce it."""
+def jobs(block: System, site: Site, used: Used = ()) -> Iterator[Check]:
+    """Yield the number of jobs and runs of each workflow without further tags, and how to run one point alone."""
     for facts in used or workloads().values():
         workflow = f"jube/{facts.workflow}.yaml"
         if why := refusal(facts, block):
             yield Check(workflow, WARNING, why)
             continue
         try:
-            expected = forecast(Workload(facts), block, site)
+            model = facts.default_model(block.values)
+            points = sweep(Workload(facts), block, site, model)
         except SiteError as error:
             to_do = "correct the block in systems.yaml, CARAML_DEVICES or CARAML_BATCHES"
             yield Check(workflow, BAD, str(error), to_do)
             continue
-        point = f"CARAML_DEVICES={expected.devices} CARAML_BATCHES={expected.batch}"
+        devices, batches = next(iter(points.items()))
+        number = sum(map(len, points.values()))
+        runs = number * block.default_repeats
+        found = f"{f'{model}: ' if model else ''}{count(number, 'job')} with {count(runs, 'run')}"
+        point = f"CARAML_DEVICES={devices} CARAML_BATCHES={batches[0]}"
         to_do = f"for one run of one point: {point} jube run {workflow} --tag {block.system_name} once"
-        yield Check(workflow, GOOD, str(expected), to_do if expected.runs > 1 else "")
+        yield Check(workflow, GOOD, found, to_do if runs > 1 else "")
 
 
 def report(findings: list[Check]) -> str:
@@ -218,9 +224,6 @@ def _check_image(name: str, block: System, folder: Path, runtime: str) -> Check:
     if block.cpu_arch not in (image.arch, "uname -m"):
         found = f"{name} is for {image.arch}, the system is {block.cpu_arch}"
         return Check("image", BAD, found, "correct containers/images.yaml")
-    if (found_arch := architecture_of(path)) not in (None, image.arch):
-        found = f"{path} holds programs for {found_arch}, {name} is for {image.arch}"
-        return Check("image", BAD, found, f"remove it, and make it on a machine of that kind: {to_make}")
     return Check("image", GOOD, f"{path}")
 
 

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import platform
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from caraml.errors import SiteError
 from caraml.installation import IMAGES
@@ -27,10 +25,6 @@ from results.files.typed_files import Text, read_file
 
 FORMATS = ("apptainer", "containerfile")
 ENDINGS = {"apptainer": ".sif", "podman": ".tar", "charliecloud": ".dir"}
-SIF_ARCHITECTURES = {b"02": "x86_64", b"04": "aarch64"}
-OCI_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
-ELF_ARCHITECTURES = {b"\x3e\x00": "x86_64", b"\xb7\x00": "aarch64"}
-SHELLS = ("bash", "dash", "busybox", "sh")
 MOVING_TAGS = ("", "latest", "nightly", "main", "dev")
 PROGRAMS = {"apptainer": ("apptainer",), "podman": ("podman",), "charliecloud": ("ch-image", "ch-convert")}
 
@@ -63,45 +57,6 @@ class Image:
         if self.without_dependencies:
             found.append(f"{install} --no-deps {_quoted(self.without_dependencies)}")
         return found
-
-
-def architecture_of(path: Path) -> str | None:
-    """Return the processor architecture of an image, as `uname -m` prints it; None if the image does not state it.
-
-    Sources: the header of a SIF file (sylabs/sif, type header), an OCI archive's configuration, and ELF's e_machine.
-    """
-    try:
-        if path.suffix == ENDINGS["apptainer"]:
-            with path.open("rb") as file:
-                header = file.read(48)
-            return SIF_ARCHITECTURES.get(header[45:47]) if header[32:41] == b"SIF_MAGIC" else None
-        if path.suffix == ENDINGS["podman"]:
-            return OCI_ARCHITECTURES.get(_oci_architecture(path))
-        shells = [path / folder / name for folder in ("usr/bin", "bin") for name in SHELLS]
-        # A link may lead to a file that exists only inside the image.
-        [shell, *_] = [one for one in shells if one.is_file() and not (one.is_symlink() or one.parent.is_symlink())]
-        with shell.open("rb") as file:
-            elf = file.read(20)
-        return ELF_ARCHITECTURES.get(elf[18:20]) if elf[:4] == b"\x7fELF" else None
-    except (OSError, KeyError, IndexError, ValueError, tarfile.TarError):
-        return None
-
-
-def _oci_architecture(path: Path) -> str:
-    with tarfile.open(path) as tar:
-
-        def read(name: str) -> Any:
-            member = tar.extractfile(name)
-            if member is None:
-                raise KeyError(name)
-            return json.load(member)
-
-        manifest = read(_blob(read("index.json")["manifests"][0]))
-        return str(read(_blob(manifest["config"]))["architecture"])
-
-
-def _blob(descriptor: dict[str, Any]) -> str:
-    return f"blobs/{descriptor['digest'].replace(':', '/')}"
 
 
 def _quoted(words: Sequence[str]) -> str:

@@ -39,18 +39,6 @@ class Workload:
         else:
             check_shares(num_devices, global_batch_size)
 
-    def flops_per_sample(self, block: System, model: str) -> float:
-        """Return the model FLOPs to train on one sample; 0: not known."""
-        return float(self._ask("flops_per_sample", 0.0, self._value(block, model), model))
-
-    def run_s(self, block: System, model: str, devices: int, batch: int, flops_per_s: float) -> float | None:
-        """Estimate the time of a run after its start; None: its warm-up and its window are counted in steps.
-
-        `flops_per_s` is the expected rate of one device.
-        """
-        seconds = self._ask("run_s", None, self._value(block, model), model, devices, batch, flops_per_s)
-        return None if seconds is None else float(seconds)
-
     def _value(self, block: System, model: str) -> Callable[[str], str]:
         """Return a function that gives a parameter of the workload, or a key of the system's block, by its name."""
 

@@ -237,20 +237,6 @@ def test_an_image_of_another_architecture_is_found(tmp_path):
     assert "is for aarch64, the system is x86_64" in found[0].found
 
 
-def test_an_image_that_holds_programs_of_another_processor_is_found(tmp_path):
-    block, site = read_system("A100"), Site(container_folder=str(tmp_path))
-    shell = tmp_path / "pytorch-nvidia-x86_64.dir" / "usr" / "bin" / "sh"
-    shell.parent.mkdir(parents=True)
-    (tmp_path / "pytorch-nvidia-x86_64.dir" / "bin").symlink_to("/usr/bin")  # as it is inside
-    for machine, state in ((b"\xb7\x00", "FAIL"), (b"\x3e\x00", "ok")):
-        shell.write_bytes(b"\x7fELF" + bytes(14) + machine)
-        found = [one for one in doctor.container(block, site, "charliecloud") if one.what == "image"]
-        assert found[0].state == state
-    shell.write_bytes(b"\x7fELF" + bytes(14) + b"\xb7\x00")
-    [bad, *_] = [one for one in doctor.container(block, site, "charliecloud") if one.what == "image"]
-    assert "holds programs for aarch64, pytorch-nvidia-x86_64 is for x86_64" in bad.found
-
-
 @pytest.mark.parametrize(
     ("runtime", "listed", "state", "words"),
     [
@@ -328,7 +314,7 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
 
 def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):
     block = replace(read_system("CPU"), values={**read_system("CPU").values, "default_size": "tinny"})
-    [line] = [one for one in doctor.cost(block, read_site("CPU", environ={})) if "llm" in one.what]
+    [line] = [one for one in doctor.jobs(block, read_site("CPU", environ={})) if "llm" in one.what]
     assert (line.state, line.found) == (BAD, "GPT training has no model tinny: did you mean 'tiny'?")
     assert "correct the block" in line.to_do
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,9 +13,9 @@ from benchmarks.cosmoflow.train import CosmoFlow
 from benchmarks.deepcam.train import DeepCam
 from caraml.cli import main
 from caraml.errors import SiteError
-from caraml.machine.doctor import cost, report
+from caraml.machine.doctor import jobs, report
 from caraml.plan.plan import plan
-from caraml.plan.site import read_site
+from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_refused, read_system
 from caraml.plan.workloads import Workload, refusal
 from results.files import workloads
@@ -114,7 +115,6 @@ def test_a_workload_needs_little_to_be_known(described):
     assert title_of("elsewhere") == "elsewhere"
     known = Workload(facts)
     assert known.devices_needed("any") == 1
-    assert known.flops_per_sample({}, "any") == 0.0
     known.check_point("any", 2, 4, micro_batch_size=None)
 
 
@@ -188,8 +188,24 @@ def test_a_program_refuses_for_the_same_reason(program):
     assert workloads.workloads()[program.name].refused == {"graphcore": program.without_ipu}
 
 
+@pytest.mark.parametrize("name", read_systems())
+def test_every_workload_has_jobs_on_every_system_or_a_reason(name):
+    found = list(jobs(read_system(name), read_site(name, environ={})))
+    assert [one.what for one in found] == [f"jube/{facts.workflow}.yaml" for facts in workloads.workloads().values()]
+    for one in found:
+        assert re.match(r"(.*: )?[1-9]\d* jobs? with [1-9]\d* runs?$|it does not run on ", one.found)
+
+
+def test_the_doctor_counts_the_jobs_of_a_narrowed_sweep():
+    block = replace(read_system("A100"), default_repeats=2)
+    for batches, found in (("64 128", "800M: 2 jobs with 4 runs"), ("64", "800M: 1 job with 2 runs")):
+        [one] = jobs(block, Site(devices="4", batches=batches), [workloads.workloads()["llm_training"]])
+        assert one.found == found
+        assert "CARAML_DEVICES=4 CARAML_BATCHES=64 jube run jube/llm.yaml --tag A100 once" in one.to_do
+
+
 def test_the_doctor_says_why_instead_of_what_it_would_take():
-    lines = report(list(cost(read_system("GC200"), read_site("GC200", environ={})))).splitlines()
+    lines = report(list(jobs(read_system("GC200"), read_site("GC200", environ={})))).splitlines()
     [line] = [line for line in lines if "jube/cosmoflow.yaml" in line]
     assert line.startswith("look  jube/cosmoflow.yaml: it does not run on Graphcore GC200: volumes of this size need")
     assert [line[:4] for line in lines if "jube/llm.yaml: " in line] == ["ok  "]

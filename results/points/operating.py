@@ -1,4 +1,4 @@
-"""Operating points: the same work at several power limits and clocks, and what each costs and saves.
+"""Operating points: the same work at several power limits and clocks.
 
 All ratios are to the point at full speed: the one with the highest power limit and clock. They are of one sensor, whose
 accuracy cancels.
@@ -10,18 +10,15 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from results.points.estimate import Estimate, Interval, exactly
+from results.points.estimate import Estimate, exactly
 from results.points.repeats import PointResults
 from results.points.setups import CLOCK_LIMIT, LIMIT, setup_of
 from results.record.parts import sensor_channels
 from results.record.records import Record
 from results.record.values import THROUGHPUT, WORK, energy_source, grouped, value_at
 
-SHARES = (0.95, 0.97)  # of the full speed: what buyers ask for; NVIDIA states its B200 profiles at 97 %
 # Facts of a setup that follow the limits: as the sampler and as the vendors' tools record them.
 OF_LIMITS = (LIMIT, CLOCK_LIMIT, "power.limit", "clocks.applications.graphics", "limit")
-BOUND_PERCENT = 1.0  # of the window; a limit that holds for less does not change a mean that repeats to 1 %
-SAME = 0.01  # relative difference of the speeds of single runs that repeat each other
 # A mean clock repeats to about 1 %, and a GPU's leakage changes its power by about 1 % in 3 degrees.
 DRIFTS = (
     ("energy.clock_drift_percent", 2.0, "the clock changed by {:+.1f} %"),
@@ -30,7 +27,7 @@ DRIFTS = (
 
 
 class OperatingLimits(NamedTuple):
-    """OperatingLimits of each device in watts and MHz; None: not known, or devices have different ones."""
+    """Limits of each device in watts and MHz; None: not known, or devices have different ones."""
 
     power_w: float | None
     clock_mhz: float | None
@@ -47,38 +44,6 @@ class OperatingPoint(NamedTuple):
     results: PointResults
     speed: Estimate | None
     work: Estimate | None  # per energy
-    limited_percent: float | None  # of the window in which the power limit bound
-
-    @property
-    def energy_delay(self) -> Estimate | None:
-        """Energy times time for the same work (Horowitz et al. 1994), as a ratio; less is better."""
-        return (self.speed * self.work) ** -1 if self.speed and self.work else None
-
-    @property
-    def is_bound(self) -> bool | None:
-        """Whether the power limit bound; None if unknown."""
-        return None if self.limited_percent is None else self.limited_percent > BOUND_PERCENT
-
-    @property
-    def is_faster(self) -> bool:
-        """Whether it is faster than full speed, with its whole interval or, as a single run, clearly."""
-        speed = self.speed
-        return speed is not None and (speed.interval.low if speed.interval else speed.value - SAME) > 1
-
-    def keeps(self, share: float) -> bool:
-        """Return whether the speed is at least a share of the full speed, with its whole interval if it has one."""
-        if self.speed is None:
-            return not share
-        return (self.speed.interval.low if self.speed.interval else self.speed.value) >= share
-
-
-class Choice(NamedTuple):
-    """The operating point of most work per energy, among those that keep a share of the full speed."""
-
-    best: OperatingPoint
-    ties: list[OperatingPoint]  # not distinguishable from the best
-    saved_share: float  # of the energy for the same work at full speed
-    saved: Interval | None  # interval of that share; None at full speed, and for single runs
 
 
 class Sweep(NamedTuple):
@@ -97,22 +62,10 @@ class Sweep(NamedTuple):
         one = self.full.results
         return ", ".join([one.system, one.point.model, one.point.place, *options_of(one)])
 
-    def choice(self, share: float = 0.0) -> Choice | None:
-        """Return the best point whose speed is at least a share of the full speed; None without measured energies."""
-        able = [(one, one.work) for one in self.points if one.work and (one is self.full or one.keeps(share))]
-        if self.full.work is None or value_at(self.full.results.any, "energy.power_kind") == "estimated":
-            return None
-        best, work = max(able, key=lambda pair: pair[1].value)
-        ties = [one for one, _ in able if one is not best and _tie(one, best, len(able))]
-        interval = work.interval_of_best(len(able)) if best is not self.full else None
-        saved = Interval(1 - 1 / interval.low, 1 - 1 / interval.high) if interval else None
-        return Choice(best, ties, 1 - 1 / work.value, saved)
-
-
-def _tie(one: OperatingPoint, best: OperatingPoint, choices: int) -> bool:
-    ratio = one.results.over(best.results, WORK)
-    interval = ratio.interval_of_best(choices) if ratio else None
-    return interval is None or interval.high >= 1
+    @property
+    def is_measured(self) -> bool:
+        """Whether the point at full speed has an energy that is no estimate."""
+        return self.full.work is not None and value_at(self.full.results.any, "energy.power_kind") != "estimated"
 
 
 def limits_of(record: Record) -> OperatingLimits:
@@ -165,7 +118,7 @@ def _sweep(points: dict[OperatingLimits, list[PointResults]]) -> Sweep:
 
     return Sweep(
         [
-            OperatingPoint(limits, one, ratio(one, THROUGHPUT), ratio(one, WORK), limited_percent(one))
+            OperatingPoint(limits, one, ratio(one, THROUGHPUT), ratio(one, WORK))
             for limits, one in zip(order, joined, strict=True)
         ]
     )

@@ -21,15 +21,15 @@ workloads:
 must:
   - {of: gpt, what: throughput, devices: 16, at_least: 90000}
   - {of: gpt, what: work_per_energy, devices: 16, at_least: 130000}
-budget: {money: 2100000, power_kw: 90, racks: 3}
+budget: {money: 2100000, power_kw: 90}
 """
 COSTS = Costs(
     "EUR",
     0.25,
     {
-        "A100": Price(12_000, 200, 64, 4),
-        "H200": Price(32_000, 300, 32, 8),
-        "MI300X": Price(30_000, 320, 32, 8),
+        "A100": Price(12_000, 200, 4),
+        "H200": Price(32_000, 300, 8),
+        "MI300X": Price(30_000, 320, 8),
     },
 )
 # Of a device: tokens/s, images/s and W.

@@ -477,7 +477,6 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
         ),
         (GPT + "must: [&a {of: gpt, what: mfu, at_least: 1}, *a]", "occurs twice"),
         (GPT + "budget: {devices: 0}", "devices is 0, but must be a whole number from 1 on"),
-        (GPT + "budget: {money: 1, money_covers: all}", "money_covers is 'all', but must be purchase or ownership"),
         (
             GPT + "score: {formula: R, better: higher, terms: {R: {of: gpt, what: energy_grade}}}",
             "a grade is not a number",

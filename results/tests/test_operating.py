@@ -1,4 +1,4 @@
-"""Operating points: made sweeps whose best point is known, ties, single runs, and who may name a point."""
+"""Operating points: made sweeps whose ratios are known, single runs, and who may name a point."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import random
 
 import pytest
 
-from caraml.cli import main
-from results.points.operating import OperatingLimits, at_limits, sweeps_of, unsettled
+from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of, unsettled
 from results.record.records import RecordError
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
-from results.show.tables.machine.operating import operating_sentences, operating_table
 from results.show.tables.points import point_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point, contradictions, limits_of
@@ -65,94 +63,19 @@ def sweep_of(records):
     return sweep
 
 
-def test_the_known_best_points_of_a_made_sweep_are_found():
+def test_ratios_of_a_made_sweep_are_those_of_its_model():
     clocks = [(FULL_W, mhz) for mhz in CLOCKS]
     sweep = sweep_of(swept(clocks))
     assert sweep.full.limits == OperatingLimits(FULL_W, FULL_MHZ)
-    # Energy of the model is 150 / x + 550 x^2, least at x = (150 / 1100) ** (1 / 3) = 0.515: the lowest clock is best.
-    best = sweep.choice()
-    assert best.best.limits.clock_mhz == 1080.0
-    exact = modelled(*clocks[-1])[0] / modelled(*clocks[-1])[1] / (1000 / FULL_W)
-    assert best.saved_share == pytest.approx(1 - 1 / exact, abs=0.01)
-    assert best.saved.low < 1 - 1 / exact < best.saved.high
-    assert best.ties == []
-    # In this model speed is the clock: none but full speed keeps 95 % of it.
-    for share in (0.95, 0.97):
-        assert sweep.choice(share).best is sweep.full
-
-
-def test_the_best_within_a_share_of_the_speed_is_found_where_memory_takes_most_of_the_time():
-    def model(*limits):
-        return modelled(*limits, compute_share=0.1)
-
-    records = swept([(FULL_W, mhz) for mhz in CLOCKS], noise=0.001, model=model)
-    sweep = sweep_of(records)
-    # Speeds of the model: 1, 0.9824, 0.9583, 0.9231.
-    assert sweep.choice(0.95).best.limits.clock_mhz == 1380.0
-    assert sweep.choice(0.97).best.limits.clock_mhz == 1680.0
-    assert sweep.choice().best.limits.clock_mhz == 1080.0
-    said = " ".join(operating_sentences(by_point(records)))
-    assert "Best with at least 97% of the full speed: 700 W, 1680 MHz at 98." in said
-    delay = sweep.points[-1].energy_delay.value
-    speed, power_w = model(FULL_W, CLOCKS[-1])
-    assert delay == pytest.approx(power_w / FULL_W * (1000 / speed) ** 2, rel=0.02)
-
-
-def test_a_speed_that_may_be_below_the_share_does_not_keep_it():
-    def model(power_limit_w, clock_limit_mhz):
-        return (955.0, 400.0) if clock_limit_mhz else (1000.0, 700.0)
-
-    noisy = sweep_of(swept([(FULL_W, None), (FULL_W, 1680.0)], noise=0.02, model=model))
-    assert noisy.choice(0.95).best is noisy.full
-    quiet = sweep_of(swept([(FULL_W, None), (FULL_W, 1680.0)], noise=0.0001, model=model))
-    assert quiet.choice(0.95).best.limits.clock_mhz == 1680.0
-
-
-@pytest.mark.parametrize(("noise", "repeats"), [(0.01, 3), (0.0, 1)])
-def test_ties_are_reported_as_ties_and_a_saving_within_the_intervals_is_none(noise, repeats):
-    def model(power_limit_w, clock_limit_mhz):
-        return 1000.0, 700.0 - 0.5 * (power_limit_w < FULL_W)
-
-    records = swept([(watts, None) for watts in (700.0, 595.0)], noise=noise, repeats=repeats, model=model)
-    choice = sweep_of(records).choice()
-    assert choice.saved is None or choice.saved.low <= 0
-    assert len(choice.ties) == 1
-    said = " ".join(operating_sentences(by_point(records)))
-    assert "not distinguishable from" in said
-    assert ("single runs have no interval" in said) == (repeats == 1)
-    assert "saves" not in said
-
-
-def test_a_tie_is_named_in_most_made_sweeps_whose_points_are_alike():
-    """Among equal points one sweep in twenty may claim a saving, as all intervals hold at the same time."""
-
-    def model(*_):
-        return 1000.0, 500.0
-
-    claimed = 0
-    for number in range(100):
-        records = [
-            run(watts, noise=0.005, speed_and_power=model(), seed=f"{number} {watts} {one}")
-            for watts in CAPS
-            for one in range(3)
-        ]
-        saved = sweep_of(records).choice().saved
-        claimed += saved is not None and saved.low > 0
-    assert claimed <= 12  # of 100 trials at 5 %, more than that has a probability of 0.1 %
-
-
-def test_where_a_cap_binds_and_a_clock_does_not_is_said():
-    both = [*[(watts, None) for watts in CAPS], *[(FULL_W, mhz) for mhz in CLOCKS[1:]]]
-    said = " ".join(operating_sentences(by_point(swept(both))))
-    assert "full speed is at 700 W." in said
-    assert "The power limit binds at: 595 W; 490 W; 385 W." in said
-    assert "The power limit does not bind at: 700 W; 700 W, 1680 MHz; 700 W, 1380 MHz; 700 W, 1080 MHz." in said
-    slack = swept([(watts, None) for watts in CAPS], model=lambda *_: (1000.0, 300.0))
-    for record in slack:
-        record["energy"]["channels"][0]["clocks"] = {"throttled": {"power limit": 0.2}}
-    said = " ".join(operating_sentences(by_point(slack)))
-    assert "The power limit does not bind at: 700 W; 595 W; 490 W; 385 W." in said
-    assert "limit binds" not in said
+    assert [one.limits.clock_mhz for one in sweep.points] == list(CLOCKS)
+    full_speed, full_w = modelled(*clocks[0])
+    for pair, one in zip(clocks[1:], sweep.points[1:], strict=True):
+        speed, power_w = modelled(*pair)
+        assert one.speed.value == pytest.approx(speed / full_speed, rel=0.01)
+        assert one.work.value == pytest.approx(speed / power_w * full_w / full_speed, rel=0.01)
+        assert one.speed.interval.low < speed / full_speed < one.speed.interval.high
+    single = sweep_of(swept(clocks, repeats=1))
+    assert {one.speed.interval for one in single.points[1:]} == {None}
 
 
 def test_runs_at_unlike_limits_are_no_repeats_and_a_sweep_is_of_one_setup():
@@ -170,7 +93,6 @@ def test_runs_at_unlike_limits_are_no_repeats_and_a_sweep_is_of_one_setup():
             record["provenance"]["devices"][0]["driver_version"] = "2"
     assert len(sweep_of(caps).points) == 3
     assert sweeps_of(by_point(swept([(FULL_W, None)]))) == []
-    assert not operating_table(by_point(swept([(FULL_W, None)])))
 
 
 def test_a_record_of_an_older_version_names_its_limit_already():
@@ -181,7 +103,7 @@ def test_a_record_of_an_older_version_names_its_limit_already():
         channel["clocks"] = {"power_limit_w": watts, "throttled": {"power limit": 40.0}}
     sweep = sweep_of(old)
     assert [one.limits.power_w for one in sweep.points] == [700.0, 490.0]
-    assert [one.limited_percent for one in sweep.points] == [40.0, 40.0]
+    assert [limited_percent(one.results) for one in sweep.points] == [40.0, 40.0]
 
 
 def test_a_limit_below_the_measured_power_is_a_contradiction():
@@ -254,33 +176,6 @@ def test_a_run_whose_limit_varied_is_noted_and_at_no_operating_point():
     assert [said in deviations(one) for one in points].count(True) == 1
 
 
-@pytest.mark.parametrize(
-    ("model", "throttled", "said"),
-    [
-        (modelled, {}, ""),
-        (modelled, {"power limit": 100.0}, ""),
-        (modelled, {"power brake": 40.0}, "throttled: power brake held clocks back for 40 % of the window"),
-        (lambda watts, _: (1000.0 if watts == 700 else 1217.0, watts / 2), {}, "595 W has 121."),
-    ],
-)
-@pytest.mark.parametrize("repeats", [1, 3])
-def test_a_full_speed_that_was_held_back_is_in_doubt(model, throttled, said, repeats):
-    records = swept([(watts, None) for watts in CAPS[:2]], model=model, repeats=repeats)
-    for record in records:
-        if limits_of(record).power_w == FULL_W:
-            record["energy"]["channels"][0]["clocks"] = {"throttled": throttled}
-    found = [one for one in operating_sentences(by_point(records)) if one.startswith("Full speed is in doubt")]
-    assert [said in one for one in found] == [True] * bool(said)
-
-
-@pytest.mark.parametrize(("percent", "is_bound"), [(0.5, False), (2.0, True)])
-def test_a_power_limit_binds_from_one_percent_of_the_window_on(percent, is_bound):
-    records = swept([(700.0, None), (490.0, None)])
-    for record in records:
-        record["energy"]["channels"][0]["clocks"]["throttled"]["power limit"] = percent
-    assert {one.is_bound for one in sweep_of(records).points} == {is_bound}
-
-
 def test_devices_with_different_limits_are_at_no_operating_point():
     record = run()
     other = {**record["energy"]["channels"][0], "name": "made:1", "limits": {"power_limit_w": 400.0}}
@@ -289,18 +184,16 @@ def test_devices_with_different_limits_are_at_no_operating_point():
     assert sweeps_of(by_point([record, run(490.0)])) == []
 
 
-def test_the_table_has_a_row_for_each_point_with_what_bound_and_what_drifted():
+def test_the_table_of_points_has_limits_what_bound_and_what_drifted():
     records = swept([(watts, None) for watts in CAPS])
     records[0]["energy"] |= {"clock_drift_percent": -4.0, "temperature_drift_c": 6.0}
-    header, *rows = operating_table(by_point(records)).texts()
-    cells = [dict(zip(header, row, strict=True)) for row in rows]
-    assert [one["power limit [W]"] for one in cells] == ["700.0", "595.0", "490.0", "385.0"]
-    assert [one["limit bound [%]"] for one in cells] == ["0", "100.0", "100.0", "100.0"]
-    assert cells[0]["settled"] == "the clock changed by -4.0 % and the temperature changed by +6 °C"
-    assert {one["settled"] for one in cells[1:]} == {"yes"}
+    header, *rows = point_table(by_point(records)).filled().texts()
+    cells = sorted((dict(zip(header, row, strict=True)) for row in rows), key=lambda one: one["power limit [W]"])
+    assert [one["power limit [W]"] for one in cells] == ["385.0", "490.0", "595.0", "700.0"]
+    assert [one["power limit bound [%]"] for one in cells] == ["100.0", "100.0", "100.0", "0"]
+    drifts = ["", "", "", "the clock changed by -4.0 % and the temperature changed by +6 °C"]
+    assert [one["unsettled"] for one in cells] == drifts
     assert "clock limit [MHz]" not in header
-    [titles, *_] = point_table(by_point(records)).filled().texts()
-    assert "power limit bound [%]" in titles
 
 
 @pytest.mark.parametrize(
@@ -324,7 +217,7 @@ def test_a_clock_above_its_limit_is_a_contradiction():
         assert contradictions(record) == words
 
 
-def test_sweeps_that_differ_in_an_option_have_names_and_rows_of_their_own():
+def test_sweeps_that_differ_in_an_option_have_names_of_their_own():
     def of(micro_batch_size):
         records = swept([(watts, None) for watts in CAPS[:2]])
         for record in records:
@@ -332,38 +225,19 @@ def test_sweeps_that_differ_in_an_option_have_names_and_rows_of_their_own():
         return records
 
     points = by_point([*of(2), *of(4)])
-    assert len({sweep.name for sweep in sweeps_of(points)}) == 2
-    said = operating_sentences(points)
-    for size in (2, 4):
-        assert f"A100, tiny, 1 device, batch 8, bf16, micro batch {size}: full speed is at 700 W." in said
-    header, *rows = operating_table(points).texts()
-    assert {row[header.index("options")] for row in rows} == {"bf16, micro batch 2", "bf16, micro batch 4"}
+    names = {f"A100, tiny, 1 device, batch 8, bf16, micro batch {size}" for size in (2, 4)}
+    assert {sweep.name for sweep in sweeps_of(points)} == names
     styles = styles_of_systems([*by_point([made_up.result("another")]), *points])
-    for chart in operating_charts(points, styles):
-        assert "micro batch 2" in chart.words
-        assert "micro batch 4" in chart.words
-        lines = [bars.lines[0] for axes in chart.figure.axes for bars in axes.containers]
-        assert {line.get_color() for line in lines} == {styles["A100"]["color"]}
-        assert len({line.get_marker() for line in lines}) == 2
+    [chart] = operating_charts(points, styles)
+    assert all(f"{name} at 595 W: work per energy " in chart.words for name in names)
+    lines = [bars.lines[0] for axes in chart.figure.axes for bars in axes.containers]
+    assert {line.get_color() for line in lines} == {styles["A100"]["color"]}
+    assert len({line.get_marker() for line in lines}) == 2
 
 
-def test_failed_runs_are_counted():
-    records = swept([(watts, None) for watts in CAPS])
-    for record in records[-3:]:
-        record |= {"status": "failed", "reason": "made"}
-        del record["energy"]
-    elsewhere = {**records[-1], "model": "another"}
-    said = operating_sentences(by_point([*records, elsewhere]))
-    assert said[-1] == "3 runs failed: their operating points may be missing here."
-    assert "385" not in " ".join(said)
-
-
-def test_estimates_choose_no_operating_point():
+def test_estimates_are_in_no_chart_of_operating_points():
     records = swept([(watts, None) for watts in CAPS], estimated=True)
     assert operating_charts(by_point(records), {}) == []
-    assert ["missing, an estimate, or of several kinds" in said for said in operating_sentences(by_point(records))] == [
-        True
-    ]
 
 
 def test_a_requirement_may_name_an_operating_point():
@@ -396,17 +270,6 @@ def test_costs_use_the_operating_point_that_is_named_and_no_other():
     costs = Costs("EUR", 0.25, {"A100": Price(20000.0, power_limit_w=500.0)})
     assert cheapest(points, costs) == {}
     assert {why_not_costed(one, costs) for one in points} == {"not at the operating point that the prices file names"}
-
-
-def test_the_command_prints_the_table_and_draws_two_plots(tmp_path, capsys):
-    made_up.store(tmp_path / "runs", swept([(watts, None) for watts in CAPS]))
-    assert main(["operating-points", str(tmp_path / "runs"), "--plots", str(tmp_path / "plots")]) == 0
-    said = capsys.readouterr().out
-    assert "Most work per energy: 385 W at" in said
-    assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == ["operating_points.png", "over_limit.png"]
-    made_up.store(tmp_path / "one", [run()])
-    assert main(["operating-points", str(tmp_path / "one")]) == 2
-    assert "no runs of one system differ in their limits alone" in capsys.readouterr().err
 
 
 def test_a_named_limit_is_above_0(tmp_path):

@@ -123,7 +123,6 @@ def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
             "heat_map_4",
             "power_2",
             "cost",
-            "sensitivity",
             "scaling_beyond",
         ),
     }

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
 
 import pytest
 
 from results.record.records import RecordError
-from results.show.tables.decision import cost_words, ranking_table, ranking_words, scaled, scaled_words, without_score
+from results.show.tables.decision import ranking_table, ranking_words, scaled, scaled_words, without_score
 from results.tests import made_up
 from results.tests.made_up import of_scope
 from results.tests.of_dicts import by_point
-from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cheapest_in, cost_of, crossings
+from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cost_of, crossings
 from results.verdicts.requirements import read_requirements
 from results.verdicts.scale import Speed, power_at_supply, speed_of
 from results.verdicts.score import scores
@@ -24,7 +22,7 @@ workloads:
   small: {benchmark: llm_training, model: small}
 reference: A
 """
-COSTS = Costs("EUR", 0.2, {"A": Price(10_000, 0, 8), "B": Price(25_000, 50, 4)}, 5, 0.8, 1.25)
+COSTS = Costs("EUR", 0.2, {"A": Price(10_000, 0), "B": Price(25_000, 50)}, 5, 0.8, 1.25)
 SPREAD = (0.99, 1.0, 1.01)
 
 
@@ -89,21 +87,20 @@ def test_at_equal_money_the_price_that_turns_it_makes_it_level(tmp_path):
     text = TWO + "budget: {money: 1.0e+9}"
     found, _ = ranked(tmp_path, text, vendors(), COSTS)
     assert found.scores[0].system == "A"
-    [(system, price)] = [(one.system, one.factor) for one in found.turns if one.what == "price of A"]
+    [(system, price)] = [(one.system, one.factor) for one in found.turns if one.what.startswith("price")]
     assert system == "B"
-    dearer = Costs("EUR", 0.2, {**COSTS.systems, "A": Price(10_000 * price)}, 5, 0.8, 1.25)
-    level, _ = ranked(tmp_path, text, vendors(), dearer)
+    cheaper = Costs("EUR", 0.2, {**COSTS.systems, "B": Price(25_000 * price)}, 5, 0.8, 1.25)
+    level, _ = ranked(tmp_path, text, vendors(), cheaper)
     assert by_system(level)["B"].value == pytest.approx(1.0, rel=1e-3)
 
 
-def test_a_budget_buys_feeds_and_houses_so_many_devices(tmp_path):
-    text = TWO + "budget: {devices: 7, racks: 2, money: 100000, power_kw: 2}"
+def test_a_budget_buys_and_feeds_so_many_devices(tmp_path):
+    text = TWO + "budget: {devices: 7, money: 100000, power_kw: 2}"
     found = {one.by: by_system(one) for one in ranked(tmp_path, text, vendors(), COSTS)}
     sizes = {way: {system: one.devices for system, one in rows.items()} for way, rows in found.items()}
     assert sizes == {
         "budget": {"A": 7, "B": 4},
         "devices": {"A": 7, "B": 7},
-        "racks": {"A": 16, "B": 8},
         "money": {"A": 10, "B": 4},
         # 100 W x 1.25, and (150 W + 50 W that its sensors do not see) x 1.25
         "power": {"A": 16, "B": 8},
@@ -130,24 +127,11 @@ def test_two_workloads_that_take_as_much_power_may_differ_in_spread(tmp_path):
         assert by_system(found)["A"].devices == 16
 
 
-def test_ownership_buys_less_than_purchase(tmp_path):
-    text = TWO + "budget: {money: 100000, money_covers: ownership}"
-    found, _ = ranked(tmp_path, text, vendors(), COSTS)
-    each = 25_000 + 0.25 * HOURS_PER_YEAR * 5 * 0.8 * 0.2
-    assert by_system(found)["B"].devices == int(100_000 // each) == 3
-    unknown = [one | {"energy": None} if one["system"] == "B" else one for one in vendors()]
-    found, per_device = ranked(tmp_path, text, unknown, COSTS)
-    why = "not every workload has an energy that counts (big: there is none; small: there is none)"
-    assert by_system(found)["B"].why_not == f"big of B: {why}"
-    assert {one.total for one in per_device.scores} == {None}
-
-
 @pytest.mark.parametrize(("scope", "kind"), [("node", "Q2, node"), ("supply", "Q3, supply"), ("cpu", "Q1, cpu")])
-@pytest.mark.parametrize("budget", ["power_kw: 2", "money: 200000, money_covers: ownership"])
-def test_energies_of_unlike_scope_are_not_ranked_where_they_say_how_much_there_is(tmp_path, budget, scope, kind):
+def test_energies_of_unlike_scope_are_not_ranked_where_they_say_how_much_there_is(tmp_path, scope, kind):
     records = vendors()
     of_scope(scope, [one for one in records if one["system"] == "B"])
-    found, per_device = ranked(tmp_path, TWO + f"budget: {{{budget}}}", records, COSTS)
+    found, per_device = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
     assert by_system(per_device)["B"].value is not None
     why = f"its energy is {kind}, that of A is Q1, device: they are not ranked with each other"
     assert why in by_system(found)["B"].why_not
@@ -156,7 +140,7 @@ def test_energies_of_unlike_scope_are_not_ranked_where_they_say_how_much_there_i
     ]
     purchase, _ = ranked(tmp_path, TWO + "budget: {money: 200000}", records, COSTS)
     assert by_system(purchase)["B"].value is not None  # nothing hangs on an energy
-    same, _ = ranked(tmp_path, TWO + f"budget: {{{budget}}}", of_scope(scope, vendors()), COSTS)
+    same, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", of_scope(scope, vendors()), COSTS)
     assert by_system(same)["B"].value is not None
 
 
@@ -185,7 +169,13 @@ def test_energy_of_a_node_has_what_devices_sensors_do_not_see(tmp_path):
 
 @pytest.mark.parametrize(
     ("devices", "per_device", "words"),
-    [(1, 100.0, ""), (4, 80.0, ""), (2, math.sqrt(8000), "between 1 and 4"), (40, 80.0, "jobs of 4 devices")],
+    [
+        (1, 100.0, ""),
+        (4, 80.0, ""),
+        (2, 100.0, "jobs of 1 device"),
+        (40, 80.0, "jobs of 4 devices"),
+        (6, 160 / 3, "fit, 2 devices idle"),
+    ],
 )
 def test_a_system_is_scaled_as_it_was_measured_and_no_further_without_a_word(devices, per_device, words):
     records = [*runs("A", "big", 100.0), *runs("A", "big", 80.0, devices=4)]
@@ -193,37 +183,6 @@ def test_a_system_is_scaled_as_it_was_measured_and_no_further_without_a_word(dev
     assert found.estimate.value == pytest.approx(devices * per_device)
     assert words in found.words
     assert bool(found.words) == bool(words)
-
-
-def test_between_two_numbers_of_devices_throughput_per_device_follows_a_power_of_them():
-    records = [*runs("A", "big", 100.0, devices=2), *runs("A", "big", 25.0, devices=32)]
-    for devices in (4, 8, 16):
-        assert speed_of(by_point(records), devices).estimate.value == pytest.approx(100 * math.sqrt(2 * devices))
-
-
-def test_between_numbers_of_devices_of_unlike_setups_there_is_no_speed():
-    old = {"provenance": {"packages": {"torch": "2.0.1"}}}
-    unlike = by_point([*runs("A", "big", 50.0, **old), *runs("A", "big", 80.0, devices=8)])
-    found = speed_of(unlike, 3)
-    assert found.estimate is None
-    assert "the runs on 1 device have " in found.words
-    assert "torch 2.0.1, those on 8 devices have " in found.words
-    assert found.words.endswith(": no interpolation between different setups")
-    for devices, each in ((1, 50.0), (8, 80.0), (16, 80.0)):  # one point tells
-        assert speed_of(unlike, devices).estimate.value == pytest.approx(devices * each)
-    # 20 x sqrt(2) per device in the old setup, 80 in the new one.
-    more = [*runs("A", "big", 40.0, devices=2, **old), *runs("A", "big", 20.0, devices=8, **old)]
-    both = by_point([*runs("A", "big", 80.0, devices=8), *more])
-    assert speed_of(both, 4).estimate.value == pytest.approx(4 * 20 * math.sqrt(2))
-    faster = by_point([*runs("A", "big", 80.0, devices=8), *runs("A", "big", 80.0, devices=2), *more])
-    assert speed_of(faster, 4) == speed_of(faster[::-1], 4)
-    assert speed_of(faster, 4).estimate.value == pytest.approx(4 * 80)
-    # Of two that are as fast, one of which has a single run, either is.
-    alone = [one for number in (2, 8) for one in runs("A", "big", 80.0, devices=number, spread=(1.0,), **old)]
-    twice = [one for number in (2, 8) for one in runs("A", "big", 80.0, devices=number, spread=(1.0, 1.0))]
-    level = by_point([*alone, *twice])
-    for points in (level, level[::-1]):
-        assert speed_of(points, 4).estimate.value == pytest.approx(4 * 80)
 
 
 def test_without_a_run_there_is_no_speed_and_no_power_without_a_price():
@@ -465,72 +424,34 @@ def test_prices_at_which_the_order_turns_make_totals_equal():
         ("B", "A"),
         ("A", "B"),
     ]
-    assert cheapest_in(found, COSTS).total() == 81
-    assert "With electricity price" in " ".join(cost_words(results, COSTS))
-
-
-def test_all_assumptions_together_count_the_cases_that_turn():
-    # B costs half as much again to buy, and half as much to run: what is cheaper hangs on the price of electricity.
-    same = (1.0, 1.0, 1.0)
-    records = [
-        *runs("A", "big", 100.0, power_w=1000.0, spread=same),
-        *runs("B", "big", 100.0, power_w=500.0, spread=same),
-    ]
-    for record in records:
-        record["energy"] |= dict.fromkeys(("uncertainty_wh", "random_wh"), 0.0)
-    work_years = 5 * 0.8 * HOURS_PER_YEAR
-    electricity = 0.2 * 1.25 * work_years  # of a kilowatt
-    costs = Costs("EUR", 0.2, {"A": Price(electricity), "B": Price(1.47 * electricity)}, 5, 0.8, 1.25)
-    [found] = cheapest(by_point(records), costs).values()
-    counts = cheapest_in(found, costs)
-    # In units of what a kilowatt takes for electricity over the life of a machine, all as stated.
-    cheaper = Counter(
-        "A" if 1 / (life * used) + 1.0 * paid * pue < 1.47 / (life * used) + 0.5 * paid * pue else "B"
-        for paid, life, used, pue in itertools.product(
-            (0.5, 1, 1.5), (0.5, 1, 1.5), (0.5, 1, 1 / 0.8), [(1 + 0.25 * share) / 1.25 for share in (0.5, 1, 1.5)]
-        )
-    )
-    assert counts == cheaper
-    assert min(counts.values()) > 20
-    for record in records:
-        record["energy"] |= dict.fromkeys(("uncertainty_wh", "random_wh"), 0.04 * record["energy"]["energy_wh"])
-    [found] = cheapest(by_point(records), costs).values()
-    unsure = cheapest_in(found, costs)
-    assert unsure.total() == 81
-    assert unsure[None] > 0
-    assert all(0 < unsure[system] <= counts[system] for system in "AB")
-    words = f"A is the cheapest in {unsure['A']}, B is the cheapest in {unsure['B']}, "
-    assert f"{words}systems tie in {unsure[None]} of 81 cases." in " ".join(cost_words(by_point(records), costs))
 
 
 def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
     found = ranked(tmp_path, TWO + "budget: {devices: 7}", vendors())
     assert ranking_table(found).texts()[0] == ["system", "At equal devices"]
     assert ranking_table(found).texts()[1][1].endswith(", 7 devices")
-    assert scaled_words(scaled(found[0])) == ["big, small: at most 1 device was measured of B (7), A (7)"]
+    assert scaled_words(scaled(found[0])) == ["big, small: B (7), A (7) scaled from 1 device"]
 
 
-ALL = TWO + "budget: {devices: 4, racks: 1, money: 50000, power_kw: 1}"
+ALL = TWO + "budget: {devices: 4, money: 50000, power_kw: 1}"
 
 
 @pytest.mark.parametrize(
     ("price", "changes", "way", "why"),
     [
-        (None, {}, "racks", "devices_per_rack of B is not known"),
         (None, {}, "money", "B has no price: add it to the prices file, which has A"),
         (None, {}, "power", "B has no price: add it to the prices file, which has A"),
-        (Price(25_000, 50), {}, "racks", "devices_per_rack of B is not known"),
-        (Price(0.0, 50, 4), {}, "money", "a device of B has the price 0"),
-        (Price(60_000, 50, 4), {}, "money", "the money is too little for one device"),
-        (Price(25_000, 5000, 4), {}, "power", "the power is too low for one device"),
+        (Price(0.0, 50), {}, "money", "a device of B has the price 0"),
+        (Price(60_000, 50), {}, "money", "the money is too little for one device"),
+        (Price(25_000, 5000), {}, "power", "the power is too low for one device"),
         (
-            Price(25_000, 50, 4),
+            Price(25_000, 50),
             {"energy": None},
             "power",
             "not every workload has an energy that counts (big: there is none; small: there is none)",
         ),
         (
-            Price(25_000, 50, 4),
+            Price(25_000, 50),
             {"estimated": True},
             "power",
             "not every workload has an energy that counts (big: it is an estimate from load, and no measurement; "
@@ -556,12 +477,11 @@ def test_a_system_that_a_budget_says_nothing_of_has_a_reason(tmp_path, price, ch
 
 
 def test_a_budget_without_prices_asks_for_them(tmp_path):
-    for budget in ("money: 1", "power_kw: 1", "racks: 1"):
+    for budget in ("money: 1", "power_kw: 1"):
         with pytest.raises(RecordError, match="give --prices FILE"):
             ranked(tmp_path, TWO + f"budget: {{{budget}}}", vendors())
 
 
-@pytest.mark.parametrize("budget", ["power_kw: 2", "money: 200000, money_covers: ownership"])
 @pytest.mark.parametrize(
     ("channel", "metrics", "why"),
     [
@@ -570,13 +490,13 @@ def test_a_budget_without_prices_asks_for_them(tmp_path):
         ({}, {"comparable": False}, "(small: no run that counts)"),
     ],
 )
-def test_an_energy_that_does_not_count_says_how_much_there_is_of_no_system(tmp_path, budget, channel, metrics, why):
+def test_an_energy_that_does_not_count_says_how_much_there_is_of_no_system(tmp_path, channel, metrics, why):
     records = vendors()
     for record in records:
         if (record["system"], record["model"]) == ("B", "small"):
             record["energy"]["channels"][0].update(channel)
             record["metrics"].update(metrics)
-    found, _ = ranked(tmp_path, TWO + f"budget: {{{budget}}}", records, COSTS)
+    found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
     assert by_system(found)["B"].why_not == f"big of B: not every workload has an energy that counts {why}"
     assert by_system(found)["B"].total is None
 
@@ -616,13 +536,13 @@ NODES = {"A": 4, "B": 8}
 
 
 def bought(price, per_node):
-    entries = {name: Price(price[name], devices_per_node=per_node.get(name), devices_per_rack=16) for name in "AB"}
+    entries = {name: Price(price[name], devices_per_node=per_node.get(name)) for name in "AB"}
     return Costs("EUR", 0.2, entries, 5, 0.8, 1.25)
 
 
 @pytest.mark.parametrize("per_node", [{}, NODES], ids=["devices", "nodes"])
 @pytest.mark.parametrize("money", [1.0e6, 1.03e6, 7.7e6])
-@pytest.mark.parametrize("more", ["", ", racks: 40", ", money_covers: ownership", ", racks: 40, power_kw: 900"])
+@pytest.mark.parametrize("more", ["", ", devices: 2000, power_kw: 900"])
 def test_a_price_that_turns_the_ranking_does_so_and_a_little_more_does_not(tmp_path, per_node, money, more):
     text = TWO + f"budget: {{money: {money}{more}}}"
     price = {"A": 10_000, "B": 10_000}
@@ -634,10 +554,8 @@ def test_a_price_that_turns_the_ranking_does_so_and_a_little_more_does_not(tmp_p
     first, other = (one.system for one in found.scores)
     turns = {one.what: one.factor for one in found.turns if one.what.startswith("price")}
     assert turns
-    for what, factor in turns.items():
-        system = what.removeprefix("price of ")
-        cheaper, dearer = (of(**{system: price[system] * factor * (1 + step)}) for step in (-1e-6, 1e-6))
-        behind, level = (dearer, cheaper) if system == other else (cheaper, dearer)
+    for factor in turns.values():
+        level, behind = (of(**{other: price[other] * factor * (1 + step)}) for step in (-1e-6, 1e-6))
         ours, theirs = by_system(behind)[first].value, by_system(behind)[other].value
         assert theirs < ours or theirs == pytest.approx(ours, rel=1e-5)
         assert by_system(level)[other].value >= by_system(level)[first].value * (1 - 1e-5)
@@ -649,6 +567,18 @@ def test_a_discount_is_the_smallest_that_is_enough_where_more_devices_are_slower
     costs = Costs("EUR", 0.2, {"A": Price(10_000), "B": Price(5_000)}, 5, 0.8, 1.25)
     found, _ = ranked(tmp_path, text, [*runs("A", "big", 350.0), *slower], costs)
     assert [one.factor for one in found.turns if one.what == "price of B"] == [pytest.approx(0.5)]
+
+
+def test_a_discount_fills_whole_jobs_and_nodes_and_stays_within_the_other_limits(tmp_path):
+    records = [*runs("A", "big", 100.0), *runs("B", "big", 80.0, devices=6)]
+    text = "workloads: {big: {benchmark: llm_training, model: big}}\nreference: A\nbudget: {money: 100000"
+    costs = Costs("EUR", 0.2, {"A": Price(1_000), "B": Price(1_000, devices_per_node=4)}, 5, 0.8, 1.25)
+    # 100 devices of A do 10,000 tokens/s, as 125 of B would: 132 are full nodes of 4 and full jobs of 6.
+    for more, factors in ((", devices: 131}", []), (", devices: 132}", [100 / 132])):
+        found = ranked(tmp_path, text + more, records, costs)
+        turns = next(one for one in found if one.by == "money").turns
+        assert [one.factor for one in turns if one.what == "price of B"] == pytest.approx([100 / 132])
+        assert [one.factor for one in found[0].turns if one.what == "price of B"] == pytest.approx(factors)
 
 
 def test_a_price_turns_only_a_ranking_of_what_money_buys(tmp_path):

@@ -6,9 +6,7 @@ machine's price for the time that the work takes.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,14 +30,6 @@ from results.verdicts.ranking import why_left_out
 CURRENCIES, MOST_PER_KWH = ("EUR", "€", "EURO", "USD", "$", "US$", "GBP", "£", "CHF", "CAD", "AUD"), 2.0
 LEAST_CO2_G = 1.0  # per kWh, unless 0: electricity of water has 10 to 25 g, and of coal 1,000 g
 HOURS_PER_YEAR = 365.25 * 24
-SENSITIVITY = 0.5  # each assumption is varied by this share up and down
-ASSUMPTIONS = {
-    "electricity_per_kwh": "electricity price",
-    "lifetime_years": "lifetime",
-    "utilisation": "utilisation",
-    "pue": "overhead of the site (PUE - 1)",
-    "price": "machine price",
-}
 
 
 def _bounds(most: float, words: str) -> Allowed:
@@ -58,7 +48,6 @@ class Price:
     overhead_w_per_device: Annotated[
         NotNegative, {"maximum": 10_000}, "of processors, fans and network, where no sensor of a node shows it"
     ] = 0.0
-    devices_per_rack: From1 | None = None
     devices_per_node: Annotated[From1 | None, "nodes are bought whole"] = None
     power_limit_w: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
     clock_limit_mhz: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
@@ -288,21 +277,6 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     return replace(stated, estimate=of_runs(totals, error)._replace(value=stated.total))
 
 
-def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float]]:
-    """Return the relative changes of a point's total if an assumption is lower or higher by the share SENSITIVITY."""
-    at = cost_of(one, costs)
-    if at is None:
-        return {}
-
-    def change(name: str, share: float) -> float:
-        changed = cost_of(one, _changed(costs, name, share, one.system))
-        return changed.total / at.total - 1 if changed and at.total else 0.0
-
-    return {
-        words: (change(name, 1 - SENSITIVITY), change(name, 1 + SENSITIVITY)) for name, words in ASSUMPTIONS.items()
-    }
-
-
 class Crossing(NamedTuple):
     """Device price at which a system costs as much as another, all else equal; below 0: no such price."""
 
@@ -326,33 +300,3 @@ def crossings(best: Cheapest, costs: Costs) -> list[Crossing]:
         for system, against in pairs
         if (ours := best[system][1]).machine and (wanted := best[against][1].total)
     ]
-
-
-def cheapest_in(best: Cheapest, costs: Costs) -> Counter[str | None]:
-    """Count the cases in which each system is the cheapest, if all assumptions but the machine prices vary together.
-
-    Each assumption is taken as stated, lower and higher by SENSITIVITY. None counts the cases in which systems tie.
-    """
-    names = [name for name in ASSUMPTIONS if name != "price"]
-    counts: Counter[str | None] = Counter()
-    for shares in itertools.product((1 - SENSITIVITY, 1.0, 1 + SENSITIVITY), repeat=len(names)):
-        case = costs
-        for name, share in zip(names, shares, strict=True):
-            case = _changed(case, name, share)
-        first, *tied = tied_with_cheapest(
-            {system: (one, at) for system, (one, _) in best.items() if (at := cost_of(one, case))}
-        )
-        counts[None if tied else first] += 1
-    return counts
-
-
-def _changed(costs: Costs, name: str, share: float, system: str = "") -> Costs:
-    """Return the costs with one assumption multiplied by a share; `system` selects the machine price."""
-    if name == "price":
-        price = costs.systems[system]
-        changed = replace(price, price_per_device=price.price_per_device * share)
-        return replace(costs, systems={**costs.systems, system: changed})
-    if name == "pue":
-        return replace(costs, pue=1 + (costs.pue - 1) * share)
-    value = getattr(costs, name) * share
-    return replace(costs, **{name: min(1.0, value) if name == "utilisation" else value})

@@ -196,18 +196,8 @@ class Budget:
     """Budget that each system is scaled to."""
 
     devices: From1 | None = None
-    racks: From1 | None = None
     money: Annotated[Above0 | None, "in the currency of the prices file"] = None
-    money_covers: Annotated[Literal["purchase", "ownership"], "ownership includes electricity over the lifetime"] = (
-        "purchase"
-    )
     power_kw: Annotated[Above0 | None, "at the supply"] = None
-
-    @property
-    def by_energy(self) -> list[str]:
-        """Allowed under which a system's size depends on its energy."""
-        by_money = bool(self.money) and self.money_covers == "ownership"
-        return [*(["money"] if by_money else []), *(["power"] if self.power_kw else [])]
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,20 @@
 """Largest size of each system within a budget: the number of devices, and their total throughput.
 
-Between numbers of devices that were measured in one setup, throughput per device is assumed to follow a power of the
-number. Beyond the largest, the machine is assumed to run several jobs of that size at the same time. Both are reported.
+A machine is assumed to run several jobs of the largest measured number of devices that fits at the same time; the rest
+of its devices is idle. Both are reported.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from results.points.estimate import Estimate, Interval, exactly, inexactly, product
+from results.points.estimate import Estimate, Interval, exactly, inexactly
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
 from results.record.findings import Finding, finding
-from results.record.values import PER_DEVICE, devices_text, grouped, is_accelerated
+from results.record.values import PER_DEVICE, devices_text, is_accelerated
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, energy_with_node, uncovered_share, uncovered_w
 from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
@@ -30,7 +29,7 @@ class Speed(NamedTuple):
 
     estimate: Estimate | None
     words: str  # how it was derived, or why it was not; empty if it was measured
-    measured: tuple[int, ...] = ()  # numbers of devices whose measurements it is derived from
+    measured: int | None = None  # number of devices whose measurement it is derived from
 
 
 class Size(NamedTuple):
@@ -77,46 +76,17 @@ def unlike_setups(few: PointResults, many: PointResults) -> Finding:
 
 def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     """Return the throughput of one system on a number of devices, from its best point for each measured number."""
-    good = ranked_points(results)
-    best = _best(good)
+    every = ((number, one.estimate(PER_DEVICE)) for number, one in best_by_devices(ranked_points(results)).items())
+    best = {number: estimate for number, estimate in every if estimate}
     if not best:
         return Speed(None, "no good run")
-    if devices in best:
-        return Speed(best[devices] * devices, "", (devices,))
-    numbers = sorted(best)
-    more = bisect(numbers, devices)  # index of the first larger number
-    if not more:
-        return Speed(None, f"measured on no fewer than {devices_text(numbers[0])}")
-    if more == len(numbers):
-        most = numbers[-1]
-        jobs, idle = divmod(devices, most)
-        rest = f", {devices_text(idle)} idle" if idle else ""
-        words = f"concurrent jobs of {devices_text(most)}, the most that were measured{rest}"
-        return Speed(best[most] * (jobs * most), words, (most,))
-    speeds = [speed for alike in grouped(good, setup_at_scale).values() if (speed := _between(alike, devices))]
-    if not speeds:
-        few, many = (best_by_devices(good)[numbers[index]] for index in (more - 1, more))
-        return Speed(None, f"{unlike_setups(few, many)}: no interpolation between different setups")
-    return max(speeds, key=lambda one: one.estimate.value if one.estimate else 0.0)
-
-
-def _best(points: Sequence[PointResults]) -> dict[int, Estimate]:
-    """Return the throughput per device by number of devices, the fewest first."""
-    every = ((number, one.estimate(PER_DEVICE)) for number, one in best_by_devices(points).items())
-    return {number: estimate for number, estimate in every if estimate}
-
-
-def _between(alike: Sequence[PointResults], devices: int) -> Speed | None:
-    """Interpolate the throughput from points of one setup; None unless some have fewer devices and some have more."""
-    best = _best(alike)
-    numbers = sorted(best)
-    more = bisect(numbers, devices)
-    if not 0 < more < len(numbers):
-        return None
-    low, high = numbers[more - 1], numbers[more]
-    share = math.log(devices / low) / math.log(high / low)
-    between = product([(best[low], 1 - share), (best[high], share)])
-    return Speed(between * devices, f"between {low} and {high} devices, which were measured", (low, high))
+    most = max((number for number in best if number <= devices), default=None)
+    if most is None:
+        return Speed(None, f"measured on no fewer than {devices_text(min(best))}")
+    jobs, idle = divmod(devices, most)
+    rest = f", {devices_text(idle)} idle" if idle else ""
+    words = f"concurrent jobs of {devices_text(most)}, the most that were measured and fit{rest}"
+    return Speed(best[most] * (jobs * most), "" if devices == most else words, most)
 
 
 class Power(NamedTuple):
@@ -173,14 +143,8 @@ def _by_limit(power: Power, system: str, budget: Budget, costs: Costs | None) ->
         by_limit["devices"] = Size(budget.devices)
     price = costs.systems.get(system) if costs else None
     no_price = Size(None, costs.no_price(system) if costs else "no prices are given")
-    if budget.racks:
-        per_rack = price.devices_per_rack if price else None
-        racks = Size(per_rack * budget.racks) if per_rack else Size(None, f"devices_per_rack of {system} is not known")
-        by_limit["racks"] = racks
     if budget.money:
-        by_limit["money"] = (
-            _bought(budget.money, budget.money_covers, system, power, costs) if costs and price else no_price
-        )
+        by_limit["money"] = _bought(budget.money, system, costs) if costs and price else no_price
     if budget.power_kw:
         by_limit["power"] = _fed(budget.power_kw, power) if price else no_price
     return by_limit
@@ -219,25 +183,12 @@ def _fed(power_kw: float, power: Power) -> Size:
     return Size(devices, power=power.estimate) if devices else Size(None, "the power is too low for one device")
 
 
-def _bought(money: float, covers: str, system: str, power: Power, costs: Costs) -> Size:
+def _bought(money: float, system: str, costs: Costs) -> Size:
     each = costs.systems[system].price_per_device
-    if covers == "ownership":
-        if power.estimate is None:
-            return Size(None, power.why_not)
-        each += lifetime_kwh(power.estimate.value, costs) * costs.electricity_per_kwh
     if not each:
         return Size(None, f"a device of {system} has the price 0")
     devices = math.floor(money / each)
     return Size(devices) if devices else Size(None, "the money is too little for one device")
-
-
-def price_for(devices: int, budget: Budget, power: Power, costs: Costs) -> float:
-    """Return the highest price of a device at which the budget's money pays for a number of devices; may be below 0."""
-    each = (budget.money or 0.0) / devices
-    if budget.money_covers == "ownership":
-        watts = power.estimate.value if power.estimate else math.nan
-        each -= lifetime_kwh(watts, costs) * costs.electricity_per_kwh
-    return each
 
 
 class Total(NamedTuple):
@@ -261,12 +212,8 @@ def total_of(size: Size, system: str, power: Power, costs: Costs | None) -> Tota
     if costs is None or price is None or size.devices is None:
         return None
     power_w = power.estimate.value * size.devices if power.estimate else None
-    electricity = None if power_w is None else lifetime_kwh(power_w, costs) * costs.electricity_per_kwh
+    hours = HOURS_PER_YEAR * costs.lifetime_years * costs.utilisation
+    electricity = None if power_w is None else power_w / 1000 * hours * costs.electricity_per_kwh
     kilowatts = None if power_w is None else power_w / 1000
     ranges = costs.at_facility(kilowatts), costs.at_facility(electricity)
     return Total(price.price_per_device * size.devices, kilowatts, electricity, *ranges)
-
-
-def lifetime_kwh(power_w: float, costs: Costs) -> float:
-    """Return the energy in kWh of a power at the supply over the time that a machine works in its lifetime."""
-    return power_w / 1000 * HOURS_PER_YEAR * costs.lifetime_years * costs.utilisation

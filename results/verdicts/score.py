@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -27,21 +27,17 @@ from results.verdicts.scale import (
     devices_per_node,
     energy_kinds,
     hungriest,
-    price_for,
     sizes,
     total_of,
 )
 
 NOT_SHARED = "no good run in a precision that all systems have"
 EQUAL_DEVICES = "per device"  # without a number of devices in the budget
-NODES = 1000  # more or fewer than today, of which each number is tried
-FURTHEST = 1000  # times today's number of devices, up to which a lower price is tried
 NEAREST = 3  # systems after the first, for which the change of a weight that would make them first is reported
 TITLES = {
     "budget": "within the whole budget",
     EQUAL_DEVICES: "per device, each at its best point",
     "devices": "at equal devices",
-    "racks": "at equal racks",
     "money": "at equal money",
     "power": "at equal power",
 }
@@ -96,8 +92,8 @@ def scores(
     if requirements.score:
         return [_by_formula(results, systems, requirements, reference, failed)]
     budget = requirements.budget
-    if (budget.money or budget.power_kw or budget.racks) and costs is None:
-        raise RecordError("a budget of money, power or racks needs what the machines are: give --prices FILE")
+    if (budget.money or budget.power_kw) and costs is None:
+        raise RecordError("a budget of money or power needs prices of the machines: give --prices FILE")
     weights = _weights(requirements.workloads)
     offers = _offers(results, systems, requirements, costs)
     _refuse_unlike_energies(offers, reference, requirements)
@@ -138,14 +134,13 @@ def _offers(
 
 
 def _refuse_unlike_energies(offers: Mapping[str, _Offer], reference: str, requirements: Requirements) -> None:
-    """Remove sizes that depend on energy from systems whose energy differs in kind from the reference's."""
-    by_energy = requirements.budget.by_energy
-    if not by_energy:
+    """Remove sizes by power from systems whose energy differs in kind from the reference's."""
+    if not requirements.budget.power_kw:
         return
     kinds = {system: energy_kinds(one.points) for system, one in offers.items()}
     for system, one in offers.items():
         if why := _unlike_energies(kinds[system], kinds[reference], reference):
-            for way in {*by_energy, "budget"} & one.sizes.keys():
+            for way in {"power", "budget"} & one.sizes.keys():
                 if one.sizes[way].devices:
                     one.sizes[way] = Size(None, why)
 
@@ -211,7 +206,7 @@ class _Comparison:
         rows, tied = _in_order([self._scored(system) for system in self._offers])
         first, *others = (one.system for one in rows if one.value is not None or one is rows[0])
         turns = [turn for system in others[:NEAREST] for turn in self._weight_turns(first, system)]
-        turns += [turn for system in others for turn in self._price_turns(first, system)]
+        turns += [turn for system in others for turn in self._price_turn(first, system)]
         lead = self._over(first, others[0]) if others else None
         lead = lead if isinstance(lead, Estimate) else None
         by_money = self._way in ("money", "budget") and bool(self._budget.money)
@@ -251,26 +246,23 @@ class _Comparison:
             if factor > 0:
                 yield Turn(other, f"weight of {name}", factor)
 
-    def _price_turns(self, first: str, other: str) -> Iterator[Turn]:
-        """Yield the factor of either price at which another system is no longer behind the first, in whole nodes.
+    def _price_turn(self, first: str, other: str) -> Iterator[Turn]:
+        """Yield the factor of the price at which another system, in whole nodes and full jobs, is not behind the first.
 
         None where the number of devices does not depend on money, or no price suffices within the other limits.
         """
-        sizes = {system: self._offers[system].sizes for system in (first, other)}
-        if not (self._costs and all("money" in one for one in sizes.values()) and self._way in ("money", "budget")):
+        offer, money = self._offers[other], self._budget.money
+        if not (self._costs and money and self._way in ("money", "budget")):
             return
-        prices = {system: self._costs.systems[system].price_per_device for system in sizes}
-        more = self._change(other, lambda devices: self._score(other, devices) >= self._score(first), 1)
-        if more and (price := self._price(other, more)) > 0:
-            yield Turn(other, f"price of {other}", price / prices[other])
-        less = self._change(first, lambda devices: self._score(first, devices) <= self._score(other), -1)
-        if less is not None and prices[first]:
-            next_node = less + self._offers[first].per_node
-            yield Turn(other, f"price of {first}", self._price(first, next_node) / prices[first])
-
-    def _price(self, system: str, devices: int) -> float:
-        assert self._costs
-        return price_for(devices, self._budget, self._offers[system].power, self._costs)
+        measured = (speed.measured or 1 for speed in self._speeds[other].values())
+        step = math.lcm(offer.per_node, *measured)  # multiples of it leave no device idle: the score is linear
+        devices = step * math.ceil(self._score(first) / self._score(other, step) - 1e-9)
+        others = offer.sizes.keys() - {"money", "budget"} if self._way == "budget" else ()
+        limits = (offer.sizes[way].devices for way in others)
+        is_within = devices <= min(filter(None, limits), default=math.inf)
+        is_more = devices > (offer.sizes[self._way].devices or 0)
+        if is_within and is_more and self._score(other, devices) >= self._score(first) * (1 - 1e-9):
+            yield Turn(other, f"price of {other}", money / devices / self._costs.systems[other].price_per_device)
 
     def _score(self, system: str, devices: int | None = None) -> float:
         """Return the weighted product of a system's throughputs on a number of devices; 0 without one of them."""
@@ -278,27 +270,6 @@ class _Comparison:
         size = offer.sizes[self._way] if devices is None else offer.sizes[self._way]._replace(devices=devices)
         speeds = {name: size.speed(offer.points[name]).estimate for name in self._weights}
         return math.prod(one.value ** self._weights[name] if one else 0.0 for name, one in speeds.items())
-
-    def _change(self, system: str, is_enough: Callable[[int], bool], sign: int) -> int | None:
-        """Return the number of devices nearest to today's, in whole nodes, that is enough; None if none is.
-
-        Each number of nodes is tried, and beyond NODES of them halves of the range.
-        """
-        offer = self._offers[system]
-        limits = [one.devices for way, one in offer.sizes.items() if way not in ("money", "budget") and one.devices]
-        now = (offer.sizes[self._way].devices or 0) // offer.per_node
-        most = min(limits, default=FURTHEST * offer.per_node * max(1, now)) // offer.per_node
-        near, far = (now, most) if sign > 0 else (now, 0)
-        for nodes in range(near + sign, far + sign, sign)[:NODES]:
-            if is_enough(nodes * offer.per_node):
-                return nodes * offer.per_node
-        if abs(far - near) <= NODES or not is_enough(far * offer.per_node):
-            return None
-        near += sign * NODES
-        while abs(far - near) > 1:
-            middle = (near + far) // 2
-            near, far = (near, middle) if is_enough(middle * offer.per_node) else (middle, far)
-        return far * offer.per_node
 
 
 def _in_order(rows: Sequence[Scored], sign: int = 1) -> tuple[list[Scored], list[str]]:

@@ -76,7 +76,7 @@ def cost_of_a_million(mine: Sequence[PointResults], costs: Costs) -> Card:
 
 def machine(first: Scored, mine: Sequence[PointResults], budget: Budget, costs: Costs | None) -> Iterator[Card]:
     """Return the size, the power and the cost of the machine that the budget allows of a system with these points."""
-    if not first.devices or not (budget.devices or budget.racks or budget.money or budget.power_kw):
+    if not first.devices or not (budget.devices or budget.money or budget.power_kw):
         return
     of = partial(Card, first.system)
     yield nodes(first.devices, mine, costs)
@@ -87,13 +87,9 @@ def machine(first: Scored, mine: Sequence[PointResults], budget: Budget, costs: 
     limit = f"of at most {_amount(budget.money)}" if budget.money else ""
     years = f"in {costs.lifetime_years:g} years"
     electricity = f"electricity {rounded(total.electricity) or UNKNOWN} {years}"
-    if budget.money_covers == "ownership":
-        note = "; ".join(filter(None, [limit, f"purchase {_amount(total.purchase)}", electricity]))
-        yield of("Total cost", costs.currency, rounded(total.total) or UNKNOWN, note)
-    else:
-        in_all = f"total {rounded(total.total)}" if total.total else ""
-        note = "; ".join(filter(None, [limit, electricity, in_all]))
-        yield of("Purchase", costs.currency, _amount(total.purchase), note)
+    in_all = f"total {rounded(total.total)}" if total.total else ""
+    note = "; ".join(filter(None, [limit, electricity, in_all]))
+    yield of("Purchase", costs.currency, _amount(total.purchase), note)
     if total.power_kw is None:
         yield of("Power", "kW at the supply", UNKNOWN, "no energy that counts for each workload")
         return

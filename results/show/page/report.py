@@ -19,10 +19,9 @@ from results.show.page.shortcomings import limits, measure_next
 from results.show.plots.style import Chart
 from results.show.tables.accept import outcome_text
 from results.show.tables.anchors import anchor_table
-from results.show.tables.cost import cost_table
+from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.decision import cost_words, without_score
 from results.show.tables.doubts import alike, deviations_once, failures_once
-from results.show.tables.machine.operating import operating_sentences, operating_table
 from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
@@ -41,7 +40,7 @@ DETAILS_SHOWN = 3  # cases of a limit
 # Functions that the template calls, most of them with the results of a section's points.
 CALLED = (
     *(points_table, region_table, split_notes, of_reads, read_table, file_table),
-    *(operating_table, operating_sentences, without_score, grid_of, help_of, outcome_text),
+    *(without_score, grid_of, help_of, outcome_text),
 )
 
 
@@ -167,9 +166,10 @@ def _about_limits(
 
 def _about_costs(sections: Sequence[Section], costs: Costs | None, failed: Collection[str]) -> dict[str, Any]:
     if costs is None:
-        return {"costs": None, "cost_words": [], "assumptions": []}
+        return {"costs": None, "cost_words": [], "crossings": None, "assumptions": []}
     return {
         "costs": cost_table([section.results for section in sections], costs),
         "cost_words": list(dict.fromkeys(" ".join(cost_words(one.results, costs, failed)) for one in sections)),
+        "crossings": crossing_table([section.results for section in sections], costs, failed),
         "assumptions": costs.assumptions(),
     }

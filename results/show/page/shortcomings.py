@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
-from results.record.findings import BETWEEN, LEFT_OUT, NEIGHBOURS, NO_SCORE, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
+from results.record.findings import LEFT_OUT, NEIGHBOURS, NO_SCORE, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
 from results.record.records import Record, Skipped
 from results.record.values import PER_DEVICE, grouped
 from results.show.page.answer import Decision
@@ -77,12 +77,9 @@ def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
 def _of_sizes(decision: Decision) -> Iterator[tuple[Advice, str]]:
     ranked = decision.rankings[0][0]
     firsts = {ranked.scores[0].system, *ranked.tied}
-    beyond = [one for one in decision.scaled if max(one.measured) < one.devices]
-    advice = SIZE if any(one.system in firsts for one in beyond) else SIZE_OF_OTHERS
-    for words in scaled_words(beyond):
+    advice = SIZE if any(one.system in firsts for one in decision.scaled) else SIZE_OF_OTHERS
+    for words in scaled_words(decision.scaled):
         yield advice, words
-    for words in scaled_words([one for one in decision.scaled if one not in beyond]):
-        yield BETWEEN, words
 
 
 def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:

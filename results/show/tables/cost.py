@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from results.points.estimate import Interval
 from results.points.operating import limits_of, sweeps_of
 from results.points.repeats import PointResults
-from results.record.quantities import QUANTITIES, quantities
+from results.record.quantities import QUANTITIES, Quantity, quantities
 from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.doubts import alike
 from results.show.tables.summary import by_system_and_precision, precision_text
-from results.verdicts.cost import Costs, cheapest, costed_work, why_not_costed
+from results.verdicts.cost import Costs, cheapest, costed_work, crossings, why_not_costed
 
 
 def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Table:
@@ -47,3 +47,17 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
                 row = [results[0].point.model, system, precision_text(precision, mine), "", "; ".join(reasons)]
                 body.append([*row, *[None] * (len(columns) - len(row))])
     return Table(columns, body)
+
+
+def crossing_table(sections: Sequence[Sequence[PointResults]], costs: Costs, failed: Collection[str] = ()) -> Table:
+    """Return the device prices at which another system is the cheapest, without those that fail a requirement."""
+    prices = (Quantity(title, costs.currency) for title in ("price per device", "costs the same at"))
+    columns = quantities("workload", "precision", "energy is", "system", *prices, "as")
+    rows: list[list[Cell]] = []
+    for results in sections:
+        for kind, best in cheapest([one for one in results if one.system not in failed], costs).items():
+            for one in crossings(best, costs):
+                now = Amount(costs.systems[one.system].price_per_device)
+                price = Amount(one.price) if one.price > 0 else "no price: its electricity costs more"
+                rows.append([results[0].point.model, *kind, one.system, now, price, one.against])
+    return Table(columns, rows)

@@ -8,19 +8,15 @@ from typing import NamedTuple
 
 from results.points.repeats import PointResults
 from results.record.quantities import QUANTITIES, quantities
-from results.record.values import count, devices_text, grouped, rounded
+from results.record.values import count, devices_text, grouped
 from results.show.tables.accept import found
 from results.show.tables.cells import Amount, Cell, Table, text_of
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import (
-    ASSUMPTIONS,
-    SENSITIVITY,
     Cheapest,
     Costs,
     cheapest,
-    cheapest_in,
     costed_work,
-    crossings,
     tied_with_cheapest,
 )
 from results.verdicts.outcome import Outcome
@@ -32,17 +28,17 @@ NEAR = 20.0  # largest factor on a weight or price that is reported
 
 
 class Scaled(NamedTuple):
-    """A size of a system that was not measured: its throughput is derived from measured numbers of devices."""
+    """A size of a system that was not measured: its throughput is derived from a measured number of devices."""
 
     system: str
     devices: int
     workloads: tuple[str, ...]
-    measured: tuple[int, ...]  # one number: the largest; two: those around the size
+    measured: int  # the largest number that fits
 
     @property
     def words(self) -> str:
         """The system with its size, as text."""
-        idle = self.devices % self.measured[0] if len(self.measured) == 1 else 0
+        idle = self.devices % self.measured
         return f"{self.system} ({self.devices}{f', {idle} of them idle' if idle else ''})"
 
 
@@ -121,13 +117,12 @@ def _score_row(one: Scored, names: Sequence[str], is_scaled: bool) -> list[Cell]
 
 
 def _measured_on(known: Sequence[tuple[str, Speed]]) -> Cell:
-    """Return the measured numbers of devices, by workload where they differ."""
-    measured = grouped(known, lambda pair: pair[1].measured or None)
-    words = {numbers: " and ".join(map(str, numbers)) for numbers in measured}
+    """Return the measured number of devices, by workload where it differs."""
+    measured = grouped(known, lambda pair: pair[1].measured)
     if len(measured) == 1:
-        [numbers] = measured
-        return numbers[0] if len(numbers) == 1 else words[numbers]
-    return "; ".join(f"{', '.join(name for name, _ in mine)}: {words[on]}" for on, mine in measured.items())
+        [number] = measured
+        return number
+    return "; ".join(f"{', '.join(name for name, _ in mine)}: {number}" for number, mine in measured.items())
 
 
 def _score(one: Scored, with_half: bool = False) -> Amount:
@@ -165,8 +160,12 @@ def scaled(ranked: Ranked) -> list[Scaled]:
     for one in ranked.scores:
         if one.value is None or one.devices is None:
             continue
-        known = [(name, speed.measured) for name, speed in one.speeds.items() if one.devices not in speed.measured]
-        for measured, mine in grouped(known, lambda pair: pair[1] or None).items():
+        known = [
+            (name, speed.measured)
+            for name, speed in one.speeds.items()
+            if speed.measured and one.devices != speed.measured
+        ]
+        for measured, mine in grouped(known, lambda pair: pair[1]).items():
             found.append(Scaled(one.system, one.devices, tuple(name for name, _ in mine), measured))
     return found
 
@@ -174,15 +173,9 @@ def scaled(ranked: Ranked) -> list[Scaled]:
 def scaled_words(sizes: Sequence[Scaled]) -> list[str]:
     """Return for each set of workloads and measured numbers of devices all its systems, as text."""
     return [
-        f"{', '.join(workloads)}: {_measured_words(measured)} measured of {', '.join(one.words for one in mine)}"
+        f"{', '.join(workloads)}: {', '.join(one.words for one in mine)} scaled from {devices_text(measured)}"
         for (workloads, measured), mine in grouped(sizes, lambda one: (one.workloads, one.measured)).items()
     ]
-
-
-def _measured_words(measured: tuple[int, ...]) -> str:
-    if len(measured) > 1:
-        return f"{' and '.join(map(str, measured))} devices were"
-    return f"at most {devices_text(*measured)} {'was' if measured == (1,) else 'were'}"
 
 
 def without_score(rankings: Sequence[Ranked]) -> list[str]:
@@ -222,7 +215,7 @@ def ranking_words(ranked: Ranked, verdicts: Sequence[Verdict] = ()) -> list[str]
 
 
 def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection[str] = ()) -> list[str]:
-    """Return sentences on the cheapest system, the prices at which that changes, and the effect of the assumptions.
+    """Return sentences on the cheapest system.
 
     The points are of one workload. Each precision and kind of energy is compared separately, without failed systems.
     """
@@ -247,25 +240,6 @@ def _of_one_kind(title: str, best: Cheapest, costs: Costs) -> list[str]:
             words.append("One run gives no interval.")
     else:
         words = [f"{title}: for {work}, {first} is the cheapest."]
-    for one in crossings(best, costs):
-        now = f"(now {costs.systems[one.system].price_per_device:,.0f})"
-        price = f"{rounded(one.price)} {costs.currency} per device of {one.system} {now}"
-        if one.system == first:
-            words.append(f"This holds up to {price}, at which {one.against} costs the same.")
-        elif one.price > 0:
-            words.append(f"{one.system} would cost the same as {one.against} at {price}.")
-        else:
-            words.append(
-                f"{one.system} takes more electricity than {one.against} costs in all: no price makes them equal."
-            )
-    cases = cheapest_in(best, costs)
-    varied = ", ".join(words for name, words in ASSUMPTIONS.items() if name != "price")
-    share = f"{SENSITIVITY:.0%}"
-    outcomes = [f"{system} is the cheapest in {cases[system]}" for system in best if cases[system]]
-    outcomes += [f"systems tie in {cases[None]}"] if cases[None] else []
-    words.append(
-        f"With {varied} as stated, {share} lower and {share} higher, {', '.join(outcomes)} of {cases.total()} cases."
-    )
     return words
 
 

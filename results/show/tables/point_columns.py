@@ -8,7 +8,7 @@ from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
-from results.points.operating import limited_percent
+from results.points.operating import limited_percent, limits_of, unsettled
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
 from results.record.model import Clocks, Record
@@ -110,7 +110,10 @@ VALUES: Mapping[str, Callable[[PointResults], Cell]] = {
     "peak_memory_gib": _peak_memory_gib,
     "clock_mhz": _clock_mhz,
     "throttled_percent": _throttled_percent,
+    "power_limit_w": lambda one: limits_of(one.any).power_w,
+    "clock_limit_mhz": lambda one: limits_of(one.any).clock_mhz,
     "power_limited_percent": limited_percent,
+    "unsettled": unsettled,
     "provisioned_by": lambda one: value_at(one.any, "metrics.provisioned_by"),
     **{name: _of_good(cell) for name, cell in CELLS.items()},
 }
@@ -140,7 +143,8 @@ def with_interval(quantity: Quantity) -> list[PointColumn]:
 
 [LIMITED] = columns_of_points("power_limited_percent")
 COLUMNS = (
-    *columns_of_points("system", "model", "data", "devices", "global_batch", "precision", "variant", "status", "runs"),
+    *columns_of_points("system", "model", "data", "devices", "global_batch", "precision", "variant"),
+    *columns_of_points("power_limit_w", "clock_limit_mhz", "status", "runs"),
     *with_interval(QUANTITIES["work_per_s"]),
     *columns_of_points("slowest_copy", "spread_percent"),
     *with_interval(QUANTITIES["time_to_loss_s"]),
@@ -153,4 +157,5 @@ COLUMNS = (
     *columns_of_points("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib"),
     *columns_of_points(*POWER_NAMES, "clock_mhz", "throttled_percent"),
     LIMITED._replace(quantity=LIMITED.quantity._replace(title="power limit bound")),
+    *columns_of_points("unsettled"),
 )

@@ -1,1 +1,1 @@
-"""Tables of a machine: its nodes and its operating points."""
+"""Tables of a machine: its nodes."""
