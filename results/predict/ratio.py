@@ -16,19 +16,11 @@ from results.points.estimate import students_t
 from results.points.repeats import PointResults
 from results.predict.predict import Group, Prediction, PredictionError, around
 from results.record.values import THROUGHPUT, devices_text, grouped
-from results.reference.published import throughputs
+from results.reference.published import system_names, throughputs
 
 GB = 1e9
 FEWEST_SYSTEMS = 3  # that were left out
-# Published systems, and their names in systems.yaml. Their figures are in 16 bit.
-PUBLISHED = {
-    "JURECA-DC": "A100",
-    "JURECA-H100": "H100",
-    "WestAI (WAIH100)": "WAIH100",
-    "JEDI": "JEDI",
-    "JURECA-GH200": "GH200",
-    "JURECA-MI200": "MI250",
-}
+# Of published figures.
 PRECISION, OF_16_BIT = "fp16", ("fp16", "bf16")
 
 Place = tuple[int, int]  # devices and batch
@@ -129,9 +121,9 @@ def figure(block: System | None, precision: str) -> float:
 def published(like: PointResults) -> Series:
     """Return the published points of one node with the same workload and model; none in another precision."""
     blocks = {block.system_name: block for block in read_systems().values()}
-    series: dict[str, dict[Place, float]] = {}
+    names, series = system_names(), dict[str, dict[Place, float]]()
     for one in throughputs(like.point.benchmark, like.point.model) if like.precision in OF_16_BIT else ():
-        block = blocks.get(PUBLISHED.get(one.system, ""))
+        block = blocks.get(names.get(one.system, ""))
         if block and one.figure.precision == PRECISION and one.devices <= block.devices_per_node:
             relative = one.units_per_s / figure(block, PRECISION)
             series.setdefault(one.system, {})[one.devices, one.global_batch] = relative
