@@ -39,12 +39,21 @@ def answer(results: Sequence[PointResults], groups: Sequence[Group], question: Q
             raise PredictionError(f"--{name} {min(numbers)} was asked for: it is at least 1")
     if not groups:
         is_other = any(one.good for one in results)
-        others = "each good run is of a server, of several copies, to a loss, or does not learn as its reference"
+        others = (
+            "each good run is of a server, of a node check, of several copies, to a loss, or does not learn as its "
+            "reference"
+        )
         why = others if is_other else "no run was good"
         raise PredictionError(f"{why}: predictions are made from good runs of a training")
     measured = [one for one in groups if question.system in ("", one.first.system)]
     found = Answer([], [])
-    for source in measured or _alike(groups, question.system):
+    sources: list[Group | Ratio] = [*measured]
+    for mine in [] if measured else _alike(groups):
+        try:
+            sources.append(Ratio(mine, question.system))
+        except PredictionError as error:
+            found.refused.append(str(error))
+    for source in sources:
         point = source.first.point
         for devices, batch in _places(source, question):
             try:
@@ -60,14 +69,14 @@ def answer(results: Sequence[PointResults], groups: Sequence[Group], question: Q
     return found
 
 
-def _alike(groups: Sequence[Group], system: str) -> list[Ratio]:
-    """Return the system without runs next to the measured systems, for each model, precision and choice of options."""
+def _alike(groups: Sequence[Group]) -> list[list[Group]]:
+    """Return the groups of each model, precision and choice of options, of all systems."""
 
     def key(one: Group) -> tuple[object, ...]:
         point = one.first.point._replace(devices=0, global_batch=0)
         return point, one.first.precision, variant_of(one.first.any, micro_batch=False)
 
-    return [Ratio(mine, system) for mine in grouped(groups, key).values()]
+    return list(grouped(groups, key).values())
 
 
 def _places(source: Group | Ratio, question: Question) -> list[tuple[int, int]]:

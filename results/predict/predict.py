@@ -25,6 +25,7 @@ from results.predict.curve import (
 from results.record.parts import JOULES_PER_WH
 from results.record.records import Record, RecordError
 from results.record.values import THROUGHPUT, devices_text, grouped
+from results.verdicts.nodes import is_check
 from results.verdicts.quality import energy_kind, why_not_ranked
 
 
@@ -210,7 +211,7 @@ def _platform(record: Record) -> Setup:
 
 def _is_other(one: PointResults) -> bool:
     """Return whether a point's speed does not follow from its devices and batch, or is not that of a sound training."""
-    return bool(one.any.serving or one.point.copies or one.point.to_loss or one.wrong)
+    return bool(one.any.serving or is_check(one.any) or one.point.copies or one.point.to_loss or one.wrong)
 
 
 def _accumulates(record: Record) -> bool:

@@ -13,22 +13,14 @@ from itertools import permutations
 
 from results.files.systems import System, read_systems
 from results.points.estimate import students_t
-from results.points.repeats import PointResults
+from results.points.repeats import PointResults, variant_of
 from results.predict.predict import Group, Prediction, PredictionError, around
 from results.record.values import THROUGHPUT, devices_text, grouped
-from results.reference.published import throughputs
+from results.reference.published import system_names, throughputs
 
 GB = 1e9
 FEWEST_SYSTEMS = 3  # that were left out
-# Published systems, and their names in systems.yaml. Their figures are in 16 bit.
-PUBLISHED = {
-    "JURECA-DC": "A100",
-    "JURECA-H100": "H100",
-    "WestAI (WAIH100)": "WAIH100",
-    "JEDI": "JEDI",
-    "JURECA-GH200": "GH200",
-    "JURECA-MI200": "MI250",
-}
+# Of published figures.
 PRECISION, OF_16_BIT = "fp16", ("fp16", "bf16")
 
 Place = tuple[int, int]  # devices and batch
@@ -51,16 +43,17 @@ class Ratio:
                 f"{system} has no peak_tflops_{self.first.precision} or no memory_gb_per_s_per_device in systems.yaml: "
                 "state both, from its data sheet"
             )
-        several = [name for name, mine in grouped(groups, lambda one: one.first.system).items() if len(mine) > 1]
-        if several:
-            kinds = "; ".join(", ".join(one.variant) for one in groups if one.first.system == several[0])
-            raise PredictionError(f"{several[0]} was measured in several ways ({kinds}): give the runs of one")
-        self._known = {
-            (one.point.devices, one.point.global_batch, one.system): one
-            for group in groups
-            for one in group.results
-            if figure(self._blocks.get(group.first.system), self.first.precision)
-        }
+        measured = grouped(
+            (
+                one
+                for group in groups
+                for one in group.results
+                if figure(self._blocks.get(group.first.system), self.first.precision)
+            ),
+            lambda one: (one.point.devices, one.point.global_batch, one.system),
+        )
+        self._known = {key: ones[0] for key, ones in measured.items()}
+        self._several = {key for key, ones in measured.items() if len(ones) > 1}
         self.places = {(devices, batch) for devices, batch, _ in self._known}
 
     def predict(self, devices: int, batch: int) -> Prediction:
@@ -78,6 +71,10 @@ class Ratio:
                 "the network: ask for the devices of one node"
             )
         for name, one in known.items():
+            if (devices, batch, name) in self._several:
+                raise PredictionError(
+                    f"{self.system}: {what} was measured on {name} with several options: give the runs of one"
+                )
             self._check_memory(name, one)
         half = half_interval([self._own(), published(self.first)])
         if half == math.inf:
@@ -90,7 +87,7 @@ class Ratio:
         return Prediction(
             self.system,
             self.first.point._replace(devices=devices, global_batch=batch),
-            (),
+            tuple(one for one in variant_of(self.first.any, micro_batch=False) if one != self.first.precision),
             self.first.precision,
             f"data sheets, from {' and '.join(known)}",
             self.first.any.work_unit,
@@ -113,7 +110,7 @@ class Ratio:
         """Return the measured points of one node."""
         series: dict[str, dict[Place, float]] = {}
         for (devices, batch, system), one in self._known.items():
-            if devices <= self._blocks[system].devices_per_node:
+            if (devices, batch, system) not in self._several and devices <= self._blocks[system].devices_per_node:
                 series.setdefault(system, {})[devices, batch] = self._relative(one)
         return series
 
@@ -129,9 +126,9 @@ def figure(block: System | None, precision: str) -> float:
 def published(like: PointResults) -> Series:
     """Return the published points of one node with the same workload and model; none in another precision."""
     blocks = {block.system_name: block for block in read_systems().values()}
-    series: dict[str, dict[Place, float]] = {}
+    names, series = system_names(), dict[str, dict[Place, float]]()
     for one in throughputs(like.point.benchmark, like.point.model) if like.precision in OF_16_BIT else ():
-        block = blocks.get(PUBLISHED.get(one.system, ""))
+        block = blocks.get(names.get(one.system, ""))
         if block and one.figure.precision == PRECISION and one.devices <= block.devices_per_node:
             relative = one.units_per_s / figure(block, PRECISION)
             series.setdefault(one.system, {})[one.devices, one.global_batch] = relative

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from results.files.csv_rows import csv_rows
 
 FIGURES = Path(__file__).with_suffix(".csv")
+SYSTEMS = FIGURES.with_name("published_systems.csv")
 # Our benchmark and the prefix of our model, by theirs.
 SAME_WORKLOAD = {
     ("llm_training", "GPT-117M"): ("llm_training", "117M"),
@@ -74,6 +75,12 @@ class Throughput(NamedTuple):
 def read_published() -> tuple[Published, ...]:
     """Return all published figures, in the order of the file."""
     return tuple(Published(**row) for row in csv_rows(FIGURES))
+
+
+def system_names() -> dict[str, str]:
+    """Return our names of the published systems that systems.yaml describes."""
+    with SYSTEMS.open(newline="", encoding="utf-8") as file:
+        return {row["published"]: row["system"] for row in csv.DictReader(file)}
 
 
 def throughputs(benchmark: str, model: str, kinds: Set[tuple[str, str]] = COMPUTE) -> list[Throughput]:

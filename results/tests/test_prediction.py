@@ -257,10 +257,10 @@ THREE = ("H100", "JEDI", "WAIH100")
         (lambda: of_memory(measured_on(THREE), 70e9), "A100", (4, 64), "A100 has 40 GB .* took up to 70"),
         (lambda: of_memory(measured_on(THREE), None), "MI250", (4, 64), "MI250 has 64 GB .* took up to 80"),
         (
-            lambda: [*measured_on(THREE), result("H100", 4, 32, 9.0, model="tiny", provenance=newer())],
+            lambda: [*measured_on(THREE), result("H100", 4, 64, 9.0, model="tiny", provenance=newer())],
             "H200",
             (4, 64),
-            "H100 was measured in several ways",
+            "was measured on H100 with several options",
         ),
     ],
 )
