@@ -20,7 +20,6 @@ from results.files.systems import read_systems
 from results.join.meter import read_meter, with_meter
 from results.points.learning import REFERENCES, read_references, with_learnt
 from results.points.repeats import by_point
-from results.points.wall import with_wall
 from results.record.findings import finding
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, Skipped, find_records
@@ -332,7 +331,7 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
     if as_recorded:
         return found
-    records = with_wall(list(map(with_todays_figures, found.records)))
+    records = list(map(with_todays_figures, found.records))
     references = read_references(REFERENCES, *_own_references())
     return found._replace(records=[with_learnt(record, references) for record in records])
 
@@ -365,7 +364,7 @@ def metered(records: Sequence[Record], meters: Sequence[Path]) -> list[Record]:
         records, notes = with_meter(records, read_meter(path))
         for note in notes:
             say(note)
-    return with_wall(records) if meters else list(records)
+    return list(records)
 
 
 def provisioned(records: Sequence[Record], stated: Sequence[str]) -> list[Record]:

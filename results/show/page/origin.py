@@ -40,7 +40,7 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
             for record in mine
             for channel in (record.energy.channels if record.energy else ())
         )
-        cells = {QUANTITIES[name].title: cell(mine) for name, cell in CELLS.items() if name != "wall_power_w"}
+        cells = {QUANTITIES[name].title: cell(mine) for name, cell in CELLS.items()}
         sources |= {f"{title}: {cell}": None for title, cell in cells.items() if cell}
         kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
         found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
