@@ -427,6 +427,10 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
             "the overhead of A100 and its range are 120, 100, 100 W: give them in ascending order",
         ),
         (("device: 100}", "device: 100, overhead_high_w_per_device: 0}"), "are 100, 100, 0 W"),
+        (
+            ("device: 100}", "device: 100, provisioned_w_per_device: 900}"),
+            "A100 needs its source: add",
+        ),
     ],
 )
 def test_a_prices_file_with_a_mistake_is_refused_in_one_sentence(tmp_path, change, message):

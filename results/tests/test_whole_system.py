@@ -1,4 +1,4 @@
-"""Level of a power measurement, power at the wall, and percentiles of power."""
+"""Level of a power measurement, percentiles of power, and power of the rest of a node."""
 
 from __future__ import annotations
 
@@ -270,6 +270,48 @@ def test_a_record_has_what_the_block_of_its_system_stated_when_the_run_was_plann
     table.write_text(text.replace(name, name + lines.replace("network storage", "network roof")))
     with pytest.raises(RecordError, match="meter_covers is 'network roof', but must be of network, storage, cooling"):
         read_systems(table)
+
+
+@pytest.mark.parametrize("source", ["", "\n      - {name: provisioned_source, _: a data sheet}"])
+def test_throughput_by_provisioned_power_is_by_what_the_prices_state_or_else_the_block(
+    tmp_path, monkeypatch, capsys, source
+):
+    """Eight devices of 1,250 W, a part of a node's of 1,250 W, and with prices of 2,000 W."""
+    table = tmp_path / "jube" / "include" / "systems.yaml"
+    table.parent.mkdir(parents=True)
+    name = "      - {name: system_name,        _: B200}"
+    text = (Path.cwd() / "jube" / "include" / "systems.yaml").read_text()
+    table.write_text(text.replace(name, f"{name}\n      - {{name: provisioned_w_per_device, _: 1250}}{source}"))
+    if not source:
+        with pytest.raises(RecordError, match="provisioned_w_per_device of system B200 needs its source: add prov"):
+            read_systems(table)
+        return
+    monkeypatch.setattr("results.files.systems.ROOT", tmp_path)
+    runs = [made_up.result("B200", 8, 64, speed) for speed in (1000.0, 1010.0, 1020.0)]
+    forged = made_up.result("H200", 8, 64, 900.0)
+    forged["metrics"] |= {"tokens_per_s_per_kw": 1e6, "provisioned_by": "nobody"}
+    made_up.store(tmp_path / "runs", [*runs, made_up.result("B200", 4, 64, 700.0), forged])
+    assert main(["table", str(tmp_path / "runs"), "--repeats", "--format", "csv"]) == 0
+    shown = capsys.readouterr()
+    rows = [line.split(",") for line in shown.out.splitlines()]
+    at, devices = rows[0].index("tokens/s/kW"), rows[0].index("devices")
+    found = {(row[0], row[devices]): row[at : at + 2] for row in rows[1:]}
+    assert float(found["B200", "8"][0]) == pytest.approx(1010 / 10)
+    # 4.303 is Student's t of three runs.
+    assert float(found["B200", "8"][1]) == pytest.approx(4.303 * 10 / 3**0.5 / 10, rel=1e-3)
+    assert float(found["B200", "4"][0]) == pytest.approx(700 / 5)
+    assert found["H200", "8"] == ["", ""]
+    sentence = "provisioned power of B200: {} W per device, by {}"
+    assert sentence.format("1,250", "a data sheet") in shown.err
+    assert "nobody" not in shown.err
+    stated = "{price_per_device: 1, provisioned_w_per_device: 2000, provisioned_source: an offer}"
+    (tmp_path / "prices.yaml").write_text(f"{{currency: EUR, electricity_per_kwh: 0.2, systems: {{B200: {stated}}}}}")
+    for given, words in (([], ("1,250", "a data sheet")), (["--prices", "prices.yaml"], ("2,000", "an offer"))):
+        given = [str(tmp_path / one) if one == "prices.yaml" else one for one in given]
+        assert main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "report.html"), *given]) == 0
+        page = (tmp_path / "report.html").read_text()
+        assert "tokens/s/kW" in page
+        assert sentence.format(*words) in page
 
 
 RUN = """

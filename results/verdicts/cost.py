@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple
 from jpwr.intervals import BOUND
 from jpwr.messages import meant
 from results.files.json_schema import Allowed
-from results.files.systems import system_of
+from results.files.systems import SOURCE, system_of
 from results.files.typed_files import WORDS, Above0, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
 from results.points.estimate import Estimate, Interval, of_runs
@@ -67,6 +67,8 @@ class Price:
     clock_limit_mhz: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
     overhead_low_w_per_device: Annotated[NotNegative | None, "with it or overhead_high, costs are ranges"] = None
     overhead_high_w_per_device: NotNegative | None = None
+    provisioned_w_per_device: Annotated[NotNegative, "that a system is built to draw, for throughput by it"] = 0.0
+    provisioned_source: Annotated[str, "of that power"] = ""
 
     @property
     def overhead(self) -> Overhead:
@@ -119,10 +121,13 @@ class Costs:
         if not (self.pue_low or self.pue) <= self.pue <= (self.pue_high or self.pue):
             found = f"pue_low, pue and pue_high are {self.pue_low}, {self.pue:g}, {self.pue_high}"
             raise RecordError(f"{where}: {found}: give them in ascending order")
-        for name, overhead in ((name, one.overhead) for name, one in self.systems.items()):
+        for name, one in self.systems.items():
+            overhead = one.overhead
             if not overhead.low_w <= overhead.value_w <= overhead.high_w:
                 found = f"the overhead of {name} and its range are {overhead.low_w:g}, {overhead.value_w:g}, "
                 raise RecordError(f"{where}: {found}{overhead.high_w:g} W: give them in ascending order")
+            if one.provisioned_w_per_device and not one.provisioned_source.strip():
+                raise RecordError(f"{where}: provisioned_w_per_device of {name} needs its source: {SOURCE}")
         price, co2_g = self.electricity_per_kwh, self.co2_g_per_kwh
         if set(self.currency.upper().split()) & set(CURRENCIES) and price > MOST_PER_KWH:
             found = f"electricity_per_kwh is {price:g}, but usual are 0.03 to 0.5 {self.currency}"
