@@ -16,11 +16,9 @@ from caraml.errors import SweepError
 from caraml.plan.site import read_site
 from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
-from results.files.systems import read_systems
 from results.join.meter import read_meter, with_meter
 from results.points.learning import REFERENCES, read_references, with_learnt
 from results.points.repeats import by_point
-from results.points.wall import with_wall
 from results.record.findings import finding
 from results.record.quantities import QUANTITIES
 from results.record.records import Found, Record, RecordError, Skipped, find_records
@@ -40,7 +38,7 @@ from results.show.tables.regions import region_table
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import is_check
 from results.verdicts.outcome import exit_code
-from results.verdicts.provisioned import read_system_power, with_provisioned
+from results.verdicts.provisioned import sources_of, with_provisioned
 from results.verdicts.requirements import Requirements, read_requirements
 from results.verdicts.tender.award import judge_tender
 from results.verdicts.tender.offers import names_of_offers, split_offers
@@ -65,11 +63,6 @@ NODE_CHECK = repeated(
     "FOLDER",
     "a node check, for the column of achievable FLOP/s; default: those among the results, else published figures",
     type=Path,
-)
-SYSTEM_POWER = repeated(
-    "--system-power",
-    "SYSTEM=FILE",
-    "a system's provisioned power, for the column of throughput by it, as 'caraml system-power' checks it",
 )
 OFFER = repeated(
     "--offer",
@@ -104,7 +97,6 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     FILTER,
     METER,
     NODE_CHECK,
-    SYSTEM_POWER,
     argument("--sort", metavar="COLUMN", help="sort by a column, such as 'tokens/s'"),
     flag("--largest-first", "with --sort: in descending order"),
     argument("--tier", type=float, metavar="MB/S", help="with --reads: bandwidth of another storage"),
@@ -120,7 +112,7 @@ def table(options: argparse.Namespace) -> int:
     """Print results as a table."""
     _check_table(options)
     records, sources = with_achievable(records_in(options.folders).records, good_checks(options.node_check))
-    records = provisioned(metered(matching(records, options.filter), options.meter), options.system_power)
+    records = metered(matching(records, options.filter), options.meter)
     if options.format == PARQUET:
         with replaced(options.out) as part:
             frame_of(records).to_parquet(part, index=False)
@@ -130,7 +122,7 @@ def table(options: argparse.Namespace) -> int:
         print(_rendered(records, options))
     # Failures would spoil a table for a program or a document.
     sources = sources if options.all or options.node_check or options.format == "csv" else []
-    for sentence in [*sources, *tables.failures(records)]:
+    for sentence in [*sources, *sources_of(records), *tables.failures(records)]:
         print(sentence, file=sys.stdout if options.format == "text" else sys.stderr)
     return 0
 
@@ -197,7 +189,6 @@ def printed(shown: Table, form: str) -> str:
     out("an .html; default: %(default)s", Path("report.html")),
     METER,
     NODE_CHECK,
-    SYSTEM_POWER,
     file("--prices", "add costs, from prices in the form of prices.example.yaml"),
     file("--requirements", REQUIREMENTS),
     PLEDGE,
@@ -215,10 +206,11 @@ def report(options: argparse.Namespace) -> int:
     pledge = _pledge(options, requirements)
     found = records_in(options.folders)
     found.records[:], _ = with_achievable(found.records, good_checks(options.node_check))
-    for system, tag in _split(found, options).items():
+    split = _split(found, options)
+    for system, tag in split.items():
         if costs and tag in costs.systems:
             costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
-    records = provisioned(metered(found.records, options.meter), options.system_power)
+    records = with_provisioned(metered(found.records, options.meter), costs, split)
     page, *_ = write_report(records, found.skipped, options.out, costs, requirements, pledge)
     print(page)
     return 0
@@ -324,7 +316,7 @@ def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
     if as_recorded:
         return found
-    records = with_wall(list(map(with_todays_figures, found.records)))
+    records = with_provisioned(list(map(with_todays_figures, found.records)))
     references = read_references(REFERENCES, *_own_references())
     return found._replace(records=[with_learnt(record, references) for record in records])
 
@@ -357,26 +349,7 @@ def metered(records: Sequence[Record], meters: Sequence[Path]) -> list[Record]:
         records, notes = with_meter(records, read_meter(path))
         for note in notes:
             say(note)
-    return with_wall(records) if meters else list(records)
-
-
-def provisioned(records: Sequence[Record], stated: Sequence[str]) -> list[Record]:
-    """Return the runs with their throughput by provisioned power, from SYSTEM=FILE; raises RecordError."""
-    powers, blocks = {}, read_systems() if stated else {}
-    for text in stated:
-        system, sign, path = text.partition("=")
-        tags = {record.system for record in records}
-        if not sign or system not in tags:
-            raise RecordError(
-                f"--system-power {text!r} is not SYSTEM=FILE with one of the systems {', '.join(sorted(tags))}"
-            )
-        if system in powers:
-            raise RecordError(f"--system-power names {system} twice: give one file of each system")
-        powers[system] = read_system_power(Path(path), system if system in blocks else None, blocks)
-    found, notes = with_provisioned(records, powers)
-    for note in notes:
-        say(note)
-    return found
+    return list(records)
 
 
 def _pledge(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,21 +10,17 @@ from typing import get_args
 
 from caraml import submission
 from caraml.cli.after import out, records_in
-from caraml.cli.command import Group, above_0, argument, file, flag, folders, repeated, say
+from caraml.cli.command import Group, above_0, argument, file, flag, folders, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
-from jpwr.process.whole_file import write_whole
 from results.exchange import archive as archives
 from results.exchange.public import About, Licence
-from results.files.system_power import ESTIMATED
-from results.files.systems import read_systems
 from results.record.folders import results_below
 from results.record.records import RecordError
 from results.record.values import count
 from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
 from results.show.tracking.tensorboard import log_to_tensorboard
-from results.verdicts.provisioned import STATED, as_written, kw_of, read_system_power, terms
 
 COMMANDS = Group()
 
@@ -128,34 +123,3 @@ def submit(options: argparse.Namespace) -> int:
     if not refused:
         print(done)
     return int(bool(refused))
-
-
-@COMMANDS.command(
-    file("file", "a system_power.json, or the same keys in the form of system_power.example.yaml"),
-    argument(
-        "--system", help="the block of systems.yaml that has what the file leaves out; default: its system_desc_id"
-    ),
-    repeated("--nodes", "SET=N", "nodes of a set that a point uses, for the power of that point; default: all"),
-    out("write the complete system_power.json to this file"),
-)
-def system_power(options: argparse.Namespace) -> int:
-    """Complete and check the provisioned power of a system, as MLPerf Endpoints defines it."""
-    power = read_system_power(options.file, options.system, read_systems())
-    for one in terms(power) if power.computed else ():
-        source = f"{one.figure.source_type} {one.figure.source}" if one.figure else ""
-        print(f"{one.name}: {one.watts:,.0f} W, {source}")
-    for name, value in (power.computed or {}).items():
-        print(f"{name}: {value:,.10g}")
-    print(f"provisioned power: {power.provisioned_power_kw:g} kW, {ESTIMATED if power.mlc_estimated_power else STATED}")
-    if options.nodes:
-        pairs = (text.partition("=")[::2] for text in options.nodes)
-        try:
-            used = {int(number): int(nodes) for number, nodes in pairs}
-        except ValueError as error:
-            raise RecordError(f"--nodes {' '.join(options.nodes)} is not SET=N, two whole numbers: {error}") from error
-        if len(used) < len(options.nodes):
-            raise RecordError(f"--nodes {' '.join(options.nodes)} names a set twice: give each set once")
-        print(f"power of the point: {kw_of(power, used):g} kW")
-    if options.out:
-        write_whole(options.out, json.dumps(as_written(power), indent=1) + "\n")
-    return 0

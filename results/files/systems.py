@@ -29,6 +29,7 @@ Losses = Literal["", "upstream", "maker", "offline", "together"]
 SUBSYSTEMS = ("network", "storage", "cooling")  # of a machine, besides its nodes
 _ONE = "|".join(SUBSYSTEMS)
 Subsystems = Annotated[str, like(rf" *(({_ONE})( +({_ONE}))*)? *", f"of {', '.join(SUBSYSTEMS)}, with spaces between")]
+SOURCE = "add provisioned_source, such as a data sheet's address"
 PEAK = "peak_tflops_"  # prefix of keys; the precision follows
 COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, which may be commands with `mode: shell`
 
@@ -79,6 +80,8 @@ class System:
     meter_covers: Subsystems = ""
     meter_estimates: Subsystems = ""
     machine_nodes: From0 = 0
+    provisioned_w_per_device: NotNegative = 0
+    provisioned_source: AnyText = ""
     values: Mapping[str, Any]  # of all keys, with those that override parameters of workloads
 
     def peak_tflops(self, precision: str) -> float:
@@ -164,7 +167,10 @@ def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
                 yield parameter, wrong
         for node, words in read_otherwise(block):
             yield node, f"system {name} {words}"
-        stated = {text_of(parameter, "name") for parameter in _untagged(block)}
+        stated = {text_of(parameter, "name"): parameter for parameter in _untagged(block)}
+        power, source = (stated.get(f"provisioned_{word}") for word in ("w_per_device", "source"))
+        if power and not (source and text_of(source).strip()):
+            yield power, f"provisioned_w_per_device of system {name} needs its source: {SOURCE}"
         for key, wanted in KEYS.items():
             if key not in stated and wanted.is_required:
                 yield block, f"system {name} has no '{key}': add it, with {in_words(wanted.kind)}"

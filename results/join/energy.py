@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jpwr.energy.estimate import known
-from results.join.blocks import MOST_NODES
 from results.join.channels import EnergyError, sensor
 from results.join.limits import limits_of_all
 from results.join.nodes import NodeSums, TraceSums
@@ -75,15 +74,13 @@ def _over_time(nodes: Sequence[NodeSums], duration_s: float) -> dict[str, Any]:
 
 
 def _of_runs(nodes: Sequence[NodeSums]) -> dict[str, Any]:
-    """Return the sums of the command on all nodes, and the blocks of power of each."""
+    """Return the sums of the command on all nodes; empty if the trace of one does not cover it."""
     runs = [node.run for node in nodes if node.run]
-    found: dict[str, Any] = {}
-    if len(runs) == len(nodes):
-        energy_wh = math.fsum(one.energy_j for one in runs) / JOULES_PER_WH
-        found = {"run_wh": energy_wh, "run_s": max(one.run_s for one in runs)}
-        found["before_s"] = max(one.before_s for one in runs)
-    blocks = [node.blocks for node in nodes if node.blocks]
-    return found | ({"nodes": blocks[:: math.ceil(len(blocks) / MOST_NODES)]} if blocks else {})
+    if len(runs) < len(nodes):
+        return {}
+    energy_wh = math.fsum(one.energy_j for one in runs) / JOULES_PER_WH
+    run_s, before_s = (max(lengths_s) for lengths_s in zip(*((one.run_s, one.before_s) for one in runs), strict=True))
+    return {"run_wh": energy_wh, "run_s": run_s, "before_s": before_s}
 
 
 def trace_of(hostname: str, windows: Sequence[Window], traces: Sequence[TraceSums]) -> TraceSums:

@@ -18,7 +18,6 @@ from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
 from results.files.systems import system_of
 from results.files.workloads import short_batch_text
-from results.join.blocks import with_node
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.limits import limits_of_all
@@ -149,7 +148,7 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
                 sampled = (vars(own.sampled_by_scope) if own else {}) | vars(values.sampled_by_scope)
                 limits = {key: value for key, value in vars(own).items() if key in limits_of_all([])} if own else {}
                 energies[energy] = changed(
-                    _with_blocks(values, own, traces),
+                    values,
                     sampled_by_scope=Numbers.of(sampled),
                     sensor_channels=own.channels if own else None,
                     **limits,
@@ -164,14 +163,6 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
         span = f"{_moment(min(every))} to {_moment(max(every))}"
         raise RecordError(f"{notes[0]}; nor any other run: its readings are from {span}")
     return found, notes
-
-
-def _with_blocks(values: Energy, own: Energy | None, traces: Sequence[Trace]) -> Energy:
-    """Return an energy with the blocks of the run's own sensors, next to which a node's power is that of the meter."""
-    known = {one.hostname: one for one in (own.nodes if own else None) or ()}
-    curves = {trace.meta["hostname"]: list(trace.curves()) for trace in traces}
-    nodes = [with_node(one, curves[hostname], METER) for hostname, one in known.items() if hostname in curves]
-    return changed(values, nodes=nodes) if nodes else values
 
 
 def _other_meter(energy: Energy) -> str | None:

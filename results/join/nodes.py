@@ -12,20 +12,19 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jpwr import passes
 from jpwr.channel import ChannelInfo
 from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.energy.estimate import known
 from jpwr.errors import JpwrError, NotEnoughSamples
-from jpwr.passes import energy_of_passes
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
-from results.join.blocks import blocks_of, means_w
 from results.join.channels import EnergyError, choose, of_one_method, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of
 from results.record.checks.run import KINDS
 from results.record.in_parallel import for_each
-from results.record.model import Channel, NodePower, Record, Window, changed
+from results.record.model import Channel, Record, Window, changed
 from results.record.parts import of_node, total_s, windows_of
 from results.record.values import is_accelerated
 
@@ -59,7 +58,6 @@ class NodeSums(NamedTuple):
     busy_w: Times  # two mean powers: from the first window to the last, and the highest over any equal time
     parts_w: list[float]  # mean powers in equal parts of the windows
     run: RunSums | None
-    blocks: NodePower | None
 
 
 class FigureSums(NamedTuple):
@@ -153,7 +151,7 @@ def _figure(trace: Trace, curves: Sequence[ChannelEnergy], times_s: Times) -> Fi
         trace.check_covered(*times_s)
     except NotEnoughSamples as error:
         return FigureSums({}, str(error))
-    return FigureSums({curve.info: energy_of_passes(curve, [times_s]) for curve in curves})
+    return FigureSums({curve.info: passes.energy_of_passes(curve, [times_s]) for curve in curves})
 
 
 class _Node:
@@ -184,8 +182,7 @@ class _Node:
         for edge in edges:
             trace.check_covered(*edge)
         counted = [curve for curve in curves if curve.info not in self.twins]
-        self.estimates = {curve.info: energy_of_passes(curve, edges) for curve in counted}
-        self._all_curves = counted
+        self.estimates = {curve.info: passes.energy_of_passes(curve, edges) for curve in counted}
         self._curves = [curve for curve in counted if curve.info in self.chosen]
         self._error_s = max(window.number("clock_error_s") or 0.0 for window in windows)
         self._offs_j = {curve.info: self._off_j(curve, edges) for curve in self._curves}
@@ -204,7 +201,6 @@ class _Node:
             self._busy_w() if self._has_steps else (0.0, 0.0),
             self._parts_w(),
             self._run(),
-            blocks_of(self.hostname, self._all_curves),
         )
 
     def _by_scope_j(self) -> dict[str, list[float]]:
@@ -236,11 +232,12 @@ class _Node:
             return []
         interval_s = self.trace.meta.get("interval_s") or self.duration_s / MOST_PARTS
         part_s = max(interval_s, self.duration_s / MOST_PARTS)
-        found = []
+        found: list[float] = []
         for window in self._windows:
             number = max(1, round(window.duration_s / part_s))
             edges_s = [window.start_s + window.duration_s * one / number for one in range(number + 1)]
-            found += means_w(self._curves, edges_s)
+            means_w = (passes.means_w(curve.power, edges_s) for curve in self._curves)
+            found += map(math.fsum, zip(*means_w, strict=True))
         return found
 
     def _run(self) -> RunSums | None:

@@ -143,9 +143,6 @@ NEIGHBOURS = Advice(6, "Points differ from what their neighbours predict.", "Rep
 _RULE = Advice(4, "Energy breaks a rule, and is not ranked.", "Check its sensor, then repeat the run")
 _ESTIMATE = Advice(4, "Energy is estimated from load, not measured.", METER)
 _LEVEL = Advice(7, "The energy reaches no higher level of the power measurement methodology.", METER)
-_NODE = Advice(
-    6, "Power at the wall is an estimate.", "Measure one run, from idle to full load, with 'jpwr --methods ipmi' too"
-)
 _IDLE = Advice(7, "The idle power is unknown, or near that under load.", "Leave the devices idle before a job")
 _SHORT = Advice(5, "The measured window is too short.", "Measure longer")
 _UNSTEADY = Advice(6, "Step times are not steady.", "Measure more steps on an exclusive node")
@@ -374,26 +371,6 @@ KINDS: Mapping[str, Kind] = {
     "level_accuracy_unknown": Kind(
         "a meter within {most:.0%}: its accuracy is not stated (meter_accuracy_percent of the system's block)", _LEVEL
     ),
-    # of the power at the wall
-    "no_node_sensor": Kind("no run on a node of this kind has a sensor of the node next to its boards'", _NODE),
-    "few_blocks": Kind("the runs with a node's sensor have {blocks:number of block}, {wanted} wanted", _NODE),
-    "boards_steady": Kind(
-        "in the runs with a node's sensor, the boards have {low_w:.0f} W to {high_w:.0f} W: too little to show how the "
-        "node's power follows",
-        _NODE,
-    ),
-    "node_not_following": Kind(
-        "the sensor of node {hostname} rises by {slope:.2f} W for each W of its boards: it stands still, or is late",
-        _NODE,
-    ),
-    "beyond_fit": Kind(
-        "{value_w:.0f} W of the {what} are too far from the {low_w:.0f} W to {high_w:.0f} W of the runs with a node's "
-        "sensor",
-        _NODE,
-    ),
-    "model_too_wide": Kind("the model gives {power_w:.0f} W with an interval of ±{half_w:.0f} W", _NODE),
-    "no_boards": Kind("the power of the node's boards was not measured", _NODE),
-    "no_estimate": Kind("the published estimate does not cover {what}", _NODE),
     # of a server
     "lock_step": Kind(
         "the streams run in lock-step ({share:.2f} of 1)",

@@ -287,21 +287,6 @@ class Channel(Uncertain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodePower(Part):
-    """Mean powers of one node in equal blocks of time of the whole run, in watts: its boards, and itself."""
-
-    hostname: str
-    begin_s: Annotated[float, "of the first block, on the node's monotonic clock"]
-    block_s: float
-    num_boards: Annotated[Count, "whose power is read, whether they trained or not"]
-    boards_w: Annotated[list[float], "of all of them"]
-    processors_w: Annotated[list[float], "with their memory; empty without a sensor"] = _list()
-    node_w: Annotated[list[float], "by the node's sensor or a meter; empty without one"] = _list()
-    sensor: Annotated[str, "of the node; empty without one"] = ""
-    delay_s: Annotated[Number, "of the node's sensor behind the boards', found by their correlation"] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class SitePower(Part):
     """Statements of the site about the power of its nodes, from the system's block in systems.yaml."""
 
@@ -346,9 +331,6 @@ class Energy(Uncertain):
     p75_power_w: Amount = _added()
     p90_power_w: Amount = _added()
     p99_power_w: Amount = _added()
-    nodes: Annotated[
-        list[NodePower] | None, "how the power of nodes follows that of their boards, of up to 64 nodes"
-    ] = _added()
     site: SitePower = _added(SitePower.of({}))
 
 
@@ -597,21 +579,6 @@ class Layout(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wall(Numbers):
-    """Power of the run's nodes at the wall, the mean over the measured window."""
-
-    power_w: Number = None
-    low_w: Annotated[Number, "with high_w, the 95 % interval"] = None
-    high_w: Number = None
-    relative: Annotated[Number, "standard uncertainty"] = None
-    rest_w: Annotated[Number, "for each device of its nodes, besides the power of their boards"] = None
-    rest_relative: Annotated[Number, "standard uncertainty of rest_w"] = None
-    how: Annotated[str, "measured, model or estimate; empty without a number"] = ""
-    nodes: Annotated[Amount, "with a sensor, that a model is fitted on"] = None
-    why_not: Annotated[Any, "why there is no better number, a finding"] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Learnt(Part):
     """Verdict on a run's losses, against those of reference runs."""
 
@@ -643,7 +610,7 @@ class Record(Part):
             "properties": {"layout": {"required": ["num_devices", "num_nodes", "global_batch_size"]}},
         },
     }
-    ADDED: ClassVar = ("file", "corrected", "wall", "learnt")  # by the reader; no file has them
+    ADDED: ClassVar = ("file", "corrected", "learnt")  # by the reader; no file has them
     schema_version: Literal[3]
     benchmark: Name
     system: Name
@@ -675,7 +642,6 @@ class Record(Part):
     slurm: Numbers = Numbers.of({})
     file: File = File.of({})
     corrected: Annotated[tuple[Any, ...], "findings on values that follow today's tables"] = ()
-    wall: Wall = Wall.of({})
     learnt: Learnt = Learnt.of({})
 
     @classmethod

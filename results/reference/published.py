@@ -79,8 +79,7 @@ def read_published() -> tuple[Published, ...]:
 
 def system_names() -> dict[str, str]:
     """Return our names of the published systems that systems.yaml describes."""
-    with SYSTEMS.open(newline="", encoding="utf-8") as file:
-        return {row["published"]: row["system"] for row in csv.DictReader(file)}
+    return {row["published"]: row["system"] for row in csv_rows(SYSTEMS)}
 
 
 def throughputs(benchmark: str, model: str, kinds: Set[tuple[str, str]] = COMPUTE) -> list[Throughput]:

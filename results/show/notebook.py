@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from results.points.estimate import Interval
 from results.points.learning import REFERENCES, read_references, with_learnt
-from results.points.wall import with_wall
 from results.record.quantities import QUANTITIES
 from results.record.records import Record, RecordError, find_records
 from results.record.restated import with_todays_figures
@@ -53,7 +52,7 @@ FIELDS = (
     *("work_unit", "work_per_s", "work_per_s_per_device", "effective_work_per_s", "measured_s", "step_median_s"),
     *("step_p95_s", "tflop_per_s_per_device", "mfu", "input_wait_percent", "io_percent", "comm_percent"),
     *("peak_memory_bytes", "energy_wh", "energy_uncertainty_wh", "work_per_wh", "avg_power_w", "idle_power_w"),
-    *("p75_power_w", "p90_power_w", "p99_power_w", "wall_power_w", "power_level"),
+    *("p75_power_w", "p90_power_w", "p99_power_w", "power_level"),
     *("energy_grade", "energy_scope", "created", "node", "git_commit", "job_id", "run_id", "path"),
 )
 # Those that are no value of a record.
@@ -87,8 +86,7 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
             for note in notes:
                 warnings.warn(note, stacklevel=2)
     references = read_references(REFERENCES)
-    judged = (with_learnt(with_todays_figures(one), references) for one in records)
-    return frame_of(with_wall(list(judged)))
+    return frame_of([with_learnt(with_todays_figures(one), references) for one in records])
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:

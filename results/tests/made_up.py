@@ -128,7 +128,7 @@ def result(
             "samples": 600,
             "missing": 0,
             "channels": [channel],
-            "sampled_by_scope": {"device_wh": energy_wh, "node_wh": 1.4 * energy_wh},
+            "sampled_by_scope": {"device_wh": energy_wh},
         },
         "provenance": {
             "created": "2026-01-02T03:04:05+00:00",

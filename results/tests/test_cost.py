@@ -15,6 +15,7 @@ from results.tests.made_up import of_scope
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import (
     Costs,
+    Overhead,
     Price,
     cheapest,
     cost,
@@ -27,6 +28,7 @@ from results.verdicts.cost import (
     uncovered_w,
     why_not_costed,
 )
+from results.verdicts.scale import Size, power_at_supply, total_of
 
 PRICES = """
 currency: EUR
@@ -232,14 +234,51 @@ def test_what_has_no_cost_says_why_whatever_else_has_one(tmp_path):
     assert {why_not_costed(one, costs) for one in stopped} == {"no throughput", "no cost is stated for this workload"}
 
 
+RANGE = Overhead(100.0, 50.0, 200.0)
+OF_A100 = Costs("EUR", 0.25, {"A100": Price(10_000, 100.0, None, None, None, 50.0, 200.0)})
+
+
 @pytest.mark.parametrize(
-    ("scope", "unseen"), [("device", 100), ("device+cpu", 100), ("node", 0), ("supply", 0), ("cpu+node", 0)]
+    ("scope", "sampled", "accuracy", "unseen"),
+    [
+        ("device", {}, None, RANGE),
+        ("device+cpu", {}, None, RANGE),
+        ("node", {}, None, Overhead()),
+        ("supply", {}, None, Overhead()),
+        ("cpu+node", {}, None, Overhead()),
+        # A node of four devices of 100 W has 600 W, by its own sensor; an incomplete or impossible one does not count.
+        ("device", {"device_wh": 20 / 3, "node_wh": 10.0}, None, Overhead(50.0, 50.0, 50.0)),
+        ("device", {"device_wh": 20 / 3, "node_wh": 10.0}, 2.0, Overhead(50.0, 47.0, 53.0)),
+        ("device", {"device_wh": 20 / 3, "node_wh": None}, None, RANGE),
+        ("device", {"device_wh": 20 / 3, "node_wh": 6.0}, None, RANGE),
+    ],
 )
-def test_what_the_sensors_of_an_energy_do_not_see(scope, unseen):
-    record = made_up.result("A100")
-    record["energy"]["power_scope"] = scope
+def test_what_the_sensors_of_an_energy_do_not_see(scope, sampled, accuracy, unseen):
+    record = made_up.result("A100", 4)
+    record["energy"] |= {"power_scope": scope, "sampled_by_scope": sampled, "site": {"accuracy_percent": accuracy}}
     [one] = by_point([record])
-    assert uncovered_w(one, Costs("EUR", 0.25, {"A100": Price(10000, 100)})) == unseen
+    assert uncovered_w(one, OF_A100) == pytest.approx(unseen)
+    if scope == "device":  # a node's sensor counts where all runs of the point have it
+        assert uncovered_w(by_point([record, made_up.result("A100", 4)])[0], OF_A100) == RANGE
+
+
+def test_a_range_of_the_overhead_makes_costs_and_power_ranges():
+    [one] = by_point([made_up.result("A100", 2, 8, 100.0) for _ in range(3)])  # 100 W, and 50 to 200 W of the node
+    found = cost_of(one, OF_A100)
+    assert found.shares == pytest.approx((150 / 200, 300 / 200))
+    power = power_at_supply(one, OF_A100)
+    assert power.shares == pytest.approx((150 / 200, 300 / 200))
+    total = total_of(Size(1000), "A100", power, OF_A100)
+    assert total.power_kw_range == pytest.approx((150 * 1.2, 300 * 1.2))
+    assert total.electricity_range == pytest.approx((0.75 * total.electricity, 1.5 * total.electricity))
+    ranged = replace(OF_A100, pue_low=1.1, pue_high=1.4)
+    for costs, low, high in ((OF_A100, 0.75, 1.5), (ranged, 0.75 * 1.1 / 1.2, 1.5 * 1.4 / 1.2)):
+        header, row = cost_table([[one]], costs).texts()
+        ends = [float(text.replace(",", "")) for text in row[header.index("energy [kWh]")].split(" to ")]
+        assert ends == pytest.approx([low * found.energy_kwh, high * found.energy_kwh], rel=0.01)
+    stated = replace(OF_A100, systems={"A100": Price(10_000, 100.0)})
+    intervals = [power_at_supply(one, costs).estimate.interval for costs in (OF_A100, stated)]
+    assert intervals[1].half < intervals[0].half
 
 
 def test_what_a_cost_stands_on_is_said(tmp_path):
@@ -354,6 +393,15 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (
             ("  A100: {price_per_device: 10000, overhead_w_per_device: 100}", "  100: 5"),
             "system 100: 5 is not a mapping with the keys price_per_device",
+        ),
+        (
+            ("device: 100}", "device: 100, overhead_low_w_per_device: 120}"),
+            "the overhead of A100 and its range are 120, 100, 100 W: give them in ascending order",
+        ),
+        (("device: 100}", "device: 100, overhead_high_w_per_device: 0}"), "are 100, 100, 0 W"),
+        (
+            ("device: 100}", "device: 100, provisioned_w_per_device: 900}"),
+            "A100 needs its source: add",
         ),
     ],
 )

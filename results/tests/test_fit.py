@@ -121,6 +121,6 @@ def test_every_table_has_columns_that_are_always_shown():
         always = [one.title for one in columns if one.shown is ALWAYS]
         assert always[:2] == ["system", "model"]
         assert "status" in always
-    # One of them only with --system-power, three of runs to a loss alone.
+    # One of them where a provisioned power is stated, three of runs to a loss alone.
     assert len([one for one in COLUMNS if one.shown is ALWAYS]) == 13
     assert {one.shown for one in CARAML_COLUMNS} == {MORE}  # those with the original suite's titles are shown together

@@ -35,7 +35,11 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     nasty = made_up.failed("<b>evil</b>&", error="it said <script>alert(1)</script> & \\textbf{died}", model="800M")
     estimated = made_up.result("CPU", 1, 16, 4000, 12, estimated=True, model="800M")
-    made_up.store(folder / "sweeps", [*made_up.many(), estimated, nasty])
+    many = [*made_up.many(), estimated, nasty]
+    for one in many:
+        if energy := one.get("energy"):
+            energy["sampled_by_scope"]["node_wh"] = 1.4 * energy["energy_wh"]
+    made_up.store(folder / "sweeps", many)
     made_up.store_run(folder / "run", made_up.result("B200", 1, 64, 120e3, 1000, model="800M"), 1000.0)
     (folder / "prices.yaml").write_text(PRICES)
     return folder

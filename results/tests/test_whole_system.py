@@ -1,4 +1,4 @@
-"""Level of a power measurement, power at the wall, and percentiles of power."""
+"""Level of a power measurement, percentiles of power, and power of the rest of a node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,23 +19,14 @@ from jpwr.process.host import boot_id
 from jpwr.tests.conftest import install_method
 from results.collect import collect
 from results.files.systems import read_systems
-from results.join.energy import _of_runs
-from results.join.meter import read_meter, with_meter
-from results.join.nodes import NodeSums
-from results.points.node_model import modelled
 from results.points.repeats import by_point
-from results.points.wall import with_wall
-from results.record.model import NodePower, Numbers, Record, as_json, changed
+from results.record.model import Record, as_json
 from results.record.records import RecordError, read_checked, write_record
-from results.show.tables.cells import text_of
-from results.show.tables.cost import cost_table
-from results.show.tables.whole_system import wall_cell, wall_kind_cell
-from results.tests import made_up, node_coverage
+from results.tests import made_up
 from results.tests.conftest import GPU0, GPU1, JobFolder, make_record
 from results.tests.of_dicts import contradictions
 from results.verdicts.cost import Costs, Price, read_prices, uncovered_w
 from results.verdicts.power_level import power_level
-from results.verdicts.scale import energy_kinds, power_at_supply
 
 NODE = ChannelInfo("ipmi:node", Scope.NODE, "IPMI", period_s=1.0, held_s=1.0)
 SITE = {"accuracy_percent": 1.0, "losses": "upstream", "measured": ["network", "storage", "cooling"]}
@@ -225,70 +215,6 @@ def run_on(folder, hostname="n1", with_node=True, level_w=600.0, boot="boot-1"):
     return Record.of(collect(job.path))
 
 
-def test_a_run_without_a_nodes_sensor_has_the_power_by_a_model_of_those_with_one(tmp_path):
-    sensed = [run_on(tmp_path / str(number), f"n{number}", boot=f"b{number}") for number in range(3)]
-    assert sensed[0].energy.nodes[0].delay_s == 3.0
-    other = run_on(tmp_path / "other", "n9", with_node=False, level_w=500.0)
-    *measured, found = (one.wall for one in with_wall([*sensed, other]))
-    assert {one.how for one in measured} == {"measured"}
-    assert measured[0].power_w == pytest.approx(node_w(600.0), rel=0.01)
-    assert (found.how, found.nodes) == ("model", 3)
-    assert found.power_w == pytest.approx(node_w(500.0), rel=0.01)
-    assert found.low_w < node_w(500.0) < found.high_w < 1.15 * found.power_w
-    [record] = with_wall([*sensed, other])[-1:]
-    assert text_of(wall_cell([record])).startswith("1,10")
-    assert wall_kind_cell([record]) == "model of 3 nodes: the sensor's accuracy is not stated"
-
-
-@pytest.mark.parametrize(
-    ("sensed", "reason"),
-    [
-        ({}, "no run on a node of this kind has a sensor of the node"),
-        ({"level_w": 110.0}, "the boards have 100 W to 110 W: too little to show"),
-        ({"level_w": 300.0}, "500 W of the boards are too far from the 100 W to 300 W"),
-    ],
-)
-def test_without_a_model_there_is_the_published_estimate_with_the_reason(tmp_path, sensed, reason):
-    others = [run_on(tmp_path / "sensed", **sensed)] if sensed else []
-    found = with_wall([*others, run_on(tmp_path / "other", "n9", with_node=False, level_w=500.0)])[-1].wall
-    assert found.how == "estimate"
-    assert reason in str(found.why_not)
-    # 500 W of boards; two processors of 350 W at a fifth, 8 network cards of 75 W at a twentieth.
-    assert found.low_w == pytest.approx(500 + 0.2 * 700 + 0.05 * 600, rel=0.01)
-    assert found.high_w == pytest.approx(1.5 * (500 + 700 + 600), rel=0.01)
-    assert found.power_w == pytest.approx(math.sqrt(found.low_w * found.high_w))
-
-
-def blocks(boards_w, node_w):
-    return NodePower(hostname="n1", begin_s=0.0, block_s=10.0, num_boards=8, boards_w=boards_w, node_w=node_w)
-
-
-@pytest.mark.parametrize(
-    ("nodes_w", "words"),
-    [
-        (lambda boards_w, number: 900.0 + number % 2, "rises by 0.00 W for each W of its boards"),
-        (lambda boards_w, number: node_w(700.0 - boards_w), "it stands still, or is late"),
-        (lambda boards_w, number: node_w(boards_w) * (1 - 0.9 * (number % 7 > 3)), "with an interval of ±"),
-        (lambda boards_w, number: node_w(boards_w), ""),
-    ],
-)
-def test_a_sensor_that_stands_still_or_shows_another_time_is_fitted_by_no_model(nodes_w, words):
-    boards_w = [100.0 + 50 * (number % 12) for number in range(24)]
-    run = blocks(boards_w, [nodes_w(one, number) for number, one in enumerate(boards_w)])
-    found = modelled([run], 400.0, None)
-    assert words in str(found) if words else found.power_w == pytest.approx(node_w(400.0))
-
-
-def test_a_nodes_sensor_that_stands_still_is_no_measurement():
-    record = Record.of(made_up.result("H200", 8, 64, 100.0, power_w=600.0))
-    varied_w = [100.0 + 300 * (number % 12) for number in range(24)]
-    for number, how in ((node_w, "measured"), (lambda _: 9000.0, "estimate")):
-        nodes = [blocks(varied_w, [*map(number, varied_w)])]
-        sampled = Numbers.of({"device_wh": record.energy.energy_wh, "node_wh": 150.0})
-        energy = changed(record.energy, nodes=nodes, sampled_by_scope=sampled)
-        assert with_wall([changed(record, energy=energy)])[0].wall.how == how
-
-
 def test_boards_and_nodes_that_several_methods_read_count_once(tmp_path):
     """NVML and DCGM read the same boards; each of two packages has a RAPL counter of half of the platform."""
     names = ("dcgm:0", "rapl:psys", "rapl:psys-1", "ipmi:node", "estimate:cpu")
@@ -309,45 +235,6 @@ def test_boards_and_nodes_that_several_methods_read_count_once(tmp_path):
     of_scope = vars(energy.sampled_by_scope)
     assert of_scope["device_wh"] == pytest.approx(energy.energy_wh)
     assert of_scope["node_wh"] * 3600 / 50 == pytest.approx(810 + 2 * 3 + 3, rel=0.01)
-    [found] = energy.nodes
-    assert found.node_w[1] == pytest.approx(810 + 2 * 3 + 3, rel=0.01)
-    assert (found.num_boards, list(found.processors_w)) == (1, [])
-
-
-def test_a_large_run_stores_the_blocks_of_some_nodes_to_a_tenth_of_a_watt(tmp_path):
-    of_nodes = [changed(blocks([1.0], []), hostname=f"n{number}") for number in range(150)]
-    nodes = [NodeSums("", 60.0, "device", [], [], {}, [], (0.0, 0.0), [], [], None, one) for one in of_nodes]
-    assert _of_runs(nodes)["nodes"] == of_nodes[::3]
-    found = run_on(tmp_path / "run").energy.nodes[0]
-    assert all(one == round(one, 1) for one in (*found.boards_w, *found.node_w))
-
-
-def test_a_system_that_no_source_covers_has_no_estimate():
-    record = Record.of(made_up.result("GB200"))
-    found = with_wall([record])[0].wall
-    assert found.how == ""
-    assert "does not cover" in str(found.why_not)
-
-
-def test_costs_take_the_rest_of_the_node_from_its_sensor_or_the_model_and_else_as_stated(tmp_path):
-    sensed = run_on(tmp_path / "sensed")
-    other = run_on(tmp_path / "other", "n9", with_node=False, level_w=500.0)
-    costs = Costs("EUR", 0.25, {"H200": Price(10_000, 100.0)}, 5, 0.8, 1.2)
-    [alone] = by_point(with_wall([other]))
-    assert uncovered_w(alone, costs) == 100.0
-    *_, by_model = by_point([with_wall([sensed, other])[1]])
-    assert uncovered_w(by_model, costs) == pytest.approx((node_w(500.0) - 500.0) / 8, rel=0.01)
-    header, row = cost_table([[by_model]], costs).texts()
-    assert row[header.index("energy is")] == "Q1, device; node by a model"
-    assert energy_kinds({"gpt": [by_model]}) == {"Q1, device; node by a model"}
-    mixed = by_model._replace(good=[*alone.good, *by_model.good])
-    assert energy_kinds({"gpt": [mixed]}) == {"Q1, device; node by a model"}
-    power = power_at_supply(by_model, costs).estimate
-    assert power.value == pytest.approx((500.0 + (node_w(500.0) - 500.0) / 8) * 1.2, rel=0.01)
-    ranged = replace(costs, pue_low=1.1, pue_high=1.4)
-    header, row = cost_table([[by_model]], ranged).texts()
-    low, high = map(float, row[header.index("energy [kWh]")].replace(",", "").split(" to "))
-    assert high / low == pytest.approx(1.4 / 1.1, rel=0.01)
 
 
 @pytest.mark.parametrize("ends", ["pue_low: 1.3", "pue_high: 1.1"])
@@ -380,35 +267,51 @@ def test_a_record_has_what_the_block_of_its_system_stated_when_the_run_was_plann
         "losses": "maker",
         "measured": ["network", "storage"],
     }
-    [known] = with_wall([record])
-    assert known.wall.relative == pytest.approx(0.01 / math.sqrt(3))
     table.write_text(text.replace(name, name + lines.replace("network storage", "network roof")))
     with pytest.raises(RecordError, match="meter_covers is 'network roof', but must be of network, storage, cooling"):
         read_systems(table)
 
 
-def test_a_meters_file_gives_the_power_of_the_node_to_the_blocks_of_its_boards(tmp_path):
-    record = run_on(tmp_path / "run", with_node=False)
-    epoch_s = record.windows[0].start_epoch_s - record.windows[0].start_s
-    rows = [f"{epoch_s + 0.5 * step},{node_w(one) if (one := _level_w(0.5 * step)) else 0}" for step in range(360)]
-    (tmp_path / "meter.csv").write_text("\n".join(["timestamp,watts", *rows]))
-    [metered], _ = with_meter([record], read_meter(tmp_path / "meter.csv"))
-    [blocks] = metered.energy.nodes
-    assert blocks.node_w == pytest.approx([node_w(one) for one in blocks.boards_w], rel=0.03)
-    assert blocks.delay_s == 0.0
-    [known] = with_wall([metered])
-    assert (known.wall.how, known.wall.power_w) == ("measured", pytest.approx(node_w(600.0), rel=0.01))
-
-
-def _level_w(time_s):
-    return 100.0 + 500.0 * min(1.0, max(0.0, (time_s - 40) / 20))
-
-
-def test_the_interval_of_the_model_holds_on_other_simulated_nodes():
-    """A part of `make coverage`, with seeds of its own."""
-    trials = [node_coverage.trial(f"test {number}", 2, 0.03, True) for number in range(12)]
-    held, _ = node_coverage.cell(trials)
-    assert held >= 83
+@pytest.mark.parametrize("source", ["", "\n      - {name: provisioned_source, _: a data sheet}"])
+def test_throughput_by_provisioned_power_is_by_what_the_prices_state_or_else_the_block(
+    tmp_path, monkeypatch, capsys, source
+):
+    """Eight devices of 1,250 W, a part of a node's of 1,250 W, and with prices of 2,000 W."""
+    table = tmp_path / "jube" / "include" / "systems.yaml"
+    table.parent.mkdir(parents=True)
+    name = "      - {name: system_name,        _: B200}"
+    text = (Path.cwd() / "jube" / "include" / "systems.yaml").read_text()
+    table.write_text(text.replace(name, f"{name}\n      - {{name: provisioned_w_per_device, _: 1250}}{source}"))
+    if not source:
+        with pytest.raises(RecordError, match="provisioned_w_per_device of system B200 needs its source: add prov"):
+            read_systems(table)
+        return
+    monkeypatch.setattr("results.files.systems.ROOT", tmp_path)
+    runs = [made_up.result("B200", 8, 64, speed) for speed in (1000.0, 1010.0, 1020.0)]
+    forged = made_up.result("H200", 8, 64, 900.0)
+    forged["metrics"] |= {"tokens_per_s_per_kw": 1e6, "provisioned_by": "nobody"}
+    made_up.store(tmp_path / "runs", [*runs, made_up.result("B200", 4, 64, 700.0), forged])
+    assert main(["table", str(tmp_path / "runs"), "--repeats", "--format", "csv"]) == 0
+    shown = capsys.readouterr()
+    rows = [line.split(",") for line in shown.out.splitlines()]
+    at, devices = rows[0].index("tokens/s/kW"), rows[0].index("devices")
+    found = {(row[0], row[devices]): row[at : at + 2] for row in rows[1:]}
+    assert float(found["B200", "8"][0]) == pytest.approx(1010 / 10)
+    # 4.303 is Student's t of three runs.
+    assert float(found["B200", "8"][1]) == pytest.approx(4.303 * 10 / 3**0.5 / 10, rel=1e-3)
+    assert float(found["B200", "4"][0]) == pytest.approx(700 / 5)
+    assert found["H200", "8"] == ["", ""]
+    sentence = "provisioned power of B200: {} W per device, by {}"
+    assert sentence.format("1,250", "a data sheet") in shown.err
+    assert "nobody" not in shown.err
+    stated = "{price_per_device: 1, provisioned_w_per_device: 2000, provisioned_source: an offer}"
+    (tmp_path / "prices.yaml").write_text(f"{{currency: EUR, electricity_per_kwh: 0.2, systems: {{B200: {stated}}}}}")
+    for given, words in (([], ("1,250", "a data sheet")), (["--prices", "prices.yaml"], ("2,000", "an offer"))):
+        given = [str(tmp_path / one) if one == "prices.yaml" else one for one in given]
+        assert main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "report.html"), *given]) == 0
+        page = (tmp_path / "report.html").read_text()
+        assert "tokens/s/kW" in page
+        assert sentence.format(*words) in page
 
 
 RUN = """
@@ -462,9 +365,6 @@ def test_a_management_controllers_power_goes_from_jpwr_to_the_table(tmp_path, ca
     write_record(result, folder / "result.json")
     energy = result["energy"]
     assert energy["run_wh"] > energy["energy_wh"]
-    [blocks] = energy["nodes"]
-    assert blocks["sensor"] == "management controller by ipmitool dcmi"
-    assert blocks["node_w"][-1] == pytest.approx(node_w(blocks["boards_w"][-1]), rel=0.02)
-    assert main(["table", str(tmp_path / "runs"), "--all"]) == 0
-    found = capsys.readouterr().out
-    assert "1,220 | measured: the sensor's accuracy is not stated" in found
+    [one] = by_point([Record.of(result)])
+    costs = Costs("EUR", 0.25, {one.system: Price(10_000, 1.0)})
+    assert uncovered_w(one, costs).value_w == pytest.approx(node_w(600.0) - 600.0, rel=0.02)

@@ -7,21 +7,24 @@ machine's price for the time that the work takes.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+from jpwr.intervals import BOUND
 from jpwr.messages import meant
 from results.files.json_schema import Allowed
-from results.files.systems import system_of
+from results.files.systems import SOURCE, system_of
 from results.files.typed_files import WORDS, Above0, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
 from results.points.estimate import Estimate, Interval, of_runs
 from results.points.operating import at_limits
 from results.points.repeats import PointResults
-from results.points.wall import MODEL, WHOLE_NODE
-from results.record.records import RecordError
+from results.record.checks.run import OUTER
+from results.record.derived import sum_of_all
+from results.record.records import Record, RecordError
 from results.record.values import THROUGHPUT, WORK, devices_text, value_at
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
@@ -51,6 +54,33 @@ class Price:
     devices_per_node: Annotated[From1 | None, "nodes are bought whole"] = None
     power_limit_w: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
     clock_limit_mhz: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
+    overhead_low_w_per_device: Annotated[NotNegative | None, "with it or overhead_high, costs are ranges"] = None
+    overhead_high_w_per_device: NotNegative | None = None
+    provisioned_w_per_device: Annotated[NotNegative, "that a system is built to draw, for throughput by it"] = 0.0
+    provisioned_source: Annotated[str, "of that power"] = ""
+
+    @property
+    def overhead(self) -> Overhead:
+        """The stated overhead with its range."""
+        low_w, high_w = self.overhead_low_w_per_device, self.overhead_high_w_per_device
+        stated_w = self.overhead_w_per_device
+        return Overhead(stated_w, stated_w if low_w is None else low_w, stated_w if high_w is None else high_w)
+
+
+class Overhead(NamedTuple):
+    """Power of a device's share of its node that an energy does not include, in watts, with its range."""
+
+    value_w: float = 0.0
+    low_w: float = 0.0
+    high_w: float = 0.0
+
+    @property
+    def error_w(self) -> float:
+        """Standard uncertainty, of a bound."""
+        return max(self.value_w - self.low_w, self.high_w - self.value_w) / BOUND
+
+
+WITHOUT_RANGE = Interval(1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -80,6 +110,13 @@ class Costs:
         if not (self.pue_low or self.pue) <= self.pue <= (self.pue_high or self.pue):
             found = f"pue_low, pue and pue_high are {self.pue_low}, {self.pue:g}, {self.pue_high}"
             raise RecordError(f"{where}: {found}: give them in ascending order")
+        for name, one in self.systems.items():
+            overhead = one.overhead
+            if not overhead.low_w <= overhead.value_w <= overhead.high_w:
+                found = f"the overhead of {name} and its range are {overhead.low_w:g}, {overhead.value_w:g}, "
+                raise RecordError(f"{where}: {found}{overhead.high_w:g} W: give them in ascending order")
+            if one.provisioned_w_per_device and not one.provisioned_source.strip():
+                raise RecordError(f"{where}: provisioned_w_per_device of {name} needs its source: {SOURCE}")
         price, co2_g = self.electricity_per_kwh, self.co2_g_per_kwh
         if set(self.currency.upper().split()) & set(CURRENCIES) and price > MOST_PER_KWH:
             found = f"electricity_per_kwh is {price:g}, but usual are 0.03 to 0.5 {self.currency}"
@@ -87,11 +124,15 @@ class Costs:
         if co2_g and co2_g < LEAST_CO2_G:
             raise RecordError(f"{where}: co2_g_per_kwh is {co2_g:g}, but usual are 10 to 1,000: write it in grams")
 
-    def at_facility(self, value: float | None) -> Interval | None:
-        """Return the range of a value that the PUE multiplies; None without a range of the PUE."""
-        if value is None or not (self.pue_low or self.pue_high):
+    def at_facility(self, value: float | None, shares: Interval = WITHOUT_RANGE) -> Interval | None:
+        """Return the range of a value that the PUE multiplies; None without a range.
+
+        shares: of the value, at the ends of the overhead's range.
+        """
+        if value is None or (shares == WITHOUT_RANGE and not (self.pue_low or self.pue_high)):
             return None
-        return Interval(*(value * (end or self.pue) / self.pue for end in (self.pue_low, self.pue_high)))
+        ends = zip(shares, (self.pue_low, self.pue_high), strict=True)
+        return Interval(*(value * share * (pue or self.pue) / self.pue for share, pue in ends))
 
     def no_price(self, system: str) -> str:
         """Return the message that the file has no price of a system."""
@@ -111,7 +152,7 @@ class Costs:
             lines.append(f"{self.co2_g_per_kwh:g} g CO₂ per kWh")
         return lines + [
             f"{name}: {price.price_per_device:,.0f} {self.currency} per device, "
-            f"{price.overhead_w_per_device:g} W per device besides the measured power, unless a node's sensor shows it"
+            f"{_in_words(price.overhead)} per device besides the measured power, unless a node's sensor shows it"
             for name, price in self.systems.items()
         ]
 
@@ -126,11 +167,17 @@ class Cost:
     co2_kg: float | None
     hours: float
     estimate: Estimate | None = None  # of the total, by the runs and their sensor; None if it is 0, or without runs
+    shares: Interval = WITHOUT_RANGE  # of the energy, at the ends of the overhead's range
 
     @property
     def total(self) -> float:
         """Money for electricity and machine."""
         return self.electricity + self.machine
+
+
+def _in_words(overhead: Overhead) -> str:
+    value_w, low_w, high_w = overhead
+    return f"{value_w:g} W" + (f" ({low_w:g} W to {high_w:g} W)" if overhead.error_w else "")
 
 
 def read_prices(path: Path) -> Costs:
@@ -157,25 +204,40 @@ def cost(
     )
 
 
-def uncovered_w(one: PointResults, costs: Costs) -> float:
-    """Return the power per device that the energy's sensors do not cover, in watts; 0 for whole nodes and meters."""
+def uncovered_w(one: PointResults, costs: Costs) -> Overhead:
+    """Return the power per device that the energy's sensors do not cover; none for whole nodes and meters.
+
+    It is measured where a node's sensor was read next to its boards', else as stated.
+    """
     price = costs.systems.get(one.system)
-    scopes = str(value_at(one.any, "energy.power_scope") or "").split("+")
-    if price is None or set(scopes) & set(WHOLE_NODE):
-        return 0.0
-    rest_w = one.value("wall.rest_w")
-    return price.overhead_w_per_device if rest_w is None else rest_w
+    if price is None or set(_scopes(one.any)) & set(OUTER):
+        return Overhead()
+    measured = [_rest_of_node(record) for record in one.good]
+    known = [rest for rest in measured if rest]
+    if not known or len(known) < len(measured):
+        return price.overhead
+    return Overhead(*map(statistics.median, zip(*known, strict=True)))
 
 
-def uncovered_share(one: PointResults) -> float:
-    """Return the relative standard uncertainty of what the energy's sensors do not cover; 0 if it is stated."""
-    return max(one.values("wall.rest_relative"), default=0.0)
+def _scopes(record: Record) -> list[str]:
+    return str(value_at(record, "energy.power_scope") or "").split("+")
 
 
-def energy_with_node(one: PointResults) -> str:
-    """Return the kind of a point's energy, with the model of the rest of the node: it is not ranked with others."""
-    is_modelled = any(record.wall.how == MODEL for record in one.good)
-    return f"{energy_kind(one.any) or ''}{'; node by a model' if is_modelled else ''}"
+def _rest_of_node(record: Record) -> Overhead | None:
+    """Return the power of a run's nodes by their own sensor, without what its energy includes, for each device."""
+    energy = record.energy
+    if not energy or energy.power_kind != "measured" or not energy.window_s:
+        return None
+    inside = [energy.sampled_by_scope.number(f"{scope}_wh") for scope in _scopes(record)]
+    node_wh, inside_wh = energy.sampled_by_scope.number("node_wh"), sum_of_all(inside)
+    if node_wh is None or inside_wh is None or node_wh <= inside_wh:
+        return None
+    block, nodes = system_of(record.system), record.layout.num_nodes or 1
+    devices = max(record.layout.num_devices or 1, nodes * block.devices_per_node if block else 0)
+    error_wh = node_wh * (energy.site.number("accuracy_percent") or 0.0) / 100
+    return Overhead(
+        *(3600 * (node_wh - inside_wh + sign * error_wh) / energy.window_s / devices for sign in (0, -1, 1))
+    )
 
 
 def time_to_report(one: PointResults) -> str:
@@ -219,7 +281,7 @@ def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheape
     by_kind: dict[Kind, dict[str, tuple[PointResults, Cost]]] = {}
     for one in results:
         if at := cost_of(one, costs):
-            systems = by_kind.setdefault(Kind(one.precision, energy_with_node(one)), {})
+            systems = by_kind.setdefault(Kind(one.precision, energy_kind(one.any) or ""), {})
             if one.system not in systems or at.total < systems[one.system][1].total:
                 systems[one.system] = (one, at)
     return dict(by_kind)
@@ -263,18 +325,20 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     if not speed or not work or why_not_costed(one, costs):
         return None
 
-    def at(speed: float, work: float) -> Cost:
-        price, uncovered = costs.systems[one.system], uncovered_w(one, costs)
-        return cost(costed_work(one).amount, speed, work, one.point.devices, price, costs, uncovered)
+    price, uncovered = costs.systems[one.system], uncovered_w(one, costs)
+
+    def at(speed: float, work: float, uncovered_w: float = uncovered.value_w) -> Cost:
+        return cost(costed_work(one).amount, speed, work, one.point.devices, price, costs, uncovered_w)
 
     stated = at(speed, work)
+    shares = Interval(*(at(speed, work, end).energy_kwh / stated.energy_kwh for end in uncovered[1:]))
+    stated = replace(stated, shares=shares)
     totals = [at(*run).total for run in zip(one.values(THROUGHPUT), one.values(WORK), strict=True)]
     if not stated.total or not min(totals):
         return stated
     sensor = at(speed, work / (1 + one.error_of_each(WORK, with_accuracy=True))).total / stated.total - 1
-    rest_kwh = uncovered_w(one, costs) * one.point.devices * stated.hours / 1000 * costs.pue
-    error = math.hypot(sensor, uncovered_share(one) * rest_kwh * costs.electricity_per_kwh / stated.total)
-    return replace(stated, estimate=of_runs(totals, error)._replace(value=stated.total))
+    of_overhead = at(speed, work, uncovered.value_w + uncovered.error_w).total / stated.total - 1
+    return replace(stated, estimate=of_runs(totals, math.hypot(sensor, of_overhead))._replace(value=stated.total))
 
 
 class Crossing(NamedTuple):

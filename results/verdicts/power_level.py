@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from results.points.sensors import STATED
-from results.points.wall import WHOLE_NODE
+from results.record.checks.run import OUTER
 from results.record.derived import TENTHS
 from results.record.findings import Finding, finding
 from results.record.model import Energy, Record
@@ -62,7 +62,7 @@ def lowest_level(records: Sequence[Record]) -> PowerLevel | None:
 
 def _lacking(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
     """Yield what an energy lacks for a level."""
-    if energy.power_kind != "measured" or not set(energy.power_scope.split("+")) <= set(WHOLE_NODE):
+    if energy.power_kind != "measured" or not set(energy.power_scope.split("+")) <= set(OUTER):
         yield finding("level_boards", scope=energy.power_scope)
         return
     for aspect in ASPECTS:

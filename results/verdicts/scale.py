@@ -15,8 +15,8 @@ from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
 from results.record.findings import Finding, finding
 from results.record.values import PER_DEVICE, devices_text, is_accelerated
-from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, energy_with_node, uncovered_share, uncovered_w
-from results.verdicts.quality import why_not_ranked
+from results.verdicts.cost import HOURS_PER_YEAR, WITHOUT_RANGE, Costs, Price, uncovered_w
+from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
 from results.verdicts.requirements import Budget
 
@@ -94,6 +94,7 @@ class Power(NamedTuple):
 
     estimate: Estimate | None
     why_not: str = ""
+    shares: Interval = WITHOUT_RANGE  # of it, at the ends of the overhead's range
 
 
 def power_at_supply(one: PointResults, costs: Costs) -> Power:
@@ -109,10 +110,11 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     if power is None:
         return Power(None, "its runs have energies of different kinds")
     per_device = power / one.point.devices
-    overhead_w = uncovered_w(one, costs)
-    whole_w = per_device.value + overhead_w
-    share = uncovered_share(one) * overhead_w / whole_w
-    return Power(per_device * inexactly(whole_w / per_device.value * costs.pue, share))
+    overhead = uncovered_w(one, costs)
+    whole_w = per_device.value + overhead.value_w
+    at_supply = per_device * inexactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
+    shares = Interval(*((per_device.value + end_w) / whole_w for end_w in overhead[1:]))
+    return Power(at_supply, shares=shares)
 
 
 def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int:
@@ -154,10 +156,10 @@ def hungriest(by_workload: Mapping[str, Sequence[PointResults]], costs: Costs | 
     """Return one system's power at the workload with the highest; none unless every workload has one."""
     powers = {name: _power(results, costs) for name, results in by_workload.items()} if costs else {}
     missing = [f"{name}: {power.why_not}" for name, power in powers.items() if power.estimate is None]
-    known = [power.estimate for power in powers.values() if power.estimate]
+    known = [power for power in powers.values() if power.estimate]
     if missing or not known:
         return Power(None, f"{NO_ENERGY} ({'; '.join(missing)})")
-    return Power(max(known, key=lambda one: one.value))
+    return max(known, key=lambda one: one.estimate.value if one.estimate else 0.0)
 
 
 def _power(results: Sequence[PointResults], costs: Costs) -> Power:
@@ -169,7 +171,7 @@ def _power(results: Sequence[PointResults], costs: Costs) -> Power:
 def energy_kinds(by_workload: Mapping[str, Sequence[PointResults]]) -> set[str]:
     """Return the kinds of energy that a system's power is derived from."""
     best = [one for results in by_workload.values() if (one := _on_most_devices(results))]
-    return {kind for one in best if (kind := energy_with_node(one))}
+    return {kind for one in best if (kind := energy_kind(one.any))}
 
 
 def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
@@ -197,7 +199,7 @@ class Total(NamedTuple):
     purchase: float
     power_kw: float | None  # at the supply, while it works
     electricity: float | None
-    power_kw_range: Interval | None = None  # of the site's PUE
+    power_kw_range: Interval | None = None  # of the site's PUE and the overhead
     electricity_range: Interval | None = None
 
     @property
@@ -215,5 +217,5 @@ def total_of(size: Size, system: str, power: Power, costs: Costs | None) -> Tota
     hours = HOURS_PER_YEAR * costs.lifetime_years * costs.utilisation
     electricity = None if power_w is None else power_w / 1000 * hours * costs.electricity_per_kwh
     kilowatts = None if power_w is None else power_w / 1000
-    ranges = costs.at_facility(kilowatts), costs.at_facility(electricity)
+    ranges = costs.at_facility(kilowatts, power.shares), costs.at_facility(electricity, power.shares)
     return Total(price.price_per_device * size.devices, kilowatts, electricity, *ranges)

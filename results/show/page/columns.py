@@ -15,7 +15,7 @@ from results.show.tables.point_columns import HALF, sampling_percent
 from results.show.tables.points import point_table
 from results.show.tables.summary import by_system_and_precision, precision_text
 from results.show.tables.table import units_of
-from results.show.tables.whole_system import LONG, level_cell, wall_cell
+from results.show.tables.whole_system import LONG, level_cell
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import fastest
 
@@ -85,7 +85,7 @@ def points_table(results: Sequence[PointResults]) -> Table:
     table = point_table(results)
     columns = [PERCENT._replace(shown=one.shown) if one.title == HALF else one for one in table.columns]
     rows = [list(map(_without_half, columns, row, [None, *row])) for row in table.rows]
-    return replace(table, columns=columns, rows=rows).filled(without=("model", "data", "in/out", *LONG))
+    return replace(table, columns=columns, rows=rows).filled(without=("model", "data", "in/out", LONG))
 
 
 def _without_half(column: Quantity, cell: Cell, before: Cell) -> Cell:
@@ -103,8 +103,8 @@ def systems_table(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> Ta
     """Return each system in each precision at its best points, with where its energy is measured and how accurately."""
     columns = quantities(
         *("workload", "system", "precision", "work_per_s_per_device", "±", "mfu_percent", "work_per_wh", "±"),
-        *("power_per_device", "sampling_percent", "measured at", "power_level", "wall_power_w"),
-        *("sensor_accuracy", "runs", "status"),
+        *("power_per_device", "sampling_percent", "measured at", "power_level", "sensor_accuracy"),
+        *("runs", "status"),
     )
     rows: list[list[Cell]] = []
     for title, results in workloads:
@@ -120,7 +120,7 @@ def systems_table(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> Ta
                     Amount(power_per_device_w(work)) if work else None,
                     sampling_percent(work) if work else None,
                     energy_kind(work.any) if work else None,
-                    *((level_cell(work.good), wall_cell(work.good)) if work else (None, None)),
+                    level_cell(work.good) if work else None,
                     accuracy_text(work.any) if work else None,
                     min((len(one.good) for one in (speed, work) if one), default=0),
                     _status(mine),

@@ -11,6 +11,7 @@ from results.record.quantities import QUANTITIES, quantities
 from results.record.records import Record
 from results.show.tables.cells import Table
 from results.show.tables.whole_system import CELLS
+from results.verdicts.provisioned import sources_of
 from results.verdicts.quality import Rule, energy_kind, energy_rules
 
 
@@ -40,8 +41,9 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
             for record in mine
             for channel in (record.energy.channels if record.energy else ())
         )
-        cells = {QUANTITIES[name].title: cell(mine) for name, cell in CELLS.items() if name != "wall_power_w"}
+        cells = {QUANTITIES[name].title: cell(mine) for name, cell in CELLS.items()}
         sources |= {f"{title}: {cell}": None for title, cell in cells.items() if cell}
+        sources |= dict.fromkeys(sources_of(mine))
         kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
         found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
     return found

@@ -38,7 +38,10 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
                         Amount(at.total, interval.half if interval else None),
                         interval,
                         Amount(at.machine),
-                        *(costs.at_facility(one) or Amount(one) for one in (at.electricity, at.energy_kwh, at.co2_kg)),
+                        *(
+                            costs.at_facility(amount, at.shares) or Amount(amount)
+                            for amount in (at.electricity, at.energy_kwh, at.co2_kg)
+                        ),
                     ]
                 )
         for system, precision, mine in by_system_and_precision(results):

@@ -31,7 +31,7 @@ COLUMNS = quantities(
         "j_per_token_written",
         "perplexity",
     ),
-    *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "work_per_s_per_kw", "provisioned_kw", "provisioned_by"),
+    *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "work_per_s_per_kw"),
     *(*POWER_NAMES, "power_source", "status"),
 )
 # These follow from other columns, and are left out of points.
@@ -39,14 +39,13 @@ OF_DEVICES = (
     "metrics.{unit}_per_s_per_device",
     "metrics.total_{unit}_per_s",
     "energy.{unit}_per_wh",
-    "metrics.provisioned_kw",
 )
 OF_POINTS = (
     *columns_of_points("system", "model", "in/out", "devices", "concurrency"),
     PointColumn(QUANTITIES["variant"], attrgetter("variant")),
     *columns_of_points("status", "runs"),
     *(made for one in COLUMNS if one.form and one.path not in OF_DEVICES for made in with_interval(one)),
-    *columns_of_points("provisioned_by", "sampling_percent", "sensor_accuracy", "energy", *CELLS),
+    *columns_of_points("sampling_percent", "sensor_accuracy", "energy", *CELLS),
 )
 
 

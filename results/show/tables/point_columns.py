@@ -14,7 +14,6 @@ from results.points.sensors import accuracy_text, sampling_share
 from results.record.model import Clocks, Record
 from results.record.parts import sensor_channels
 from results.record.quantities import QUANTITIES, Quantity, quantities
-from results.record.values import value_at
 from results.show.tables.cells import Amount, Cell
 from results.show.tables.whole_system import CELLS
 from results.show.tables.whole_system import NAMES as POWER_NAMES
@@ -114,7 +113,6 @@ VALUES: Mapping[str, Callable[[PointResults], Cell]] = {
     "clock_limit_mhz": lambda one: limits_of(one.any).clock_mhz,
     "power_limited_percent": limited_percent,
     "unsettled": unsettled,
-    "provisioned_by": lambda one: value_at(one.any, "metrics.provisioned_by"),
     **{name: _of_good(cell) for name, cell in CELLS.items()},
 }
 
@@ -153,7 +151,6 @@ COLUMNS = (
     *columns_of_points("tflop_per_s_per_device", "mfu_percent", "achievable_percent", "avg_power_w"),
     *with_interval(QUANTITIES["work_per_wh"]),
     *with_interval(QUANTITIES["work_per_s_per_kw"]),
-    *columns_of_points("provisioned_kw", "provisioned_by"),
     *columns_of_points("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib"),
     *columns_of_points(*POWER_NAMES, "clock_mhz", "throttled_percent"),
     LIMITED._replace(quantity=LIMITED.quantity._replace(title="power limit bound")),

@@ -23,7 +23,7 @@ COLUMNS = quantities(
     *("checkpoint_restore_gb_per_s", "checkpoint_write_wh", "checkpoint_write_uncertainty_wh"),
     *("checkpoint_restore_wh", "checkpoint_restore_uncertainty_wh"),
     *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
-    *("work_per_s_per_kw", "provisioned_kw", "provisioned_by", *POWER_NAMES, "slurm_wh", "power_source"),
+    *("work_per_s_per_kw", *POWER_NAMES, "slurm_wh", "power_source"),
     *("learns", "learnt_loss", "reference_loss", "most_loss", "status"),
 )
 # The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
