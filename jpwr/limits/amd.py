@@ -14,7 +14,7 @@ from typing import Any, Mapping
 from jpwr.backends import rocm as backend
 from jpwr.backends.visible import visible
 from jpwr.errors import BackendUnavailable, JpwrError
-from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting
+from jpwr.limits.setting import CLOCK, POWER, Setting
 
 NO_READING = (JpwrError, KeyError, ValueError)  # the last two by the versions of amdsmi that return "N/A"
 SHARED = "other devices of its card are not this job's, and the limit would also hold for them"
@@ -47,9 +47,7 @@ def _settings(amdsmi: Any, channel: str, device_id: str, handle: Any, shared: st
         try:
             return getattr(amdsmi, f"amdsmi_{name}")(handle, *arguments)
         except amdsmi.AmdSmiException as error:
-            code = getattr(error, "err_code", None)
-            kind = NoRight if code == amdsmi.amdsmi_wrapper.AMDSMI_STATUS_NO_PERM else JpwrError
-            raise kind(f"amdsmi: {' '.join(str(error).split())}") from error
+            raise JpwrError(f"amdsmi: {' '.join(str(error).split())}") from error
         except AttributeError as error:
             raise JpwrError(f"this amdsmi has no amdsmi_{name}") from error
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.limits.kept import FOLDER_VARIABLE, Kept, path_of_file
-from jpwr.limits.setting import CLOCK, OPTIONS, POWER, REMEDIES, UNITS, NoRight, Setting, checked, value_of
+from jpwr.limits.setting import CLOCK, OPTIONS, POWER, UNITS, Setting, checked, value_of
 from jpwr.messages import log
 from jpwr.process.threads import within
 
@@ -70,9 +70,9 @@ def limited(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
         if not found:
             raise JpwrError(f"this job has no {' and no '.join(asked)} to set: nothing was changed")
         described = [_put(text, value, setting, None if is_slurms else file) for text, value, setting in found]
-    for one in described:
-        was = "" if one["before"] is None else f"; {one['before']:g} {one['unit']} before"
-        log(f"{one['channel']}: {one['kind']} {one['set']:g} {one['unit']}, set by {one['by']}{was}")
+    for limit in described:
+        was = "" if limit["before"] is None else f"; {limit['before']:g} {limit['unit']} before"
+        log(f"{limit['channel']}: {limit['kind']} {limit['set']:g} {limit['unit']}, set by {limit['by']}{was}")
     return {"limits": described}
 
 
@@ -104,15 +104,17 @@ def _put(text: str, value: float, setting: Setting, file: Kept | None) -> dict[s
         if file:
             before, by = setting.kept(), f"jpwr, user {os.getuid()}, {setting.means}"
             file.add(setting, before, value)
-            setting.write(value)
+            try:
+                setting.write(value)
+            except JpwrError:
+                file.forget(setting)
+                raise
         end_s = time.monotonic() + IN_FORCE_S
         while not (is_reached := setting.reached(value)) and time.monotonic() <= end_s:
             time.sleep(LOOK_S)
         found = setting.in_force()
     except JpwrError as error:
-        if file and isinstance(error, NoRight):
-            file.forget(setting)
-        advice = REMEDIES[kind] if isinstance(error, NoRight) else f"leave {OPTIONS[kind]} out"
+        advice = f"run jpwr as root, let the scheduler set it, or leave {OPTIONS[kind]} out"
         raise JpwrError(f"{setting} is not limited: {error}; {advice}") from error
     if not is_reached:
         raise JpwrError(

@@ -14,7 +14,7 @@ from typing import Any, Mapping
 
 from jpwr.backends import nvml as backend
 from jpwr.errors import BackendUnavailable, JpwrError
-from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting
+from jpwr.limits.setting import CLOCK, POWER, Setting
 
 BY_USER = 0x2  # nvmlClocksEventReasonApplicationsClocksSetting: application or locked clocks limit the device
 LOCKED = "its clocks are locked already, and NVML could not restore that: unlock them with 'nvidia-smi -rgc'"
@@ -48,8 +48,7 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         try:
             return getattr(nvml, f"nvmlDevice{name}")(handle, *arguments)
         except nvml.NVMLError as error:
-            kind = NoRight if error.value == nvml.NVML_ERROR_NO_PERMISSION else JpwrError
-            raise kind(f"NVML: {error}") from error
+            raise JpwrError(f"NVML: {error}") from error
         except AttributeError as error:
             raise JpwrError(backend.missing_name(nvml, f"nvmlDevice{name}")) from error
 

@@ -11,22 +11,12 @@ from jpwr.errors import JpwrError
 POWER, CLOCK = "power limit", "clock"
 UNITS = {POWER: "W", CLOCK: "MHz"}
 OPTIONS = {POWER: "--power-limit", CLOCK: "--clock"}
-REMEDIES = {
-    POWER: "an administrator can run jpwr as root, set the limit in a prolog, or offer it by the scheduler, such as a "
-    "site's --gpu-power",
-    CLOCK: "an administrator can run 'nvidia-smi -acp UNRESTRICTED' on an NVIDIA GPU, set the clock in a prolog, or "
-    "offer Slurm's --gpu-freq",
-}
 # Power limits are set in milliwatts or microwatts, and drivers round them to less than this.
 TOLERANCES = {POWER: 1.0, CLOCK: 0.5}
 
 
-class NoRight(JpwrError):
-    """This user may not change a setting."""
-
-
 class Setting(NamedTuple):
-    """One setting of one device by one interface, in watts or MHz; its functions raise JpwrError, and may NoRight."""
+    """One setting of one device by one interface, in watts or MHz; its functions raise JpwrError."""
 
     device_id: str
     channel: str  # name of its power sensor, such as "pynvml:0"

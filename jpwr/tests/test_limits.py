@@ -250,12 +250,20 @@ def test_a_second_sampler_sets_nothing_and_restores_nothing_of_the_first(machine
 @pytest.mark.parametrize(
     ("arguments", "variables", "words"),
     [
-        (["--power-limit", "250"], {"STAND_IN_RIGHTS": "none"}, "an administrator can run jpwr as root, set the limit"),
-        (["--clock", "70%"], {"STAND_IN_RIGHTS": "none"}, "an administrator can run 'nvidia-smi -acp UNRESTRICTED'"),
+        (
+            ["--power-limit", "250"],
+            {"STAND_IN_RIGHTS": "none"},
+            "Insufficient Permissions; run jpwr as root, let",
+        ),
+        (
+            ["--clock", "70%"],
+            {"STAND_IN_RIGHTS": "none"},
+            "Insufficient Permissions; run jpwr as root, let",
+        ),
         (
             ["--power-limit", "250", "--clock", "70%"],
             {"STAND_IN_RIGHTS": "application-clocks"},
-            "the power limit of pynvml:0 is not limited: NVML: Insufficient Permissions; an administrator can run jpwr",
+            "the power limit of pynvml:0 is not limited: NVML: Insufficient Permissions; run jpwr as root",
         ),
         (["--power-limit", "50"], {}, "--power-limit 50 is 50 W for pynvml:0, which allows 100 to 400 W"),
         (["--clock", "101%"], {}, "--clock 101% is 1424 MHz for pynvml:0, which allows 210 to 1410 MHz"),
