@@ -48,9 +48,9 @@ def limited(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
                 raise JpwrError(f"{path_of_file()} cannot be written ({words})") from error
         else:
             _restore(file)
-    if file and not asked:
-        file.close()
     if not asked:
+        if file:
+            file.close()
         return {}
     if file:
         stack.callback(file.close)
