@@ -18,7 +18,7 @@ from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
 from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
-from jpwr.limits.options import add_options, limited, limits_of_others
+from jpwr.limits.hold import add_options, limited
 from jpwr.messages import log, open_standard_streams, settle_streams, write
 from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
 from jpwr.process.clock import SystemClock
@@ -255,9 +255,10 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
             return True
     if not options.df_out and (options.df_suffix or options.df_filetype != "csv"):
         log("--df-suffix and --df-filetype have no effect without --df-out")
+    if options.power_limit or options.clock:
+        child.take_signals()  # so that a signal ends the run by a way that restores limits
     in_force = limited(options, limits)
     opened = open_methods(options.methods, stack)
-    in_force = in_force or limits_of_others([channel.info for channel in opened.channels])
     child.take_signals()
     for note in opened.notes:
         log(note)

@@ -259,12 +259,6 @@ def accept(options: argparse.Namespace) -> int:
     argument("--baseline", type=Path, metavar="FOLDER", help="the folder that counts as 1; default: the first"),
     FILTER,
     METER,
-    repeated(
-        "--require",
-        "'NAME>=N'",
-        "exit with 1 if the other results fail it, with 3 if that cannot be decided; NAME: a number of their records, "
-        "ratio or energy_ratio; the whole 95 %% interval must meet it",
-    ),
     JSON,
 )
 def compare(options: argparse.Namespace) -> int:
@@ -275,28 +269,18 @@ def compare(options: argparse.Namespace) -> int:
     others = [folder for folder in dict.fromkeys(options.folders) if folder != base] or options.folders[1:]
     if not others:
         raise RecordError(f"{base} is the only folder: give two folders or more")
-    requirements = [comparing.read_requirement(text) for text in options.require]
-    of_folders = {folder: records_in([folder]) for folder in (base, *others)}
-    chosen = {folder: matching(found.records, options.filter) for folder, found in of_folders.items()}
+    chosen = {folder: matching(records_in([folder]).records, options.filter) for folder in (base, *others)}
     every = iter(metered([record for records in chosen.values() for record in records], options.meter))
     chosen = {folder: list(islice(every, len(records))) for folder, records in chosen.items()}
-    found = []
-    for other in others:
-        comparison = comparing.compare(chosen[base], chosen[other])
-        skipped = [*of_folders[base].skipped, *of_folders[other].skipped]
-        found.append((other, comparison, comparing.broken(requirements, comparison, chosen[other], skipped)))
+    compared = {other: comparing.compare(chosen[base], chosen[other]) for other in others}
     if options.json:
-        compared = [comparison_data(one, str(base), str(other), faults) for other, one, faults in found]
-        print(json.dumps(compared, indent=1))
+        print(json.dumps([comparison_data(one, str(base), str(other)) for other, one in compared.items()], indent=1))
     else:
-        print("\n\n".join(comparison_text(one, str(base), str(other)) for other, one, _ in found))
-    for other, _, faults in found:
-        for _, sentence in faults:
-            say(f"{f'{other}: ' if len(found) > 1 else ''}{sentence}")
-    without_lines = [other for other, comparison, _ in found if not comparison.lines]
+        print("\n\n".join(comparison_text(one, str(base), str(other)) for other, one in compared.items()))
+    without_lines = [other for other, comparison in compared.items() if not comparison.lines]
     for other in without_lines:
         say(f"{other} has no point in common with {base}: nothing was compared")
-    return exit_code(outcome for _, _, faults in found for outcome, _ in faults) or int(bool(without_lines))
+    return int(bool(without_lines))
 
 
 def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:

@@ -19,8 +19,7 @@ from results.exchange.public import About, Licence
 from results.record.folders import results_below
 from results.record.records import RecordError
 from results.record.values import count
-from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
-from results.show.tracking.tensorboard import log_to_tensorboard
+from results.show.tracking import MODES, log_to_mlflow, log_to_tensorboard, log_to_wandb
 
 COMMANDS = Group()
 
@@ -29,7 +28,7 @@ COMMANDS = Group()
     folders(),
     argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db"),
     argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'"),
-    argument("--tensorboard", type=Path, metavar="DIR", help="curves, distributions and files, for TensorBoard"),
+    argument("--tensorboard", type=Path, metavar="DIR", help="curves and numbers, for TensorBoard"),
     argument("--project", default="caraml", help="project in Weights & Biases; default: %(default)s"),
 )
 def track(options: argparse.Namespace) -> int:

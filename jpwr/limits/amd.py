@@ -14,10 +14,9 @@ from typing import Any, Mapping
 from jpwr.backends import rocm as backend
 from jpwr.backends.visible import visible
 from jpwr.errors import BackendUnavailable, JpwrError
-from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting
+from jpwr.limits.setting import CLOCK, POWER, Setting
 
 NO_READING = (JpwrError, KeyError, ValueError)  # the last two by the versions of amdsmi that return "N/A"
-AUTO = "AMDSMI_DEV_PERF_LEVEL_AUTO"
 SHARED = "other devices of its card are not this job's, and the limit would also hold for them"
 
 
@@ -46,40 +45,36 @@ def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
 def _settings(amdsmi: Any, channel: str, device_id: str, handle: Any, shared: str) -> list[Setting]:
     def call(name: str, *arguments: Any) -> Any:
         try:
-            return getattr(amdsmi, name)(handle, *arguments)
+            return getattr(amdsmi, f"amdsmi_{name}")(handle, *arguments)
         except amdsmi.AmdSmiException as error:
-            code = getattr(error, "err_code", None)
-            kind = NoRight if code == amdsmi.amdsmi_wrapper.AMDSMI_STATUS_NO_PERM else JpwrError
-            raise kind(f"amdsmi: {' '.join(str(error).split())}") from error
+            raise JpwrError(f"amdsmi: {' '.join(str(error).split())}") from error
         except AttributeError as error:
-            raise JpwrError(f"this amdsmi has no {name}") from error
+            raise JpwrError(f"this amdsmi has no amdsmi_{name}") from error
 
     def cap_w(name: str = "power_cap") -> float:
-        return float(call("amdsmi_get_power_cap_info")[name]) * backend.MICRO
+        return float(call("get_power_cap_info")[name]) * backend.MICRO
 
     def set_cap_w(cap: float | None) -> None:
-        call("amdsmi_set_power_cap", 0, round((cap or 0) / backend.MICRO))
+        call("set_power_cap", 0, round((cap or 0) / backend.MICRO))
 
-    def highest_mhz() -> float:
-        return float(call("amdsmi_get_clock_info", amdsmi.AmdSmiClkType.GFX)["max_clk"])
+    def mhz(name: str = "max_clk") -> float:
+        return float(call("get_clock_info", amdsmi.AmdSmiClkType.GFX)[name])
 
-    def set_highest_mhz(mhz: float) -> None:
-        call("amdsmi_set_gpu_perf_determinism_mode", int(mhz))
+    def set_mhz(mhz: float) -> None:
+        call("set_gpu_perf_determinism_mode", int(mhz))
 
     def set_auto(_: float | None) -> None:
-        call("amdsmi_set_gpu_perf_level", amdsmi.AmdSmiDevPerfLevel.AUTO)
+        call("set_gpu_perf_level", amdsmi.AmdSmiDevPerfLevel.AUTO)
 
     found, device = [], partial(Setting, device_id, channel)
     with suppress(*NO_READING):  # the second die of a card has no cap
-        least_w, most_w = cap_w("min_power_cap"), cap_w("max_power_cap")
-        full_w = cap_w("default_power_cap") or most_w
+        least_w, most_w, full_w = map(cap_w, ("min_power_cap", "max_power_cap", "default_power_cap"))
         if 0 < most_w < backend.NO_POWER_W:
-            cap = ("AMD power cap", full_w, least_w, most_w, cap_w, cap_w, set_cap_w, set_cap_w)
-            found.append(device(POWER, *cap, why_not=shared))
+            span = (full_w or most_w, least_w, most_w)
+            found.append(device(POWER, "AMD power cap", *span, cap_w, cap_w, set_cap_w, set_cap_w, why_not=shared))
     with suppress(*NO_READING):
-        level, most = call("amdsmi_get_gpu_perf_level"), highest_mhz()
-        least = float(call("amdsmi_get_clock_info", amdsmi.AmdSmiClkType.GFX)["min_clk"])
+        level, span = call("get_gpu_perf_level"), (mhz(), mhz("min_clk"), mhz())
         words = f"its performance level is {level}, not auto: an administrator can reset it with 'amd-smi reset'"
-        clock = ("AMD performance determinism", most, least, most, highest_mhz, highest_mhz, set_highest_mhz, set_auto)
-        found.append(device(CLOCK, *clock, why_not=shared or ("" if level == AUTO else words)))
+        why_not = shared or ("" if level == "AMDSMI_DEV_PERF_LEVEL_AUTO" else words)
+        found.append(device(CLOCK, "AMD performance determinism", *span, mhz, mhz, set_mhz, set_auto, why_not=why_not))
     return found

@@ -1,7 +1,7 @@
 """Power limits and clocks of NVIDIA GPUs, through NVML and nvidia-ml-py.
 
-The NVML reference reserves power limits and locked clocks to root. It lets an administrator open application clocks to
-all users (nvmlDeviceSetAPIRestriction), so these are the second choice for a clock. NVML cannot return locked clocks.
+The NVML reference reserves power limits and locked clocks to root, and deprecates application clocks, which
+administrators can open to all users, with CUDA 13.0. NVML cannot return locked clocks.
 """
 
 from __future__ import annotations
@@ -10,26 +10,20 @@ import os
 import re
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Any, Callable, Mapping
+from typing import Any, Mapping
 
 from jpwr.backends import nvml as backend
 from jpwr.errors import BackendUnavailable, JpwrError
-from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting
+from jpwr.limits.setting import CLOCK, POWER, Setting
 
-# nvmlClocksEventReasonApplicationsClocksSetting: application clocks or locked clocks limit the device.
-BY_USER = 0x2
-LOCKED = "its clocks are locked already, and NVML could not restore that: unlock them with 'nvidia-smi -rgc'"
+BY_USER = 0x2  # nvmlClocksEventReasonApplicationsClocksSetting: application or locked clocks limit the device
+LOCKED = "its clocks are limited already, and NVML could not restore that: reset them with 'nvidia-smi -rgc' or -rac"
 # CUDA C++ Programming Guide, environment variables: without CUDA_DEVICE_ORDER=PCI_BUS_ID, the fastest GPU is number 0.
 UNORDERED = (
     "this node's GPUs are unlike, and CUDA numbers them by speed: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the job's "
     "GPUs by their UUIDs in CUDA_VISIBLE_DEVICES"
 )
 DIVIDED = ("nvmlDeviceGetMigMode", "nvmlDeviceGetVirtualizationMode", "NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU")
-POWER_READINGS = (
-    "nvmlDeviceGetPowerManagementDefaultLimit",
-    "nvmlDeviceGetPowerManagementLimit",
-    "nvmlDeviceGetEnforcedPowerLimit",
-)
 
 
 def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Setting]:
@@ -42,73 +36,57 @@ def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
     if by_number and not is_in_order and not all(info.mine for info in infos):
         raise JpwrError(UNORDERED)
     package, _ = backend.opened(stack)
-    found: list[Setting] = []
-    for info in (info for info in infos if info.mine):
-        if not info.device_id:
-            raise BackendUnavailable(f"{info.name} {info.lacks}")
-        found += _settings(package, info.name, info.device_id)
-    return found
+    if lacking := next((info for info in infos if info.mine and not info.device_id), None):
+        raise BackendUnavailable(f"{lacking.name} {lacking.lacks}")
+    return [one for info in infos if info.mine for one in _settings(package, info.name, info.device_id)]
 
 
 def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
+    handle, device = nvml.nvmlDeviceGetHandleByIndex(int(channel.rpartition(":")[2])), partial(Setting, uuid, channel)
+
     def call(name: str, *arguments: Any) -> Any:
         try:
-            return getattr(nvml, name)(handle, *arguments)
+            return getattr(nvml, f"nvmlDevice{name}")(handle, *arguments)
         except nvml.NVMLError as error:
-            kind = NoRight if error.value == nvml.NVML_ERROR_NO_PERMISSION else JpwrError
-            raise kind(f"NVML: {error}") from error
+            raise JpwrError(f"NVML: {error}") from error
         except AttributeError as error:
-            raise JpwrError(backend.missing_name(nvml, name)) from error
+            raise JpwrError(backend.missing_name(nvml, f"nvmlDevice{name}")) from error
 
-    def watts(name: str) -> Callable[[], float]:
-        return lambda: float(call(name)) / 1000  # NVML returns milliwatts
+    def watts(name: str) -> float:
+        return float(call(name)) / 1000  # NVML returns milliwatts
 
     def set_w(limit_w: float | None) -> None:
-        call("nvmlDeviceSetPowerManagementLimit", round(1000 * (limit_w or 0)))
+        call("SetPowerManagementLimit", round(1000 * (limit_w or 0)))
 
     def clock_mhz() -> float:
-        return float(call("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM))
+        return float(call("GetClockInfo", nvml.NVML_CLOCK_SM))
 
-    def lock(mhz: float) -> None:
-        # Only the highest clock, so that an idle device still lowers its own.
-        call("nvmlDeviceSetGpuLockedClocks", int(clock[1]), int(mhz))
+    def lock(mhz: float) -> None:  # only the highest clock, so that an idle device still lowers its own
+        call("SetGpuLockedClocks", int(steps[0] if steps else 0), int(mhz))
 
     def unlock(_: float | None) -> None:
-        call("nvmlDeviceResetGpuLockedClocks")
+        call("ResetGpuLockedClocks")
 
-    def application_mhz() -> float:
-        return float(call("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_GRAPHICS))
-
-    def set_application_mhz(mhz: float | None) -> None:
-        memory_mhz = call("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_MEM)
-        call("nvmlDeviceSetApplicationsClocks", memory_mhz, int(mhz or 0))
-
-    handle, device = nvml.nvmlDeviceGetHandleByIndex(int(channel.rpartition(":")[2])), partial(Setting, uuid, channel)
     # If the package does not report how the GPU is divided, the limit could also apply to other users.
     shared, found = backend.missing_name(nvml, *DIVIDED), []
     with suppress(JpwrError):
-        if call("nvmlDeviceGetMigMode")[0]:
+        if call("GetMigMode")[0]:
             shared = "it is divided by MIG, and the limit would also hold for others"
     with suppress(JpwrError):
-        if call("nvmlDeviceGetVirtualizationMode") == nvml.NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU:
+        if call("GetVirtualizationMode") == nvml.NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU:
             shared = "it is divided among virtual machines, and the limit would also hold for others"
     with suppress(JpwrError):  # not every GPU has a power limit
-        least_w, most_w = (limit / 1000 for limit in call("nvmlDeviceGetPowerManagementLimitConstraints"))
-        full_w, kept_w, in_force_w = map(watts, POWER_READINGS)
-        power = (POWER, "NVML power limit", full_w(), least_w, most_w, kept_w, in_force_w, set_w, set_w, (), shared)
+        full_w = watts("GetPowerManagementDefaultLimit")
+        least_w, most_w = (limit / 1000 for limit in call("GetPowerManagementLimitConstraints"))
+        readings = (lambda: watts("GetPowerManagementLimit"), lambda: watts("GetEnforcedPowerLimit"))
+        power = (POWER, "NVML power limit", full_w, least_w, most_w, *readings, set_w, set_w, (), shared)
         found.append(device(*power))
     with suppress(JpwrError):
-        most = float(call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM))
-        highest_mhz = call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM)
-        steps = sorted(map(float, call("nvmlDeviceGetSupportedGraphicsClocks", highest_mhz)))
-        clock = (most, steps[0] if steps else 0.0, most)
-        is_locked = False
+        most, most_memory = (float(call("GetMaxClockInfo", one)) for one in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM))
+        steps = sorted(map(float, call("GetSupportedGraphicsClocks", int(most_memory))))
+        span = (most, steps[0] if steps else 0.0, most)
         with suppress(JpwrError):
-            is_locked = call("nvmlDeviceGetCurrentClocksThrottleReasons") & BY_USER
-            is_locked = is_locked and application_mhz() >= most  # not every GPU has application clocks
-        locked = ("NVML locked clocks", *clock, lambda: None, clock_mhz, lock, unlock, steps)
-        found.append(device(CLOCK, *locked, shared or (LOCKED if is_locked else "")))
-        application = ("NVML application clocks", *clock, application_mhz, clock_mhz)
-        application_mhz()
-        found.append(device(CLOCK, *application, set_application_mhz, set_application_mhz, steps, shared))
+            shared = shared or (LOCKED if call("GetCurrentClocksThrottleReasons") & BY_USER else "")
+        locked = (CLOCK, "NVML locked clocks", *span, lambda: None, clock_mhz, lock, unlock, steps, shared)
+        found.append(device(*locked))
     return found

@@ -29,10 +29,9 @@ from results.join.serving import REQUESTS_NAME, TOLERANCE, request_problems
 from results.record.checks import contradictions
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.windows import CLOCK_S
-from results.record.derived import POWER_PERCENTILES
 from results.record.folders import below, results_below
 from results.record.model import Energy, Json
-from results.record.parts import of_node, sensor_channels
+from results.record.parts import of_node
 from results.record.records import (
     RESULT_NAME,
     Record,
@@ -67,12 +66,6 @@ RUN_FILES = (
 # Files of a sweep, above its jobs' folders.
 SWEEP_FILES = ("configuration.xml", "workpackages.xml")
 LEVEL = 10  # Zstandard's compression level
-# Numbers that results of release 1.0 lack: they are not compared where they are not stored.
-LATER_THAN_1_0 = {"limits", "power_limit_w", "clock_limit_mhz", "power_limited_percent", "clock_drift_percent"}
-LATER_THAN_1_0 |= {"temperature_drift_c", "drift_percent", "drift_c"}
-LATER_THAN_1_0 |= {f"power_limit_{name}_w" for name in ("mean", "least", "most")}
-LATER_THAN_1_0 |= {"run_wh", "run_s", "before_s", "part_s", "tenths"}
-LATER_THAN_1_0 |= {f"p{percent}_power_w" for percent in POWER_PERCENTILES}
 STATED_BY_SITE = {"site"}  # no trace shows it
 MARK_S = 2e-6  # marks have six decimals
 CHUNK_BYTES = 1 << 20
@@ -440,12 +433,13 @@ def _problems(result: Path) -> Iterator[str]:
     if again["status"] != "ok":
         yield f"it is stored as ok, but {again['error']}"
         return
+    if (energy := stored.get("energy")) and (lacking := again["energy"].keys() - energy.keys()):
+        yield f"its energy lacks {', '.join(sorted(lacking))}: a result of release 1.0 is checked by release 1.0"
+        return
     for key in ("energy", "energy_effective"):
         if busier := busier_elsewhere(Energy.of(again.get(key) or {})):
             yield f"{key} is not that of the work: the trace has {busier.words}"
     yield from not_marked
-    if _varied(again) and not _varied(stored):
-        yield "its power limit changed in the windows of the trace, and the record does not have it"
     for folder in copy_folders(result.parent, stored):
         copy = Record.of(read_record(folder / RECORD_NAME) | {"energy": {}})  # only all copies have one
         yield from (f"{folder.name}: {sentence}" for sentence in contradictions(copy))
@@ -469,11 +463,6 @@ def _again(stored: Record, folder: Path) -> tuple[Json, list[str]]:
     if not traces:
         read(folder, stored)
     return again, [*_not_marked(stored, traces), *_other_command(stored, traces)]
-
-
-def _varied(result: Json) -> bool:
-    """Return whether a power limit changed; `_differences` ignores that results of release 1.0 lack the limits."""
-    return any(channel.limits.varied for channel in sensor_channels(Record.of(result)))
 
 
 def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
@@ -522,10 +511,7 @@ def _other_command(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]
 
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:
     if isinstance(stored, dict) and isinstance(again, dict):
-        added = LATER_THAN_1_0 - stored.keys()
-        if added & again.keys():  # release 1.0 added the energies of all methods of a scope
-            added |= {"sampled_by_scope"}
-        for key in sorted((stored.keys() | again.keys()) - added - STATED_BY_SITE):
+        for key in sorted((stored.keys() | again.keys()) - STATED_BY_SITE):
             yield from _differences(stored.get(key), again.get(key), f"{name}.{key}")
     elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
         for index, (one, other) in enumerate(zip(stored, again, strict=True)):

@@ -20,7 +20,6 @@ from results.record.folders import RESULT_NAME as RESULT_NAME
 from results.record.folders import WORKPACKAGES, below, is_attempt, planned_runs
 from results.record.in_parallel import all_stays, for_each
 from results.record.marks import Mark, marks_above
-from results.record.migrate import migrate
 from results.record.model import SCHEMA_VERSION, Json
 from results.record.model import Record as Record
 from results.record.schema import violation
@@ -28,6 +27,7 @@ from results.record.schema import violation
 # A file beyond this limit, or with a number beyond LARGEST or 1 / LARGEST, is damaged: no table could show it.
 DEEPEST = 30  # levels of lists and objects
 CONTAINERS = (dict, list)
+READ_BY_1_0 = (1, 2)  # schema versions that release 1.0 converts
 FEWER = "fewer_than_planned"
 # Every record has these from the moment when its job is planned.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
@@ -68,10 +68,10 @@ class Found(NamedTuple):
 
 
 def read_record(path: Path) -> Json:
-    """Return a record as its file has it, converted to this schema version.
+    """Return a record as its file has it.
 
-    Raises RecordError if it is missing, cut short or no record. Needs the standard library alone, as it runs inside
-    jobs. Only `find_records` checks every field.
+    Raises RecordError if it is missing, cut short, no record, or of another schema version. Needs the standard library
+    alone, as it runs inside jobs. Only `find_records` checks every field.
     """
     try:
         return _parse(path.read_bytes(), path)
@@ -93,10 +93,10 @@ def _parse(content: bytes, path: Path) -> Json:
         raise _unreadable(path, ValueError("its values are nested too deeply")) from error
     if not isinstance(record, dict) or "schema_version" not in record:
         raise RecordError(f"{path} is not a record of this suite: it has no schema_version")
-    if not migrate(record):
+    if (version := record["schema_version"]) != SCHEMA_VERSION:
+        reader = "release 1.0" if version in READ_BY_1_0 else "the release that wrote it"
         raise RecordError(
-            f"{path} has schema version {record['schema_version']}, this version reads up to {SCHEMA_VERSION}: "
-            "read it with the version that wrote it"
+            f"{path} has schema version {version}, and this release reads {SCHEMA_VERSION} alone: read it with {reader}"
         )
     for key, kind in NEEDED.items():
         if not isinstance(record.get(key), kind):

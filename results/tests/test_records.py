@@ -21,7 +21,7 @@ from results.record.records import RecordError, read_record, write_record
 from results.record.schema import violation
 from results.tests import bench, made_up
 from results.tests.conftest import make_record
-from results.tests.of_dicts import by_point, contradictions, find_records
+from results.tests.of_dicts import contradictions, find_records
 
 STORED = Path(results.__file__).with_name("records")
 
@@ -52,8 +52,9 @@ BAD = [
     ('{"schema_version": 2, "status"', "cannot be read as a record"),
     ("[]", "is not a record of this suite"),
     ('{"schema_version": 99}', "schema version 99"),
-    ('{"schema_version": "2"}', "schema version 2"),
-    ('{"schema_version": 2, "benchmark": "x"}', "no usable 'system'"),
+    ('{"schema_version": "2"}', "schema version 2, and this release reads 3 alone: read it with the release that"),
+    ('{"schema_version": 2}', "schema version 2, and this release reads 3 alone: read it with release 1.0"),
+    ('{"schema_version": 3, "benchmark": "x"}', "no usable 'system'"),
     (json.dumps({**made_up.result(), "status": "splendid"}), "status must be one of"),
     (json.dumps({**made_up.result(), "energy": None}), "energy must be object"),
     (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": "fast"}}), "tokens_per_s must be number or null"),
@@ -207,118 +208,9 @@ def test_a_part_may_have_further_keys_and_numbers_that_are_unknown():
     assert not violation(record)
 
 
-def test_a_record_of_the_first_version_is_brought_to_this_one(tmp_path):
-    old = made_up.result() | {"schema_version": 1}
-    del old["run_id"]
-    for window in old["windows"]:
-        del window["kind"]
-    (tmp_path / "result.json").write_text(json.dumps(old))
-    [record], skipped = find_records([tmp_path])
-    assert not skipped
-    assert record["schema_version"] == 3
-    assert record["windows"][0]["kind"] == "measured"
-
-
-def of_version_2(config, **layout):
-    old = made_up.result() | {"schema_version": 2, "config": config}
-    for name in ("precision", "data", "sample", "choices", "variant"):
-        del old[name]
-    del old["layout"]["sequence_length"], old["layout"]["work_per_sample"]
-    old["layout"] |= layout
-    return old
-
-
-@pytest.mark.parametrize(
-    ("old", "told"),
-    [
-        (
-            of_version_2(
-                {
-                    "model": {"precision": "fp8"},
-                    "data": {"data": "text"},
-                    "parallel": {"recompute": "full"},
-                    "kernels": {"layers": "megatron", "compile": "layers", "attention": "flash", "cuda_graph": True},
-                },
-                sequence_length=2048,
-            ),
-            {
-                "precision": "fp8",
-                "data": "text",
-                "sample": "2048 tokens",
-                "choices": {
-                    "recomputation": "full",
-                    "layers of": "megatron",
-                    "compiled": "layers",
-                    "attention": "flash",
-                    "CUDA graph": "True",
-                },
-                "variant": ["full recomputation", "compiled layers", "CUDA graph"],
-            },
-        ),
-        (
-            of_version_2({"compute": {"precision": "bf16", "xla": "on"}, "data": {"data": "imagenet"}}, image_size=224),
-            {
-                "precision": "bf16",
-                "data": "imagenet",
-                "sample": "224 pixels",
-                "choices": {"XLA": "on"},
-                "variant": ["XLA"],
-            },
-        ),
-        (of_version_2({}), {"precision": "", "data": "", "sample": "", "choices": {}, "variant": []}),
-    ],
-)
-def test_a_record_of_the_second_version_says_what_it_is_a_repeat_of(old, told, tmp_path):
-    (tmp_path / "result.json").write_text(json.dumps(old))
-    record = read_record(tmp_path / "result.json")
-    assert {name: record[name] for name in told} == told
-
-
-@pytest.mark.parametrize(
-    ("unit", "layout", "work"),
-    [("tokens", {"sequence_length": 1024}, 1024), ("images", {"image_size": 64}, 1), ("samples", {}, None)],
-)
-def test_the_work_of_a_sample_of_the_second_version_is_what_its_workload_counted(unit, layout, work, tmp_path):
-    old = of_version_2({}, **layout) | {"work_unit": unit, "benchmark": "resnet50", "metrics": {}, "energy": {}}
-    del old["metrics"], old["energy"]
-    (tmp_path / "result.json").write_text(json.dumps(old))
-    record = read_record(tmp_path / "result.json")
-    assert record["layout"].get("work_per_sample") == work
-    assert "turns" not in record["config"]
-
-
-def test_an_old_record_that_is_damaged_is_one_clear_sentence(tmp_path):
-    (tmp_path / "result.json").write_text(json.dumps(of_version_2(5)))
-    [], [sentence] = find_records([tmp_path])
-    assert "breaks the schema of records: data.config" in sentence
-
-
-def test_an_old_run_is_a_repeat_of_a_new_one(tmp_path):
-    new = made_up.result(benchmark="llm_training")
-    new["config"] = {
-        "model": {"size": "tiny"},
-        "compute": {"precision": "bf16"},
-        "data": {"data": "text"},
-        "turns": {"effective": False, "rounds": 6, "cold_cache": False},
-    }
-    old = of_version_2({"model": {"size": "tiny", "precision": "bf16"}, "data": {"data": "text"}}, sequence_length=2048)
-    old["benchmark"] = "llm_training"
-    made_up.store(tmp_path, [new, old])
-    [point] = by_point(find_records([tmp_path]).records)
-    assert len(point.good) == 2
-    assert [one.config["turns"] for one in point.good] == 2 * [new["config"]["turns"]]
-
-
 def test_a_workload_may_count_sequences(tmp_path):
     made_up.store(tmp_path, [made_up.in_units(made_up.result(), "samples")])
     assert not find_records([tmp_path]).skipped
-
-
-@pytest.mark.parametrize("windows", [None, 5, [5]])
-def test_a_record_of_the_first_version_that_is_damaged_is_one_clear_sentence(windows, tmp_path):
-    (tmp_path / "result.json").write_text(json.dumps(made_up.result() | {"schema_version": 1, "windows": windows}))
-    [], [sentence] = find_records([tmp_path])
-    assert "breaks the schema of records: data.windows" in sentence
 
 
 def test_a_run_that_is_found_twice_counts_once(tmp_path):

@@ -1,4 +1,4 @@
-"""Runs into MLflow, on a store of its own, and into Weights & Biases, offline: with the real libraries."""
+"""Runs into MLflow, on a store of its own, Weights & Biases, offline, and TensorBoard: with the real libraries."""
 
 from __future__ import annotations
 
@@ -85,17 +85,53 @@ def test_a_driver_that_is_not_installed_is_named(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(mlflow, "MlflowClient", without_driver)
     assert main(["track", str(folder), "--mlflow", "postgresql://host/db"]) == 2
-    assert "--mlflow postgresql://host/db needs the Python module psycopg2" in capsys.readouterr().err
+    assert "postgresql://host/db cannot be written to: No module named 'psycopg2'" in capsys.readouterr().err
+
+
+@pytest.mark.long  # TensorFlow starts
+def test_tensorboard_has_each_run_once(folder, tmp_path, capsys):
+    from tensorboard.backend.event_processing.event_accumulator import (
+        EventAccumulator,  # needs: pip install tensorboard
+    )
+    from tensorboard.util import tensor_util
+
+    logs = tmp_path / "logs"
+    assert main(["track", str(folder), "--tensorboard", str(logs)]) == 0
+    assert f"{logs}: 2 of 2 runs logged" in capsys.readouterr().out
+    [good] = [place for place in logs.iterdir() if "global-batch-16" in place.name]
+    events = EventAccumulator(str(good), size_guidance={"tensors": 0})
+    events.Reload()
+    found = {
+        tag: [(one.step, tensor_util.make_ndarray(one.tensor_proto)) for one in events.Tensors(tag)]
+        for tag in events.Tags()["tensors"]
+    }
+    assert [(step, float(value)) for step, value in found["step_time_s"]] == [
+        (0, 0.5),
+        (1, pytest.approx(0.6)),
+        (2, pytest.approx(0.7)),
+    ]
+    assert float(found["tokens_per_s"][0][1]) == pytest.approx(SPEED)
+    assert b"layout.global_batch_size: 16\n" in found["run"][0][1].item()
+    assert main(["track", str(folder), "--tensorboard", str(logs)]) == 0
+    assert "0 of 2 runs logged, the others were there" in capsys.readouterr().out
+    (tmp_path / "file").touch()
+    assert main(["track", str(folder), "--tensorboard", str(tmp_path / "file")]) == 2
+    assert "cannot be written to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("flag", "value", "module"), [("--mlflow", "sqlite:///a.db", "mlflow"), ("--wandb", "offline", "wandb")]
+    ("flag", "value", "module", "extra"),
+    [
+        ("--mlflow", "sqlite:///a.db", "mlflow", "tracking"),
+        ("--wandb", "offline", "wandb", "tracking"),
+        ("--tensorboard", "logs", "tensorflow", "resnet"),
+    ],
 )
-def test_a_library_that_is_not_installed_is_one_sentence(folder, flag, value, module, monkeypatch, capsys):
+def test_a_library_that_is_not_installed_is_one_sentence(folder, flag, value, module, extra, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, module, None)
     assert main(["track", str(folder), flag, value]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.endswith("which is not installed: pip install '.[tracking]'")
+    assert line.endswith(f"{flag} needs {module}, which is not installed: pip install '.[{extra}]'")
 
 
 def test_a_server_that_does_not_answer_is_one_sentence(folder, monkeypatch, capsys):

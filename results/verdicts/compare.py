@@ -1,33 +1,23 @@
-"""Comparison of two sets of results: ratios of throughput and of work per energy, and requirements on them."""
+"""Comparison of two sets of results: ratios of throughput and of work per energy."""
 
 from __future__ import annotations
 
-import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, product
 from results.points.regions import changes
-from results.points.repeats import Point, PointResults, by_point, disturbances, energy_of_path, point_of, step_times_s
+from results.points.repeats import Point, PointResults, by_point, disturbances, point_of, step_times_s
 from results.points.sensors import accuracy_text
 from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, together, work_of
-from results.record.records import Record, RecordError, Skipped
+from results.record.records import Record, RecordError
 from results.record.values import THROUGHPUT, WORK, energy_source
-from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 
 # Title and path of the values that are compared; for all of them more is better.
 METRICS = (("throughput", THROUGHPUT), ("work per energy", WORK))
-OPERATORS: dict[str, Callable[[float, float], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
 SIDES = ("base", "other")
 COMMIT_LETTERS = 12
-REQUIREMENT = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+\d.eE_]+)\s*")
 
 
 class Line(NamedTuple):
@@ -37,7 +27,6 @@ class Line(NamedTuple):
     ratios: list[Estimate | None]
     remarks: list[str]
     precisions: tuple[str, str]  # of the two sides
-    by_sampling: list[Estimate | None]  # the ratios without the accuracy of the sensors
 
 
 class Comparison(NamedTuple):
@@ -49,27 +38,13 @@ class Comparison(NamedTuple):
     failed: list[str]
     machines: list[str]  # differences of software, devices, nodes and environment between the good runs, as text
 
-    def means(self, by_sampling: bool = False) -> list[Estimate | None]:
+    def means(self) -> list[Estimate | None]:
         """Return the geometric mean of each metric's ratios over all points that have one; None without any."""
         means: list[Estimate | None] = []
         for index in range(len(METRICS)):
-            every = [line.by_sampling if by_sampling else line.ratios for line in self.lines]
-            ratios = [ratio for ratios in every if (ratio := ratios[index])]
+            ratios = [ratio for line in self.lines if (ratio := line.ratios[index])]
             means.append(product((ratio, 1 / len(ratios)) for ratio in ratios) if ratios else None)
         return means
-
-
-class Requirement(NamedTuple):
-    """Limit on a number of the records, or on `ratio` or `energy_ratio` of the comparison."""
-
-    text: str
-    name: str
-    sign: str
-    limit: float
-
-    def holds(self, value: float) -> bool:
-        """Return whether a value meets the limit."""
-        return OPERATORS[self.sign](value, self.limit)
 
 
 class Place(NamedTuple):
@@ -112,7 +87,7 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
 
 
 def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Sequence[str]) -> Line:
-    ratios, by_sampling = [], []
+    ratios = []
     notes = [*remarks, *_remarks(ours.good, theirs.good)]
     for _, path in METRICS:
         reason = _why_not(path, ours, theirs)
@@ -122,11 +97,10 @@ def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Seque
             accuracies = " against ".join(accuracy_text(side.any) for side in (ours, theirs))
             notes.append(f"two models of sensors, whose accuracy the interval includes where it is known: {accuracies}")
         ratios.append(None if reason else theirs.over(ours, path))
-        by_sampling.append(None if reason else theirs.over(ours, path, with_accuracy=False))
     changed = changes(ours.good, theirs.good)
     if changed:
         notes.append(changed)
-    return Line(point, ratios, list(dict.fromkeys(notes)), (ours.precision, theirs.precision), by_sampling)
+    return Line(point, ratios, list(dict.fromkeys(notes)), (ours.precision, theirs.precision))
 
 
 def _sides(base: Sequence[Record], other: Sequence[Record]) -> list[Side]:
@@ -203,80 +177,3 @@ def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Se
         for name in sorted(base.keys() | other.keys())
         if base.get(name) != other.get(name)
     ]
-
-
-def read_requirement(text: str) -> Requirement:
-    """Parse `name>=number`; raises RecordError for anything else."""
-    match = REQUIREMENT.fullmatch(text)
-    try:
-        if match:
-            return Requirement(text, match[1], match[2], float(match[3]))
-    except ValueError:
-        pass
-    examples = "'tokens_per_s_per_device>=40000' or 'ratio>=1.5'"
-    raise RecordError(f"--require {text!r} is not a requirement: write it as {examples}")
-
-
-def broken(
-    requirements: Sequence[Requirement],
-    comparison: Comparison,
-    other: Sequence[Record],
-    skipped: Sequence[Skipped] = (),
-) -> list[tuple[Outcome, str]]:
-    """Return the requirements that `other` fails or that are undecided, each with a sentence.
-
-    A requirement passes if the whole interval of its value meets it, at every point that has one. It is undecided
-    without repeated runs, without a value, with an energy that is not ranked, or with two precisions.
-    """
-    means = dict(zip(("ratio", "energy_ratio"), comparison.means(), strict=True))
-    narrower = dict(zip(means, comparison.means(by_sampling=True), strict=True))
-    results: list[tuple[Outcome, str]] = []
-    mixed = next((line for line in comparison.lines if len(set(line.precisions)) > 1 or "" in line.precisions), None)
-    for requirement in requirements:
-        if requirement.name in means and mixed:
-            precisions = " against ".join(one or "in an unknown precision" for one in mixed.precisions)
-            results.append((Outcome.UNDECIDED, f"{requirement.text} is undecided: {mixed.point} is {precisions}"))
-            continue
-        if requirement.name in means:
-            values = [("the geometric mean", means[requirement.name])]
-        else:
-            values = [(f"{one.point}", _number(one, requirement.name)) for one in by_point(other) if one.good]
-            if not any(value for _, value in values):
-                values = [(f"no record has a number {requirement.name} that counts: it", None)]
-        for place, value in values:
-            outcome, words = _judged(requirement, value)
-            without = narrower.get(requirement.name)
-            if outcome == Outcome.UNDECIDED and without and _judged(requirement, without)[0] == Outcome.PASSED:
-                words += ", and it holds only without the accuracy of the sensors"
-            if outcome != Outcome.PASSED:
-                verb = "is not met" if outcome == Outcome.FAILED else "is undecided"
-                results.append((outcome, f"{requirement.text} {verb}: {place} {words}"))
-    if requirements:
-        results += [(Outcome.FAILED, f"a run has failed: {one}") for one in comparison.failed]
-        results += [(Outcome.UNDECIDED, f"a run may be missing: {one}") for one in skipped if one.systems is not None]
-        missing = [*comparison.only_base, *comparison.only_other]
-        results += [(Outcome.FAILED, f"a point is missing on one side: {point}") for point in missing]
-    return results
-
-
-def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, str]:
-    if value is None:
-        return Outcome.UNDECIDED, "has no value"
-    if value.interval is None:
-        return Outcome.UNDECIDED, f"is {value.value:.4g}, and one run gives no interval"
-    outcome, (low, high) = judge(requirement.holds, value.interval), value.interval
-    return outcome, f"is {value.value:.4g}, between {low:.4g} and {high:.4g}"
-
-
-def _number(one: PointResults, name: str) -> Estimate | None:
-    """Return a number of a point's records by its name; None for an energy or a learning that is not ranked."""
-    if one.wrong:
-        return None
-    for path in (name, f"metrics.{name}", f"energy.{name}"):
-        energy = energy_of_path(path)
-        if energy and why_not_ranked(one, energy):
-            return None
-        estimate = one.estimate(path, with_accuracy=True)
-        if estimate:
-            return estimate
-    return None

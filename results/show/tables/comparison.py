@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from results.points.estimate import Estimate
 from results.record.values import count
 from results.verdicts.compare import METRICS, Comparison
-from results.verdicts.outcome import Outcome
 
 
 def comparison_text(comparison: Comparison, base: str, other: str) -> str:
@@ -34,9 +32,7 @@ def _ratio(estimate: Estimate | None) -> str:
     return estimate.text if estimate else "-"
 
 
-def comparison_data(
-    comparison: Comparison, base: str, other: str, broken: Sequence[tuple[Outcome, str]]
-) -> dict[str, Any]:
+def comparison_data(comparison: Comparison, base: str, other: str) -> dict[str, Any]:
     """Return a comparison as data for JSON: numbers with all digits, None if there is none."""
     names = [path.split(".")[0].replace("metrics", "throughput") for _, path in METRICS]
     return {
@@ -55,7 +51,6 @@ def comparison_data(
         "only_other": [point._asdict() for point in comparison.only_other],
         "software": comparison.machines,
         "failed": comparison.failed,
-        "not_kept": [{"outcome": outcome.value, "why": words} for outcome, words in broken],
     }
 
 
