@@ -33,7 +33,7 @@ class Kept:
 
     def __init__(self) -> None:
         self._path = path_of_file()
-        self._entries: dict[tuple[str, str], dict[str, Any]] = {}  # by device and kind
+        self._entries: dict[tuple[str, str], dict[str, Any]] = {}  # by device and interface
         self._file = open(self._path, "a+", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644))
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,29 +47,29 @@ class Kept:
             with suppress(ValueError, KeyError, TypeError):
                 one = json.loads(line)
                 if one.pop("boot") == boot_id():  # a reboot resets limits
-                    self._entries[one["device_id"], one["kind"]] = one
+                    self._entries[one["device_id"], one["means"]] = one
 
     def add(self, setting: Setting, before: float | None, value: float) -> None:
         """Append what is about to be changed; raise JpwrError if it cannot be written, or an earlier change is left."""
-        one = {"device_id": setting.device_id, "kind": setting.kind, "before": before, "set_to": value}
-        if (setting.device_id, setting.kind) in self._entries:
+        one = {"device_id": setting.device_id, "means": setting.means, "before": before, "set_to": value}
+        if (setting.device_id, setting.means) in self._entries:
             raise JpwrError(f"{self._path} names a change of an earlier run that is not restored")
         try:
             print(json.dumps({**one, "boot": boot_id()}), file=self._file, flush=True)
         except OSError as error:
             raise JpwrError(f"{self._path} cannot be written: {error.strerror}") from error
-        self._entries[setting.device_id, setting.kind] = one
+        self._entries[setting.device_id, setting.means] = one
 
     def forget(self, setting: Setting) -> None:
         """Take back what add() has announced, as it was refused."""
-        del self._entries[setting.device_id, setting.kind]
+        del self._entries[setting.device_id, setting.means]
 
     def restore(self, open_settings: Callable[[ExitStack], list[Setting]]) -> None:
         """Restore what was there before, as far as the devices are this job's."""
         with ExitStack() as stack:
             try:
                 for setting in open_settings(stack) if self._entries else []:
-                    key = setting.device_id, setting.kind
+                    key = setting.device_id, setting.means
                     if key in self._entries and _is_undone(setting, **self._entries[key]):
                         del self._entries[key]
             except Exception as error:  # a vendor's library may raise anything

@@ -1,7 +1,7 @@
 """Power limits and clocks of NVIDIA GPUs, through NVML and nvidia-ml-py.
 
-The NVML reference reserves power limits and locked clocks to root, and deprecates application clocks, which
-administrators can open to all users, with CUDA 13.0. NVML cannot return locked clocks.
+The NVML reference reserves power limits and locked clocks to root. It lets an administrator open application clocks to
+all users (nvmlDeviceSetAPIRestriction). NVML cannot return locked clocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.limits.setting import CLOCK, POWER, Setting
 
 BY_USER = 0x2  # nvmlClocksEventReasonApplicationsClocksSetting: application or locked clocks limit the device
-LOCKED = "its clocks are limited already, and NVML could not restore that: reset them with 'nvidia-smi -rgc' or -rac"
+LOCKED = "its clocks are locked already, and NVML could not restore that: unlock them with 'nvidia-smi -rgc'"
 # CUDA C++ Programming Guide, environment variables: without CUDA_DEVICE_ORDER=PCI_BUS_ID, the fastest GPU is number 0.
 UNORDERED = (
     "this node's GPUs are unlike, and CUDA numbers them by speed: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the job's "
@@ -67,6 +67,12 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
     def unlock(_: float | None) -> None:
         call("ResetGpuLockedClocks")
 
+    def application_mhz() -> float:
+        return float(call("GetApplicationsClock", nvml.NVML_CLOCK_GRAPHICS))
+
+    def set_application_mhz(mhz: float | None) -> None:
+        call("SetApplicationsClocks", call("GetApplicationsClock", nvml.NVML_CLOCK_MEM), int(mhz or 0))
+
     # If the package does not report how the GPU is divided, the limit could also apply to other users.
     shared, found = backend.missing_name(nvml, *DIVIDED), []
     with suppress(JpwrError):
@@ -85,8 +91,14 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         most, most_memory = (float(call("GetMaxClockInfo", one)) for one in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM))
         steps = sorted(map(float, call("GetSupportedGraphicsClocks", int(most_memory))))
         span = (most, steps[0] if steps else 0.0, most)
+        is_locked = False
         with suppress(JpwrError):
-            shared = shared or (LOCKED if call("GetCurrentClocksThrottleReasons") & BY_USER else "")
-        locked = (CLOCK, "NVML locked clocks", *span, lambda: None, clock_mhz, lock, unlock, steps, shared)
+            is_locked = call("GetCurrentClocksThrottleReasons") & BY_USER
+            is_locked = is_locked and application_mhz() >= most  # not every GPU has application clocks
+        why_not = shared or (LOCKED if is_locked else "")
+        locked = (CLOCK, "NVML locked clocks", *span, lambda: None, clock_mhz, lock, unlock, steps, why_not)
         found.append(device(*locked))
+        application_mhz()
+        application = (CLOCK, "NVML application clocks", *span, application_mhz, clock_mhz)
+        found.append(device(*application, set_application_mhz, set_application_mhz, steps, shared))
     return found

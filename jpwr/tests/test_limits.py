@@ -36,6 +36,7 @@ class Gpu(NamedTuple):
     application_mhz: float
 
 
+NO_ROOT = "import os; os.geteuid = lambda: 1000"
 UNLIMITED = Gpu(FULL_W, FULL_MHZ, FULL_MHZ)
 
 
@@ -128,8 +129,18 @@ def test_only_the_devices_of_the_job_are_limited(machine):
     assert machine.gpus() == [UNLIMITED, UNLIMITED]
 
 
-def test_the_clocks_of_a_gpu_are_locked(machine):
-    code, said = machine.run("--clock", "1000", "--", "cp", "-r", "state", "during")
+def test_application_clocks_are_used_where_an_administrator_has_opened_them(machine):
+    rights = {"STAND_IN_RIGHTS": "application-clocks", "patch": NO_ROOT}
+    code, said = machine.run("--clock", "1000", "--", "cp", "-r", "state", "during", **rights)
+    assert code == 0, said
+    assert (machine.folder / "during" / "gpu-0").read_text().split()[2:4] == ["1410", "990"]
+    assert "clock 990 MHz, set by jpwr" in said
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+
+
+def test_a_gpu_without_application_clocks_has_its_clocks_locked(machine):
+    fault = "no-application-clocks"
+    code, said = machine.run("--clock", "1000", "--", "cp", "-r", "state", "during", STAND_IN_FAULT=fault)
     assert code == 0, said
     # The lowest clock stays free: an idle GPU uses it.
     assert (machine.folder / "during" / "gpu-0").read_text().split()[2::4] == ["990", "210"]
@@ -137,11 +148,12 @@ def test_the_clocks_of_a_gpu_are_locked(machine):
     assert "NVML locked clocks" in said
 
 
-def test_clocks_that_others_have_locked_are_left_alone(machine):
+@pytest.mark.parametrize("fault", ["", "no-application-clocks"])
+def test_clocks_that_others_have_locked_are_left_alone(machine, fault):
     (machine.state / "gpu-1").write_text("400 400 990 1410 0 0\n")
-    code, said = machine.run("--clock", "85%", "--", "true")
+    code, said = machine.run("--clock", "85%", "--", "true", STAND_IN_FAULT=fault)
     assert code == 125
-    assert "the clock of pynvml:1 is not limited: its clocks are limited already" in said
+    assert "the clock of pynvml:1 is not limited: its clocks are locked already" in said
     assert machine.gpus() == [UNLIMITED, Gpu(FULL_W, 990, FULL_MHZ)]
 
 
