@@ -264,6 +264,7 @@ def test_what_the_sensors_of_an_energy_do_not_see(scope, sampled, accuracy, unse
 
 def test_a_range_of_the_overhead_makes_costs_and_power_ranges():
     [one] = by_point([made_up.result("A100", 2, 8, 100.0) for _ in range(3)])  # 100 W, and 50 to 200 W of the node
+    assert "100 W (50 W to 200 W) per device" in OF_A100.assumptions()[-1]
     found = cost_of(one, OF_A100)
     assert found.shares == pytest.approx((150 / 200, 300 / 200))
     power = power_at_supply(one, OF_A100)
