@@ -229,6 +229,7 @@ FEW = {"CARAML_KUBERNETES_PATIENCE_MIN": "0.1"}
 PODS = {
     "short.yaml": {"activeDeadlineSeconds": 5, "terminationGracePeriodSeconds": 2},
     "init.yaml": {"initContainers": [{"name": "fetch", "image": f"{IMAGE}:1", "command": ["sh", "-c", "exit 3"]}]},
+    "user.yaml": {"securityContext": {"runAsUser": 1234, "runAsNonRoot": True}},
     "folder.yaml": {"containers": [{"name": "train", "workingDir": "/"}]},
     "small.yaml": {
         "containers": [{"name": "train", "volumeMounts": [{"name": "small", "mountPath": "/small"}]}],
@@ -253,6 +254,7 @@ ENDS = {
     "the job is deleted by hand": (SLEEP, delete_the_job, {}, "Deleted"),
     "the pod is deleted by hand": (SLEEP, delete_the_pod, {}, "signal 15"),
     "no such image": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_IMAGE": "localhost/none:1"}, "Image"),
+    "files of another user": (SLEEP, nothing, {"CARAML_KUBERNETES_POD": "user.yaml"}, "ermission denied"),
     "no such node": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_NODE_SELECTOR": "kind=none"}, "didn't match"),
     "too many cores": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_CPUS": "640"}, "Insufficient cpu"),
     "no such volume": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_POD": "volume.yaml"}, '"none" not found'),
@@ -314,3 +316,26 @@ def test_several_nodes_are_refused_by_a_cluster_without_indexed_jobs(cluster, tm
     assert 'unknown field "completionMode"' in strictly.stderr
     done = sweep.call("kubectl", "create", "--dry-run=server", "--validate=false", "-f", objects, "-o", "name")
     assert len(done.stdout.splitlines()) == 2, done.stderr
+
+
+def test_what_the_pods_of_two_nodes_run_trains_together(tmp_path, jube_command):
+    """Without a cluster, as no package has one with Indexed Jobs: each process has the host name of a pod."""
+    checkout = checkout_of(tmp_path / "caraml", devices_per_node=1, devices_sweep="2")
+    environ = {**os.environ, "PYTHONPATH": str(checkout)}
+    command = [jube_command, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "job"]
+    subprocess.run(command, cwd=checkout, env=environ, check=True, capture_output=True)
+    [work] = checkout.glob("jube/llm_run/*/*_benchmark/work")
+    more = {
+        "CARAML_POD": "yes",
+        "CARAML_IMAGE": "cpu",
+        "MASTER_ADDR": "127.0.0.1",
+        "CARAML_NODES": "127.0.0.1,127.0.0.2",
+    }
+    command = ["unshare", "--uts", "bash", "-c", "hostname node-$JOB_COMPLETION_INDEX; exec bash job.sh"]
+    environ |= {**more, "GLOO_SOCKET_IFNAME": "lo", "CARAML_RESERVED": ""}
+    pods = [subprocess.Popen(command, cwd=work, env={**environ, "JOB_COMPLETION_INDEX": index}) for index in "01"]
+    assert [pod.wait(PATIENCE_S) for pod in pods] == [0, 0]
+    record = json.loads((work / "record.json").read_text())
+    assert (record["status"], record["layout"]["num_nodes"]) == ("ok", 2)
+    assert {window["hostname"] for window in record["windows"]} == {"node-0", "node-1"}
+    assert {folder.name for folder in (work / "power").iterdir()} == {"node-0", "node-1"}

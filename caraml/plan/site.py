@@ -29,7 +29,7 @@ from results.files.workloads import names
 
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
 # Variables that are no settings of a site: those of a job's programs, of `make setup`, and of tests.
-OF_JOBS = "COPIES COPIES_FOLDER COPY CORES EXCLUSIVE GIT_COMMIT GIT_DIRTY IMAGE IMAGE_DIGEST NODES RESERVED"
+OF_JOBS = "COPIES COPIES_FOLDER COPY CORES EXCLUSIVE GIT_COMMIT GIT_DIRTY IMAGE IMAGE_DIGEST NODES POD RESERVED"
 OF_OTHERS = "TORCH ARM64 EMULATED KUBERNETES_PROGRAMS REQUIRE_ALL"
 OTHER_VARIABLES = {f"CARAML_{name}" for name in f"{OF_JOBS} {OF_OTHERS}".split()}
 LimitFlag = Annotated[

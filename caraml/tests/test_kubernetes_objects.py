@@ -293,7 +293,7 @@ def start(point: Path, program: str, runs: int = 1, nodes: int = 1, **environ: s
     (point / "node.sh").write_text(program)
     for run in range(2, runs + 1):
         (point / f"run_{run}").mkdir(exist_ok=True)
-    known = {**os.environ, "CARAML_IMAGE": "image", **environ}
+    known = {**os.environ, "CARAML_POD": "yes", **environ}
     return subprocess.Popen(["bash", "job.sh"], cwd=point, env=known, stderr=subprocess.PIPE)
 
 
