@@ -133,7 +133,7 @@ def private_kubernetes(folder: Path, built: Path, images: Sequence[Path]) -> Ite
             *own,
             f"--secure-port={controllers}",
             f"--cert-dir={folder}/controllers",
-            "--controllers=job,garbagecollector,namespace,podgc,nodelifecycle",
+            "--controllers=job,garbagecollector,namespace,podgc,nodelifecycle,persistentvolume-binder",
             f"--service-account-private-key-file={key}",
         )
         start(built / "kube-scheduler", *own, f"--secure-port={scheduler}", f"--cert-dir={folder}/scheduler")

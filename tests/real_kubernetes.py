@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,19 @@ import yaml
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
 from tests.private_kubernetes import PAUSE, missing_programs, private_kubernetes
 from tests.test_containers import PACKAGES, PODMAN, SITE_PACKAGES, STORAGE
-from tests.test_kubernetes import Sweep as AnySweep
-from tests.waiting import NEVER_S, until
+from tests.waiting import NEVER_S, PATIENCE_S, until
 
 BUILT = Path(os.environ.get("CARAML_KUBERNETES_PROGRAMS", "build/kubernetes")).absolute()
 IMAGE = "localhost/caraml/cpu"
-VALUES = {"cpus_per_task": 1, "devices_sweep": "1", "warmup_steps": 1, "measured_steps": 2, "min_measured_s": 1}
-SITE = "submit: kubernetes\nkubernetes_image: localhost/caraml/cpu:1\nkubernetes_pod: pod.yaml\n" + SMALL
+VALUES = {
+    "cpus_per_task": 1,
+    "devices_sweep": "1",
+    "batch_sweep": "8",
+    "warmup_steps": 1,
+    "measured_steps": 2,
+    "min_measured_s": 1,
+}
+SITE = f"submit: kubernetes\nkubernetes_image: {IMAGE}:1\nkubernetes_claim: work\nkubernetes_pod: pod.yaml\n" + SMALL
 # The image has Debian's Python; its packages are those of this machine.
 FIELDS = {
     "spec": {
@@ -33,6 +41,21 @@ FIELDS = {
         "volumes": [{"name": "packages", "hostPath": {"path": SITE_PACKAGES}}],
     }
 }
+CLAIM = """
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: work}}
+spec:
+  capacity: {{storage: 1Gi}}
+  accessModes: [ReadWriteOnce]
+  storageClassName: none
+  hostPath: {{path: {path}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: work}}
+spec: {{accessModes: [ReadWriteOnce], storageClassName: none, resources: {{requests: {{storage: 1Gi}}}}}}
+"""
 
 
 @pytest.fixture(scope="session")
@@ -65,36 +88,66 @@ def images(tmp_path_factory):
 def cluster(tmp_path_factory, images):
     if missing := missing_programs():
         pytest.fail(f"Kubernetes is needed: {missing}")
-    with private_kubernetes(tmp_path_factory.mktemp("kubernetes"), BUILT, images) as environ:
-        yield environ
+    folder = tmp_path_factory.mktemp("kubernetes")
+    with private_kubernetes(folder, BUILT, images) as environ:
+        claim = folder / "claim.yaml"
+        claim.write_text(CLAIM.format(path=tmp_path_factory.getbasetemp()))
+        subprocess.run(["kubectl", "create", "-f", str(claim)], env=environ, check=True)
+        yield {**environ, "CARAML_KUBERNETES_CLAIM_PATH": str(tmp_path_factory.getbasetemp())}
+
+
+def checkout_of(folder: Path, **values: object) -> Path:
+    made = make_checkout(folder, made_up_system(**{**VALUES, **values}), SITE)
+    (made / "pod.yaml").write_text(yaml.safe_dump(FIELDS))
+    return made
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    folder = make_checkout(tmp_path / "caraml", made_up_system(**VALUES, batch_sweep="8"), SITE)
-    (folder / "pod.yaml").write_text(yaml.safe_dump(FIELDS))
-    return folder
+    return checkout_of(tmp_path / "caraml")
 
 
-class Sweep(AnySweep):
-    """One point, and what a user sees of it in a cluster."""
+class Sweep:
+    """A sweep that is submitted, and what a user asks of it."""
 
     def __init__(self, jube: str, checkout: Path, environ: dict[str, str], **more: str) -> None:
-        super().__init__(jube, checkout, (None, environ), "synthetic", **more)
+        self.environ = {**environ, "JUBE": jube, "PYTHONPATH": str(checkout), **more}
+        self.checkout = checkout
+        self.started = self.call(jube, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic")
+
+    @property
+    def point(self) -> Path:
+        [result] = self.checkout.glob("jube/llm_run/000000/*_benchmark/work/result.json")
+        return result.parent
+
+    @property
+    def job(self) -> str:
+        return (self.point / "job.id").read_text().split(";")[0]
+
+    def call(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=self.checkout, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+
+    def caraml(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.call(sys.executable, "-m", "caraml", *arguments)
+
+    def wait(self, *flags: str) -> subprocess.CompletedProcess[str]:
+        return self.caraml("wait", "jube/llm_run", "--interval", "1", *flags)
+
+    def result(self) -> dict:
+        return json.loads((self.point / "result.json").read_text())
 
     def until_it_runs(self) -> str:
-        """The name of the pod in which a program says that it is up."""
-        find = ("kubectl", "get", "pods", "-l", f"job-name={self.job(0)}", "-o", "jsonpath={.items[*].metadata.name}")
-        pod = until(lambda: self.call(*find).stdout.strip(), "the pod")
-        until(
-            lambda: "up" in self.call("kubectl", "logs", pod).stdout,
-            "the program",
-            self.call("kubectl", "get", "events").stdout.strip,
-        )
-        return pod
+        """Return the name of the pod, once its program has written that it is up."""
+        out = self.point / "job.out"
+        events = ("kubectl", "get", "events")
+        until(lambda: out.exists() and "up" in out.read_text(), "the program", lambda: self.call(*events).stdout)
+        find = ("kubectl", "get", "pods", "-l", f"job-name={self.job}", "-o", "jsonpath={.items[*].metadata.name}")
+        return self.call(*find).stdout
 
     def left_behind(self) -> str:
-        found = ("kubectl", "get", "jobs,services,configmaps,pods", "-l", "app.kubernetes.io/name=caraml", "-o", "name")
+        found = ("kubectl", "get", "jobs,services,pods", "-l", "app.kubernetes.io/name=caraml", "-o", "name")
         until(lambda: "pod/" not in self.call(*found).stdout, "the end of the pods")
         return self.call(*found).stdout
 
@@ -103,13 +156,28 @@ def test_a_model_is_trained(cluster, checkout, jube_command):
     sweep = Sweep(jube_command, checkout, cluster)
     done = sweep.wait()
     assert done.returncode == 0, done.stdout + done.stderr
-    result = sweep.result(0)
+    result = sweep.result()
     said = result["kubernetes"]
     assert result["status"] == "ok"
     assert (said["state"], said["pods"][0]["node"]) == ("Complete", "node")
     assert said["cluster_version"].startswith("v1.20")
     assert result["provenance"]["container_digest"] == said["image_digest"] != ""
     assert result["energy"]["energy_wh"] > 0
+    assert not sweep.left_behind()
+
+
+def test_the_runs_of_a_point_follow_each_other_and_stay_where_they_are_asked_for(cluster, tmp_path, jube_command):
+    checkout = checkout_of(tmp_path / "caraml", default_repeats=2)
+    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
+    sweep = Sweep(jube_command, checkout, cluster)
+    done = sweep.wait("--keep")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = [
+        json.loads(file.read_text()) for file in (sweep.point / "result.json", sweep.point / "run_2/result.json")
+    ]
+    assert [result["metrics"]["tokens_per_s"] for result in results] == [100, 200]
+    assert sweep.call("kubectl", "get", "job", sweep.job).returncode == 0
+    assert sweep.wait().returncode == 0
     assert not sweep.left_behind()
 
 
@@ -124,14 +192,30 @@ def test_a_sidecar_that_outlives_training_costs_no_result_and_does_not_hold_the_
     sweep = Sweep(jube_command, checkout, cluster)
     done = sweep.wait()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (sweep.result(0)["status"], sweep.result(0)["kubernetes"]["state"]) == ("ok", "SidecarRunning")
-    assert "container proxy of pod" in done.stderr
+    assert (sweep.result()["status"], sweep.result()["kubernetes"]["state"]) == ("ok", "SidecarRunning")
+    assert not sweep.left_behind()
+
+
+def test_what_failed_is_submitted_again(cluster, checkout, jube_command):
+    program = f"exec python3 {checkout}/tests/quick_run.py"
+    run_in_place_of_training(checkout, f"bash -c '[ -e {checkout}/good ] && {program}'")
+    sweep = Sweep(jube_command, checkout, cluster)
+    assert sweep.wait("--keep").returncode == 1
+    first = sweep.job
+    (checkout / "good").touch()
+    done = sweep.wait("--retry-failed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sweep.job != first
     assert not sweep.left_behind()
 
 
 def delete_the_job(sweep):
     sweep.until_it_runs()
-    sweep.call("kubectl", "delete", "job", sweep.job(0))
+    sweep.call("kubectl", "delete", "job", sweep.job)
+
+
+def delete_the_pod(sweep):
+    sweep.call("kubectl", "delete", "pod", sweep.until_it_runs())
 
 
 def nothing(sweep):
@@ -140,26 +224,41 @@ def nothing(sweep):
 
 SLEEP = f"bash -c 'echo up; sleep {NEVER_S}'"
 EATS = "python3 -c 'print(\"up\", flush=True); x = [bytearray(10**7) for _ in range(200)]'"
+FILLS = f"bash -c 'head -c 9000000 /dev/zero >/small/file; sleep {NEVER_S}'"
 FEW = {"CARAML_KUBERNETES_PATIENCE_MIN": "0.1"}
+PODS = {
+    "short.yaml": {"activeDeadlineSeconds": 5, "terminationGracePeriodSeconds": 2},
+    "init.yaml": {"initContainers": [{"name": "fetch", "image": f"{IMAGE}:1", "command": ["sh", "-c", "exit 3"]}]},
+    "user.yaml": {"securityContext": {"runAsUser": 1234, "runAsNonRoot": True}},
+    "folder.yaml": {"containers": [{"name": "train", "workingDir": "/"}]},
+    "small.yaml": {
+        "containers": [{"name": "train", "volumeMounts": [{"name": "small", "mountPath": "/small"}]}],
+        "volumes": [{"name": "small", "emptyDir": {"sizeLimit": "1Mi"}}],
+    },
+    "volume.yaml": {
+        "containers": [{"name": "train", "volumeMounts": [{"name": "other", "mountPath": "/other"}]}],
+        "volumes": [{"name": "other", "persistentVolumeClaim": {"claimName": "none"}}],
+    },
+}
 ENDS = {
     "too much memory": (EATS, nothing, {"CARAML_KUBERNETES_MEMORY": "300Mi"}, "OOMKilled"),
-    "time is over": (SLEEP, nothing, {"CARAML_KUBERNETES_POD": "short.yaml"}, "DeadlineExceeded"),
+    "time is over": (SLEEP, nothing, {"CARAML_KUBERNETES_POD": "short.yaml"}, "spec: {activeDeadlineSeconds"),
+    "evicted": (FILLS, nothing, {"CARAML_KUBERNETES_POD": "small.yaml"}, "Evicted"),
     "an init container fails": (
         SLEEP,
         nothing,
         {"CARAML_KUBERNETES_POD": "init.yaml"},
         "container fetch exited with 3",
     ),
-    "deleted by hand": (SLEEP, delete_the_job, {}, "Deleted"),
+    "no job.sh": (SLEEP, nothing, {"CARAML_KUBERNETES_POD": "folder.yaml"}, "job.sh: No such file"),
+    "the job is deleted by hand": (SLEEP, delete_the_job, {}, "Deleted"),
+    "the pod is deleted by hand": (SLEEP, delete_the_pod, {}, "signal 15"),
     "no such image": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_IMAGE": "localhost/none:1"}, "Image"),
+    "files of another user": (SLEEP, nothing, {"CARAML_KUBERNETES_POD": "user.yaml"}, "ermission denied"),
     "no such node": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_NODE_SELECTOR": "kind=none"}, "didn't match"),
     "too many cores": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_CPUS": "640"}, "Insufficient cpu"),
-    "no such claim": (
-        SLEEP,
-        nothing,
-        {**FEW, "CARAML_KUBERNETES_CLAIM": "none", "CARAML_KUBERNETES_CLAIM_PATH": "/"},
-        'persistentvolumeclaim "none" not found',
-    ),
+    "no such volume": (SLEEP, nothing, {**FEW, "CARAML_KUBERNETES_POD": "volume.yaml"}, '"none" not found'),
+    "a program fails": ("bash -c 'echo error: it broke >&2; exit 3'", nothing, {}, "exit code 3: error: it broke"),
 }
 
 
@@ -167,14 +266,76 @@ ENDS = {
 def test_what_kubernetes_ends_is_a_failed_row(name, cluster, checkout, jube_command):
     program, end, environ, words = ENDS[name]
     run_in_place_of_training(checkout, program)
-    short = {"spec": {**FIELDS["spec"], "activeDeadlineSeconds": 5, "terminationGracePeriodSeconds": 2}}
-    (checkout / "short.yaml").write_text(yaml.safe_dump(short))
-    init = {"name": "fetch", "image": f"{IMAGE}:1", "command": ["sh", "-c", "exit 3"]}
-    (checkout / "init.yaml").write_text(yaml.safe_dump({"spec": {**FIELDS["spec"], "initContainers": [init]}}))
+    for file, spec in PODS.items():
+        template = {"containers": [], "volumes": [], **spec}
+        for key in ("containers", "volumes"):
+            template[key] = [*FIELDS["spec"][key], *template[key]]
+        if len(template["containers"]) > 1:  # one entry of the name
+            first, second = template["containers"]
+            mounts = [*first["volumeMounts"], *second.get("volumeMounts", [])]
+            template["containers"] = [{**first, **second, "volumeMounts": mounts}]
+        (checkout / file).write_text(yaml.safe_dump({"spec": template}))
     sweep = Sweep(jube_command, checkout, cluster, **environ)
     end(sweep)
     done = sweep.wait()
     assert done.returncode == 1, done.stdout + done.stderr
-    assert sweep.result(0)["status"] == "failed"
-    assert words in sweep.result(0)["error"]
+    assert sweep.result()["status"] == "failed"
+    assert words in sweep.result()["error"]
     assert not sweep.left_behind()
+
+
+REFUSED = {
+    "no claim": ({"CARAML_KUBERNETES_CLAIM": ""}, "kubernetes_claim in site.yaml is empty"),
+    "no such claim": ({"CARAML_KUBERNETES_CLAIM": "none"}, '"none" not found'),
+    "not on the claim": ({"CARAML_KUBERNETES_CLAIM_PATH": "/elsewhere"}, "which is not on the claim"),
+    "no such namespace": ({"CARAML_KUBERNETES_NAMESPACE": "none"}, "not found"),
+    "no cluster": ({"KUBECONFIG": "/none"}, "Kubernetes does not answer"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_cluster_cannot_do_is_refused_before_anything_is_submitted(name, cluster, checkout, jube_command):
+    environ, words = REFUSED[name]
+    site = (checkout / "site.yaml").read_text()
+    (checkout / "site.yaml").write_text(site.replace("kubernetes_claim: work\n", "") if name == "no claim" else site)
+    sweep = Sweep(jube_command, checkout, cluster, **environ)
+    assert sweep.started.returncode != 0
+    assert words in sweep.started.stdout + sweep.started.stderr
+    assert words in sweep.caraml("doctor", "--system", "TESTBED").stdout
+    assert not sweep.left_behind()
+
+
+def test_several_nodes_are_refused_by_a_cluster_without_indexed_jobs(cluster, tmp_path, jube_command):
+    checkout = checkout_of(tmp_path / "caraml", devices_per_node=1, devices_sweep="2")
+    sweep = Sweep(jube_command, checkout, cluster)
+    assert sweep.wait().returncode == 1
+    assert "several nodes need a claim with ReadWriteMany" in sweep.result()["error"]
+    assert "need Indexed Jobs" in sweep.caraml("doctor", "--system", "TESTBED").stdout
+    objects = str(sweep.point / "kubernetes.yaml")
+    strictly = sweep.call("kubectl", "create", "--dry-run=server", "-f", objects)
+    assert 'unknown field "completionMode"' in strictly.stderr
+    done = sweep.call("kubectl", "create", "--dry-run=server", "--validate=false", "-f", objects, "-o", "name")
+    assert len(done.stdout.splitlines()) == 2, done.stderr
+
+
+def test_what_the_pods_of_two_nodes_run_trains_together(tmp_path, jube_command):
+    """Without a cluster, as no package has one with Indexed Jobs: each process has the host name of a pod."""
+    checkout = checkout_of(tmp_path / "caraml", devices_per_node=1, devices_sweep="2")
+    environ = {**os.environ, "PYTHONPATH": str(checkout)}
+    command = [jube_command, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "job"]
+    subprocess.run(command, cwd=checkout, env=environ, check=True, capture_output=True)
+    [work] = checkout.glob("jube/llm_run/*/*_benchmark/work")
+    more = {
+        "CARAML_POD": "yes",
+        "CARAML_IMAGE": "cpu",
+        "MASTER_ADDR": "127.0.0.1",
+        "CARAML_NODES": "127.0.0.1,127.0.0.2",
+    }
+    command = ["unshare", "--uts", "bash", "-c", "hostname node-$JOB_COMPLETION_INDEX; exec bash job.sh"]
+    environ |= {**more, "GLOO_SOCKET_IFNAME": "lo", "CARAML_RESERVED": ""}
+    pods = [subprocess.Popen(command, cwd=work, env={**environ, "JOB_COMPLETION_INDEX": index}) for index in "01"]
+    assert [pod.wait(PATIENCE_S) for pod in pods] == [0, 0]
+    record = json.loads((work / "record.json").read_text())
+    assert (record["status"], record["layout"]["num_nodes"]) == ("ok", 2)
+    assert {window["hostname"] for window in record["windows"]} == {"node-0", "node-1"}
+    assert {folder.name for folder in (work / "power").iterdir()} == {"node-0", "node-1"}

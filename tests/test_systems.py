@@ -271,6 +271,8 @@ def test_what_is_refused_is_said_before_that_no_scheduler_answers(seed, one_poin
 def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("CARAML_SUBMIT", submit)
     monkeypatch.setenv("CARAML_KUBERNETES_REGISTRY", "registry.example")
+    monkeypatch.setenv("CARAML_KUBERNETES_CLAIM", "caraml")
+    monkeypatch.setenv("CARAML_KUBERNETES_CLAIM_PATH", str(REPOSITORY))
     monkeypatch.setenv("CARAML_ACCOUNT", "hpc1")
     assert main(["job", "A100", "llm", "800M", "synthetic", "once"]) == 0
     text = capsys.readouterr().out
@@ -281,8 +283,8 @@ def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, ca
         assert "# ----- node.sh\n" in text
         assert "# ----- site.sh\n" in text
     else:
-        config, job = yaml.safe_load_all(text)
-        assert (config["kind"], job["kind"]) == ("ConfigMap", "Job")
+        [job] = yaml.safe_load_all(text)
+        assert job["kind"] == "Job"
         [container] = job["spec"]["template"]["spec"]["containers"]
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert "/tmp" not in text.replace(str(REPOSITORY), "").replace("value: /tmp", "").replace("HOME=/tmp", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import queue
 import struct
 import threading
@@ -30,7 +29,6 @@ TOKENS_CHECKED = 10_000_000  # in less than a second
 DRAWN = 0.5  # share of synthetic tokens that no other determines, where losses are compared with a reference
 FACTOR = 31  # a token t that is not drawn is followed by FACTOR t + 1, modulo the vocabulary, which 31 does not divide
 PASSES_AHEAD = 4  # prefetched for a GPU
-APART_VARIABLE = "CARAML_DATA_APART"  # set if each node has its own data folder
 
 
 class SyntheticSamples:
@@ -78,8 +76,6 @@ class TextSamples:
             reset_attention_mask=False,
             eod_mask_loss=False,
             create_attention_mask=False,
-            # The first rank stores the index next to the data; if nodes do not share the data, each rank makes its own.
-            path_to_cache="" if os.environ.get(APART_VARIABLE) else None,
         )
         try:
             self._dataset, _, _ = BlendedMegatronDatasetBuilder(

@@ -21,7 +21,7 @@ from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
 from caraml.plan.workloads import Workload, refusal, workload_of
 from caraml.programs import ProgramError, ask, words
-from caraml.schedulers.kubernetes.checks import check_cluster
+from caraml.schedulers.kubernetes.cluster import check_cluster
 from caraml.schedulers.slurm import ask_slurm
 from jpwr.messages import near
 from results.files.systems import System, read_systems

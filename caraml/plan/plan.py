@@ -44,11 +44,6 @@ def check_fill(tags: set[str], block: System, site: Site) -> None:
     submit, nodes = site.submit_of(block), int(site.fill_nodes or 1)
     if submit == "bash" and nodes > 1:
         raise SiteError(f"CARAML_FILL_NODES is {nodes}, but jobs by bash use this machine alone: leave it out")
-    if submit == "kubernetes" and nodes > 1 and not site.kubernetes_claim:
-        raise SiteError(
-            f"CARAML_FILL_NODES is {nodes}, but copies on several nodes need a folder in common: give site.yaml a "
-            "kubernetes_claim"
-        )
 
 
 def goal(tags: set[str], known: Workload, site: Site, model: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,20 +29,22 @@ from results.files.workloads import names
 
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
 # Variables that are no settings of a site: those of a job's programs, of `make setup`, and of tests.
-OF_JOBS = "COPIES COPIES_FOLDER COPY CORES DATA_APART EXCLUSIVE GIT_COMMIT GIT_DIRTY IMAGE IMAGE_DIGEST NODES RESERVED"
+OF_JOBS = "COPIES COPIES_FOLDER COPY CORES EXCLUSIVE GIT_COMMIT GIT_DIRTY IMAGE IMAGE_DIGEST NODES POD RESERVED"
 OF_OTHERS = "TORCH ARM64 EMULATED KUBERNETES_PROGRAMS REQUIRE_ALL"
 OTHER_VARIABLES = {f"CARAML_{name}" for name in f"{OF_JOBS} {OF_OTHERS}".split()}
-TOLERATION = r"([\w./-]+)(=([\w.-]*))?(:(NoSchedule|PreferNoSchedule|NoExecute))?"
-TAINT = "KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute"
-Toleration = Annotated[str, like(TOLERATION, TAINT)]
 LimitFlag = Annotated[
     str, like(r"(--[\w-]+=\{\}[\w,=-]*)?", "a flag of sbatch and srun with {}, such as --gpu-power={}")
 ]
 Folder = Annotated[str, {"format": "path"}]
 Nodes = Annotated[str, like("([1-9][0-9]*)?", "a whole number from 1 on")]
 Label = Annotated[str, like("[^=]+=.*", "LABEL=VALUE")]
-User = Annotated[str, like("([0-9]+(:[0-9]+)?)?", "numbers, such as 1000 or 1000:100")]
 Minutes = Annotated[str, like(r"[0-9]*\.?[0-9]+", "a number from 0 on")]
+# Former keys, and what states the same below `spec` in the file kubernetes_pod.
+FORMER = {
+    "kubernetes_tolerations": "tolerations",
+    "kubernetes_pull_secret": "imagePullSecrets",
+    "kubernetes_user": "securityContext",
+}
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,12 @@ class Site:
     kubernetes_namespace: str = ""
     kubernetes_registry: str = ""
     kubernetes_image: str = ""
-    kubernetes_pull_secret: str = ""
     kubernetes_claim: str = ""
     kubernetes_claim_path: Folder = ""
     kubernetes_queue: str = ""
     kubernetes_node_selector: tuple[Label, ...] = ()
-    kubernetes_tolerations: tuple[Toleration, ...] = ()
     kubernetes_cpus: str = ""
     kubernetes_memory: str = ""
-    kubernetes_user: User = ""
     kubernetes_pod: Folder = ""
     kubernetes_patience_min: Minutes = "30"
 
@@ -149,6 +148,7 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of the variables CARAML_KEY that are set; raises RecordError for one that nothing reads."""
     variables = {f"CARAML_{key.upper()}": key for key in KEYS}
     values: dict[str, Any] = {}
+    _refuse_former([name[7:].lower() for name in environ if name.startswith("CARAML_")], "the environment")
     for name, text in environ.items():
         if name in variables and text:
             key = variables[name]
@@ -159,9 +159,16 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
+def _refuse_former(keys: Iterable[str], where: str) -> None:
+    for key in FORMER.keys() & {*keys}:
+        field = f"spec: {{{FORMER[key]}: ...}} in the file kubernetes_pod"
+        raise RecordError(f"{where} has {key}, which is not a key any more: state {field}")
+
+
 def _expanded(block: Any, where: str) -> dict[str, Any]:
     """Return the values of a block, with those of environment variables in them."""
     if isinstance(block, dict):
+        _refuse_former(block, where)
         block = {key: _value(key, value) for key, value in block.items()}
     return stated(SiteFile, block, where)
 

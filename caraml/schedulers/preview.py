@@ -14,7 +14,7 @@ from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.plan.plan import JOB, plan
 from caraml.plan.site import Site, job_lines, read_site, sbatch_flags
-from caraml.schedulers.kubernetes.submit import point_objects
+from caraml.schedulers.kubernetes.submit import OBJECTS, write_objects
 from results.files.workloads import Facts
 
 SCRIPTS = ("job.sh", "node.sh")
@@ -52,14 +52,9 @@ def _run(command: Sequence[str], environ: dict[str, str]) -> None:
 
 
 def _submitted(submit: str, job: Path, site: Site) -> str:
-    import yaml
-
     if submit == "kubernetes":
-        _, found = point_objects(job, site)
-        for one in found:  # the packed checkout, in base64
-            for name, content in one.get("binaryData", {}).items():
-                one["binaryData"][name] = f"({len(content)} characters)"
-        return str(yaml.safe_dump_all(found, sort_keys=False, width=120)).rstrip()
+        write_objects(job, site)
+        return (job / OBJECTS).read_text(encoding="utf-8").rstrip()
     command = ["sbatch", "--parsable", *sbatch_flags(site)] if submit == "sbatch" else ["bash"]
     files = {name: (job / name).read_text(encoding="utf-8") for name in SCRIPTS}
     files["site.sh"] = "\n".join(job_lines(site))

@@ -1,9 +1,13 @@
-"""What is submitted for a point: objects, the checkout in them, and the site's facts that they take."""
+"""What is submitted for a point, what each of its pods runs, and the results that are made of it."""
 
 from __future__ import annotations
 
-import io
-import tarfile
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,298 +16,343 @@ import yaml
 
 from caraml.errors import SiteError
 from caraml.plan.site import Site, read_site
-from caraml.schedulers.kubernetes import submit
-from caraml.schedulers.kubernetes.submit import Place, Request, merged, objects, read_request, tolerations
+from caraml.schedulers.kubernetes import cluster, submit
+from caraml.schedulers.kubernetes.kubectl import Kubectl
+from caraml.schedulers.kubernetes.submit import check_claim, write_objects
+from caraml.schedulers.schedulers import check_scheduler
+from results.tests.conftest import make_record
+from tests.needs import need, package
+from tests.waiting import PATIENCE_S, until
 
-REQUEST = Request(
-    *("llm_training", 1, "nvidia", 4, "nvidia.com/gpu", 16, "00:30:00", "pytorch-nvidia-x86_64", "yes", 3, "text"),
-    "make data",
+REPOSITORY = Path(__file__).resolve().parents[2]
+REQUEST = {
+    "benchmark": "llm_training",
+    "nodes": 1,
+    "vendor": "nvidia",
+    "devices_on_node": 4,
+    "resource": "nvidia.com/gpu",
+    "cpus": 16,
+    "time_limit": "00:30:00",
+    "image": "pytorch-nvidia-x86_64",
+    "exclusive": "yes",
+    "sampler": "pynvml",
+}
+SITE = Site(
+    kubernetes_registry="registry.example.org/caraml/",
+    data_folder="/data",
+    kubernetes_claim="work",
+    kubernetes_claim_path="/",
 )
-PLACE = Place(
-    "llm-000001-abc",
-    "/work/caraml",
-    "/work/caraml/jube/llm_run/000000/000001_benchmark/work",
-    1234,
-    100,
-    "c0de",
-    "False",
-)
-SITE = Site(kubernetes_registry="registry.example.org/caraml/", data_folder="/data")
-CLAIM = {"kubernetes_claim": "work", "kubernetes_claim_path": "/work"}
-WRITTEN = """
-benchmark: "b"
-nodes: 2
-vendor: "amd"
-devices_on_node: 8
-resource: "amd.com/gpu"
-cpus: 96
-time_limit: "02:30:00"
-image: "i"
-exclusive: no
-runs: 3
-data: "text"
-sampler: "rocm --clock 70%"
-prepare: |-
-  "/somewhere/python.sh" -m module --out "/d/text"
-"""
 
 
-def made(request=REQUEST, place=PLACE, archive=b"packed", further=None, **site):
-    return {one["kind"]: one for one in objects(request, replace(SITE, **site), place, archive, further or {})}
+@pytest.fixture
+def point(tmp_path):
+    folder = tmp_path / "A_long_name_of_a_folder_that_a_user_has_chosen_for_its_runs" / "000001_benchmark" / "work"
+    folder.mkdir(parents=True)
+    return folder
 
 
-def pod(**what):
-    return made(**what)["Job"]["spec"]["template"]["spec"]
+@pytest.fixture
+def made(point):
+    """A function that returns the objects of a point by kind."""
+
+    def make(site: Site = SITE, **request: object) -> dict:
+        (point / "request.yaml").write_text(yaml.safe_dump({**REQUEST, **request}))
+        return {found["kind"]: found for found in write_objects(point, site)}
+
+    return make
 
 
-def container(**what):
-    return pod(**what)["containers"][0]
+def pod_of(found: dict) -> dict:
+    return found["Job"]["spec"]["template"]["spec"]
 
 
-def test_a_pod_gets_all_it_asks_for_and_no_more():
-    resources = container(kubernetes_memory="64Gi")["resources"]
-    assert resources["requests"] == resources["limits"] == {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "4"}
-    assert container(kubernetes_cpus="8")["resources"]["limits"]["cpu"] == "8"
+def environ_of(found: dict) -> dict:
+    return {entry["name"]: entry["value"] for entry in pod_of(found)["containers"][0]["env"]}
 
 
-def test_a_job_is_tried_once_and_ends_in_time():
+def test_a_pod_gets_all_it_asks_for_on_the_claim_and_no_more(made, point):
+    found = made(replace(SITE, kubernetes_memory="64Gi"))
+    [train] = pod_of(found)["containers"]
+    assert train["resources"]["requests"] == {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "4"}
+    assert train["resources"]["limits"] == train["resources"]["requests"]
+    assert (train["workingDir"], train["command"]) == (str(point), ["bash", "job.sh"])
+    assert train["image"] == "registry.example.org/caraml/pytorch-nvidia-x86_64"
+    assert train["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert {mount["name"]: mount["mountPath"] for mount in train["volumeMounts"]} == {"shm": "/dev/shm", "claim": "/"}
+    assert {"name": "claim", "persistentVolumeClaim": {"claimName": "work"}} in pod_of(found)["volumes"]
+    assert environ_of(found)["CARAML_DATA_FOLDER"] == "/data"
+
+
+def test_a_job_is_tried_once_and_ends_in_time(made):
     job = made()["Job"]["spec"]
     assert (job["backoffLimit"], job["completions"], job["parallelism"]) == (0, 1, 1)
-    assert "completionMode" not in job  # versions before 1.24 have none
-    assert pod()["restartPolicy"] == "Never"
-    assert pod()["activeDeadlineSeconds"] == 1800
-    assert job["activeDeadlineSeconds"] > 1800
-
-
-def test_pods_of_several_nodes_know_each_other_and_are_never_on_one():
-    found = made(request=replace(REQUEST, nodes=2, exclusive="no"))
-    job, service = found["Job"]["spec"], found["Service"]["spec"]
-    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
-    template = job["template"]
-    assert service == {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": service["selector"]}
-    assert service["selector"].items() <= template["metadata"]["labels"].items()
-    environ = {one["name"]: one["value"] for one in template["spec"]["containers"][0]["env"]}
-    assert template["spec"]["subdomain"] == PLACE.name == found["Service"]["metadata"]["name"]
-    assert environ["MASTER_ADDR"] == "llm-000001-abc-0.llm-000001-abc"
-    assert environ["CARAML_NODES"] == "llm-000001-abc-0.llm-000001-abc,llm-000001-abc-1.llm-000001-abc"
-    [term] = template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert term["labelSelector"]["matchLabels"] == {"app.kubernetes.io/instance": PLACE.name}
-
-
-def test_points_that_ask_to_be_alone_are_never_on_one_node():
-    [term] = pod()["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert term["labelSelector"]["matchLabels"] == {"app.kubernetes.io/name": "caraml"}
-    assert (
-        term["labelSelector"]["matchLabels"].items() <= made()["Job"]["spec"]["template"]["metadata"]["labels"].items()
+    assert "completionMode" not in job
+    assert (job["template"]["spec"]["restartPolicy"], job["template"]["spec"]["activeDeadlineSeconds"]) == (
+        "Never",
+        1800,
     )
 
 
+def test_pods_of_several_nodes_know_each_other_and_are_never_on_one(made):
+    found = made(nodes=2, exclusive="no")
+    job, service, name = found["Job"]["spec"], found["Service"]["spec"], found["Job"]["metadata"]["name"]
+    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
+    assert service == {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": service["selector"]}
+    assert service["selector"].items() <= job["template"]["metadata"]["labels"].items()
+    assert pod_of(found)["subdomain"] == name == found["Service"]["metadata"]["name"]
+    assert environ_of(found)["MASTER_ADDR"] == f"{name}-0.{name}"
+    assert environ_of(found)["CARAML_NODES"] == f"{name}-0.{name},{name}-1.{name}"
+    [term] = pod_of(found)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"]["matchLabels"] == {"app.kubernetes.io/instance": name}
+
+
+def test_points_that_ask_to_be_alone_are_never_on_one_node(made):
+    found = made()
+    [term] = pod_of(found)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    others = term["labelSelector"]["matchLabels"]
+    assert others == {"app.kubernetes.io/name": "caraml"}
+    assert others.items() <= found["Job"]["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(("user", "is_not_root"), [(1234, True), (0, False)])
+def test_a_pod_runs_as_the_user_whose_files_are_on_the_claim(made, monkeypatch, user, is_not_root):
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    found = pod_of(made())["securityContext"]
+    assert (found["runAsUser"], found["runAsNonRoot"], "fsGroup" in found) == (user, is_not_root, False)
+
+
+@pytest.mark.parametrize(("flags", "is_mounted"), [("pynvml --power-limit 70%", True), ("pynvml rapl", False)])
+def test_a_pod_that_sets_limits_keeps_what_it_restores_on_its_node(made, flags, is_mounted):
+    found = pod_of(made(sampler=flags))
+    assert ({"name": "limits", "mountPath": "/var/tmp"} in found["containers"][0]["volumeMounts"]) is is_mounted
+    assert ("hostPath" in str(found["volumes"])) is is_mounted
+
+
+def test_the_sites_facts_reach_the_objects(made):
+    site = replace(
+        SITE,
+        kubernetes_queue="team",
+        kubernetes_node_selector=("gpu=h100", "zone=a=b"),
+        kubernetes_patience_min="1.5",
+        kubernetes_image="other/image:1",
+        kubernetes_cpus="8",
+        network_interface="eth0",
+    )
+    found = made(site)
+    metadata, [train] = found["Job"]["metadata"], pod_of(found)["containers"]
+    assert metadata["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert metadata["annotations"]["caraml/patience-s"] == "90"
+    assert pod_of(found)["nodeSelector"] == {"gpu": "h100", "zone": "a=b"}
+    assert (train["image"], train["resources"]["limits"]["cpu"]) == ("other/image:1", "8")
+    assert environ_of(found)["NCCL_SOCKET_IFNAME"] == environ_of(found)["GLOO_SOCKET_IFNAME"] == "eth0"
+
+
+@pytest.mark.parametrize(("nodes", "version"), [(1, "1.25"), (2, "1.25"), (1, "1.36"), (2, "1.36")])
+def test_every_object_is_what_the_api_of_a_version_takes(made, nodes, version):
+    validate = package("kubernetes_validate", "kubernetes-validate").validate
+    for found in made(replace(SITE, kubernetes_queue="q"), nodes=nodes, sampler="pynvml --power-limit 70%").values():
+        validate(found, version, strict=True)
+
+
+def test_a_jobs_name_is_one_that_a_cluster_takes(made):
+    names = {made()["Job"]["metadata"]["name"] for _ in range(9)}
+    assert len(names) == 9
+    for name in names:
+        assert len(name) <= submit.LONGEST_NAME
+        assert all((part and part.isalnum() and part.islower()) or part.isdecimal() for part in name.split("-"))
+
+
+def test_further_fields_of_a_site_join_those_of_a_pod(made, tmp_path):
+    need("kubectl")
+    file = tmp_path / "pod.yaml"
+    file.write_text(
+        """
+        metadata: {annotations: {network: fast}}
+        spec:
+          tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+          securityContext: {runAsUser: 5}
+          containers:
+            - name: train
+              resources: {limits: {rdma/ib: 1}}
+              env: [{name: HOME, value: /home}]
+          volumes: [{name: dev, hostPath: {path: /dev}}]
+        """
+    )
+    found = made(replace(SITE, kubernetes_pod=str(file)))
+    [train], spec = pod_of(found)["containers"], pod_of(found)
+    assert found["Job"]["spec"]["template"]["metadata"]["annotations"] == {"network": "fast"}
+    assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsGroup"]) == (5, os.getgid())
+    assert train["resources"]["limits"] == {"cpu": "16", "nvidia.com/gpu": "4", "rdma/ib": 1}
+    assert (environ_of(found)["HOME"], environ_of(found)["USER"]) == ("/home", "caraml")
+    assert {volume["name"] for volume in spec["volumes"]} == {"shm", "claim", "dev"}
+
+
+NOWHERE = {"kubernetes_claim": "work", "kubernetes_claim_path": "/elsewhere"}
+
+
 @pytest.mark.parametrize(
-    ("user", "site", "expected"),
+    ("site", "words"),
     [
-        (1234, {}, (1234, 100, True, 100)),
-        (0, {}, (1000, 1000, True, 1000)),
-        (1234, CLAIM, (1234, 100, True, None)),  # a claim's files keep their owners
-        (0, CLAIM, (0, 0, False, None)),
-        (1234, {"kubernetes_user": "5:6"}, (5, 6, True, 6)),
-        (1234, {"kubernetes_user": "0"}, (0, 0, False, 0)),
+        ({"kubernetes_claim": ""}, "kubernetes_claim in site.yaml is empty.* create a PersistentVolumeClaim"),
+        ({"kubernetes_claim_path": ""}, "kubernetes_claim_path in site.yaml is empty"),
+        (NOWHERE, "the checkout is .*, which is not on the claim: move it below /elsewhere"),
+        ({"kubernetes_claim_path": str(REPOSITORY)}, "data_folder is /data, which is not on the claim"),
+        ({"kubernetes_registry": ""}, "a pod needs the image pytorch-nvidia-x86_64"),
+        ({"kubernetes_pod": "/none.yaml"}, "kubernetes_pod: /none.yaml cannot be read as fields of a pod"),
     ],
 )
-def test_a_pod_is_nobodys_root_unless_the_files_or_the_site_say_so(user, site, expected):
-    place = PLACE._replace(user=user, group=100 if user else 0)
-    found = pod(place=place, **site)["securityContext"]
-    assert (found["runAsUser"], found["runAsGroup"], found["runAsNonRoot"], found.get("fsGroup")) == expected
-    security = container(place=place, **site)["securityContext"]
-    assert security == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    assert "privileged" not in str(made())
+def test_what_a_site_lacks_is_one_sentence(made, site, words):
+    with pytest.raises(SiteError, match=words):
+        made(replace(SITE, **site))
 
 
-def test_the_checkout_and_the_data_are_where_they_are_outside():
-    mounts = {one["name"]: one["mountPath"] for one in container()["volumeMounts"]}
-    assert mounts == {"shm": "/dev/shm", "checkout": "/caraml-checkout", "repo": "/work/caraml", "data": "/data"}
-    assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in pod()["volumes"]
-    assert container()["command"][-2:] == ["--prepare", "make data"]
-    mounts = {one["name"]: one["mountPath"] for one in container(archive=None, **CLAIM)["volumeMounts"]}
-    assert mounts == {"shm": "/dev/shm", "storage": "/work"}
-    assert PLACE.folder in container(archive=None, **CLAIM)["command"]
-    assert "--prepare" not in container(archive=None, **CLAIM)["command"]
+def test_a_claim_is_asked_for_before_the_cluster(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SiteError, match="create a PersistentVolumeClaim"):
+        check_scheduler("kubernetes", Site())
+    with pytest.raises(SiteError, match="the sweep is /x"):
+        check_claim(
+            replace(SITE, kubernetes_claim_path=str(REPOSITORY), data_folder=str(REPOSITORY)), {"the sweep": "/x"}
+        )
 
 
-@pytest.mark.parametrize("where", [{}, CLAIM])
-def test_a_pod_that_sets_limits_keeps_what_it_restores_on_its_node(where):
-    for flags, is_mounted in (("pynvml --power-limit 70%", True), ("pynvml --clock 900", True), ("pynvml rapl", False)):
-        found = pod(request=replace(REQUEST, sampler=flags), **where)
-        assert ({"name": "limits", "mountPath": "/var/tmp"} in found["containers"][0]["volumeMounts"]) is is_mounted
-        assert ("hostPath" in str(found["volumes"])) is is_mounted
-
-
-def test_the_sites_facts_reach_the_objects():
-    site = {
-        "kubernetes_queue": "team",
-        "kubernetes_node_selector": ["gpu=h100", "zone=a=b"],
-        "kubernetes_tolerations": ["nvidia.com/gpu:NoSchedule"],
-        "kubernetes_pull_secret": "secret",
-        "kubernetes_patience_min": "1.5",
-        "network_interface": "eth0",
-    }
-    job = made(place=PLACE._replace(namespace="ml"), **site)["Job"]
-    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
-    assert (job["metadata"]["namespace"], job["spec"]["suspend"]) == ("ml", True)
-    assert job["metadata"]["annotations"]["caraml/patience-s"] == "90"
-    spec = job["spec"]["template"]["spec"]
-    assert spec["nodeSelector"] == {"gpu": "h100", "zone": "a=b"}
-    assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    assert spec["imagePullSecrets"] == [{"name": "secret"}]
-    environ = {one["name"]: one["value"] for one in spec["containers"][0]["env"]}
-    assert environ["NCCL_SOCKET_IFNAME"] == environ["GLOO_SOCKET_IFNAME"] == "eth0"
-    assert (environ["CARAML_GIT_COMMIT"], environ["CARAML_GIT_DIRTY"]) == ("c0de", "False")
-    assert spec["containers"][0]["image"] == "registry.example.org/caraml/pytorch-nvidia-x86_64"
-    assert container(kubernetes_image="other/image:1")["image"] == "other/image:1"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("team", {"key": "team", "operator": "Exists"}),
-        ("team=a", {"key": "team", "operator": "Equal", "value": "a"}),
-        ("a.b/c=d:NoExecute", {"key": "a.b/c", "operator": "Equal", "value": "d", "effect": "NoExecute"}),
-        ("team=:NoSchedule", {"key": "team", "operator": "Equal", "value": "", "effect": "NoSchedule"}),
-    ],
-)
-def test_a_toleration_is_written_as_a_taint(text, expected):
-    assert tolerations(Site(kubernetes_tolerations=(text,))) == [expected]
-
-
-def test_an_image_that_is_nowhere_is_one_sentence():
-    with pytest.raises(SiteError, match="a pod needs the image pytorch-nvidia-x86_64"):
-        made(kubernetes_registry="")
+@pytest.mark.parametrize("resource", ["", "$kubernetes_resource"])
+def test_devices_that_no_resource_hands_out_are_refused(made, resource):
+    with pytest.raises(SiteError, match="no kubernetes_resource"):
+        made(vendor="graphcore", resource=resource)
+    assert pod_of(made(vendor="none", resource=resource))["containers"][0]["resources"]["limits"] == {"cpu": "16"}
 
 
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        (
-            "tolerations",
-            "team:Never",
-            "is 'team:Never', but must be KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule",
-        ),
-        ("tolerations", ":NoSchedule", "is ':NoSchedule', but must be KEY"),
         ("node_selector", "gpu", "is 'gpu', but must be LABEL=VALUE"),
-        ("user", "me", "is 'me', but must be numbers, such as 1000"),
         ("patience_min", "soon", "is 'soon', but must be a number from 0 on"),
-        ("patience_min", "-1", "is '-1'"),
         ("patience_min", "nan", "is 'nan'"),
+        ("tolerations", "team", "state spec: {tolerations: ...} in the file kubernetes_pod"),
+        ("user", "5", "state spec: {securityContext: ...} in the file kubernetes_pod"),
     ],
 )
 def test_what_a_site_cannot_mean_is_one_sentence(key, value, words):
-    with pytest.raises(SiteError, match=f"kubernetes_{key} {words}"):
+    with pytest.raises(SiteError, match=f"kubernetes_{key} .*{re.escape(words)}|{re.escape(words)}"):
         read_site("CPU", environ={f"CARAML_KUBERNETES_{key.upper()}": value})
 
 
-def test_devices_that_no_resource_hands_out_are_refused():
-    with pytest.raises(SiteError, match="no kubernetes_resource"):
-        made(request=replace(REQUEST, vendor="graphcore", resource=""))
-    assert "limits" in container(request=replace(REQUEST, vendor="none", resource=""))["resources"]
+@pytest.fixture
+def kubectl(tmp_path, monkeypatch):
+    """A function that lets kubectl answer `create` by a line of shell."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    file = programs / "kubectl"
+
+    def answer(create: str) -> None:
+        text = f'case "$*" in *" create "*) {create} ;; *" current-context"*) echo here ;; *" pvc "*) echo RWO ;; esac'
+        file.write_text(f'#!/bin/sh\necho "$*" >>{programs}/calls\n{text}\n')
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return answer
 
 
-def test_further_fields_of_a_site_join_those_of_a_pod():
-    further = yaml.safe_load(
-        """
-        metadata: {annotations: {network: fast}}
-        spec:
-          hostNetwork: true
-          containers:
-            - name: train
-              resources: {limits: {rdma/ib: 1}}
-              env: [{name: HOME, value: /home}, {name: NEW, value: "1"}]
-              securityContext: {privileged: true}
-          volumes: [{name: dev, hostPath: {path: /dev}}]
-        """
-    )
-    template = made(further=further)["Job"]["spec"]["template"]
-    assert template["metadata"]["annotations"] == {"network": "fast"}
-    [train] = template["spec"]["containers"]
-    assert train["resources"]["limits"] == {"cpu": "16", "nvidia.com/gpu": "4", "rdma/ib": 1}
-    environ = {one["name"]: one["value"] for one in train["env"]}
-    assert (environ["HOME"], environ["NEW"], environ["USER"]) == ("/home", "1", "caraml")
-    assert train["securityContext"]["privileged"] is True
-    assert {one["name"] for one in template["spec"]["volumes"]} == {"shm", "checkout", "repo", "data", "dev"}
-    assert merged([1], [2]) == [1, 2]
-    assert merged("a", ["b"]) == ["b"]
+def test_where_a_job_was_submitted_is_kept(kubectl, made, point):
+    kubectl("echo team")
+    made()
+    submit.submit(point, SITE)
+    name, where = cluster.read_job_id((point / "job.id").read_text())
+    assert name in (point / "kubernetes.yaml").read_text()
+    assert where == Kubectl("here", "team")
 
 
-def test_a_request_is_what_the_workflow_wrote(tmp_path):
-    (tmp_path / "request.yaml").write_text(WRITTEN)
-    found = read_request(tmp_path)
-    assert (found.nodes, found.time_limit_s, found.exclusive, found.runs) == (2, 9000, "no", 3)
-    assert found.prepare == '"/somewhere/python.sh" -m module --out "/d/text"'
-    assert found.sampler == "rocm --clock 70%"
-    (tmp_path / "request.yaml").write_text(WRITTEN.replace('"text"', '"synthetic"', 1))
-    assert read_request(tmp_path).prepare == ""
-    (tmp_path / "request.yaml").write_text(WRITTEN.replace("amd.com/gpu", "$kubernetes_resource"))
-    assert read_request(tmp_path).resource == ""
+def test_a_job_that_is_refused_leaves_nothing_and_several_nodes_need_a_shared_claim(kubectl, made, point, tmp_path):
+    kubectl("echo 'denied by policy' >&2; exit 1")
+    made()
+    with pytest.raises(SiteError, match="Kubernetes refused the job: denied by policy"):
+        submit.submit(point, SITE)
+    assert not (point / "job.id").exists()
+    assert " delete " in (tmp_path / "programs" / "calls").read_text()
+    made(nodes=2)
+    with pytest.raises(SiteError, match="several nodes need a claim with ReadWriteMany, but work has RWO"):
+        submit.submit(point, SITE)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "a: 1", WRITTEN.replace("02:30:00", "soon"), WRITTEN + "more: 1\n", "{"])
-def test_a_request_that_was_changed_is_one_sentence(tmp_path, text):
-    (tmp_path / "request.yaml").write_text(text)
-    with pytest.raises(SiteError, match=r"request.yaml.*: a workflow does not write this, so run the sweep again"):
-        read_request(tmp_path)
+def test_a_job_of_which_it_is_unknown_whether_it_was_made_is_not_made_twice(kubectl, made, point, capsys):
+    kubectl("exit 1 ;; *' delete '*) exit 1")
+    made()
+    submit.submit(point, SITE)
+    assert (point / "job.id").exists()
+    assert "'caraml wait' finds out" in capsys.readouterr().err
 
 
-def test_an_archive_has_what_runs_in_a_pod_and_the_points_files(tmp_path):
-    point = tmp_path / "work"
-    point.mkdir()
-    (point / "node.sh").write_text("true")
-    repo = Path(submit.__file__).resolve().parents[3]
-    with tarfile.open(fileobj=io.BytesIO(submit._archive(repo, point))) as tar:
-        members = tar.getmembers()
-    names = {f"/{member.name}" for member in members}
-    for name in (
-        "benchmarks/llm_training/__main__.py",
-        "jpwr/cli.py",
-        "ioprof/preload.c",
-        "caraml/schedulers/kubernetes/pod.py",
-    ):
-        assert f"{repo}/{name}" in names
-    assert str(point / "node.sh") in names
-    assert {member.uid for member in members} == {0}
-    assert not [name for name in names if "/tests/" in name or "__pycache__" in name]
+def start(point: Path, program: str, runs: int = 1, nodes: int = 1, **environ: str) -> subprocess.Popen[bytes]:
+    """Start job.sh as in a pod."""
+    values = {"REPO": str(REPOSITORY), "RUNS_IN_JOB": str(runs), "JOB_NODES": str(nodes), "GRES": "#", "EXCLUSIVE": "#"}
+    text = (REPOSITORY / "jube" / "include" / "job.sh.in").read_text()
+    (point / "job.sh").write_text(re.sub("#([A-Z_]+)#", lambda found: values.get(found[1], "1"), text))
+    (point / "node.sh").write_text(program)
+    for run in range(2, runs + 1):
+        (point / f"run_{run}").mkdir(exist_ok=True)
+    known = {**os.environ, "CARAML_POD": "yes", **environ}
+    return subprocess.Popen(["bash", "job.sh"], cwd=point, env=known, stderr=subprocess.PIPE)
 
 
-def test_a_checkout_that_no_object_takes_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(submit, "MOST_ARCHIVE_BYTES", 1000)
-    with pytest.raises(SiteError, match=r"a ConfigMap takes 1: give site\.yaml a kubernetes_claim"):
-        submit._archive(Path(submit.__file__).resolve().parents[3], tmp_path)
+def run(point: Path, program: str, *arguments: int, **environ: str) -> tuple[int, str]:
+    """Return the exit code of job.sh, and what it writes to the pod's log."""
+    with start(point, program, *arguments, **environ) as job:
+        _, log = job.communicate(timeout=PATIENCE_S)
+    return job.returncode, log.decode()
+
+
+FAILS_IN_RUN_2 = 'echo $MASTER_PORT; pwd >&2; [ "$(basename $PWD)" = run_2 ] && exit 7; exit 0'
+
+
+@pytest.mark.parametrize(("nodes", "node", "codes"), [(1, 0, ["0", "7", "0"]), (2, 0, ["0", "7"]), (2, 1, ["0", "7"])])
+def test_runs_follow_each_other_and_of_several_nodes_the_first_that_fails_ends_all(point, nodes, node, codes):
+    more = {"MASTER_ADDR": "localhost", "JOB_COMPLETION_INDEX": str(node)} if nodes > 1 else {}
+    assert run(point, FAILS_IN_RUN_2, 3, nodes, **more) == (7, "")
+    folders = [point, point / "run_2", point / "run_3"]
+    files = [folder / f"exit_code.{node}" for folder in folders]
+    assert [file.read_text().strip() for file in files if file.exists()] == codes
+    name = "job" if node == 0 else "job.1"
+    assert (point / f"{name}.err").read_text() == f"{point}\n"
+    ports = {(folder / f"{name}.out").read_text() for folder in folders[: len(codes)]}
+    assert len(ports) == len(codes)  # what is left of one run holds up no other
+
+
+def test_a_signal_reaches_the_run_and_ends_the_pod(point):
+    with start(point, "trap 'echo told; exit 9' TERM; touch up; while :; do sleep 0.05; done", runs=2) as job:
+        until((point / "up").exists, "the run")
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(PATIENCE_S) == 143
+    assert ((point / "job.out").read_text(), (point / "exit_code.0").read_text()) == ("told\n", "143\n")
+    assert not (point / "run_2" / "job.out").exists()
+
+
+def test_a_pod_that_is_made_again_does_not_write_over_what_is_there(point):
+    assert run(point, "echo first") == (0, "")
+    code, log = run(point, "echo second")
+    assert (code, (point / "job.out").read_text()) == (1, "first\n")
+    assert "has a run already" in log
 
 
 @pytest.mark.parametrize(
-    ("path", "data", "words"),
+    ("codes", "status", "error"),
     [
-        ("", "/work/d", "kubernetes_claim needs kubernetes_claim_path"),
-        ("/elsewhere", "/elsewhere/d", "the checkout is /work/caraml, which is not on the claim"),
-        ("/work/cara", "/work/cara/d", "the checkout is /work/caraml, which is not on the claim"),
-        ("/work", "/data", "data_folder is /data, which is not on the claim"),
+        ({0: 0, 1: 3}, "failed", "ended with exit code 3: error: of node 1"),
+        ({1: 137}, "failed", "ended by signal 9"),
+        ({0: 0}, "unfinished", None),  # the caller reports how the Job ended
+        ({}, "unfinished", None),
+        ({0: 0, 1: 0}, "failed", "all nodes exited with 0 and wrote no usable record"),
     ],
 )
-def test_what_is_not_on_the_claim_is_one_sentence(path, data, words):
-    site = replace(SITE, kubernetes_claim="work", kubernetes_claim_path=path, data_folder=data)
-    with pytest.raises(SiteError, match=words):
-        submit._check_claim(site, PLACE, needs_data=True)
-
-
-@pytest.mark.parametrize("text", ["[1]", "spec: {", "kind: Pod\nspec: {}\n"])
-def test_further_fields_that_are_none_of_a_pod_are_one_sentence(tmp_path, text):
-    file = tmp_path / "pod.yaml"
-    file.write_text(text)
-    with pytest.raises(SiteError, match=f"kubernetes_pod: {file}"):
-        submit._further(replace(SITE, kubernetes_pod=str(file)))
-
-
-def test_a_jobs_name_is_one_that_a_cluster_takes():
-    folder = Path("/x/A_very_long_name_of_a_folder_that_a_user_has_chosen_for_its_runs/000001_benchmark/work")
-    names = {submit._name(REQUEST, folder) for _ in range(9)}
-    assert len(names) == 9
-    for name in names:
-        assert len(name) <= submit.LONGEST_NAME
-        assert all((part and part.isalnum() and part.islower()) or part.isdecimal() for part in name.split("-"))
+def test_a_result_is_made_of_the_exit_codes_of_all_nodes(point, codes, status, error):
+    planned = make_record(status="unfinished", error=None)
+    planned["layout"]["num_nodes"] = 2
+    (point / "result.json").write_text(json.dumps(planned))
+    (point / "job.1.err").write_text("error: of node 1\n")
+    for node, code in codes.items():
+        (point / f"exit_code.{node}").write_text(f"{code}\n")
+    found = cluster._result(point, planned)
+    assert found["status"] == status
+    assert (error or "") in (found["error"] or "")

@@ -105,7 +105,6 @@ def test_a_sweep_is_narrowed_by_the_environment():
         ("A100", ["io", "shared"], {}, "the tags fill and io were asked for"),
         ("GC200", [], {}, "the tag fill was asked for on Graphcore GC200, whose devices copies cannot share out"),
         ("CPU", [], {"FILL_NODES": "2"}, "CARAML_FILL_NODES is 2, but jobs by bash use this machine alone"),
-        ("A100", [], {"FILL_NODES": "2", "SUBMIT": "kubernetes"}, "copies on several nodes need a folder in common"),
         ("A100", [], {"FILL_NODES": "all"}, "fill_nodes is 'all', but must be a whole number from 1 on"),
     ],
 )

@@ -85,8 +85,8 @@ def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
     found = {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": sys.orig_argv,
-        "git_commit": _commit(),
-        "git_dirty": _dirty(),
+        "git_commit": commit(),
+        "git_dirty": has_changes(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in packages},
         "container": os.environ.get("CARAML_IMAGE"),
@@ -154,12 +154,13 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() or None
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """Return this checkout's commit; in a copy, or without git, the commit that the copy was made from."""
     return _git("rev-parse", "HEAD") or os.environ.get("CARAML_GIT_COMMIT") or None
 
 
-def _dirty() -> bool | None:
+def has_changes() -> bool | None:
+    """Return whether tracked files of this checkout differ from its commit; None if it is not known."""
     if _git("rev-parse", "HEAD") is None:
         return {"True": True, "False": False}.get(os.environ.get("CARAML_GIT_DIRTY", ""))
     return _git("status", "--porcelain", "--untracked-files=no") is not None

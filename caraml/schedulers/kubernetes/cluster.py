@@ -1,37 +1,56 @@
-"""Kubernetes as a scheduler: find the state of a Job, write the results of its pods, and remove it."""
+"""Kubernetes as a scheduler: check it, find the state of a Job, write the results of its pods, and remove it."""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 
-from caraml.errors import SchedulerError
+from caraml.check import BAD, GOOD, Check
+from caraml.errors import CaramlError, SchedulerError
 from caraml.plan.site import Site
 from caraml.programs import words
 from caraml.schedulers.job import Job
-from caraml.schedulers.kubernetes import pod as in_pod
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, read_job_id
-from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, end_s, has_run, judge, name_of, terminated
-from caraml.schedulers.kubernetes.submit import CHECKOUT, IN_CLUSTER, JOB_ID, OBJECTS, read_request
-from results.collect import collect, failed_result
+from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, Pod, judge
+from caraml.schedulers.kubernetes.submit import JOB_ID, OBJECTS, SHARED, access_modes, check_claim, delete, image_of
+from results.collect import JOB_ERRORS, collect, failed_result
+from results.files.systems import System
 from results.record.causes import cause
+from results.record.folders import runs_of
 from results.record.model import Json
 from results.record.records import RESULT_NAME, RecordError, read_record, write_record
 
-UNKNOWN = "UNKNOWN"
+FIRST_INDEXED_MINOR = 24
 
 
-def check_access(site: Site) -> None:
-    """Raise SchedulerError, within seconds, unless Kubernetes answers and takes Jobs."""
+def check_access(site: Site) -> str:
+    """Return the access modes of the site's claim; raises an error unless Kubernetes answers and takes Jobs on it."""
+    check_claim(site, {})
     kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
     done = kubectl.try_to("auth", "can-i", "create", "jobs.batch")
     if done.stdout.strip() == "no":
         raise SchedulerError("Kubernetes does not let you create Jobs here: check kubernetes_namespace in site.yaml")
     if done.returncode:
         raise SchedulerError(f"Kubernetes does not answer: {words(done)}")
+    return access_modes(kubectl, site)
+
+
+def check_cluster(block: System, site: Site, images: Sequence[str]) -> Iterator[Check]:
+    """Yield a finding of each check, until one raises an error."""
+    kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
+    try:
+        modes, server = check_access(site), kubectl.json("version")["serverVersion"]
+        yield Check("Kubernetes", GOOD, f"{server['gitVersion']}, with claim {site.kubernetes_claim}, {modes}")
+        is_old = int(server["minor"].strip("+")) < FIRST_INDEXED_MINOR
+        if max(map(int, block.devices_sweep.split())) > block.devices_per_node and (is_old or SHARED not in modes):
+            needed = f"need Indexed Jobs, of Kubernetes 1.{FIRST_INDEXED_MINOR}, and a claim with {SHARED}"
+            yield Check("several nodes", BAD, needed, "choose the points of one node by CARAML_DEVICES")
+        for name in images:
+            yield Check("image", GOOD, f"{image_of(name, site)}; the first pod shows whether it exists")
+    except CaramlError as error:
+        yield Check("Kubernetes", BAD, str(error), "docs/howto/kubernetes.md shows what a cluster needs")
 
 
 class Kubernetes:
@@ -40,11 +59,11 @@ class Kubernetes:
     title, key = "Kubernetes", "kubernetes"
 
     def __init__(self) -> None:
-        self._seen: dict[Kubectl, _Seen] = {}
+        self._look = cache(_look)
 
     def ping(self, job_id: str) -> None:
         """Raise SchedulerError, within seconds, unless the cluster of a job answers."""
-        _, where = read_job_id(job_id)
+        _, where = read_job_id(job_id or ";;")
         where("version")
 
     def jobs(self, submitted: Mapping[Path, str]) -> dict[Path, Job]:
@@ -53,133 +72,66 @@ class Kubernetes:
 
     def _job(self, job_id: str, folder: Path) -> KubernetesJob:
         name, where = read_job_id(job_id)
-        if where not in self._seen:
-            self._seen[where] = _look(where)
-        seen = self._seen[where]
-        pods = sorted((pod for pod in seen.pods if pod["metadata"]["labels"].get(NAME) == name), key=name_of)
-        job = KubernetesJob(name, where=where, version=seen.version, pods=pods)
-        if name not in seen.jobs:
-            return job.ended("Deleted", "Kubernetes no longer knows it: was it deleted by hand?")
-        found = seen.jobs[name]
-        home = found["metadata"].get("annotations", {}).get(FOLDER, str(folder))
+        (jobs, pods, version), now_s = self._look(where), time.time()
+        own = [pod for pod in pods if pod.metadata["labels"].get(NAME) == name]
+        job = KubernetesJob(name, where=where, version=version, pods=own)
+        if name not in jobs:
+            return job.ended("Deleted", "Kubernetes does not know it: was it deleted by hand?")
+        home = jobs[name]["metadata"]["annotations"][FOLDER]
         other = Path(home, JOB_ID)  # of a copied folder; that of a renamed one is elsewhere, or has another job
         if other.exists() and other.read_text() == job_id and not other.parent.samefile(folder):
-            return job.ended(UNKNOWN, f"it is the job of another folder, {home}")
-        now_s = time.time()
-        return judge(job, found, seen.warning, seen.quiet_since_s(now_s), now_s)
+            return job.ended("UNKNOWN", f"it is the job of another folder, {home}")
+        is_quiet = not any(pod.phase == "Running" for pod in pods)
+        quiet_since_s = max((pod.end_s for pod in pods), default=0.0) if is_quiet else now_s
+        return judge(job, jobs[name], partial(_warning, where), quiet_since_s, now_s)
 
     def bring_results(self, job: KubernetesJob, folder: Path) -> None:
-        """Write the result of each run from its pods; a Job that we gave up is deleted, so that it cannot run later."""
-        if job.state != UNKNOWN:
-            _bring_results(job, folder, self.key)
-            if not job.end:
-                self.remove(folder)
-            if job.state == "SidecarRunning":
-                print(f"caraml: the {job}; its job was deleted, the results are kept", file=sys.stderr)
+        """Write the result of each run whose nodes have ended; a Job that we gave up is deleted, so that it cannot run.
+
+        A run without an exit code stays unfinished, for the caller to report how the Job ended.
+        """
+        if job.state == "UNKNOWN":
+            return
+        for run in runs_of(folder):
+            planned = {**read_record(run / RESULT_NAME), self.key: job.to_record()}
+            write_record(planned, run / RESULT_NAME)  # from which the result takes the image's digest
+            write_record(_result(run, planned), run / RESULT_NAME)
+        if not job.end:
+            self.remove(folder)
 
     def remove(self, folder: Path) -> None:
         """Delete the submitted objects; raises SchedulerError if Kubernetes does not answer."""
-        marker = folder / OBJECTS / IN_CLUSTER
-        if marker.exists():
-            _, where = read_job_id((folder / JOB_ID).read_text().strip())
-            where("delete", "--ignore-not-found", "--wait=false", "-f", str(folder / OBJECTS))
-            marker.unlink()
+        if (folder / OBJECTS).exists() and (folder / JOB_ID).exists():
+            _, where = read_job_id((folder / JOB_ID).read_text())
+            delete(where, folder / OBJECTS)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """Jobs and pods of one namespace at one moment."""
-
-    where: Kubectl
-    jobs: Mapping[str, Object]
-    pods: Sequence[Object]
-    version: str
-
-    def quiet_since_s(self, now_s: float) -> float:
-        """Return since when no pod has run, in seconds of the wall clock."""
-        if any(pod["status"].get("phase") == "Running" for pod in self.pods):
-            return now_s
-        return max(map(end_s, self.pods), default=0.0)
-
-    def warning(self, names: Sequence[str]) -> str:
-        """Return the last warning about any of these objects; empty without one."""
-        events = self.where.json("get", "events")["items"]
-        found = [one for one in events if one.get("type") == "Warning" and one["involvedObject"].get("name") in names]
-        found.sort(key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
-        return f"{found[-1]['reason']}: {found[-1]['message']}" if found else ""
-
-
-def _look(where: Kubectl) -> _Seen:
+def _look(where: Kubectl) -> tuple[dict[str, Object], list[Pod], str]:
+    """Return the Jobs by name and the pods of a namespace, and the cluster's version."""
     found = where.json("get", "jobs.batch,pods", "-l", f"{PART}=caraml")["items"]
-    version = where.json("version").get("serverVersion", {}).get("gitVersion", "")
-    jobs = {one["metadata"]["name"]: one for one in found if one["kind"] == "Job"}
-    return _Seen(where, jobs, [one for one in found if one["kind"] == "Pod"], version)
+    jobs = {item["metadata"]["name"]: item for item in found if item["kind"] == "Job"}
+    pods = sorted((Pod(item) for item in found if item["kind"] == "Pod"), key=lambda pod: pod.name)
+    return jobs, pods, where.json("version")["serverVersion"]["gitVersion"]
 
 
-def _bring_results(job: KubernetesJob, point: Path, key: str) -> None:
-    """Write the result of each run of a point, with what is known of the Job under `key`."""
-    request = read_request(point)
-    trouble = _bring_files(job, point) if (point / OBJECTS / CHECKOUT).exists() else ""
-    for run in in_pod.folders(point, request.runs):
-        known = {key: job.to_record()}
-        write_record({**read_record(run / RESULT_NAME), **known}, run / RESULT_NAME)
-        write_record({**_result(job, run, point, request.nodes, trouble), **known}, run / RESULT_NAME)
+def _warning(where: Kubectl, name: str) -> str:
+    """Return the last warning about the object of a name; empty without one."""
+    events = where.json("get", "events", "--field-selector", f"type=Warning,involvedObject.name={name}")["items"]
+    events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    return f"{events[-1]['reason']}: {events[-1]['message']}" if events else ""
 
 
-def _result(job: KubernetesJob, run: Path, point: Path, nodes: int, trouble: str) -> Json:
-    codes = [_exit_code(run, node) for node in range(nodes)]
-    bad = next((node for node, code in enumerate(codes) if code), None)
-    if bad is not None:
-        _, err_name = in_pod.output_names(bad)
-        why = "" if job.ended_by_itself else f"Kubernetes ended the {job}; "
-        return failed_result(run, codes[bad] or 1, why + cause(codes[bad] or 1, run / err_name))
-    if None not in codes:
-        try:
-            return collect(run)
-        except RecordError as error:
-            return failed_result(run, 1, f"all nodes exited with 0 and wrote no usable record: {error}")
-    if not job.ended_by_itself:
-        return failed_result(run, 1, f"Kubernetes ended the {job}")
-    return failed_result(run, 1, trouble or _without_end(job, run, point))
-
-
-def _exit_code(run: Path, node: int) -> int | None:
-    """Return the exit code of one node's part of a run; None if it is not known."""
+def _result(run: Path, planned: Json) -> Json:
+    """Return the result of a run, from the exit codes that job.sh has written on its nodes."""
+    nodes = range(planned["layout"]["num_nodes"])
+    files = {node: file for node in nodes if (file := run / f"exit_code.{node}").exists()}
+    codes = {node: int(file.read_text()) for node, file in files.items() if file.stat().st_size}
+    for node, code in codes.items():
+        if code:
+            return failed_result(run, code, cause(code, run / (f"job.{node}.err" if node else JOB_ERRORS)))
+    if len(codes) < len(nodes):
+        return planned
     try:
-        return int((run / f"{in_pod.EXIT_CODE}{node}").read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _without_end(job: KubernetesJob, run: Path, point: Path) -> str:
-    """Return why the end of a run is unknown although its pods ended by themselves."""
-    if run != point and any(point.glob(f"{in_pod.EXIT_CODE}*")):
-        return "it was not started, as a run before it failed"
-    for pod in job.pods:
-        if (log := _log(point, pod)).exists():
-            return f"pod {name_of(pod)} did not start the run: {cause(1, log)}"
-    return f"Kubernetes ended the {job}, and no pod has recorded how the run ended"
-
-
-def _log(point: Path, pod: Object) -> Path:
-    return point / OBJECTS / f"{name_of(pod)}.log"
-
-
-def _bring_files(job: KubernetesJob, point: Path) -> str:
-    """Fetch the logs of all pods, with the files of the runs in them; return what is missing."""
-    trouble = ""
-    for pod in filter(has_run, job.pods):
-        done = job.where.try_to("logs", name_of(pod))
-        if done.returncode:
-            job.where("version")  # raises SchedulerError if Kubernetes does not answer at all
-            trouble = f"the log of pod {name_of(pod)} is unavailable: {words(done)}"
-            continue
-        lines = done.stdout.splitlines(keepends=True)
-        output = [line for line in lines if not line.startswith(f"{in_pod.WORD} ")]
-        log = _log(point, pod)
-        log.write_text("".join(output), encoding="utf-8")
-        try:
-            in_pod.unpack(in_pod.parcel_of(done.stdout), point)
-        except in_pod.ParcelError as error:
-            trouble = f"{error}; it ends: {cause(terminated(pod).get('exitCode', 1), log)}"
-    return trouble
+        return collect(run)
+    except RecordError as error:
+        return failed_result(run, 1, f"all nodes exited with 0 and wrote no usable record: {error}")

@@ -13,7 +13,6 @@ Object = dict[str, Any]  # of the API
 
 PART, NAME = "app.kubernetes.io/name", "app.kubernetes.io/instance"  # labels of this suite, and of one Job
 LIMIT_S = 120  # of one call of kubectl
-REQUEST_LIMIT = "--request-timeout=60s"
 
 
 class Kubectl(NamedTuple):
@@ -27,10 +26,9 @@ class Kubectl(NamedTuple):
 
         Raises SchedulerError if kubectl does not end in time, and SiteError if there is none.
         """
-        where = [f"--context={self.context}"] if self.context else []
-        where += [f"--namespace={self.namespace}"] if self.namespace else []
+        where = [f"--{name}={value}" for name, value in self._asdict().items() if value]
         try:
-            return ask("kubectl", *where, REQUEST_LIMIT, *arguments, limit_s=LIMIT_S)
+            return ask("kubectl", *where, "--request-timeout=60s", *arguments, limit_s=LIMIT_S)
         except NoProgram as error:
             raise SiteError(f"{error}: install it") from error
         except ProgramError as error:
@@ -43,22 +41,12 @@ class Kubectl(NamedTuple):
             raise SchedulerError(f"Kubernetes does not answer: {words(done)}")
         return done.stdout
 
-    def json(self, *arguments: str) -> dict[str, Any]:
+    def json(self, *arguments: str) -> Object:
         """Return the output of kubectl as JSON; raises SchedulerError if it fails."""
-        text = self(*arguments, "-o", "json")
-        try:
-            found: dict[str, Any] = json.loads(text)
-        except ValueError as error:
-            raise SchedulerError(f"Kubernetes does not answer: kubectl {arguments[0]} printed no JSON") from error
-        return found
-
-
-def job_id(name: str, where: Kubectl) -> str:
-    """Return the content of `job.id` for a Job."""
-    return f"{name};{where.namespace};{where.context}"
+        return dict(json.loads(self(*arguments, "-o", "json")))
 
 
 def read_job_id(text: str) -> tuple[str, Kubectl]:
-    """Return the name of a Job and its cluster from the content of `job.id`."""
-    name, namespace, context = (*text.split(";"), "", "")[:3]
+    """Return the name of a Job and its cluster from the content of `job.id`, NAME;NAMESPACE;CONTEXT."""
+    name, namespace, context = text.strip().split(";")
     return name, Kubectl(context, namespace)

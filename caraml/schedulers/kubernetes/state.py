@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from caraml.schedulers.job import Job
@@ -15,18 +15,61 @@ from caraml.schedulers.kubernetes.kubectl import Kubectl, Object
 
 # From jube/include/pod.yaml.in: the container that trains, and the annotations of a Job.
 CONTAINER, FOLDER, PATIENCE = "train", "caraml/folder", "caraml/patience-s"
-# Reasons why a container does not start; those of NEVER are final.
-NOT_STARTED = {
-    *("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "InvalidImageName"),
-    *("ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
-}
-NEVER = {"InvalidImageName", "ErrImageNeverPull"}
 START_LIMIT_S = 600.0  # for creating a pod, its image and its volumes
-SIDECAR_S = 60.0  # for a sidecar to end after the container that trains
-LOST_S = 60.0  # after its grace period, a pod that has not ended is on a lost node
+END_LIMIT_S = 60.0  # for a sidecar to end after training, and for a pod to end after its grace period
 TIME_LIMIT = "state another limit by spec: {activeDeadlineSeconds: SECONDS} in the file kubernetes_pod of site.yaml"
+STARTS = {None, "ContainerCreating", "PodInitializing"}  # reasons of a container that makes progress
 # Reasons of a container or a Job that carry less information than the exit code.
-ORDINARY = {"", "Error", "Completed", "BackoffLimitExceeded"}
+ORDINARY = {None, "", "Error", "Completed", "BackoffLimitExceeded"}
+
+
+class Pod:
+    """A pod at one moment, and of its containers the one that trains; a missing part is empty."""
+
+    def __init__(self, found: Object) -> None:
+        self.metadata, self.spec, self.status = found["metadata"], found["spec"], found["status"]
+        self.name, self.node = str(self.metadata["name"]), self.spec.get("nodeName", "")
+        self.phase = self.status.get("phase", "Pending")
+        statuses = self.status.get("containerStatuses") or []
+        self.container: Object = next((one for one in statuses if one["name"] == CONTAINER), {})
+        self.init_containers = self.status.get("initContainerStatuses") or []
+        self.end = self.container.get("state", {}).get("terminated", {})
+        self.end_s = seconds(self.end.get("finishedAt"))
+        self.conditions = {(one["type"], one["status"]): one for one in self.status.get("conditions") or []}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the pod's node, its pulled image and its exit code and reason."""
+        image, code, reason = self.container.get("image"), self.end.get("exitCode"), self.end.get("reason")
+        return {"pod": self.name, "node": self.node, "image": image, "exit_code": code, "reason": reason}
+
+    def is_lost(self, now_s: float) -> bool:
+        """Return whether its node has been silent for so long that the pod's end will stay unknown."""
+        deletion_s = seconds(self.metadata.get("deletionTimestamp"))
+        is_late = bool(deletion_s) and not self.end and now_s > deletion_s + END_LIMIT_S
+        return is_late or self.phase == "Unknown" or self.status.get("reason") == "NodeLost"
+
+    def waits_for(self, warning: Callable[[str], str]) -> tuple[str, str]:
+        """Return the reason why it does not start, and the details; empty while it makes progress."""
+        if condition := self.conditions.get(("PodScheduled", "False")):
+            return condition.get("reason", "Unschedulable"), condition.get("message", "")
+        for container in (*self.init_containers, self.container):
+            waiting = container.get("state", {}).get("waiting", {})
+            if waiting.get("reason") not in STARTS:
+                return waiting["reason"], waiting.get("message", "")
+        why = warning(self.name)
+        return ("ContainerCreating", why) if why and not why.startswith("FailedScheduling") else ("", "")
+
+    def ended_by(self) -> tuple[str, str]:
+        """Return what Kubernetes ended it for, and the details; empty if its own program ended it."""
+        for container in [] if self.end else self.init_containers:
+            failed = container.get("state", {}).get("terminated", {})
+            if code := failed.get("exitCode"):
+                why = failed.get("message") or failed.get("reason")
+                return "InitContainerFailed", f"init container {container['name']} exited with {code}: {why}"
+        for source in (self.status, self.conditions.get(("DisruptionTarget", "True"), {}), self.end):
+            if source.get("reason") not in ORDINARY:
+                return source["reason"], source.get("message") or f"exit code {self.end.get('exitCode')}"
+        return "", ""
 
 
 @dataclass(frozen=True)
@@ -36,194 +79,79 @@ class KubernetesJob(Job):
     where: Kubectl = Kubectl()
     end: str = ""
     version: str = ""  # of the cluster
-    pods: Sequence[Object] = field(default=(), repr=False)
+    pods: Sequence[Pod] = field(default=(), repr=False)
 
     def ended(self, state: str, reason: str) -> KubernetesJob:
         """Return the job as one that Kubernetes has ended, or will not continue."""
         to_do = TIME_LIMIT if state == "DeadlineExceeded" else ""
-        return replace(self, state=state, reason=reason, has_ended=True, to_do=to_do)
+        return replace(self, state=state, reason=reason, has_ended=True, ended_by_itself=False, to_do=to_do)
 
     def to_record(self) -> dict[str, Any]:
         """Return the job's entry in a result, with the node and the image of each pod."""
-        pods = [describe(pod) for pod in self.pods]
-        digests = {pod["image_id"].rpartition("@")[2] for pod in pods} - {""}
-        return {
-            "job_id": self.job_id,
-            "namespace": self.where.namespace,
-            "context": self.where.context,
-            "cluster_version": self.version,
-            "state": self.state,
-            "reason": self.reason,
-            "start": self.start,
-            "end": self.end,
-            "image_digest": " ".join(sorted(digests)),
-            "pods": pods,
-        }
-
-
-def describe(pod: Object) -> dict[str, Any]:
-    """Return a pod's node, its pulled image and its exit code and reason; a missing text is empty."""
-    container = container_of(pod)
-    ended = terminated(pod)
-    return {
-        "pod": name_of(pod),
-        "node": pod["spec"].get("nodeName", ""),
-        "image": container.get("image", ""),
-        "image_id": container.get("imageID", ""),
-        "exit_code": ended.get("exitCode"),
-        "reason": pod["status"].get("reason") or ended.get("reason", ""),
-    }
+        digests = {pod.container.get("imageID", "").rpartition("@")[2] for pod in self.pods} - {""}
+        where = {**self.where._asdict(), "cluster_version": self.version, "image_digest": " ".join(sorted(digests))}
+        keys = ("job_id", "state", "reason", "start", "end")
+        return {**{key: getattr(self, key) for key in keys}, **where, "pods": [pod.to_record() for pod in self.pods]}
 
 
 def judge(
-    job: KubernetesJob, found: Object, warning: Callable[[Sequence[str]], str], quiet_since_s: float, now_s: float
+    job: KubernetesJob, found: Object, warning: Callable[[str], str], quiet_since_s: float, now_s: float
 ) -> KubernetesJob:
     """Return a Job with its state, from its object `found` in Kubernetes; `job` has its pods.
 
-    `warning` returns the last warning about any of some names. No pod of ours has run since `quiet_since_s`: while one
-    runs, the others may wait for its node. Both times are seconds of the wall clock.
+    `warning` returns the last warning about an object. No pod of ours has run since `quiet_since_s`: while one runs,
+    the others may wait for its node. Both times are seconds of the wall clock.
     """
-    status = found.get("status", {})
-    conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
+    metadata, status, pods = found["metadata"], found.get("status", {}), job.pods
     job = replace(job, start=status.get("startTime", ""))
-    if end := conditions.get("Complete"):
-        moment = end.get("lastTransitionTime", "")
-        return replace(job, state="Complete", end=moment, has_ended=True, ended_by_itself=True)
-    if end := conditions.get("Failed"):
-        return _failed(job, end)
+    conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
+    if end := conditions.get("Complete") or conditions.get("Failed"):
+        job = replace(job, state=end["type"], end=end["lastTransitionTime"], has_ended=True, ended_by_itself=True)
+        return job if job.state == "Complete" else _failed(job, end)
     if found["spec"].get("suspend"):
-        why = warning([job.job_id]) or "its queue has not admitted it"
+        why = warning(job.job_id) or "its queue has not admitted it"
         return replace(job, state="Suspended", reason=why, is_queued=True)
-    for pod in job.pods:
-        if _is_lost(pod, now_s):
-            why = f"node {pod['spec'].get('nodeName', '')} no longer answers for pod {name_of(pod)}"
-            return job.ended("NodeLost", why)
-    if outliving := _outliving(job.pods, now_s):
-        return job.ended("SidecarRunning", outliving)
-    begun_s = max(_seconds(job.start or found["metadata"]["creationTimestamp"]), quiet_since_s)
-    patience_s = float(found["metadata"].get("annotations", {}).get(PATIENCE, START_LIMIT_S))
-    start_limit_s = min(patience_s, START_LIMIT_S)
-    if not job.pods:
-        why = warning([job.job_id])
-        if why and now_s - begun_s > start_limit_s:
-            return job.ended("FailedCreate", why)
-        return replace(job, state="Pending", reason=why, is_queued=True)
-    waiting = [pod for pod in job.pods if pod["status"].get("phase", "Pending") == "Pending"]
-    for pod in waiting:
-        state, why = _waits_for(pod, warning)
-        if not state:
-            continue
-        waited_s = now_s - (begun_s if state == "Unschedulable" else _seconds(pod["metadata"]["creationTimestamp"]))
-        limit_s = 0.0 if state in NEVER else patience_s if state == "Unschedulable" else start_limit_s
-        if waited_s > limit_s:
+    if lost := next((pod for pod in pods if pod.is_lost(now_s)), None):
+        return job.ended("NodeLost", f"node {lost.node} no longer answers for pod {lost.name}")
+    if pods and all(pod.end and now_s > pod.end_s + END_LIMIT_S for pod in pods):
+        return job.ended("SidecarRunning", "another container outlives training and would hold the node")
+    begun_s = max(seconds(job.start or metadata["creationTimestamp"]), quiet_since_s)
+    patience_s = float(metadata["annotations"][PATIENCE])
+    waiting = [pod for pod in pods if pod.phase == "Pending"]
+    reasons = [(*pod.waits_for(warning), seconds(pod.metadata["creationTimestamp"])) for pod in waiting]
+    if not pods and (why := warning(job.job_id)):
+        reasons = [("FailedCreate", why, begun_s)]
+    for state, why, since_s in reasons:
+        if state == "Unschedulable":
+            since_s, limit_s = begun_s, patience_s
+        else:
+            limit_s = min(patience_s, START_LIMIT_S)
+        if state and now_s - since_s > limit_s:
             return job.ended(state, why)
-        return replace(job, state=state, reason=f"{state}: {why}" if why else state, is_queued=True)
-    limits_s = [
-        _seconds(pod["status"]["startTime"]) + pod["spec"].get("activeDeadlineSeconds", 0)
-        for pod in job.pods
-        if pod["status"].get("startTime")
-    ]
-    latest = datetime.fromtimestamp(max(limits_s), timezone.utc).isoformat() if limits_s else ""
-    return replace(job, state="Pending" if waiting else "Running", is_queued=bool(waiting), latest_end=latest)
-
-
-def _waits_for(pod: Object, warning: Callable[[Sequence[str]], str]) -> tuple[str, str]:
-    """Return the reason why a pod does not start, and the details; empty while it makes progress."""
-    for condition in pod["status"].get("conditions") or []:
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return condition.get("reason", "Unschedulable"), condition.get("message", "")
-    for container in (*_init_containers(pod), container_of(pod)):
-        waiting = container.get("state", {}).get("waiting", {})
-        if waiting.get("reason") in NOT_STARTED:
-            return waiting["reason"], waiting.get("message", "")
-    why = warning([name_of(pod)])
-    return ("ContainerCreating", why) if why and not why.startswith("FailedScheduling") else ("", "")
+        if state:
+            return replace(job, state=state, reason=f"{state}: {why}", is_queued=True)
+    is_queued = bool(waiting) or not pods
+    return replace(job, state="Pending" if is_queued else "Running", is_queued=is_queued)
 
 
 def _failed(job: KubernetesJob, condition: Object) -> KubernetesJob:
     """Return a failed Job with the reason: first what Kubernetes did to a pod, then what a program did."""
-    job = replace(job, end=condition.get("lastTransitionTime", ""))
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if reason not in ORDINARY:
         return job.ended(reason, message)
     for pod in job.pods:
-        state, why = _ended_by(pod)
+        state, why = pod.ended_by()
         if state:
-            return job.ended(state, f"pod {name_of(pod)}{': ' if why else ''}{why}")
-    if not any(map(terminated, job.pods)):
+            return job.ended(state, f"pod {pod.name}: {why}")
+    failed = next((pod for pod in job.pods if pod.end.get("exitCode")), None)
+    if not failed:
         return job.ended("Failed", f"{reason}: {message}; its pods are gone: was one deleted?")
-    return replace(job, state="Failed", reason=f"{reason}: {message}", has_ended=True, ended_by_itself=True)
+    # Of a pod that failed before its first run, the message is the end of its log.
+    lines = (failed.end.get("message") or "").strip().splitlines()
+    why = ": ".join([f"pod {failed.name} exited with {failed.end['exitCode']}", *lines[-1:]])
+    return replace(job, reason=why)
 
 
-def _ended_by(pod: Object) -> tuple[str, str]:
-    """Return the reason and the message of a pod's end; empty if its own program ended it."""
-    status, ended = pod["status"], terminated(pod)
-    for one in [] if ended else _init_containers(pod):  # afterwards, Kubernetes itself ends a sidecar among them
-        failed = one.get("state", {}).get("terminated", {})
-        if code := failed.get("exitCode"):
-            why = failed.get("message") or failed.get("reason") or "no reason given"
-            return "InitContainerFailed", f"init container {one['name']} exited with {code}: {why}"
-    if status.get("reason", "") not in ORDINARY:
-        return status["reason"], status.get("message", "")
-    for condition in status.get("conditions") or []:
-        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
-            return condition.get("reason", "DisruptionTarget"), condition.get("message", "")
-    if ended.get("reason", "") not in ORDINARY:
-        return ended["reason"], ended.get("message") or f"exit code {ended.get('exitCode')}"
-    return "", ""
-
-
-def _init_containers(pod: Object) -> Sequence[Object]:
-    return pod["status"].get("initContainerStatuses") or []
-
-
-def _outliving(pods: Sequence[Object], now_s: float) -> str:
-    """Return which container still runs in a pod although training has ended in all pods; empty without one."""
-    if not all(terminated(pod) and now_s > end_s(pod) + SIDECAR_S for pod in pods):
-        return ""
-    running = [
-        f"container {one['name']} of pod {name_of(pod)}"
-        for pod in pods
-        for one in pod["status"].get("containerStatuses") or []
-        if one.get("state", {}).get("running") is not None
-    ]
-    return f"{running[0]} outlives training and would hold the node: end it with training" if running else ""
-
-
-def _is_lost(pod: Object, now_s: float) -> bool:
-    """Return whether the node of a pod has been silent for so long that the pod's end will stay unknown."""
-    if pod["status"].get("phase") == "Unknown" or pod["status"].get("reason") == "NodeLost":
-        return True
-    deletion = pod["metadata"].get("deletionTimestamp")
-    return bool(deletion) and not terminated(pod) and now_s > _seconds(deletion) + LOST_S
-
-
-def name_of(pod: Object) -> str:
-    """Return a pod's name."""
-    return str(pod["metadata"]["name"])
-
-
-def container_of(pod: Object) -> Object:
-    """Return the status of the container that trains; empty before it exists."""
-    statuses = pod["status"].get("containerStatuses") or []
-    return next((one for one in statuses if one.get("name") == CONTAINER), {})
-
-
-def terminated(pod: Object) -> Object:
-    """Return the end of the container that trains; empty while it has not ended."""
-    found: Object = container_of(pod).get("state", {}).get("terminated", {})
-    return found
-
-
-def has_run(pod: Object) -> bool:
-    """Return whether the container that trains has started, so that there is a log."""
-    return bool(terminated(pod) or container_of(pod).get("state", {}).get("running"))
-
-
-def end_s(pod: Object) -> float:
-    """Return when the container that trains ended, in seconds of the wall clock; 0 if it has not."""
-    return _seconds(end) if (end := terminated(pod).get("finishedAt")) else 0.0
-
-
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+def seconds(moment: str | None) -> float:
+    """Return a time of Kubernetes in seconds of the wall clock; 0 without one."""
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() if moment else 0.0
