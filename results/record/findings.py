@@ -553,12 +553,6 @@ KINDS: Mapping[str, Kind] = {
         "by the definitions of {client}: tokens/s over the whole run, ramp and drain included; no window and no energy",
         Advice(4, "Figures are by another client's definitions.", "Measure the server with jube/inference.yaml"),
     ),
-    "failures_unknown": Kind(
-        "the file does not state whether requests failed",
-        Advice(
-            5, "Another client does not state failed requests.", "Ask for its output; let it write its details", False
-        ),
-    ),
     # why a file does not count
     "unusable": Kind("{reason}", LEFT_OUT),
     "fewer_than_planned": Kind("{run} has results of {found} of {planned} planned runs", LEFT_OUT),

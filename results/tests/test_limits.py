@@ -139,7 +139,7 @@ def seen(tmp_path: Path, power_w: Callable[[float], float]) -> dict[str, Any]:
     devices = [{"hostname": "n1", "rank": 0, "name": "an accelerator", "device_id": "GPU-0"}]
     job = JobFolder(tmp_path).record(devices=devices)
     times_s = [step * 0.1 for step in range(401)]
-    gpu = GPU0._replace(has_counter=False, limit_w=1000.0)
+    gpu = GPU0._replace(has_counter=False, limit_w=150.0)
     job.trace([gpu], lambda _, time_s: power_w(time_s), times_s=times_s, started_s=5.0)
     return collect(job.path)
 
