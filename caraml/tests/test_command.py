@@ -117,7 +117,7 @@ def test_a_key_that_interrupts_is_no_traceback(folder):
 
 
 def test_a_key_that_interrupts_while_modules_are_loaded_is_no_traceback(folder, tmp_path):
-    (tmp_path / "tarfile.py").write_text("raise KeyboardInterrupt\n")
+    (tmp_path / "yaml.py").write_text("raise KeyboardInterrupt\n")
     code, out, err = ended(started(folder, "systems", path=[tmp_path]))
     assert (code, out) == (130, "")
     assert "Traceback" not in err

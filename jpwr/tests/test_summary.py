@@ -11,7 +11,6 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.energy import EnergyEstimate
 from jpwr.report.summary import MANY, Summary
 from jpwr.report.sums import RegionSum
-from jpwr.report.tools import rule_findings
 from jpwr.tests.loads import moments, square
 from jpwr.trace.trace import Trace
 
@@ -226,8 +225,6 @@ def test_power_that_is_the_counters_own_slope_checks_nothing():
     assert (estimate.method, estimate.reason, estimate.energy_j) == ("counter", "", pytest.approx(1800, rel=0.03))
     assert math.isnan(estimate.difference)
     assert Summary(trace).notes() == ["rapl:0: power is the slope of the counter, so nothing checks the counter"]
-    words = {finding.text for finding in rule_findings(Summary(trace))["rapl:0"]}
-    assert "a counter that is not checked by power" in words
 
 
 def test_an_interval_wider_than_the_energy_is_noted():

@@ -549,10 +549,6 @@ KINDS: Mapping[str, Kind] = {
             "Check answers in a run of the same server without speculation",
         ),
     ),
-    "other_client": Kind(
-        "by the definitions of {client}: tokens/s over the whole run, ramp and drain included; no window and no energy",
-        Advice(4, "Figures are by another client's definitions.", "Measure the server with jube/inference.yaml"),
-    ),
     # why a file does not count
     "unusable": Kind("{reason}", LEFT_OUT),
     "fewer_than_planned": Kind("{run} has results of {found} of {planned} planned runs", LEFT_OUT),

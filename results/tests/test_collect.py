@@ -325,19 +325,6 @@ def test_all_that_a_result_says_of_an_energy(job):
         "part_s": 0.5,
         "tenths": pytest.approx([500.0] * 10),
         **{f"p{percent}_power_w": pytest.approx(500.0) for percent in (75, 90, 99)},
-        "nodes": [
-            {
-                "hostname": "n1",
-                "begin_s": 0.0,
-                "block_s": 10.0,
-                "num_boards": 2,
-                "boards_w": pytest.approx([500.0] * 3),
-                "processors_w": pytest.approx([110.0] * 3),
-                "node_w": [],
-                "sensor": "",
-                "delay_s": None,
-            }
-        ],
     }
     for number, channel in enumerate(channels):
         wh = power_w[number] * 10 / 3600

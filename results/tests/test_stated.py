@@ -218,14 +218,6 @@ def test_peaks_are_those_of_the_readers_checkout(tmp_path, monkeypatch):
     systems.peaks_in.cache_clear()
 
 
-def test_a_run_of_older_options_has_no_hash_of_the_newer_ones(tmp_path):
-    record = real()
-    del record["config"]["turns"]
-    record |= {"schema_version": 2}
-    (tmp_path / "result.json").write_text(json.dumps(record))
-    assert main(["table", str(tmp_path)]) == 0
-
-
 def test_a_record_that_differs_is_in_no_table(tmp_path, capsys):
     (tmp_path / "result.json").write_text(json.dumps(with_values(deepcopy(real()), model="13B")))
     assert main(["table", str(tmp_path)]) == 2

@@ -142,7 +142,7 @@ def uses_of_transformer_engine() -> list[Use]:
     [
         ("import torch\ntorch.cuda.is_avilable()", "has no torch.cuda.is_avilable"),
         ("from torch import nn\nnn.Linear(4, 4, biass=True)", "torch.nn.Linear of .* takes no biass"),
-        ("import tensorflow as tf\ntf.data.experimental.prefetchto_device", "has no tensorflow.data.experimental.pref"),
+        ("import tensorflow as tf\ntf.data.experimental.prefetch_to_gpu", "has no tensorflow.data.experimental.pref"),
         ("def f(nvml): nvml.nvmlDeviceGetPowerUsages(0)", "has no pynvml.nvmlDeviceGetPowerUsages"),
         ("def call(name): ...\ncall('amdsmi_get_power_inof')", "has no amdsmi.amdsmi_get_power_inof"),
     ],
