@@ -358,7 +358,7 @@ def test_copies_take_the_nodes_to_fill_and_begin_at_a_node_of_their_own(
     assert (request["nodes"], request["devices_on_node"]) == (nodes, 4)
     hours, minutes, _ = map(int, request["time_limit"].split(":"))
     of_800m_min = 120  # each run, and the copies wait twice for each other
-    runs = int(re.search(r"i <= (\d+); i\+\+", job)[1])
+    runs = int(re.search(r"i <= (\d+); i\+\+", (point / "job.sh").read_text())[1])
     assert 60 * hours + minutes == runs * (of_800m_min + 2 * LIMIT_S / 60)
 
 

@@ -142,13 +142,15 @@ class Client:
             due_s = min(called_s + TIMER_S, self._waiting[-1][0] if self._waiting else math.inf)
             ready = self._selector.select(max(0.0, due_s - called_s))
             polled_s, wait_s = self._clock(), self._new_wait_s()
-            if BLOCKED_S < polled_s - called_s <= max(0.0, due_s - called_s) + LATE_TIMER_S:
+            is_late = polled_s - called_s > max(0.0, due_s - called_s) + LATE_TIMER_S
+            if polled_s - called_s > BLOCKED_S and not is_late:
                 since_s = max(since_s, polled_s - wait_s)
             if polled_s >= probe_s:
                 probe_s = polled_s + PROBE_SILENCE_S
                 self._check_silence(polled_s)
             self._serve(ready, since_s)
-            since_s = polled_s
+            if ready or not is_late:  # a process that was stopped comes back without events: signal(7), epoll_wait
+                since_s = polled_s
         for stream in list(self._streams):
             self._drop(stream)
 
