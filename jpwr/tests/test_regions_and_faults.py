@@ -325,7 +325,7 @@ def test_amd_gpus_are_read_through_the_real_amdsmi(amdsmi_folder):
     first, second = summary["channels"]
     assert (first["name"], second["name"]) == ("rocm:0", "rocm:2")  # a card's second device has no sensor
     assert first["num_devices"] == second["num_devices"] == 2
-    assert first["device_id"] == "GPU-0f1182f2988c0a40 GPU-0f1182f2988c0a41"
+    assert first["device_id"].split() == ["GPU-0f1182f2988c0a40", "GPU-0f1182f2988c0a41", "0000:c1:00", "0000:c6:00"]
     assert (first["mine"], second["mine"]) == (True, False)
     for factor, channel in enumerate((first, second), 1):
         assert channel["method"] == "counter"
