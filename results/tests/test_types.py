@@ -73,14 +73,15 @@ def put(record: dict[str, Any], path: tuple[Any, ...], value: Any) -> Any:
 
 
 def told_apart(record: Any, number: int) -> Any:
-    """The same as a run of its own, with a name, a clock and step times that no other one has."""
+    """The same as a run of its own, with a name, a clock, step times and losses that no other one has."""
     if isinstance(record, dict):
         record = {**record, "run_id": f"{number:06d}"} if isinstance(record.get("run_id"), str) else record
         for window in record["windows"] if isinstance(record.get("windows"), list) else []:
             if isinstance(window, dict) and isinstance(window.get("boot_id"), str):
                 window["boot_id"] += str(number)
-        if isinstance(times_s := record.get("step_times_s"), list):
-            record["step_times_s"] = [one * (1 + number * 1e-12) if type(one) is float else one for one in times_s]
+        for name in ("step_times_s", "losses"):
+            if isinstance(values := record.get(name), list):
+                record[name] = [one * (1 + number * 1e-12) if type(one) is float else one for one in values]
     return record
 
 
