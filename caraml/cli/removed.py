@@ -4,6 +4,7 @@ from __future__ import annotations
 
 FOLDERS = "give all folders and archives of results to 'caraml history FOLDER ...'"
 TABLE = "use 'caraml table FOLDER --format csv', or parquet with '-o FILE'"
+PROVISIONED = "state 'provisioned_w_per_device' in the prices or in the system's block"
 REMOVED = {
     "caraml export": TABLE,
     "caraml read-bench": "measure the server by jube/inference.yaml, as docs/howto/measure_a_server.md describes",
@@ -22,10 +23,10 @@ REMOVED = {
     "caraml published --plot": "use 'caraml published --results FOLDER', a table of figures next to your own",
     "caraml compare --require": "write requirements, and use 'caraml accept FOLDER --requirements FILE'",
     "caraml operating-points": "use 'caraml table FOLDER --repeats', and the report's chart of limits and clocks",
-    "caraml system-power": "state 'provisioned_w_per_device' in the prices or in the system's block",
-    "caraml table --system-power": "state 'provisioned_w_per_device' in the prices or in the system's block",
+    "caraml system-power": PROVISIONED,
+    "caraml table --system-power": PROVISIONED,
     "caraml table --goodput": "use the measured times and energies of checkpoints, by the tag checkpoint",
-    "caraml report --system-power": "state 'provisioned_w_per_device' in the prices or in the system's block",
+    "caraml report --system-power": PROVISIONED,
     "caraml predict --validate": "docs/explanation/prediction.md has the errors",
     "caraml predict --points": "only measured and published systems of the suite are left out to know the error",
     "caraml predict --size": "use --filter 'model=NAME' to choose among the models of the runs, or measure the model",

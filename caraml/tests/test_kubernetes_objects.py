@@ -1,4 +1,4 @@
-"""What is submitted for a point, what each of its pods runs, and the results that are made of it."""
+"""Objects that are submitted for a point, the command of each pod, and the results of the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of the answers of Kubernetes about a Job and its pods."""
+"""State of a job, from the answers of Kubernetes about a Job and its pods."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SHARPNESS = 4  # exponent of the smooth maximum of launching and computing
 NOISE = 0.03  # of a point, relative
 PRIOR_WEIGHT = 0.1  # of the prior against one point
 FEWEST_POINTS = 3  # of a system, so that two are left where one is left out
-FURTHEST = 2  # largest factor between what is asked and what was measured: leaving points out tells of no more
+FURTHEST = 2  # largest factor between what is asked and what was measured: leaving points out measures no larger error
 # What a point is predicted from. Beyond the batches, errors are larger than between them, and fewer are known.
 BETWEEN, BEYOND, OTHER_DEVICES = "smaller and larger batches", "batches on one side", "other numbers of devices"
 ERRORS_OF = {BETWEEN: (BETWEEN, BEYOND), BEYOND: (BEYOND,), OTHER_DEVICES: (OTHER_DEVICES,)}

@@ -67,7 +67,7 @@ class Ratio:
         too_large = [name for name in (self.system, *known) if devices > self._blocks[name].devices_per_node]
         if too_large:
             raise PredictionError(
-                f"{self.system}: {what} takes several nodes of {too_large[0]}, and data sheets do not tell of "
+                f"{self.system}: {what} takes several nodes of {too_large[0]}, and data sheets do not include "
                 "the network: ask for the devices of one node"
             )
         for name, one in known.items():

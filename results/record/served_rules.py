@@ -212,14 +212,19 @@ def by_the_client(window: Window) -> tuple[float, str, float]:
     return *max(changes), longest_s
 
 
+def _client_share(window: Window, above: float, most: float = math.inf) -> Iterator[Finding]:
+    """Yield that the client's delays change a percentile by a share above one limit, and at most another."""
+    share, name, longest_s = by_the_client(window)
+    if above < share <= most:
+        yield finding("client_share", share=share, percentile=name, longest_ms=1e3 * longest_s)
+
+
 def late_client(window: Window, metrics: Metrics, load: Asked) -> Iterator[Finding]:
     """Yield where the client's own delay is no small part of what was measured."""
     in_flight, typical_s = _busy(metrics), number(metrics, "e2e_p50_s")
     if (late_s := late_start(window, load)) > LATE_START * typical_s:
         yield finding("late_start", late_s=late_s, request_s=typical_s)
-    share, name, longest_s = by_the_client(window)
-    if share > LATE_OF_PERCENTILE:
-        yield finding("client_share", share=share, percentile=name, longest_ms=1e3 * longest_s)
+    yield from _client_share(window, LATE_OF_PERCENTILE)
     if not load.rate_per_s and in_flight < (1 - MOST_GAP) * load.concurrency:
         yield finding("few_in_flight", in_flight=in_flight, wanted=load.concurrency)
     delay_s, most_s = (number(metrics, f"client_delay_{name}_s") for name in ("p50", "p99"))
@@ -237,9 +242,7 @@ def remarks(window: Window, load: Asked, metrics: Metrics) -> Iterator[Finding]:
     starts = 0.0 if load.rate_per_s else lock_step(window, load.concurrency)
     if late_start(window, load) > LATE_START * number(metrics, "e2e_p50_s"):
         starts = 0.0  # by the client's doing, which late_client() says
-    share, name, longest_s = by_the_client(window)
-    if TOLD_OF_PERCENTILE < share <= LATE_OF_PERCENTILE:
-        yield finding("client_share", share=share, percentile=name, longest_ms=1e3 * longest_s)
+    yield from _client_share(window, TOLD_OF_PERCENTILE, LATE_OF_PERCENTILE)
     if load.concurrency >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
         yield finding("lock_step", share=starts)
     if retried := sum(one.retries > 0 for one in window.requests):

@@ -1,4 +1,4 @@
-"""Each field of a run of each shape is edited: the file beside this one names who sees it, and why nobody does."""
+"""Edit each field of a run of each shape: edits.csv lists the command that detects the edit."""
 
 from __future__ import annotations
 

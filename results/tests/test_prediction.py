@@ -253,7 +253,7 @@ THREE = ("H100", "JEDI", "WAIH100")
         (lambda: measured_on(THREE), "H200", (4, 128), "no system with a data sheet .* batch 128: measure one"),
         (lambda: measured_on(THREE[:2]), "H200", (4, 64), "not known for tiny in bf16, which needs 3 systems"),
         (lambda: measured_on(THREE, precision="fp32"), "H200", (8, 64), "no system with a data sheet"),
-        (lambda: measured_on(THREE), "GH200", (4, 64), "takes several nodes of GH200, .* not tell of the network"),
+        (lambda: measured_on(THREE), "GH200", (4, 64), "takes several nodes of GH200, .* not include the network"),
         (lambda: of_memory(measured_on(THREE), 70e9), "A100", (4, 64), "A100 has 40 GB .* took up to 70"),
         (lambda: of_memory(measured_on(THREE), None), "MI250", (4, 64), "MI250 has 64 GB .* took up to 80"),
         (

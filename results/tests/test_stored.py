@@ -1,4 +1,4 @@
-"""What the commands print for a stored set of runs of each shape: `stored/README.md` says what they are."""
+"""Output of the commands for a stored set of runs of each shape, which `stored/README.md` describes."""
 
 from __future__ import annotations
 

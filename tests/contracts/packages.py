@@ -1,4 +1,4 @@
-"""What packages offer: unpacked wheels by their syntax trees, installed ones also by import."""
+"""Names and signatures in packages: from the syntax trees of wheels, and by import of installed packages."""
 
 from __future__ import annotations
 

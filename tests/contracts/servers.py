@@ -1,4 +1,4 @@
-"""What our client asks of a server, and what the server's release has of it."""
+"""Options, metrics and request fields that our client needs, compared with those of a server's release."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def make_driver(folder, library, source):
 
 
 def with_driver(folder, library, source, script):
-    """What a script prints where a driver has these functions."""
+    """Return the output of a script that runs with a driver of these functions."""
     make_driver(folder, library, source)
     environ = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
