@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.needs import need
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEMS = Path("jube") / "include" / "systems.yaml"
@@ -18,6 +20,21 @@ SHIPPED = {"A100", "H100", "WAIH100", "GH200", "JEDI", "MI250", "GC200", "CPU", 
 SHIPPED |= {"ARCHER2", "MI210", "V100", "BOW", "B200", "B300", "GB300", "MI325X", "MI355X", "HGX-A100", "HGX-H100"}
 # The site's facts for a checkout that trains: what is tested takes no long steps.
 SMALL = "llm_training_flags: --sequence-length 64\nresnet50_flags: --image-size 32\n"
+
+
+class InCheckout:
+    """Commands that run in a checkout, with its environment."""
+
+    checkout: Path
+    environ: dict[str, str]
+
+    def call(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=self.checkout, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+
+    def caraml(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.call(sys.executable, "-m", "caraml", *arguments)
 
 
 def read_blocks() -> list[dict]:

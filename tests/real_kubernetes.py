@@ -6,13 +6,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
+from tests.conftest import SMALL, InCheckout, made_up_system, make_checkout, run_in_place_of_training
 from tests.private_kubernetes import PAUSE, missing_programs, private_kubernetes
 from tests.test_containers import PACKAGES, PODMAN, SITE_PACKAGES, STORAGE
 from tests.waiting import NEVER_S, PATIENCE_S, until
@@ -107,7 +106,7 @@ def checkout(tmp_path):
     return checkout_of(tmp_path / "caraml")
 
 
-class Sweep:
+class Sweep(InCheckout):
     """A sweep that is submitted, and what a user asks of it."""
 
     def __init__(self, jube: str, checkout: Path, environ: dict[str, str], **more: str) -> None:
@@ -123,14 +122,6 @@ class Sweep:
     @property
     def job(self) -> str:
         return (self.point / "job.id").read_text().split(";")[0]
-
-    def call(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.checkout, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S
-        )
-
-    def caraml(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.call(sys.executable, "-m", "caraml", *arguments)
 
     def wait(self, *flags: str) -> subprocess.CompletedProcess[str]:
         return self.caraml("wait", "jube/llm_run", "--interval", "1", *flags)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from caraml.schedulers.slurm import SUBMISSION, TIME_LIMIT, Slurm
-from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
+from tests.conftest import SMALL, InCheckout, made_up_system, make_checkout, run_in_place_of_training
 from tests.needs import PATH, need
 from tests.private_slurm import CLUSTERS, PROGRAMS, private_slurm, restart_without_jobs
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
@@ -94,7 +94,7 @@ def checkout(tmp_path_factory):
     return make_checkout(tmp_path_factory.mktemp("slurm_checkout") / "caraml", BLOCK, SMALL)
 
 
-class Sweep:
+class Sweep(InCheckout):
     """A sweep that is submitted, and what a user asks of it."""
 
     def __init__(self, jube: str, checkout: Path, environ: dict[str, str], workflow: str, *tags: str) -> None:
@@ -103,14 +103,6 @@ class Sweep:
         assert done.returncode == 0, done.stdout + done.stderr
         self.out = checkout / "jube" / f"{workflow}_run"
         self.run = sorted(self.out.glob("[0-9]*"))[-1]
-
-    def call(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.checkout, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S
-        )
-
-    def caraml(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.call(sys.executable, "-m", "caraml", *arguments)
 
     def wait(self, *flags: str) -> subprocess.CompletedProcess[str]:
         return self.caraml("wait", str(self.run), "--interval", "1", *flags)
