@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from benchmarks.common.node.vendor_tools import Reported, ToolError, amd_smi, nvidia_smi, rocm_smi, run, words
+from benchmarks.common.node.programs import words
+from benchmarks.common.node.vendor_tools import Reported, ToolError, amd_smi, nvidia_smi, rocm_smi, run
 from caraml.check import BAD, WARNING, Check
 from results.files.systems import System
 

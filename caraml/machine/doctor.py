@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.node.programs import ProgramError, ask, words
 from caraml.check import BAD, GOOD, WARNING, Check
 from caraml.errors import CaramlError, SiteError
 from caraml.installation import checkout
@@ -20,7 +21,6 @@ from caraml.plan.points import sweep
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
 from caraml.plan.workloads import Workload, refusal, workload_of
-from caraml.programs import ProgramError, ask, words
 from caraml.schedulers.kubernetes.cluster import check_cluster
 from caraml.schedulers.slurm import ask_slurm
 from jpwr.messages import near

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.common.node.programs import NoProgram, ProgramError, ask, words
 from caraml.errors import CaramlError, SchedulerError, SiteError
-from caraml.programs import NoProgram, ProgramError, ask, words
 from caraml.schedulers.job import Job
 from results.record.parts import JOULES_PER_WH
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.common.node.programs import words
 from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.plan.site import read_site, sbatch_flags
-from caraml.programs import words
 from caraml.schedulers.slurm import SUBMISSION, TIME_LIMIT, Submission, ask_slurm, local_cluster
 from jpwr.process.whole_file import write_whole
 from results.record.records import RESULT_NAME, read_record, write_record

@@ -13,6 +13,8 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from benchmarks.common.node.programs import ProgramError, ask, words
+
 LIMIT_S = 30  # of one tool; a driver that wakes many devices takes seconds
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # nvidia-smi underlines even in a pipe
 REFUSED_FIELD = re.compile(r'Field "(.+)" is not a valid field to query')
@@ -86,13 +88,9 @@ def rocm_smi(*questions: Sequence[str]) -> Reported:
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     """Return a completed program with its output, whatever its exit code; raises ToolError if it does not answer."""
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT_S
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ToolError(f"{command[0]} did not answer within {LIMIT_S:g} s") from error
-    except OSError as error:
-        raise ToolError(f"{command[0]} cannot be started: {error.strerror}") from error
+        done = ask(*command, limit_s=LIMIT_S)
+    except ProgramError as error:
+        raise ToolError(str(error)) from error
     done.stdout = COLOURS.sub("", done.stdout)
     return done
 
@@ -107,12 +105,6 @@ def _json(*command: str) -> Reported:
             continue
         return Reported(found, _failure(done, [done.stdout[start.start() + length :].strip()]))
     raise ToolError(f"{command[0]} shows no device: {words(done)}")
-
-
-def words(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the first line of what a program printed that failed."""
-    lines = [line.strip() for line in f"{done.stderr}\n{done.stdout}".splitlines() if line.strip()]
-    return lines[0] if lines else f"it exited with {done.returncode} and printed nothing"
 
 
 def _failure(done: subprocess.CompletedProcess[str], remarks: Sequence[str]) -> tuple[str, ...]:

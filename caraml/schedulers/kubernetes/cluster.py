@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 
+from benchmarks.common.node.programs import words
 from caraml.check import BAD, GOOD, Check
 from caraml.errors import CaramlError, SchedulerError
 from caraml.plan.site import Site
-from caraml.programs import words
 from caraml.schedulers.job import Job
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, read_job_id
 from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, Pod, judge

@@ -6,8 +6,8 @@ import json
 import subprocess
 from typing import Any, NamedTuple
 
+from benchmarks.common.node.programs import NoProgram, ProgramError, ask, words
 from caraml.errors import SchedulerError, SiteError
-from caraml.programs import NoProgram, ProgramError, ask, words
 
 Object = dict[str, Any]  # of the API
 

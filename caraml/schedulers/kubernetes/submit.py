@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.node.programs import words
 from benchmarks.common.node.provenance import commit, has_changes
 from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.installation import checkout
 from caraml.plan.site import Site, read_site
-from caraml.programs import words
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object
 from jpwr.limits.kept import FOLDER
 from jpwr.limits.setting import OPTIONS
