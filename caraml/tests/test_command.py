@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from caraml import __main__, cli
+from caraml import __main__
 from caraml.errors import SiteError
 from caraml.installation import checkout
 from caraml.plan.tags import check_tags, tags_of_run
@@ -101,7 +101,7 @@ def test_an_internal_error_has_an_exit_code_of_its_own_and_its_traceback(monkeyp
     def broken(*arguments):
         raise ZeroDivisionError("a mistake of ours")
 
-    monkeypatch.setattr(cli.further, "published_text", broken)
+    monkeypatch.setattr("caraml.cli.further.published_text", broken)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     assert __main__.main(["published"]) == 70
     told = capsys.readouterr().err
