@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError
 from caraml.plan.workloads import workload
+from record.values import grouped
 from results.points.repeats import PointResults, variant_of
 from results.predict.predict import Group, Prediction, PredictionError
 from results.predict.ratio import Ratio
-from results.record.values import grouped
 
 
 class Question(NamedTuple):

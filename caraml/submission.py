@@ -12,16 +12,16 @@ from datetime import date
 from pathlib import Path
 
 from jpwr import __version__
+from record.values import count
 from results.exchange.archive import CHECKSUMS, ENDING, GB, SIGNATURE, unpacked, verify
 from results.exchange.public import ABOUT, FILE, About, names_left
 from results.files.typed_files import read_file
+from results.find.folders import below, results_below
+from results.find.marks import MARKS, marks_above
+from results.find.records import Found, RecordError, find_records, named_in
+from results.find.restated import with_todays_figures
 from results.points.learning import REFERENCES, read_references, with_learnt
 from results.points.repeats import PointResults, by_point
-from results.record.folders import below, results_below
-from results.record.marks import MARKS, marks_above
-from results.record.records import Found, RecordError, find_records, named_in
-from results.record.restated import with_todays_figures
-from results.record.values import count
 from results.show.tables.doubts import alike, failure
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points, why_left_out

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from caraml.errors import SweepError
-from results.record.folders import CONFIGURATION, RESULT_NAME, WORKPACKAGES, has_jobs, points, runs_of
-from results.record.model import Record
-from results.record.records import RecordError, read_record
+from record.model import Record
+from results.find.folders import CONFIGURATION, RESULT_NAME, WORKPACKAGES, has_jobs, points, runs_of
+from results.find.records import RecordError, read_record
 from results.show.tables.table import failures
 
 

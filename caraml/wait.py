@@ -21,11 +21,11 @@ from caraml.installation import checkout
 from caraml.schedulers.job import Job
 from caraml.schedulers.schedulers import SCHEDULERS, Scheduler
 from caraml.sweep import check_run, no_results, not_started
+from record.model import Json
+from record.values import count
 from results.collect import failed_result
-from results.record.folders import ATTEMPTS, points, runs_of
-from results.record.model import Json
-from results.record.records import RESULT_NAME, read_record, write_record
-from results.record.values import count
+from results.find.folders import ATTEMPTS, points, runs_of
+from results.find.records import RESULT_NAME, read_record, write_record
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
 # Files in a point's folder before its job starts; all others belong to one attempt.

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
+from record.causes import cause
+from record.model import Json, Record, as_json
+from results.find.records import RESULT_NAME, RecordError, read_record, write_record
 from results.join.channels import EnergyError
 from results.join.checkpoints import energy_per_checkpoint
 from results.join.copies import add_energy, check_copies, copy_folder, copy_folders, failed_copy, of_copy, together
@@ -21,9 +24,6 @@ from results.join.hosts import add_hosts, energy_of_roles
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
 from results.join.serving import energy_per_token
-from results.record.causes import cause
-from results.record.model import Json, Record, as_json
-from results.record.records import RESULT_NAME, RecordError, read_record, write_record
 
 RECORD_NAME = "record.json"
 JOB_ERRORS = "job.err"

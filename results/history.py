@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+from record.values import count, epoch_s, grouped
+from results.find.records import Record
 from results.points.estimate import Estimate
 from results.points.operating import limits_of
 from results.points.repeats import Point, point_of, variant_of
 from results.points.setups import work_of
-from results.record.records import Record
-from results.record.values import count, epoch_s, grouped
 from results.verdicts.compare import METRICS, compare
 from results.verdicts.outcome import Outcome, judge
 

@@ -18,7 +18,7 @@ import pytest
 from caraml.errors import SiteError
 from caraml.machine.images import definition, image_path, make_image, read_image, read_images
 from results.files.systems import read_systems
-from results.record.records import RecordError
+from results.find.records import RecordError
 from tests.conftest import SMALL, made_up_system, make_checkout
 from tests.needs import need
 from tests.waiting import PATIENCE_S

@@ -29,9 +29,9 @@ from caraml.cli import main
 from caraml.plan.site import KEYS
 from caraml.plan.tags import known_tags
 from jpwr.backends import METHODS
+from record.demand import SLOS
 from results.files.systems import read_systems
 from results.files.workloads import workloads
-from results.record.demand import SLOS
 from tests.conftest import REPOSITORY, SHIPPED, make_checkout, run_in_place_of_training
 from tests.needs import need
 from tests.waiting import PATIENCE_S

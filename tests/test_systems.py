@@ -90,7 +90,7 @@ def test_no_other_file_knows_a_systems_name():
     known = re.compile(rf"\b({'|'.join(sorted(set(NAMES) - {'CPU'}))})\b")
     files = [
         path
-        for folder in ("jpwr", "benchmarks", "results", "caraml", "jube", "containers", "scripts")
+        for folder in ("jpwr", "benchmarks", "record", "results", "caraml", "jube", "containers", "scripts")
         for path in (REPOSITORY / folder).rglob("*")
         if path.suffix in (".py", ".sh", ".yaml", ".in")
         and "tests" not in path.parts

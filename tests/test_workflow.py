@@ -471,7 +471,7 @@ def test_a_job_needs_no_package_of_python_but_its_programs_own(tmp_path):
     repo, job = tmp_path / "checkout", tmp_path / "job"
     for folder in (repo, job):
         folder.mkdir()
-    for name in ("benchmarks", "containers", "ioprof", "jpwr", "jube", "results", "tests"):
+    for name in ("benchmarks", "containers", "ioprof", "jpwr", "jube", "record", "results", "tests"):
         (repo / name).symlink_to(REPOSITORY / name)
     python = tmp_path / "bin" / "python3"
     python.parent.mkdir()

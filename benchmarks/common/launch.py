@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.common.cgroup import cpu_quota
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Window
-from results.record.model import COPIES_VARIABLE as COPIES_VARIABLE
-from results.record.model import COPY_VARIABLE as COPY_VARIABLE
+from record.model import COPIES_VARIABLE as COPIES_VARIABLE
+from record.model import COPY_VARIABLE as COPY_VARIABLE
 
 CORES_VARIABLE = "CARAML_CORES"  # share of the node's CPUs for one of several copies of a point; unset: all
 FOLDER_VARIABLE = "CARAML_COPIES_FOLDER"  # which the copies share

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from jpwr.process.parser import HelpfulParser
-from results.record.derived import SMOOTHED_LOSSES
+from record.derived import SMOOTHED_LOSSES
 
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")

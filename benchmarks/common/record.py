@@ -12,9 +12,9 @@ import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from results.record.model import SCHEMA_VERSION
-from results.record.model import Device as Device
-from results.record.model import Window as Window
+from record.model import SCHEMA_VERSION
+from record.model import Device as Device
+from record.model import Window as Window
 
 OK, FAILED, OUT_OF_MEMORY = "ok", "failed", "out_of_memory"
 # Kinds of windows: metrics has `measured_UNIT` for the work of the first, `effective_UNIT` for that of the second.

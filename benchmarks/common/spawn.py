@@ -96,7 +96,7 @@ def spawn(place: Place, command: Sequence[str]) -> int:
     if ended is None:
         return 0
     print(
-        # results.record.causes reads this line.
+        # record.causes reads this line.
         f"spawn: error: rank {place.environ(ended.number)['RANK']} ended with exit code {ended.code}; the others were "
         "ended",
         file=sys.stderr,

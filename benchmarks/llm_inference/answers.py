@@ -17,8 +17,8 @@ from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.load import DEATH_S
 from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.stream import text_of
-from results.record.answers import LISTED, Answer, Streamed
-from results.record.served_rules import LEAST_E2E
+from record.answers import LISTED, Answer, Streamed
+from record.served_rules import LEAST_E2E
 
 PROMPT_TOKENS = ANSWER_TOKENS = 32
 SEED = "answers"  # of prompts, which are the same in each run

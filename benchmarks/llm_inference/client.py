@@ -25,7 +25,7 @@ from benchmarks.llm_inference.conversations import KEEP_S, Player, Talk
 from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.stream import BadResponse, Counter
 from benchmarks.llm_inference.wire import RECEIVE_BYTES, Exchange, Wire
-from results.record.served import Request
+from record.served import Request
 
 BLOCKED_S = 50e-6  # a selector that took longer was waiting; a call that need not wait takes less
 TIMER_S = 0.005  # the selector waits for no longer: a process that is stopped misses a timer

@@ -18,7 +18,7 @@ from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.speculation import SpeculationOptions
 from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
-from results.record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of, of_trace
+from record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of, of_trace
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from benchmarks.llm_inference.trace import Conversation, Turn
-from results.record.served import Piece, Place
+from record.served import Piece, Place
 
 FIRST_TURN = 0.25, 0.75  # of a conversation's length, at which a stream's first one starts: AIPerf 0.14, agentx
 KEEP_S = 1.0  # idle for longer, a connection is closed: servers close it after some seconds

@@ -18,9 +18,9 @@ from benchmarks.llm_inference.address import LoadError
 from benchmarks.llm_inference.client import Load, Server, Statistics, run
 from benchmarks.llm_inference.config import LoadOptions, WindowOptions
 from benchmarks.llm_inference.conversations import Talk
-from results.record.demand import arrivals_s, fewest_requests
-from results.record.served import Request
-from results.record.served_rules import LEAST_E2E
+from record.demand import arrivals_s, fewest_requests
+from record.served import Request
+from record.served_rules import LEAST_E2E
 
 STREAMS_PER_PROCESS = 64  # with more, bursts of tokens wait for more than a millisecond
 FEWEST_CORES_TO_BIND = 8  # the client's processes to cores of their own

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.llm_inference.client import Statistics
 from benchmarks.llm_inference.load import Measurement
 from jpwr.median import percentile
-from results.record.served import Metrics, Request
+from record.served import Metrics, Request
 
 
 def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:

@@ -40,13 +40,13 @@ from benchmarks.llm_inference.speculation import facts_of_speculation
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
-from results.record.acceptance import NO_SPECULATION, choice, judged_acceptance, judged_events, label, of_text
-from results.record.answers import facts_of, judged
-from results.record.conversations import figures_of, remarks_on_cache
-from results.record.demand import DATA, hosts_of, of_arrivals, of_idle_limit
-from results.record.perplexity import reference_of
-from results.record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, number
-from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
+from record.acceptance import NO_SPECULATION, choice, judged_acceptance, judged_events, label, of_text
+from record.answers import facts_of, judged
+from record.conversations import figures_of, remarks_on_cache
+from record.demand import DATA, hosts_of, of_arrivals, of_idle_limit
+from record.perplexity import reference_of
+from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, number
+from record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
 DESCRIPTION = "Load a server of language models with requests, and record how fast it answered."

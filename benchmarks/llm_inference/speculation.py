@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks.common.options import ConfigError, option
 from benchmarks.llm_inference.servers import Speculation
-from results.record.acceptance import length_of, published, stated
-from results.record.derived import ratio
+from record.acceptance import length_of, published, stated
+from record.derived import ratio
 
 MODELS = tuple(dict.fromkeys(model for model, _ in published()))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, option, parse_config, positive
-from results.record.demand import MADE, as_text, digest_of, made
+from record.demand import MADE, as_text, digest_of, made
 
 MOONCAKE_BLOCK = 512
 MOST = 1 << 53  # above, floats are not exact

@@ -18,7 +18,7 @@ from caraml.installation import missing_package
 from jpwr import __version__
 from jpwr.process.parser import HelpfulParser, removed_words
 from results.files.workloads import workloads
-from results.record.records import RecordError
+from results.find.records import RecordError
 
 EXIT_CODES = f"""exit codes:
   0    done

@@ -11,7 +11,7 @@ from caraml.plan.paths import wrong_path
 from caraml.sweep import problems, run_folder
 from caraml.wait import NOT_IN_TIME, check_open, check_schedulers, retry_failed
 from caraml.wait import wait as wait_for
-from results.record.values import count
+from record.values import count
 
 COMMANDS = Group()
 

@@ -14,11 +14,11 @@ from caraml.cli.command import Group, above_0, argument, file, flag, folders, sa
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
+from record.values import count
 from results.exchange import archive as archives
 from results.exchange.public import About, Licence
-from results.record.folders import results_below
-from results.record.records import RecordError
-from results.record.values import count
+from results.find.folders import results_below
+from results.find.records import RecordError
 from results.show.tracking import MODES, log_to_mlflow, log_to_tensorboard, log_to_wandb
 
 COMMANDS = Group()

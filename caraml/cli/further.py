@@ -8,10 +8,10 @@ from pathlib import Path
 from caraml.cli.after import ALL, FILTER, FORMAT, is_whole, matching, out, printed, records_in
 from caraml.cli.command import Group, argument, folders, say
 from jpwr.process.whole_file import write_whole
+from record.values import count
+from results.find.records import RecordError
 from results.points.learning import as_csv, read_references, reference_of
 from results.points.repeats import by_point
-from results.record.records import RecordError
-from results.record.values import count
 from results.reference.achievable import with_achievable
 from results.reference.published import read_published
 from results.show.tables.anchors import anchor_table

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from caraml.cli.after import FILTER, matching, out, records_in
 from caraml.cli.command import Group, above_0, argument
+from record.values import epoch_s
 from results.exchange.archive import unpacked
+from results.find.records import RecordError
 from results.history import changes_of, series_of
-from results.record.records import RecordError
-from results.record.values import epoch_s
 from results.verdicts.outcome import Outcome, exit_code
 
 COMMANDS = Group()

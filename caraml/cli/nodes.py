@@ -7,8 +7,8 @@ import json
 
 from caraml.cli.after import JSON, good_checks, records_in
 from caraml.cli.command import Group, argument, file, flag, folders, percent
-from results.record.records import RecordError
-from results.record.values import count
+from record.values import count
+from results.find.records import RecordError
 from results.show.tables.cells import rendered
 from results.show.tables.machine.nodes import node_data, node_sentences, node_table
 from results.show.tables.table import failures

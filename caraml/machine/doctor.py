@@ -24,9 +24,9 @@ from caraml.plan.workloads import Workload, refusal, workload_of
 from caraml.schedulers.kubernetes.cluster import check_cluster
 from caraml.schedulers.slurm import ask_slurm
 from jpwr.messages import near
+from record.values import count
 from results.files.systems import System, read_systems
 from results.files.workloads import Facts, workloads
-from results.record.values import count
 
 OLDEST_JUBE = (2, 5, 1)
 ENOUGH_GB = 20  # for the small data sets and the results of several sweeps

@@ -13,8 +13,8 @@ from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
 from caraml.plan.site import Site
 from caraml.plan.workloads import Workload
+from record.values import devices_text
 from results.files.systems import System
-from results.record.values import devices_text
 
 
 def numbers(text: str, key: str) -> list[int]:

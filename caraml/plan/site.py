@@ -21,7 +21,7 @@ from caraml.errors import CaramlError, SiteError
 from caraml.installation import checkout, missing_package
 from caraml.plan.paths import wrong_path
 from jpwr.messages import near
-from results.errors import RecordError
+from record.errors import RecordError
 from results.files.json_schema import keys_of
 from results.files.systems import Runtime, Submit, System, read_systems
 from results.files.typed_files import like, read_mapping, stated

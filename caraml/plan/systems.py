@@ -49,7 +49,7 @@ def refusal(name: str, reason: str) -> str:
 
 def systems_table(systems: dict[str, System]) -> str:
     """Return a table of systems; a figure of 0 is not known."""
-    from results.record.quantities import Quantity
+    from results.files.quantities import Quantity
     from results.show.tables.cells import Table
     from results.show.tables.fit import aligned
 

@@ -14,7 +14,7 @@ from caraml.plan.systems import read_refused, refusal
 from jpwr.messages import near
 from results.files.systems import Precision
 from results.files.workloads import workloads
-from results.record.folders import CONFIGURATION
+from results.find.folders import CONFIGURATION
 
 PRECISIONS = {*get_args(Precision)}
 TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)

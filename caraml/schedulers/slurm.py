@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from benchmarks.common.node.programs import NoProgram, ProgramError, ask, words
 from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.schedulers.job import Job
-from results.record.parts import JOULES_PER_WH
+from record.parts import JOULES_PER_WH
 
 # squeue(1), job state codes of an ended job; with any other code it may still run.
 ENDED = {

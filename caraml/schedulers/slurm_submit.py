@@ -22,7 +22,7 @@ from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.plan.site import read_site, sbatch_flags
 from caraml.schedulers.slurm import SUBMISSION, TIME_LIMIT, Submission, ask_slurm, local_cluster
 from jpwr.process.whole_file import write_whole
-from results.record.records import RESULT_NAME, read_record, write_record
+from results.find.records import RESULT_NAME, read_record, write_record
 
 JOB_ID = "job.id"
 NUMBER = re.compile(r"^\s*(\d+(?:;\S+)?)\s*$", re.MULTILINE)  # in what sbatch --parsable and a site's own words print

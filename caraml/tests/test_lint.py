@@ -6,7 +6,7 @@ import pytest
 
 from caraml.installation import SYSTEMS, checkout
 from caraml.lint import lint
-from results.errors import RecordError
+from record.errors import RecordError
 from results.files.systems import read_systems
 
 GOOD = """\

@@ -21,7 +21,7 @@ from caraml.plan.workloads import Workload, refusal
 from results.files import workloads
 from results.files.systems import read_systems
 from results.files.workloads import Facts, title_of
-from results.record.records import RecordError
+from results.find.records import RecordError
 
 MADE_UP = """
 title: Sums

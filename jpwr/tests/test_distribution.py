@@ -16,7 +16,7 @@ from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, interpreter, needed
 from jpwr.trace.writers import read_trace
 
 NOT_SOURCE = ("__pycache__", "build", "*.egg-info")
-SOURCES = ("benchmarks", "caraml", "jpwr", "results")
+SOURCES = ("benchmarks", "caraml", "jpwr", "record", "results")
 # Whatever points to this checkout, or to a virtual environment, would hide what is missing.
 ENVIRON = {
     **{name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "JPWR_"))},

@@ -19,20 +19,17 @@ from typing import IO, Any, NamedTuple
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
+from record.checks.energy import busier_elsewhere
+from record.checks.windows import CLOCK_S
+from record.model import Energy, Json
+from record.parts import of_node
 from results.collect import RECORD_NAME, collect
 from results.exchange.public import ABOUT, About, published
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
-from results.join.copies import FAILED, copy_folder, copy_folders, failed_copy, run_of
-from results.join.nodes import TraceSums, read_sums
-from results.join.serving import REQUESTS_NAME, TOLERANCE, request_problems
-from results.record.checks import contradictions
-from results.record.checks.energy import busier_elsewhere
-from results.record.checks.windows import CLOCK_S
-from results.record.folders import below, results_below
-from results.record.model import Energy, Json
-from results.record.parts import of_node
-from results.record.records import (
+from results.find.contradictions import contradictions
+from results.find.folders import below, results_below
+from results.find.records import (
     RESULT_NAME,
     Record,
     RecordError,
@@ -41,6 +38,9 @@ from results.record.records import (
     named_in,
     read_record,
 )
+from results.join.copies import FAILED, copy_folder, copy_folders, failed_copy, run_of
+from results.join.nodes import TraceSums, read_sums
+from results.join.serving import REQUESTS_NAME, TOLERANCE, request_problems
 
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 ENDING = ".tar.zst"

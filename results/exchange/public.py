@@ -19,13 +19,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from jpwr.process.device_ids import PCI_ADDRESS, same_ids
+from record.demand import ROLES
 from results.collect import RECORD_NAME, SCHEDULERS
+from results.find.folders import RESULT_NAME, WORKPACKAGES, as_plan
+from results.find.restated import hash_of
 from results.join.copies import FAILED
 from results.join.serving import MOST_BYTES, REQUESTS_NAME
 from results.points.setups import DRIVER, OF_A_DEVICE, SOFTWARE
-from results.record.demand import ROLES
-from results.record.folders import RESULT_NAME, WORKPACKAGES, as_plan
-from results.record.restated import hash_of
 
 ABOUT = "about.yaml"
 Licence = Literal["CC-BY-4.0", "CC0-1.0"]  # SPDX identifiers of licences by which anybody may hand data on

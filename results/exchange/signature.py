@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from results.record.records import RecordError
+from results.find.records import RecordError
 
 PURPOSE = "caraml-archive"  # OpenSSH's namespace: a signature made for another purpose is refused
 OLDEST = "8.2"  # the first version with find-principals (its release notes)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from results.errors import RecordError
+from record.errors import RecordError
 from results.files.json_schema import keys_of
 from results.files.typed_files import From0, From1, NotNegative, Text, check_key, in_words, like, scalar, value_as
 from results.files.workloads import Vendor, workloads

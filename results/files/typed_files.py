@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from jpwr.messages import meant, near
-from results.errors import RecordError
+from record.errors import RecordError
+from record.names import odd_character
 from results.files.json_schema import LISTS, MAPPINGS, Allowed, bare, keys_of
-from results.files.names import odd_character
 from results.files.yaml_files import PerhapsThousands, Quoted, YamlError, read_yaml
 
 LARGEST = 1e30  # of numbers

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from jpwr.errors import JpwrError
+from record.checks.checkpoints import WORDS
+from record.derived import ratio
+from record.model import Record
+from record.parts import windows_of
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.nodes import TraceSums
-from results.record.checks.checkpoints import WORDS
-from results.record.derived import ratio
-from results.record.model import Record
-from results.record.parts import windows_of
 
 
 def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from jpwr.trace.trace import Event, Trace
-from results.record.model import Clocks, Window, changed
+from record.model import Clocks, Window, changed
 
 # NVML's nvmlClocksEventReasons, without idleness and clocks that a user set.
 REASONS = {

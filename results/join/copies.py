@@ -10,13 +10,13 @@ from typing import Any
 
 from jpwr.intervals import with_accuracy
 from jpwr.process.device_ids import same_ids
+from record.derived import spread_percent
+from record.model import COPY_VARIABLE, Json, Record, Window, as_json, changed
+from record.parts import JOULES_PER_WH, OF_ALL_COPIES
+from results.find.duplicates import copies as twins
+from results.find.records import RecordError
 from results.join.channels import IDENTIFIED, EnergyError
 from results.join.nodes import TraceSums
-from results.record.derived import spread_percent
-from results.record.duplicates import copies as twins
-from results.record.model import COPY_VARIABLE, Json, Record, Window, as_json, changed
-from results.record.parts import JOULES_PER_WH, OF_ALL_COPIES
-from results.record.records import RecordError
 
 # Windows end within 5 % of their length and a step; the rest is room for nodes whose wall clocks differ.
 MIN_COMMON = 0.8  # of the longest window

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jpwr.energy.estimate import known
+from record.derived import TO_LOSS, computed, of_energy, power_over_time, product, ratio, sum_of_all
+from record.model import Channel, Energy, Numbers, Record, Window, changed
+from record.parts import JOULES_PER_WH, of_node, windows_of
 from results.join.channels import EnergyError, sensor
 from results.join.limits import limits_of_all
 from results.join.nodes import NodeSums, TraceSums
-from results.record.derived import TO_LOSS, computed, of_energy, power_over_time, product, ratio, sum_of_all
-from results.record.model import Channel, Energy, Numbers, Record, Window, changed
-from results.record.parts import JOULES_PER_WH, of_node, windows_of
 
 # Components of an energy's interval; the first is the sum of the others.
 UNCERTAINTIES = ("uncertainty_wh", "random_wh", "systematic_wh")

@@ -9,10 +9,10 @@ from typing import Any
 
 from jpwr.channel import ChannelInfo
 from jpwr.process.device_ids import same_ids
+from record.model import Json, Record
+from record.parts import windows_of
 from results.join.energy import trace_of
 from results.join.nodes import NOT_SAMPLED, FigureSums, TraceSums
-from results.record.model import Json, Record
-from results.record.parts import windows_of
 
 UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.writers import open_trace
+from record.demand import hosts_of
+from record.derived import product, ratio
+from record.model import Json
+from record.parts import JOULES_PER_WH
+from record.values import count
 from results.join.channels import IDENTIFIED, EnergyError
 from results.join.nodes import MIN_COVERED
-from results.record.demand import hosts_of
-from results.record.derived import product, ratio
-from results.record.model import Json
-from results.record.parts import JOULES_PER_WH
-from results.record.values import count
 
 TOKENS = {"prefill": ("read", "input_tokens"), "decode": ("written", "measured_tokens")}  # by role
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from jpwr.channel import ChannelInfo
 from jpwr.trace.trace import Trace
+from record.model import Channel, Limits, Window, changed, is_number
+from record.values import grouped
 from results.join.clocks import mean, status_of
-from results.record.model import Channel, Limits, Window, changed, is_number
-from results.record.values import grouped
 
 KEYS = {"power limit": "power_limit_w", "clock": "clock_limit_mhz"}  # of the kinds in a trace
 POWER_BOUND = "power limit"  # among the reasons for throttling

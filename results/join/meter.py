@@ -16,15 +16,15 @@ from jpwr.energy.power import usual_step_s
 from jpwr.errors import JpwrError
 from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
+from record.checks.energy import scope_conflict
+from record.model import Energy, Numbers, Record, Window, changed
 from results.files.systems import system_of
 from results.files.workloads import short_batch_text
+from results.find.records import RecordError
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
 from results.join.limits import limits_of_all
 from results.join.nodes import sums_of
-from results.record.checks.energy import scope_conflict
-from results.record.model import Energy, Numbers, Record, Window, changed
-from results.record.records import RecordError
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
 MARGIN_S = 60.0  # before and after a window, in which readings count, too

@@ -19,14 +19,14 @@ from jpwr.energy.estimate import known
 from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
+from record.checks.run import KINDS
+from record.model import Channel, Record, Window, changed
+from record.parts import of_node, total_s, windows_of
+from record.values import is_accelerated
+from results.find.in_parallel import for_each
 from results.join.channels import EnergyError, choose, of_one_method, twins
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of
-from results.record.checks.run import KINDS
-from results.record.in_parallel import for_each
-from results.record.model import Channel, Record, Window, changed
-from results.record.parts import of_node, total_s, windows_of
-from results.record.values import is_accelerated
 
 TRACES = "power/*/trace.csv"
 WINDOW = " window"  # in the name of the region that marks a window

@@ -17,9 +17,9 @@ from ioprof.counts import SIZE_CLASSES, Profile
 from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
-from results.record.model import Window
-from results.record.parts import of_node, windows_of
-from results.record.records import Record
+from record.model import Window
+from record.parts import of_node, windows_of
+from results.find.records import Record
 
 PROFILES = "io/*/profile.json"
 TIMES_NAME = "record.regions.json"

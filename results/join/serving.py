@@ -13,16 +13,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.record.acceptance import judged_acceptance, judged_events
-from results.record.answers import facts_of, judged
-from results.record.checks.run import differs
-from results.record.conversations import NAMES, are_conversations, figures_of, idle_until_s, remarks_on_cache
-from results.record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
-from results.record.derived import joules_per
-from results.record.model import Json, is_number
-from results.record.perplexity import reference_of
-from results.record.served import LATER, Request, Window, metrics_of, number, read_request
-from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
+from record.acceptance import judged_acceptance, judged_events
+from record.answers import facts_of, judged
+from record.checks.run import differs
+from record.conversations import NAMES, are_conversations, figures_of, idle_until_s, remarks_on_cache
+from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
+from record.derived import joules_per
+from record.model import Json, is_number
+from record.perplexity import reference_of
+from record.served import LATER, Request, Window, metrics_of, number, read_request
+from record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from results.record.acceptance import judged_acceptance
-from results.record.answers import judged
-from results.record.findings import NOT_RANKED, Finding, finding, from_data, note
-from results.record.model import Record, as_json
-from results.record.parts import devices_of, sensor_channels
-from results.record.perplexity import reference_of
-from results.record.values import once, value_at
+from record.acceptance import judged_acceptance
+from record.answers import judged
+from record.findings import NOT_RANKED, Finding, finding, from_data, note
+from record.model import Record, as_json
+from record.parts import devices_of, sensor_channels
+from record.perplexity import reference_of
+from record.values import once, value_at
 
 PART = "MIG-"  # beginning of the id of a part of a GPU
 DIVIDED_BY_MIG = "divided by MIG"  # in jpwr's description of an NVML sensor

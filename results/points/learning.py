@@ -16,12 +16,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from results.errors import RecordError
-from results.files.csv_rows import csv_rows
+from record.csv_rows import csv_rows
+from record.errors import RecordError
+from record.findings import Finding, finding
+from record.model import Learnt, Record, changed, is_number
+from record.values import count, value_at
 from results.points.estimate import CONFIDENCE, students_t
-from results.record.findings import Finding, finding
-from results.record.model import Learnt, Record, changed, is_number
-from results.record.values import count, value_at
 
 REFERENCES = Path(__file__).with_suffix(".csv")  # made by 'caraml reference' from runs with the tag gate
 QUARTERS = 4

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from record.parts import sensor_channels
+from record.values import THROUGHPUT, WORK, energy_source, grouped, value_at
+from results.find.records import Record
 from results.points.estimate import Estimate, exactly
 from results.points.repeats import PointResults
 from results.points.setups import CLOCK_LIMIT, LIMIT, setup_of
-from results.record.parts import sensor_channels
-from results.record.records import Record
-from results.record.values import THROUGHPUT, WORK, energy_source, grouped, value_at
 
 # Facts of a setup that follow the limits: as the sampler and as the vendors' tools record them.
 OF_LIMITS = (LIMIT, CLOCK_LIMIT, "power.limit", "clocks.applications.graphics", "limit")

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from results.record.model import Region, Regions
-from results.record.records import Record
-from results.record.values import rounded
+from record.model import Region, Regions
+from record.values import rounded
+from results.find.records import Record
 
 # In the order of a step; other regions of a workload follow, and the time outside of all regions is last.
 ORDER = ("IO", "Forward", "Forward+Backward", "Backward", "Comm", "Update")

@@ -7,14 +7,14 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from record.findings import Finding, finding
+from record.values import devices_text, energy_source, grouped, sort_key, value_at
 from results.files.workloads import batch_text, short_batch_text
+from results.find.records import Record
 from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs, trimmed_mean
 from results.points.judged import job_of, why_wrong
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import differences, options_of, setup_of
-from results.record.findings import Finding, finding
-from results.record.records import Record
-from results.record.values import devices_text, energy_source, grouped, sort_key, value_at
 
 # Criteria for steps that are not in steady state.
 FEWEST_STEPS = 12  # with fewer, a trend may be chance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jpwr.intervals import BOUND, NORMAL_95
-from results.record.records import Record
+from results.find.records import Record
 
 STATED = ("data sheet", "documentation")  # sources of an accuracy that the vendor states
 

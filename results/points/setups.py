@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from results.record.parts import devices_of, sensor_channels
-from results.record.records import Record
-from results.record.values import count, cpus_in, once
+from record.parts import devices_of, sensor_channels
+from record.values import count, cpus_in, once
+from results.find.records import Record
 
 # Groups of the configuration that do not change what is measured, such as the path of the record, and an option.
 NO_OPTIONS = ("run",)

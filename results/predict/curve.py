@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from record.values import grouped
 from results.points.estimate import students_t
-from results.record.values import grouped
 
 SHARPNESS = 4  # exponent of the smooth maximum of launching and computing
 NOISE = 0.03  # of a point, relative

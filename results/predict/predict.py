@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from record.parts import JOULES_PER_WH
+from record.values import THROUGHPUT, devices_text, grouped
+from results.find.records import Record, RecordError
 from results.points.estimate import Interval, students_t
 from results.points.operating import limits_of
 from results.points.repeats import Point, PointResults, variant_of
@@ -22,9 +25,6 @@ from results.predict.curve import (
     left_out,
     source_of,
 )
-from results.record.parts import JOULES_PER_WH
-from results.record.records import Record, RecordError
-from results.record.values import THROUGHPUT, devices_text, grouped
 from results.verdicts.nodes import is_check
 from results.verdicts.quality import energy_kind, why_not_ranked
 

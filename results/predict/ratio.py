@@ -11,11 +11,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 
+from record.values import THROUGHPUT, devices_text, grouped
 from results.files.systems import System, read_systems
 from results.points.estimate import students_t
 from results.points.repeats import PointResults, variant_of
 from results.predict.predict import Group, Prediction, PredictionError, around
-from results.record.values import THROUGHPUT, devices_text, grouped
 from results.reference.published import system_names, throughputs
 
 GB = 1e9

@@ -8,10 +8,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from results.files.csv_rows import csv_rows
-from results.record.model import changed
-from results.record.records import Record
-from results.record.values import rounded
+from record.csv_rows import csv_rows
+from record.model import changed
+from record.values import rounded
+from results.find.records import Record
 from results.verdicts.nodes import MATMUL, NODE_CHECK, is_check, medians
 
 REFERENCE = Path(__file__).with_suffix(".csv")

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from results.files.csv_rows import csv_rows
+from record.csv_rows import csv_rows
 
 ANCHORS = Path(__file__).with_suffix(".csv")
 PER_DEVICE_UNITS = ("tokens/s/device", "output tokens/s/device")

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from results.files.csv_rows import csv_rows
+from record.csv_rows import csv_rows
 
 FIGURES = Path(__file__).with_suffix(".csv")
 SYSTEMS = FIGURES.with_name("published_systems.csv")

@@ -7,12 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from record.values import value_at
+from results.files.quantities import QUANTITIES
+from results.find.records import Record, RecordError, find_records
+from results.find.restated import with_todays_figures
 from results.points.estimate import Interval
 from results.points.learning import REFERENCES, read_references, with_learnt
-from results.record.quantities import QUANTITIES
-from results.record.records import Record, RecordError, find_records
-from results.record.restated import with_todays_figures
-from results.record.values import value_at
 from results.show.tables.cells import Cell, Table, is_known, is_number, sort_value, text_of
 
 if TYPE_CHECKING:

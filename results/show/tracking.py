@@ -11,11 +11,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from record.model import Part, is_number
+from results.find.records import Record, RecordError
 from results.join.nodes import TRACES
 from results.points.repeats import point_of
 from results.points.setups import flat
-from results.record.model import Part, is_number
-from results.record.records import Record, RecordError
 
 RUN_TAG = "caraml.run_id"
 ABOUT = ("system", "model", "precision", "data", "sample", "status", "error")

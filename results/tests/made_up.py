@@ -13,8 +13,8 @@ from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from results.collect import collect
 from results.files.workloads import workloads
-from results.record.records import write_record
-from results.record.restated import peaks
+from results.find.records import write_record
+from results.find.restated import peaks
 from results.tests.conftest import make_record
 
 IDLE_S = 5.0

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from results.find.records import Found, find_records
 from results.points.repeats import PointResults
-from results.record.records import Found, find_records
 from results.tests import made_up
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.cost import Costs, Price

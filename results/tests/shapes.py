@@ -12,7 +12,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from results.collect import collect, failed_result
-from results.record.records import write_record
+from results.find.records import write_record
 from results.tests import made_up
 from results.tests.test_nodes import check
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.record.records import RecordError
+from results.find.records import RecordError
 from results.tests import made_up
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept

@@ -7,8 +7,8 @@ from array import array
 
 import pytest
 
-from results.record.acceptance import judged_acceptance, judged_events, length_of, of_text, published, stated
-from results.record.served import Request, Window
+from record.acceptance import judged_acceptance, judged_events, length_of, of_text, published, stated
+from record.served import Request, Window
 from results.tests.of_dicts import by_point
 from results.tests.test_serving import served
 from results.tests.words import deviations

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from results.record.answers import LEAST_RIGHT, Answer, Streamed, facts_of, judged
-from results.record.findings import NOT_RANKED
+from record.answers import LEAST_RIGHT, Answer, Streamed, facts_of, judged
+from record.findings import NOT_RANKED
 from results.tests.of_dicts import by_point
 from results.tests.test_serving import served
 from results.tests.words import deviations

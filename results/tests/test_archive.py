@@ -19,12 +19,12 @@ import zstandard
 from caraml.cli import main
 from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
+from record.model import Record
 from results.collect import collect
 from results.exchange import archive as archives
 from results.exchange.archive import Checked, verify, write_archive
+from results.find.records import RecordError, find_records, write_record
 from results.join.nodes import sums_of
-from results.record.model import Record
-from results.record.records import RecordError, find_records, write_record
 from results.tests import made_up
 from results.tests.conftest import PACKAGE, JobFolder, make_record
 from tests.needs import need

@@ -4,10 +4,10 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Trace
+from record.model import Channel, Window, as_json
+from results.find.records import find_records
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of, limits_of_all
-from results.record.model import Channel, Window, as_json
-from results.record.records import find_records
 from results.show.tables.points import point_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point, contradictions, energy_of

@@ -18,11 +18,11 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import install_method
 from jpwr.tests.conftest import run as run_program
 from jpwr.trace.writers import read_trace
+from record.checks.checkpoints import WORDS
+from record.model import Channel, Energy, Record
 from results.collect import collect, main
 from results.join.energy import UNCERTAINTIES
 from results.join.nodes import read_sums
-from results.record.checks.checkpoints import WORDS
-from results.record.model import Channel, Energy, Record
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 from results.tests.of_dicts import energy_rules, grade
 

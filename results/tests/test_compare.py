@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
+from results.find.records import RecordError
 from results.points.repeats import summarise
-from results.record.records import RecordError
 from results.show.tables.comparison import comparison_text
 from results.tests import made_up
 from results.tests.conftest import make_record

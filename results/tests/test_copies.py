@@ -9,8 +9,8 @@ import pytest
 
 from results.collect import collect, failed_result, main
 from results.exchange.archive import verify, write_archive
+from results.find.records import RecordError
 from results.predict.predict import groups_of
-from results.record.records import RecordError
 from results.show.tables.summary import summary_table
 from results.tests.conftest import CPU, GPU0, GPU1, make_record
 from results.tests.made_up import result

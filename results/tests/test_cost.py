@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from results.files.workloads import Amount
-from results.record.records import RecordError
+from results.find.records import RecordError
 from results.show.plots.cost import cost_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.cost import cost_table, crossing_table

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from caraml.cli import main
-from results.record.records import find_records
+from results.find.records import find_records
 from results.show.page.answer import decide
 from results.show.tables.decision import cost_words
 from results.tests import made_up

@@ -9,7 +9,7 @@ from copy import deepcopy
 import pytest
 
 from caraml.cli import main
-from results.record.records import find_records
+from results.find.records import find_records
 from results.tests import made_up
 from results.tests.of_dicts import contradictions
 from results.tests.shapes import checkpoints

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from results.record.findings import KINDS, Finding, finding, from_data, note
+from record.findings import KINDS, Finding, finding, from_data, note
 from results.tests import made_up
 from results.tests.of_dicts import by_point, limits
 from results.tests.test_serving import served
@@ -22,7 +22,11 @@ GENERAL = KINDS["note"].advice
 
 def _calls():
     """Yield each call of `finding` with a constant kind: place, kind, and names of its values; None if some vary."""
-    for file in [*ROOT.glob("results/**/*.py"), *ROOT.glob("benchmarks/llm_inference/*.py")]:
+    for file in [
+        *ROOT.glob("record/**/*.py"),
+        *ROOT.glob("results/**/*.py"),
+        *ROOT.glob("benchmarks/llm_inference/*.py"),
+    ]:
         if "tests" not in file.parts:
             for node in ast.walk(ast.parse(file.read_text())):
                 is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "finding"
@@ -44,7 +48,7 @@ def test_every_finding_has_the_values_of_its_sentence():
 
 
 def test_every_kind_is_found_somewhere():
-    files = [*ROOT.glob("results/**/*.py"), *ROOT.glob("benchmarks/llm_inference/*.py")]
+    files = [*ROOT.glob("record/**/*.py"), *ROOT.glob("results/**/*.py"), *ROOT.glob("benchmarks/llm_inference/*.py")]
     named = {name for file in files if file.name != "findings.py" for name in re.findall(r'"(\w+)"', file.read_text())}
     assert KINDS.keys() - named == set()
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from results.record.quantities import Quantity, Shown
+from results.files.quantities import Quantity, Shown
 from results.show.tables.cells import Table
 from results.show.tables.fit import aligned
 from results.show.tables.inference import OF_POINTS

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from results.record.records import RecordError
+from results.find.records import RecordError
 from results.verdicts.formula import Formula
 
 

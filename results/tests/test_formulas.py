@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from results.record.derived import (
+from record.derived import (
     SERVED,
     computed,
     flops,

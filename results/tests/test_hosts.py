@@ -10,9 +10,9 @@ import pytest
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
+from record.demand import hosts_of
+from record.model import Record
 from results.collect import collect
-from results.record.demand import hosts_of
-from results.record.model import Record
 from results.tests.made_up import WINDOW_S
 from results.tests.of_dicts import contradictions
 from results.tests.test_serving import served

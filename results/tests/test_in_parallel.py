@@ -10,12 +10,12 @@ import threading
 
 import pytest
 
-from results.record.in_parallel import all_stays, for_each
+from results.find.in_parallel import all_stays, for_each
 
 # In a process of its own, because that of the tests may have threads.
 IN_PARALLEL = """
 import os
-from results.record.in_parallel import for_each
+from results.find.in_parallel import for_each
 os.sched_getaffinity = lambda process: {0, 1}
 found = list(for_each(lambda one: (one**2, os.getpid()), range(100), together=10))
 print([square for square, _ in found], os.getpid() in {process for _, process in found})

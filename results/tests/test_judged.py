@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 import jpwr
-from results.record.perplexity import references
+from record.perplexity import references
 from results.tests import made_up
 from results.tests.of_dicts import by_point, contradictions
 from results.tests.test_serving import served

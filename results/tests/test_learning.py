@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from results.errors import RecordError
+from record.errors import RecordError
+from record.model import Record
 from results.files.systems import read_systems
 from results.files.workloads import workloads
 from results.points.learning import (
@@ -28,7 +29,6 @@ from results.points.learning import (
 )
 from results.points.repeats import by_point
 from results.predict.predict import groups_of
-from results.record.model import Record
 from results.tests import made_up
 from results.verdicts.compare import compare
 from results.verdicts.quality import deviations

@@ -10,9 +10,9 @@ import pytest
 
 from caraml.cli import main
 from jpwr.tests.loads import levels
+from results.find.records import RecordError
 from results.join.meter import read_meter
 from results.points.operating import OperatingLimits, limited_percent, unsettled
-from results.record.records import RecordError
 from results.tests import made_up
 from results.tests.of_dicts import add_meter, by_point, grade, limits_of
 from results.tests.words import why_not_ranked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from results.files.names import odd_character
+from record.names import odd_character
 
 
 @pytest.mark.parametrize(

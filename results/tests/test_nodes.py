@@ -11,10 +11,10 @@ from caraml.cli import main
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.median import median_interval
 from jpwr.trace.trace import Row, Trace
+from record.model import Record
+from results.find.schema import violation
 from results.join.figures import add_power
 from results.join.nodes import sums_of
-from results.record.model import Record
-from results.record.schema import violation
 from results.reference.achievable import published
 from results.show.tables.machine.nodes import node_table
 from results.tests import made_up
@@ -426,7 +426,7 @@ def test_a_run_says_how_much_of_the_achievable_it_reaches():
 
 
 def test_published_figures_are_below_the_peaks_of_their_systems():
-    from results.record.restated import peaks
+    from results.find.restated import peaks
 
     for place, one in published().items():
         assert 0.4 * peaks()[place] < one.tflops < peaks()[place]

@@ -5,7 +5,7 @@ import pytest
 
 import results
 from caraml.cli import main
-from results.record.records import RecordError
+from results.find.records import RecordError
 from results.tests import made_up
 
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from results.find.records import RecordError
 from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of, unsettled
-from results.record.records import RecordError
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.points import point_table

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from results.record.perplexity import facts_of_text, judged_text, perplexity, reference_of, references
+from record.perplexity import facts_of_text, judged_text, perplexity, reference_of, references
 from results.tests.of_dicts import by_point
 from results.tests.test_serving import served
 from results.verdicts.ranking import ranked_points

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.record.findings import note
-from results.record.records import RecordError, Skipped
+from record.findings import note
+from results.find.records import RecordError, Skipped
 from results.show.page.answer import decide
 from results.show.tables.accept import outcome_text, tender_text
 from results.tests import made_up

@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
+from record.model import Record
+from record.values import cpus_in, rounded
 from results.points.estimate import Estimate, Part
 from results.points.repeats import energy_of_path
 from results.points.setups import _own_name
-from results.record.model import Record
-from results.record.values import cpus_in, rounded
 from results.show.tables.cells import Amount, for_programs, text_of
 from results.show.tables.points import place_of, point_table
 from results.tests import made_up

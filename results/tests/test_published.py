@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.record.records import find_records
+from results.find.records import find_records
 from results.reference.anchors import PER_DEVICE_UNITS, read_anchors
 from results.reference.published import EFFECTIVE, read_published, throughputs
 from results.show.tables.anchors import anchor_table

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from results.files.quantities import QUANTITIES
 from results.files.workloads import workloads
-from results.record.quantities import QUANTITIES
 from results.tests import made_up
 from results.tests.test_serving import served
 

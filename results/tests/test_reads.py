@@ -11,8 +11,8 @@ from caraml.cli import main as caraml
 from ioprof.counts import Coverage, FileCounts, ProcessCounts, Profile, Stretch, Stretches
 from ioprof.folder import save
 from results.collect import collect
+from results.find.records import write_record
 from results.join.reads import Times
-from results.record.records import write_record
 from results.show.tables.reads import COLUMNS, file_table, of_reads, read_table
 from results.tests import made_up
 from results.tests.conftest import CPU, make_record

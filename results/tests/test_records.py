@@ -12,13 +12,13 @@ import pytest
 
 import results
 from caraml.__main__ import main
-from results.files.csv_rows import csv_rows
-from results.record import records
-from results.record.duplicates import copies
-from results.record.folders import results_below
-from results.record.model import Record, as_json
-from results.record.records import RecordError, read_record, write_record
-from results.record.schema import violation
+from record.csv_rows import csv_rows
+from record.model import Record, as_json
+from results.find import records
+from results.find.duplicates import copies
+from results.find.folders import results_below
+from results.find.records import RecordError, read_record, write_record
+from results.find.schema import violation
 from results.tests import bench, made_up
 from results.tests.conftest import make_record
 from results.tests.of_dicts import contradictions, find_records

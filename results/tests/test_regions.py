@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from results.record.records import find_records
+from results.find.records import find_records
 from results.show.plots.regions import steps_by_region
 from results.show.tables.comparison import comparison_text
 from results.show.tables.regions import region_table, split_notes

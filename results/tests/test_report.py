@@ -12,7 +12,7 @@ from caraml.cli import main
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
-from results.record.records import find_records
+from results.find.records import find_records
 from results.show.plots.energy import pareto
 from results.show.plots.style import EFFICIENCY, SPEED, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, lines, over_batch, scaling

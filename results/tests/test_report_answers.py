@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from record.findings import note
+from results.files.quantities import Quantity
+from results.find.records import Skipped
 from results.points.estimate import Interval
-from results.record.findings import note
-from results.record.quantities import Quantity
-from results.record.records import Skipped
 from results.show.page.answer import decide, of_workload
 from results.show.page.columns import grid_of, help_of, points_table, systems_table
 from results.show.page.shortcomings import measure_next

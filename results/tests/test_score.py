@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from results.record.records import RecordError
+from results.find.records import RecordError
 from results.show.tables.decision import ranking_table, ranking_words, scaled, scaled_words, without_score
 from results.tests import made_up
 from results.tests.made_up import of_scope

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from caraml.cli import main
+from record.demand import made_trace
 from results.collect import collect
+from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.join.serving import energy_per_token
 from results.predict.predict import groups_of
-from results.record.demand import made_trace
-from results.record.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.show.plots.serving import frontier, serving_charts
 from results.show.plots.style import SPEED, styles_of_systems
 from results.show.plots.systems import dots

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from caraml.cli import main
-from results.record.records import find_records
+from results.find.records import find_records
 from results.show.page import site
 from results.show.page.site import FILES, write_site
 from results.tests import made_up

@@ -11,7 +11,7 @@ import pytest
 from caraml.cli import main
 from results.files import systems
 from results.files.yaml_files import read_yaml
-from results.record import restated as stated
+from results.find import restated as stated
 from results.tests.of_dicts import contradictions, with_todays_figures
 from results.tests.test_derived import place
 

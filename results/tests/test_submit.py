@@ -17,14 +17,14 @@ import pytest
 import yaml
 
 from caraml.cli import main
+from record.model import as_json
 from results.collect import collect
 from results.exchange.archive import unpacked, verify
 from results.exchange.public import OPTIONS, Neutral
 from results.exchange.signature import sign
+from results.find.records import find_records, write_record
+from results.find.restated import hash_of
 from results.points.learning import as_csv, reference_of
-from results.record.model import as_json
-from results.record.records import find_records, write_record
-from results.record.restated import hash_of
 from results.tests import made_up
 from results.tests.test_archive import keys as keys  # the fixture
 from results.tests.test_archive import members, repack

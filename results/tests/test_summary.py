@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from record.values import WORK
 from results.files.workloads import workloads
-from results.record.values import WORK
 from results.show.plots.style import styles_of_systems
 from results.show.plots.sweep import scaling
 from results.show.tables.cost import cost_table

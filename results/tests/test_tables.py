@@ -5,9 +5,9 @@ import io
 
 import pytest
 
+from results.files.quantities import Quantity
+from results.find.records import RecordError
 from results.points.estimate import Interval
-from results.record.quantities import Quantity
-from results.record.records import RecordError
 from results.show.tables.cells import Amount, Table, rendered
 from results.show.tables.table import CARAML_COLUMNS
 from results.tests import made_up

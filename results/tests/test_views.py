@@ -17,12 +17,12 @@ import pytest
 
 from caraml.cli import after, main
 from caraml.cli.after import records_in
-from results.errors import RecordError
+from record.errors import RecordError
+from record.model import Record, StoredFinding, changed
+from record.values import grouped
+from results.find.marks import MARKS
 from results.points.learning import as_csv, reference_of
 from results.points.repeats import by_point
-from results.record.marks import MARKS
-from results.record.model import Record, StoredFinding, changed
-from results.record.values import grouped
 from results.show.page.answer import decide, of_workload
 from results.show.tables.summary import sentences
 from results.tests import made_up

@@ -17,11 +17,11 @@ from caraml.plan.plan import plan
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.process.host import boot_id
 from jpwr.tests.conftest import install_method
+from record.model import Record, as_json
 from results.collect import collect
 from results.files.systems import read_systems
+from results.find.records import RecordError, read_checked, write_record
 from results.points.repeats import by_point
-from results.record.model import Record, as_json
-from results.record.records import RecordError, read_checked, write_record
 from results.tests import made_up
 from results.tests.conftest import GPU0, GPU1, JobFolder, make_record
 from results.tests.of_dicts import contradictions
@@ -163,7 +163,7 @@ def test_percentiles_are_of_the_sum_over_nodes_at_the_same_time(tmp_path):
 
 def test_percentiles_are_of_time_whatever_the_samples():
     """A tenth of the window at 900 W, in which the sensor is read ten times as often."""
-    from results.record.derived import power_over_time
+    from record.derived import power_over_time
 
     found = power_over_time([100.0] * 90 + [900.0] * 10, 50.0)
     assert (found["p75_power_w"], found["p99_power_w"], found["part_s"]) == (100.0, 900.0, 0.5)

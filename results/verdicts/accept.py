@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from record.findings import Finding, finding, joined
+from results.find.records import Record, RecordError, Skipped
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
-from results.record.findings import Finding, finding, joined
-from results.record.records import Record, RecordError, Skipped
 from results.verdicts.measures import Answer, answer, at, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import not_work_of_bf16

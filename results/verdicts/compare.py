@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from record.values import THROUGHPUT, WORK, energy_source
+from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, product
 from results.points.regions import changes
 from results.points.repeats import Point, PointResults, by_point, disturbances, point_of, step_times_s
 from results.points.sensors import accuracy_text
 from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, together, work_of
-from results.record.records import Record, RecordError
-from results.record.values import THROUGHPUT, WORK, energy_source
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 
 # Title and path of the values that are compared; for all of them more is better.

@@ -15,17 +15,17 @@ from typing import Annotated, NamedTuple
 
 from jpwr.intervals import BOUND
 from jpwr.messages import meant
+from record.checks.run import OUTER
+from record.derived import sum_of_all
+from record.values import THROUGHPUT, WORK, devices_text, value_at
 from results.files.json_schema import Allowed
 from results.files.systems import SOURCE, system_of
 from results.files.typed_files import WORDS, Above0, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
+from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, Interval, of_runs
 from results.points.operating import at_limits
 from results.points.repeats import PointResults
-from results.record.checks.run import OUTER
-from results.record.derived import sum_of_all
-from results.record.records import Record, RecordError
-from results.record.values import THROUGHPUT, WORK, devices_text, value_at
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple
 
+from record.values import value_at
 from results.files.json_schema import value_schema
 from results.files.typed_files import check_key, like, value_as
+from results.find.records import Record, RecordError
 from results.points.repeats import PointResults
-from results.record.records import Record, RecordError
-from results.record.values import value_at
 
 # Names that may be fixed, and their places in a record. An option is fixed by its group and name.
 FACTS = {

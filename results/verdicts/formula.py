@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jpwr.messages import near
 from results.files.typed_files import LARGEST
-from results.record.records import RecordError
+from results.find.records import RecordError
 
 OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from record.findings import Finding, finding
+from record.values import PER_DEVICE, count, grouped
+from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
 from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
-from results.record.findings import Finding, finding
-from results.record.records import RecordError
-from results.record.values import PER_DEVICE, count, grouped
 from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, missed, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out

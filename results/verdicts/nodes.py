@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from jpwr.median import median_interval
 from jpwr.process.device_ids import same_ids
+from record.model import is_number
+from record.parts import devices_of, sensor_channels
+from results.find.records import Record
 from results.join.clocks import REASONS
 from results.points.estimate import Interval
-from results.record.model import is_number
-from results.record.parts import devices_of, sensor_channels
-from results.record.records import Record
 from results.verdicts.outcome import Outcome
 
 NODE_CHECK = "node_check"

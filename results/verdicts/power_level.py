@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from record.checks.run import OUTER
+from record.derived import TENTHS
+from record.findings import Finding, finding
+from record.model import Energy, Record
+from record.values import once
 from results.points.sensors import STATED
-from results.record.checks.run import OUTER
-from results.record.derived import TENTHS
-from results.record.findings import Finding, finding
-from results.record.model import Energy, Record
-from results.record.values import once
 
 LEVELS = (1, 2, 3)
 MIN_CORE_S, MAX_STEP_S = 60.0, 1.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from record.derived import ratio
+from record.model import Record, changed
 from results.files.systems import system_of
-from results.record.derived import ratio
-from results.record.model import Record, changed
 from results.verdicts.cost import Costs
 
 

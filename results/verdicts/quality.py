@@ -10,17 +10,17 @@ from itertools import islice
 from typing import NamedTuple
 
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
+from record.checks.energy import busier_elsewhere
+from record.checks.run import INNER
+from record.findings import Finding, finding
+from record.model import Channel, Provenance
+from record.parts import sensor_channels, total_s, windows_of
+from record.values import is_accelerated, once, value_at
+from results.find.duplicates import Repeated
+from results.find.records import Record
 from results.points.judged import shown_by
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import STATED, accuracy_text, sampling_share
-from results.record.checks.energy import busier_elsewhere
-from results.record.checks.run import INNER
-from results.record.duplicates import Repeated
-from results.record.findings import Finding, finding
-from results.record.model import Channel, Provenance
-from results.record.parts import sensor_channels, total_s, windows_of
-from results.record.records import Record
-from results.record.values import is_accelerated, once, value_at
 
 ESTIMATE = "Q0"
 GRADES = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from record.findings import Finding, finding
+from record.values import PER_DEVICE, grouped
 from results.points.estimate import Estimate, overlap
 from results.points.repeats import PointResults
-from results.record.findings import Finding, finding
-from results.record.values import PER_DEVICE, grouped
 from results.verdicts.quality import energy_kind
 
 

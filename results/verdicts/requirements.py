@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from jpwr.messages import meant, near
+from record.demand import SLOS
+from record.findings import Finding, finding
+from record.values import devices_text
 from results.files.json_schema import Allowed
+from results.files.quantities import QUANTITIES
 from results.files.typed_files import Above0, From0, From1, Name, NotNegative, read_file, refuse_thousands
 from results.files.workloads import names, workloads
+from results.find.records import RecordError
 from results.points.repeats import PointResults
-from results.record.demand import SLOS
-from results.record.findings import Finding, finding
-from results.record.quantities import QUANTITIES
-from results.record.records import RecordError
-from results.record.values import devices_text
 from results.verdicts.fixed import Fixed
 from results.verdicts.formula import Formula
 from results.verdicts.power_level import LEVELS

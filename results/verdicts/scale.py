@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from record.findings import Finding, finding
+from record.values import PER_DEVICE, devices_text, is_accelerated
 from results.points.estimate import Estimate, Interval, exactly, inexactly
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
-from results.record.findings import Finding, finding
-from results.record.values import PER_DEVICE, devices_text, is_accelerated
 from results.verdicts.cost import HOURS_PER_YEAR, WITHOUT_RANGE, Costs, Price, uncovered_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points

@@ -8,11 +8,11 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from jpwr.messages import near
+from record.findings import finding
+from record.values import PER_DEVICE, grouped
+from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
-from results.record.findings import finding
-from results.record.records import RecordError
-from results.record.values import PER_DEVICE, grouped
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike, points_of

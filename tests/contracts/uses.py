@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-OURS = ("benchmarks", "caraml", "ioprof", "jpwr", "results")
+OURS = ("benchmarks", "caraml", "ioprof", "jpwr", "record", "results")
 # Some of our functions take a vendor's module as an argument, and call its functions by their names as text.
 VENDORS = {
     "pynvml": re.compile(r"(?:c_)?nvml(?!Return$)[A-Z]\w*|NVML\w+"),  # nvmlReturn is a field of a structure

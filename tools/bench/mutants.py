@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-WHERE = ("results/record", "results/points", "results/verdicts", "jpwr/energy", "jpwr/sampling")
-PACKAGES = ("results", "jpwr", "benchmarks", "caraml")
+WHERE = ("record", "results/find", "results/points", "results/verdicts", "jpwr/energy", "jpwr/sampling")
+PACKAGES = ("record", "results", "jpwr", "benchmarks", "caraml")
 LIMIT_S = 60  # CPU time
 WAITING = 30  # times as long on the clock: a mutant may wait for ever
 COMPARED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}

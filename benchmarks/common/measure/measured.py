@@ -13,7 +13,7 @@ from benchmarks.common.measure.throughput import throughput_metrics
 from benchmarks.common.record import Window
 from benchmarks.common.workload import Options, Target, Training, Workload
 from jpwr.median import percentile
-from results.record.derived import computed, throughput
+from record.derived import computed, throughput
 
 
 class Session(NamedTuple):

@@ -24,7 +24,7 @@ from jpwr.regions.times import (
     states_of,
     steps_of,
 )
-from results.record.derived import region_shares
+from record.derived import region_shares
 
 # Above this number of marks only every second step is marked, then every fourth, to limit memory.
 MANY_MARKS = 100_000

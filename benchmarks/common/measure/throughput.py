@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.common.record import EFFECTIVE, MEASURED
 from jpwr.median import median_interval, percentile
-from results.record.derived import computed, flops, step_times, throughput
+from record.derived import computed, flops, step_times, throughput
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from benchmarks.common.measure.window import in_a_window
 from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.common.progress import Pace
 from benchmarks.common.workload import Training
-from results.record.derived import SMOOTHED_LOSSES, computed, goal, smoothed
+from record.derived import SMOOTHED_LOSSES, computed, goal, smoothed
 
 # Calls between two looks at the losses, each of which waits for the device: half of the losses that a look is at.
 LOOK_EVERY = SMOOTHED_LOSSES // 2

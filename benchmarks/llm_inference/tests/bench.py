@@ -37,8 +37,8 @@ from benchmarks.llm_inference.started import Started
 from benchmarks.llm_inference.stream import Counter
 from benchmarks.llm_inference.wire import PARSER
 from jpwr.median import percentile
-from results.record.demand import log_normal_lengths
-from results.record.served import Metrics, Window, metrics_of, number
+from record.demand import log_normal_lengths
+from record.served import Metrics, Window, metrics_of, number
 
 MOST_MS, MOST_US = 1.5, 35.0  # of the median delay of a token, and of a token's CPU time
 MOST_APART = 0.03  # of the medians of two clients

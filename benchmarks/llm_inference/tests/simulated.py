@@ -8,7 +8,7 @@ import random
 from array import array
 
 from benchmarks.llm_inference.load import Measurement
-from results.record.served import Request
+from record.served import Request
 
 TTFT_S, TPOT_S, OUTPUT = 0.05, 0.01, 16
 SHARED_S = 0.5  # for which the state of the machine stays about the same: two to three requests

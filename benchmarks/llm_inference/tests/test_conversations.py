@@ -20,11 +20,11 @@ from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.started import context
 from benchmarks.llm_inference.tests.test_run import ROUNDED_S, TTFT_S, against_mock, requests_of  # noqa: F401
 from benchmarks.llm_inference.trace import trace_of
+from record.conversations import figures_of, possible_hits
+from record.demand import MADE, made
+from record.findings import NOT_RANKED
+from record.served import Place, Request, Window, read_request
 from results.join.serving import request_problems
-from results.record.conversations import figures_of, possible_hits
-from results.record.demand import MADE, made
-from results.record.findings import NOT_RANKED
-from results.record.served import Place, Request, Window, read_request
 from results.tests.of_dicts import contradictions
 
 ENDLESS = 10**9  # blocks

@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks.llm_inference.tests.simulated import closed_loop
 from jpwr.tests.loads import Load, channel, levels, moments
+from record.demand import Slo
+from record.parts import JOULES_PER_WH
+from record.served import Window, metrics_of
 from results.join.serving import energy_per_token
-from results.record.demand import Slo
-from results.record.parts import JOULES_PER_WH
-from results.record.served import Window, metrics_of
 
 pytestmark = pytest.mark.arithmetic
 IDLE_W, PREFILL_W, DECODE_W = 60.0, 90.0, 35.0  # of the device, and of each stream before and after its first token

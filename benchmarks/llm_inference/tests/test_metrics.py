@@ -14,9 +14,9 @@ from benchmarks.llm_inference.config import LoadOptions
 from benchmarks.llm_inference.tests import simulated
 from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
 from jpwr.median import percentile
-from results.record.demand import SLOS, Slo, arrivals_s, log_normal_lengths
-from results.record.derived import tpot, ttft
-from results.record.served import (
+from record.demand import SLOS, Slo, arrivals_s, log_normal_lengths
+from record.derived import tpot, ttft
+from record.served import (
     Window,
     lock_step,
     metrics_of,
@@ -25,7 +25,7 @@ from results.record.served import (
     rate_estimate,
     share_estimate,
 )
-from results.record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
+from record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
 
 pytestmark = pytest.mark.arithmetic
 SLO = Slo(0.06, 0.012, "")

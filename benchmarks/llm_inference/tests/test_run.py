@@ -23,11 +23,11 @@ from benchmarks.llm_inference import load, run
 from benchmarks.llm_inference.config import AnswerOptions
 from benchmarks.llm_inference.servers import NAME, SERVERS, Speculation
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
+from record import served_rules
+from record.checks.inference import RULES, rates
+from record.findings import WRONG_ANSWERS, note
+from record.model import Record
 from results.join.serving import request_problems
-from results.record import served_rules
-from results.record.checks.inference import RULES, rates
-from results.record.findings import WRONG_ANSWERS, note
-from results.record.model import Record
 from results.tests.of_dicts import contradictions
 from tests.conftest import REPOSITORY
 from tests.needs import need

@@ -19,7 +19,7 @@ from jpwr.tests.conftest import nvml_folder as nvml_folder
 from jpwr.tests.conftest import run as run_program
 from results.collect import collect
 from results.exchange.archive import verify, write_archive
-from results.record.records import RESULT_NAME, read_checked, write_record
+from results.find.records import RESULT_NAME, read_checked, write_record
 from results.tests.of_dicts import contradictions
 from tests.conftest import REPOSITORY
 from tests.waiting import until

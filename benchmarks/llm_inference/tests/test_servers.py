@@ -24,9 +24,9 @@ from caraml.errors import SiteError
 from caraml.plan.plan import plan
 from caraml.plan.systems import read_system
 from caraml.plan.workloads import workload
+from record import served_rules
+from record.findings import WRONG_ANSWERS
 from results.files.workloads import workloads
-from results.record import served_rules
-from results.record.findings import WRONG_ANSWERS
 from tests.conftest import REPOSITORY
 from tests.needs import not_run
 from tests.waiting import until

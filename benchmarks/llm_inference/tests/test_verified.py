@@ -14,11 +14,11 @@ from benchmarks.llm_inference.client import Statistics
 from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
 from benchmarks.llm_inference.run import describe, parse
 from benchmarks.llm_inference.tests.simulated import closed_loop
+from record.acceptance import judged_acceptance, published
+from record.answers import facts_of, judged
+from record.served import LATER, Window, end_line, metrics_of
+from record.served_rules import late_client, remarks
 from results.join.serving import REQUESTS_NAME, request_problems
-from results.record.acceptance import judged_acceptance, published
-from results.record.answers import facts_of, judged
-from results.record.served import LATER, Window, end_line, metrics_of
-from results.record.served_rules import late_client, remarks
 from results.tests.of_dicts import contradictions
 
 STREAMS, FLAGS = 4, ("--concurrency", "4", "--input-tokens", "32", "--output-tokens", "16")

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 
 from benchmarks.common.tests import forked
+from record.model import Record
 from results.points.learning import Reference, learnt_of, reference_of
-from results.record.model import Record
 from results.tests import made_up
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]

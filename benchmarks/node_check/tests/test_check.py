@@ -15,7 +15,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from results.collect import collect
-from results.record.schema import violation
+from results.find.schema import violation
 from results.tests.of_dicts import contradictions, judge
 from results.verdicts.outcome import Outcome
 from tests.waiting import PATIENCE_S

@@ -15,12 +15,12 @@ from caraml.schedulers.job import Job
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, read_job_id
 from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, Pod, judge
 from caraml.schedulers.kubernetes.submit import JOB_ID, OBJECTS, SHARED, access_modes, check_claim, delete, image_of
+from record.causes import cause
+from record.model import Json
 from results.collect import JOB_ERRORS, collect, failed_result
 from results.files.systems import System
-from results.record.causes import cause
-from results.record.folders import runs_of
-from results.record.model import Json
-from results.record.records import RESULT_NAME, RecordError, read_record, write_record
+from results.find.folders import runs_of
+from results.find.records import RESULT_NAME, RecordError, read_record, write_record
 
 FIRST_INDEXED_MINOR = 24
 

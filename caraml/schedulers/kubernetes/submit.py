@@ -26,7 +26,7 @@ from caraml.plan.site import Site, read_site
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object
 from jpwr.limits.kept import FOLDER
 from jpwr.limits.setting import OPTIONS
-from results.errors import RecordError
+from record.errors import RecordError
 from results.files.typed_files import read_mapping
 
 JOB_ID, OBJECTS = "job.id", "kubernetes.yaml"

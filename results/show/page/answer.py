@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from record.values import PER_DEVICE, WORK, count, grouped, rounded
+from results.files.quantities import quantities
 from results.files.workloads import workloads
+from results.find.records import Skipped
 from results.points.estimate import Estimate, Interval
 from results.points.repeats import PointResults
-from results.record.quantities import quantities
-from results.record.records import Skipped
-from results.record.values import PER_DEVICE, WORK, count, grouped, rounded
 from results.show.page.cards import Card, cost_of_a_million, figures, machine
 from results.show.tables.accept import verdict_table
 from results.show.tables.cells import Table

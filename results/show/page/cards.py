@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from record.values import PER_DEVICE, WORK, devices_text, rounded
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text
-from results.record.values import PER_DEVICE, WORK, devices_text, rounded
 from results.show.page.columns import percent, power_per_device_w
 from results.verdicts.cost import Costs, cheapest, costed_work, why_not_costed
 from results.verdicts.quality import GRADES, grade

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from record.values import PER_DEVICE, WORK
+from results.files.quantities import QUANTITIES, Quantity, quantities
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text
-from results.record.quantities import QUANTITIES, Quantity, quantities
-from results.record.values import PER_DEVICE, WORK
 from results.show.tables.cells import STATUS, Amount, Cell, Table, for_page, is_number, sort_value, text_of
 from results.show.tables.point_columns import HALF, sampling_percent
 from results.show.tables.points import point_table

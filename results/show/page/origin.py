@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from results.files.quantities import QUANTITIES, quantities
+from results.find.records import Record
 from results.points.repeats import PointResults
-from results.record.quantities import QUANTITIES, quantities
-from results.record.records import Record
 from results.show.tables.cells import Table
 from results.show.tables.whole_system import CELLS
 from results.verdicts.provisioned import sources_of

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.process.whole_file import write_whole
+from record.values import count
+from results.find.in_parallel import for_each
+from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import by_point
-from results.record.in_parallel import for_each
-from results.record.records import Record, RecordError, Skipped
-from results.record.values import count
 from results.show.page.answer import Answer, Decision, decide, of_workload
 from results.show.page.columns import grid_of, help_of, points_table, systems_table
 from results.show.page.origin import commands_of, origin_table, quality_of

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
+from record.values import PER_DEVICE, WORK, grouped
 from results.files.workloads import title_of
+from results.find.in_parallel import for_each
+from results.find.records import Record
 from results.join.nodes import TRACES
 from results.points.repeats import PointResults, by_point
 from results.predict.curve import FEWEST_POINTS
 from results.predict.predict import Group, groups_of
-from results.record.in_parallel import for_each
-from results.record.records import Record
-from results.record.values import PER_DEVICE, WORK, grouped
 from results.show.plots.cost import cost_charts
 from results.show.plots.energy import energy_by_scope, pareto, power_over_time
 from results.show.plots.operating import operating_charts

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from record.findings import LEFT_OUT, NEIGHBOURS, NO_SCORE, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
+from record.values import PER_DEVICE, grouped
+from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
-from results.record.findings import LEFT_OUT, NEIGHBOURS, NO_SCORE, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
-from results.record.records import Record, Skipped
-from results.record.values import PER_DEVICE, grouped
 from results.show.page.answer import Decision
 from results.show.tables.decision import scaled_words
 from results.show.tables.doubts import alike, deviations_once, energies_apart, failures_once

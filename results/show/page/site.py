@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from jpwr.process.whole_file import write_whole
+from record.values import LONGEST_BYTES, PER_DEVICE, WORK, count
+from results.files.quantities import QUANTITIES, Shown, quantities
+from results.find.in_parallel import for_each
+from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
-from results.record.in_parallel import for_each
-from results.record.quantities import QUANTITIES, Shown, quantities
-from results.record.records import Record, RecordError, Skipped
-from results.record.values import LONGEST_BYTES, PER_DEVICE, WORK, count
 from results.show.notebook import column_names, table_frame
 from results.show.page.columns import Grid, grid_of, points_table, systems_table
 from results.show.page.origin import commands_of, origin_table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from record.values import rounded
 from results.points.repeats import PointResults
-from results.record.values import rounded
 from results.show.plots.style import FULL, INK, PALE, Chart, Styles, new_figure, styled
 from results.verdicts.cost import Cheapest, Costs, cheapest, costed_work
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from jpwr.trace.trace import Trace
+from record.values import PER_DEVICE, WORK, rounded, value_at
+from results.find.records import Record
 from results.points.repeats import PointResults
-from results.record.records import Record
-from results.record.values import PER_DEVICE, WORK, rounded, value_at
 from results.show.plots.style import (
     COLOURS,
     FULL,

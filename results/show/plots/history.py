@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from record.values import PER_DEVICE, value_at
 from results.history import Timed
 from results.points.repeats import point_of, variant_of
-from results.record.values import PER_DEVICE, value_at
 from results.show.plots.style import Chart, new_figure, style_of, styled
 
 PANEL_IN = (7.0, 1.8)

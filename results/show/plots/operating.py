@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from record.values import rounded
 from results.points.estimate import Estimate
 from results.points.operating import Sweep, sweeps_of
 from results.points.repeats import PointResults
-from results.record.values import rounded
 from results.show.plots.style import Chart, Styles, legend_below, new_figure, style_of, styled
 
 SIDES = {True: {"xytext": (-4, -9), "ha": "right"}, False: {"xytext": (4, 4), "ha": "left"}}

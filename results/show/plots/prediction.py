@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from record.values import THROUGHPUT, devices_text, rounded
 from results.predict.curve import FURTHEST
 from results.predict.predict import Group, PredictionError
-from results.record.values import THROUGHPUT, devices_text, rounded
 from results.show.plots.style import SIZE_IN, Chart, Styles, legend_below, new_figure, styled
 from results.show.plots.sweep import doublings_axis
 from results.verdicts.ranking import best_by_devices

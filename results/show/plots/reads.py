@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ioprof.counts import SIZE_CLASSES
 from ioprof.summary import MB, size
+from results.find.records import Record
 from results.points.repeats import PointResults, point_of
-from results.record.records import Record
 from results.show.plots.style import COLOURS, Chart, new_figure, styled
 from results.show.tables.reads import counted
 

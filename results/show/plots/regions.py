@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from record.values import rounded
 from results.points.regions import ORDER, OTHER, TIMED_BY, WINDOWS, StepRegions, regions_of
 from results.points.repeats import PointResults
-from results.record.values import rounded
 from results.show.plots.style import COLOURS, INK, Chart, new_figure, styled
 
 REGION_COLOURS = dict(zip(ORDER, (COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[0], COLOURS[1], COLOURS[2]), strict=True))

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from record.values import PER_DEVICE, grouped, rounded, value_at
+from results.files.quantities import quantities
 from results.points.repeats import PointResults
-from results.record.quantities import quantities
-from results.record.values import PER_DEVICE, grouped, rounded, value_at
 from results.show.plots.style import INK, OF_SYSTEM, Chart, Styles, legend_below, new_figure, styled
 from results.show.plots.sweep import doublings_axis
 from results.verdicts.quality import energy_kind

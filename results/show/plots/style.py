@@ -10,9 +10,9 @@ from functools import wraps
 from html import escape
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
+from record.values import PER_DEVICE, WORK, grouped
+from results.files.quantities import QUANTITIES
 from results.points.repeats import PointResults, Summary
-from results.record.quantities import QUANTITIES
-from results.record.values import PER_DEVICE, WORK, grouped
 from results.verdicts.quality import energy_kind
 
 if TYPE_CHECKING:

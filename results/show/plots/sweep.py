@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from record.values import PER_DEVICE, THROUGHPUT, devices_text, rounded
 from results.points.repeats import PointResults, Summary
-from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, rounded
 from results.show.plots.style import (
     GREY,
     INK,

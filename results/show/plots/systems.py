@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from record.values import EFFECTIVE, PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
 from results.points.estimate import exactly
 from results.points.repeats import PointResults, Summary
-from results.record.values import EFFECTIVE, PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
 from results.show.plots.style import (
     FULL,
     INK,

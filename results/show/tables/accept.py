@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from results.record.findings import joined
-from results.record.quantities import quantities
-from results.record.records import Skipped
+from record.findings import joined
+from results.files.quantities import quantities
+from results.find.records import Skipped
 from results.show.tables.cells import Amount, Cell, Table, rendered
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome

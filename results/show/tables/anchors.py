@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from record.parts import JOULES_PER_WH
+from record.values import PER_DEVICE, WORK, grouped
+from results.files.quantities import Quantity, quantities
 from results.points.repeats import PointResults
-from results.record.parts import JOULES_PER_WH
-from results.record.quantities import Quantity, quantities
-from results.record.values import PER_DEVICE, WORK, grouped
 from results.reference.anchors import Anchor, read_anchors
 from results.show.tables.cells import Amount, Cell, Table
 from results.verdicts.quality import ESTIMATE, grade

@@ -14,10 +14,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from jpwr.messages import near
-from results.errors import RecordError
+from record.errors import RecordError
+from record.values import SIGNIFICANT, count, rounded
+from results.files.quantities import Quantity, Shown
 from results.points.estimate import Interval
-from results.record.quantities import Quantity, Shown
-from results.record.values import SIGNIFICANT, count, rounded
 from results.show.tables.fit import aligned
 
 FORMS = ("text", "csv", "markdown", "latex", "html")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from record.values import count
 from results.points.estimate import Estimate
-from results.record.values import count
 from results.verdicts.compare import METRICS, Comparison
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from results.files.quantities import QUANTITIES, Quantity, quantities
 from results.points.estimate import Interval
 from results.points.operating import limits_of, sweeps_of
 from results.points.repeats import PointResults
-from results.record.quantities import QUANTITIES, Quantity, quantities
 from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.doubts import alike
 from results.show.tables.summary import by_system_and_precision, precision_text

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from record.values import count, devices_text, grouped
+from results.files.quantities import QUANTITIES, quantities
 from results.points.repeats import PointResults
-from results.record.quantities import QUANTITIES, quantities
-from results.record.values import count, devices_text, grouped
 from results.show.tables.accept import found
 from results.show.tables.cells import Amount, Cell, Table, text_of
 from results.verdicts.accept import Verdict

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from record.findings import Finding, finding, without_numbers
+from record.values import grouped
+from results.find.records import Record
 from results.points.repeats import PointResults, point_of, variant_of
-from results.record.findings import Finding, finding, without_numbers
-from results.record.records import Record
-from results.record.values import grouped
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import by_energy_kind, ranked_points
 

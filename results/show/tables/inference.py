@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
+from record.values import count, devices_text, grouped, value_at
+from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
+from results.find.records import Record
 from results.points.repeats import PointResults
-from results.record.quantities import QUANTITIES, Quantity, Shown, quantities
-from results.record.records import Record
-from results.record.values import count, devices_text, grouped, value_at
 from results.show.tables.point_columns import COLUMNS as POINT_COLUMNS
 from results.show.tables.point_columns import PointColumn, columns_of_points, with_interval
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS

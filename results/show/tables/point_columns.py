@@ -8,12 +8,12 @@ from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
+from record.model import Clocks, Record
+from record.parts import sensor_channels
+from results.files.quantities import QUANTITIES, Quantity, quantities
 from results.points.operating import limited_percent, limits_of, unsettled
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
-from results.record.model import Clocks, Record
-from results.record.parts import sensor_channels
-from results.record.quantities import QUANTITIES, Quantity, quantities
 from results.show.tables.cells import Amount, Cell
 from results.show.tables.whole_system import CELLS
 from results.show.tables.whole_system import NAMES as POWER_NAMES

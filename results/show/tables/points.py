@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from results.files.quantities import Shown, quantities
 from results.points.repeats import PointResults
-from results.record.quantities import Shown, quantities
 from results.show.tables.cells import Cell, Table
 from results.show.tables.inference import point_columns_of
 from results.show.tables.table import units_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from record.values import devices_text, rounded
+from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.points.estimate import Interval
 from results.predict.curve import disturbed
 from results.predict.predict import Group, Prediction
-from results.record.quantities import QUANTITIES, Quantity, Shown, quantities
-from results.record.values import devices_text, rounded
 from results.show.tables.cells import Amount, Cell, Table
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from results.record.quantities import Quantity
-from results.record.records import RecordError
+from results.files.quantities import Quantity
+from results.find.records import RecordError
 from results.reference.published import Published
 from results.show.tables.cells import Table, rendered
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
+from record.model import Reads, WindowReads
+from record.values import value_at
+from results.files.quantities import quantities
+from results.find.records import Record
 from results.join.reads import WAITING
 from results.points.regions import WINDOWS, median_of_all
 from results.points.repeats import PointResults, point_of
-from results.record.model import Reads, WindowReads
-from results.record.quantities import quantities
-from results.record.records import Record
-from results.record.values import value_at
 from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.points import PLACE, place_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from results.files.quantities import Quantity, Shown, quantities
 from results.points.regions import regions_of
 from results.points.repeats import PointResults
-from results.record.quantities import Quantity, Shown, quantities
 from results.show.tables.cells import Cell, Table
 from results.show.tables.points import PLACE, place_of
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, grouped
+from results.files.quantities import quantities
 from results.files.workloads import batch_text
 from results.points.repeats import PointResults
-from results.record.quantities import quantities
-from results.record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, grouped
 from results.show.tables.cells import Amount, Cell, Table, text_of
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from record.values import devices_text, sort_key, value_at
+from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.files.workloads import batch_text
-from results.record.quantities import QUANTITIES, Quantity, Shown, quantities
-from results.record.records import Record, RecordError
-from results.record.values import devices_text, sort_key, value_at
+from results.find.records import Record, RecordError
 from results.show.tables.cells import Cell, Table, text_of
 from results.show.tables.whole_system import NAMES as POWER_NAMES
 from results.show.tables.whole_system import OF_RECORDS

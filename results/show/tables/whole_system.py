@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from results.record.findings import joined
-from results.record.model import Record
-from results.record.quantities import QUANTITIES
+from record.findings import joined
+from record.model import Record
+from results.files.quantities import QUANTITIES
 from results.show.tables.cells import Cell
 from results.verdicts.power_level import lowest_level
 

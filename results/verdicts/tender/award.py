@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from record.values import rounded
+from results.find.records import Record, Skipped
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
-from results.record.records import Record, Skipped
-from results.record.values import rounded
 from results.verdicts.accept import Verdict, accept, left_out, missing_runs
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.requirements import (

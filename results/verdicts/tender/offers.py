@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from results.record.model import changed
-from results.record.records import Found, RecordError
+from record.model import changed
+from results.find.records import Found, RecordError
 
 
 def names_of_offers(texts: Sequence[str], folders: Sequence[Path]) -> dict[Path, str]:

@@ -8,16 +8,16 @@ from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from record.findings import Finding, finding
+from record.values import THROUGHPUT, devices_text, grouped, value_at
 from results.exchange.signature import signer_of
 from results.files.json_schema import keys_of
 from results.files.typed_files import NAME, WORDS, Above0, From1, Name, Text, read_file
+from results.find.records import RecordError, Skipped
 from results.points.estimate import Estimate, Part
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.points.sensors import standard_uncertainty
-from results.record.findings import Finding, finding
-from results.record.records import RecordError, Skipped
-from results.record.values import THROUGHPUT, devices_text, grouped, value_at
 from results.verdicts.accept import Verdict, judged, missing_runs, verdict_on, with_missing
 from results.verdicts.measures import Answer, check_alike, part_filled, points_of
 from results.verdicts.outcome import Outcome

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from results.record.quantities import Quantity, Shown, quantities
-from results.record.values import rounded
+from record.values import rounded
+from results.files.quantities import Quantity, Shown, quantities
 from results.show.tables.accept import MARKS
 from results.show.tables.cells import Cell, Table
 from results.verdicts.nodes import MATMUL, Kind, NodeVerdict, Subject

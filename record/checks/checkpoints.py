@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from results.record.checks.run import Sentences, exceeds
-from results.record.checks.windows import WINDOW_TOLERANCE
-from results.record.derived import product, ratio
-from results.record.model import Record
-from results.record.parts import longest_s, windows_of
+from record.checks.run import Sentences, exceeds
+from record.checks.windows import WINDOW_TOLERANCE
+from record.derived import product, ratio
+from record.model import Record
+from record.parts import longest_s, windows_of
 
 SLOWEST_TO_READ = 3.0  # times the first rank of a node, which reads as many bytes
 WORDS = {"checkpoint": "write", "restore": "restore"}  # in names of metrics, by kind of window

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from results.files.names import odd_character
-from results.record.checks import checkpoints, energy, inference, node_check, reads, throughput, windows
-from results.record.checks.run import KINDS, TOLERANCE, Relations, Sentences
-from results.record.model import Record, is_number
-from results.record.parts import windows_of
-from results.record.restated import statements
+from record.checks import checkpoints, energy, inference, node_check, reads, throughput, windows
+from record.checks.run import KINDS, TOLERANCE, Relations, Sentences
+from record.model import Record, is_number
+from record.names import odd_character
+from record.parts import windows_of
+from results.find.restated import statements
 
 
 def contradictions(record: Record) -> list[str]:

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
-from results.errors import RecordError as RecordError
+from record.errors import RecordError as RecordError
+from record.findings import Finding, finding
+from record.model import SCHEMA_VERSION, Json
+from record.model import Record as Record
 from results.files.typed_files import LARGEST
-from results.record.checks import contradictions
-from results.record.duplicates import content_of, copies, simultaneous
-from results.record.findings import Finding, finding
-from results.record.folders import RESULT_NAME as RESULT_NAME
-from results.record.folders import WORKPACKAGES, below, is_attempt, planned_runs
-from results.record.in_parallel import all_stays, for_each
-from results.record.marks import Mark, marks_above
-from results.record.model import SCHEMA_VERSION, Json
-from results.record.model import Record as Record
-from results.record.schema import violation
+from results.find.contradictions import contradictions
+from results.find.duplicates import content_of, copies, simultaneous
+from results.find.folders import RESULT_NAME as RESULT_NAME
+from results.find.folders import WORKPACKAGES, below, is_attempt, planned_runs
+from results.find.in_parallel import all_stays, for_each
+from results.find.marks import Mark, marks_above
+from results.find.schema import violation
 
 # A file beyond this limit, or with a number beyond LARGEST or 1 / LARGEST, is damaged: no table could show it.
 DEEPEST = 30  # levels of lists and objects

@@ -17,8 +17,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from jpwr.intervals import LEVEL, students_t
-from results.record.findings import Finding, finding
-from results.record.perplexity import facts_of_text, judged_text
+from record.findings import Finding, finding
+from record.perplexity import facts_of_text, judged_text
 
 # Of the reference: MLPerf Inference 6.0, inference_policies at ac93e89, accuracy of most workloads.
 LEAST_RIGHT = 0.99

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from results.record.checks.run import Sentences, exceeds
-from results.record.model import Record, is_number
-from results.record.parts import longest_s, windows_of
+from record.checks.run import Sentences, exceeds
+from record.model import Record, is_number
+from record.parts import longest_s, windows_of
 
 
 def _windows_read_no_more_than_the_job(run: Record) -> Sentences:

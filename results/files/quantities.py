@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from results.files.csv_rows import csv_rows
+from record.csv_rows import csv_rows
 
 CATALOGUE = Path(__file__).with_suffix(".csv")
 

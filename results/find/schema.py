@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from record.model import SCHEMA_VERSION, Json, Record
 from results.files.json_schema import schema_of
-from results.record.model import SCHEMA_VERSION, Json, Record
 
 
 def schema() -> dict[str, Any]:

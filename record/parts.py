@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jpwr.energy.estimate import JOULES_PER_WH as JOULES_PER_WH
-from results.record.model import Channel, Node, Record, Window
-from results.record.values import grouped
+from record.model import Channel, Node, Record, Window
+from record.values import grouped
 
 # Of a layout: the values that copies of a point that ran at once add up to.
 OF_ALL_COPIES = ("num_devices", "global_batch_size", "data_parallel_size")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from results.record.checks.run import (
+from record.checks.run import (
     Relations,
     Sentences,
     differs,
@@ -17,10 +17,10 @@ from results.record.checks.run import (
     measured_regions,
     relations,
 )
-from results.record.derived import flops, goal, product, ratio, region_shares, spread_percent, step_times, throughput
-from results.record.model import COPIES_VARIABLE, Copy, Device, Record, Window, is_number
-from results.record.parts import devices_of_node
-from results.record.values import value_at
+from record.derived import flops, goal, product, ratio, region_shares, spread_percent, step_times, throughput
+from record.model import COPIES_VARIABLE, Copy, Device, Record, Window, is_number
+from record.parts import devices_of_node
+from record.values import value_at
 
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision

@@ -500,7 +500,7 @@ class NodeCheck(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredFinding(Part):
-    """A finding: results/record/findings.py has the kinds and the names of their values."""
+    """A finding: record/findings.py has the kinds and the names of their values."""
 
     kind: Name
     values: Annotated[dict[str, Any], {"additionalProperties": {"type": ["string", "number", "null"]}}] = _dict()
@@ -530,7 +530,7 @@ class Serving(Part):
     clock_error_s: Annotated[Amount, "by which the wall clock of the client's node may be wrong"] = None
     findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
     notes: Annotated[list[str], "of older records, in place of findings"] = _list()
-    answers: Annotated[dict[str, Any], NUMBERS, "under load, compared; see results/record/answers.py"] = _dict()
+    answers: Annotated[dict[str, Any], NUMBERS, "under load, compared; see record/answers.py"] = _dict()
     speculation: Speculation | None = None
 
 

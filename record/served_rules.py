@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from jpwr.median import percentile
-from results.record.demand import Asked, fewest_requests
-from results.record.derived import PERCENTILES, tpot, ttft
-from results.record.findings import Finding, finding
-from results.record.served import Metrics, Window, drift, lock_step, number, silences_s
+from record.demand import Asked, fewest_requests
+from record.derived import PERCENTILES, tpot, ttft
+from record.findings import Finding, finding
+from record.served import Metrics, Window, drift, lock_step, number, silences_s
 
 LEAST_E2E = 5  # a window is at least so many times as long as a request takes
 LEAST_IN_FLIGHT = 0.9  # of the streams of a closed loop, below which it is another point

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 from jpwr.intervals import LEVEL, NORMAL_95, students_t
 from jpwr.median import percentile
-from results.record.demand import Slo
-from results.record.derived import PERCENTILES, SERVED, arrived, computed, throughput, tpot, ttft
+from record.demand import Slo
+from record.derived import PERCENTILES, SERVED, arrived, computed, throughput, tpot, ttft
 
 Metrics = dict[str, float | int | str | None]  # by name, with its unit
 ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request

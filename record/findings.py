@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from results.record.values import count, rounded
+from record.values import count, rounded
 
 LACKING = "the record lacks the data"
 NUMBER = re.compile(r"[-+±]?\d[\d.,]*")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 
 from jpwr.median import median_interval
-from results.record.checks.run import Relations, Sentences
-from results.record.model import Record
+from record.checks.run import Relations, Sentences
+from record.model import Record
 
 
 def _medians(run: Record) -> Relations:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from results.record.checks.run import (
+from record.checks.run import (
     ENERGIES,
     INNER,
     OUTER,
@@ -20,11 +20,11 @@ from results.record.checks.run import (
     relations,
     total,
 )
-from results.record.derived import POWER_PERCENTILES, TO_LOSS, mean_power_w, of_energy, product, ratio, sum_of_all
-from results.record.findings import Finding, finding
-from results.record.model import Channel, Energy, Record, is_number
-from results.record.parts import devices_of
-from results.record.values import value_at
+from record.derived import POWER_PERCENTILES, TO_LOSS, mean_power_w, of_energy, product, ratio, sum_of_all
+from record.findings import Finding, finding
+from record.model import Channel, Energy, Record, is_number
+from record.parts import devices_of
+from record.values import value_at
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
 SET_TOLERANCE = 1.03  # times a limit below the default; at one of 700 W, GPUs had 687 W to 693 W on average

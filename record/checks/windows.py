@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from results.record.checks.run import (
+from record.checks.run import (
     KINDS,
     Sentences,
     measured_regions,
     total,
 )
-from results.record.derived import ratio
-from results.record.model import Record, is_number
-from results.record.parts import longest_s, total_s, windows_of
-from results.record.values import epoch_s
+from record.derived import ratio
+from record.model import Record, is_number
+from record.parts import longest_s, total_s, windows_of
+from record.values import epoch_s
 
 WINDOW_TOLERANCE = 0.01  # relative, between the time of a throughput and its window
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from results.record.model import Json, Record, as_json
-from results.record.parts import windows_of
-from results.record.values import cpus_in, is_accelerated
+from record.model import Json, Record, as_json
+from record.parts import windows_of
+from record.values import cpus_in, is_accelerated
 
 PROCESSORS = "processors"
 SHARED = "no"  # of a job that states that others use its node: quotas may keep them apart

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
+from record.findings import finding
+from record.model import Metrics, Record, changed, is_number
+from record.parts import layout_of_copy
+from record.values import value_at
 from results.files.systems import SYSTEMS, peaks_in, table_file
 from results.files.workloads import Facts, workloads
-from results.record.findings import finding
-from results.record.model import Metrics, Record, changed, is_number
-from results.record.parts import layout_of_copy
-from results.record.values import value_at
 
 PEAK_USED = "peak_tflops_per_device"  # in options and metrics
 NAMES = ("data", "precision", "system")  # keys that a record repeats from its options

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from results.files.csv_rows import csv_rows
-from results.record.findings import Finding, finding
+from record.csv_rows import csv_rows
+from record.findings import Finding, finding
 
 REFERENCES = Path(__file__).with_suffix(".csv")
 # Of the reference's likelihood of a token, and its inverse: MLPerf Inference 6.0, inference_policies at ac93e89, most

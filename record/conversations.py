@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from results.record.derived import ratio, ttft
-from results.record.findings import Finding, finding
-from results.record.served import Metrics, Piece, Request, Window
+from record.derived import ratio, ttft
+from record.findings import Finding, finding
+from record.served import Metrics, Piece, Request, Window
 
 # Classes of prompts by the share of their tokens that came from the cache, and the ends of these shares.
 CLASSES = {"cached_below_50": (0.0, 0.5), "cached_50_to_90": (0.5, 0.9), "cached_from_90": (0.9, 2.0)}

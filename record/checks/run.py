@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from results.record.derived import Formula
-from results.record.model import Channel, Energy, Part, Record, Region, is_number
+from record.derived import Formula
+from record.model import Channel, Energy, Part, Record, Region, is_number
 
 TOLERANCE = 1e-6  # relative, of a derived number
 KINDS = ("measured", "effective")  # of windows

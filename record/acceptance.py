@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from results.files.csv_rows import csv_rows
-from results.record.findings import Finding, finding
-from results.record.served import Window
-from results.record.served_rules import MOST_UNLIKE_COUNT
+from record.csv_rows import csv_rows
+from record.findings import Finding, finding
+from record.served import Window
+from record.served_rules import MOST_UNLIKE_COUNT
 
 PUBLISHED = Path(__file__).with_suffix(".csv")
 NO_SPECULATION = "none"

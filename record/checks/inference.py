@@ -6,14 +6,14 @@ import math
 import re
 from itertools import pairwise
 
-from results.record.acceptance import NO_SPECULATION, length_of, of_text, stated
-from results.record.acceptance import choice as choice_of_speculation
-from results.record.acceptance import label as label_of_speculation
-from results.record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
-from results.record.demand import CLOSED_LOOP, DATA, MADE, SLOS, label, made_trace, of_arrivals, of_idle_limit, of_trace
-from results.record.derived import PERCENTILES, SERVED, joules_per, product, ratio
-from results.record.model import Record, is_number
-from results.record.values import value_at
+from record.acceptance import NO_SPECULATION, length_of, of_text, stated
+from record.acceptance import choice as choice_of_speculation
+from record.acceptance import label as label_of_speculation
+from record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
+from record.demand import CLOSED_LOOP, DATA, MADE, SLOS, label, made_trace, of_arrivals, of_idle_limit, of_trace
+from record.derived import PERCENTILES, SERVED, joules_per, product, ratio
+from record.model import Record, is_number
+from record.values import value_at
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
 OF_OPTIONS = {

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from results.errors import RecordError
+from record.errors import RecordError
 
 RESULT_NAME = "result.json"
 ATTEMPTS = "attempts"  # the folder of failed attempts at a point
