@@ -56,7 +56,7 @@ name=${system//[^A-Za-z0-9]/_}_$(date +%Y-%m)
 cat <<END
 
 To add these runs to results/records, with your key in results/records/signers (docs/howto/hand_in_a_result.md):
-  caraml archive "$out" -o $name.tar.zst --licence CC-BY-4.0 --sign ~/.ssh/id_ed25519
-  caraml submit $name.tar.zst
+  caraml archive "$out" -o $name.zip --licence CC-BY-4.0 --sign ~/.ssh/id_ed25519
+  caraml submit $name.zip
 END
 exit "$good"

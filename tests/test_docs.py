@@ -172,7 +172,7 @@ def _look_up_words(words: list[str]) -> None:
     _known(program, (*OURS, *OTHERS), "known program")
     for word in rest:
         top = word.partition("/")[0]
-        is_made = re.match(r"data/|jube/\w+_run", word) or re.search(r"\.(png|html|pdf|zst)$", word)
+        is_made = re.match(r"data/|jube/\w+_run", word) or re.search(r"\.(png|html|pdf|zip)$", word)
         if re.fullmatch(r"\w[\w./-]*/[\w./-]+", word) and (REPOSITORY / top).is_dir() and not is_made:
             _file(word)
         if re.search(r"\.example\.\w+$", word):
@@ -321,7 +321,7 @@ class Prepared:
         assert sweep.returncode == 0, sweep.stdout + sweep.stderr
         runs = self.folder / "jube" / "llm_run"
         shutil.copytree(runs / "000000", runs / "000001")
-        archive = self.run("caraml archive jube/llm_run -o results.tar.zst")
+        archive = self.run("caraml archive jube/llm_run -o results.zip")
         assert archive.returncode == 0, archive.stderr
 
     def _run(self, text: str) -> subprocess.CompletedProcess[str]:

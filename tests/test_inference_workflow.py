@@ -57,8 +57,8 @@ def test_a_sweep_has_a_row_for_each_load_and_its_archive_is_verified(tmp_path, j
         ("CPU", "1", "1", "ok"),
         ("CPU", "1", "2", "ok"),
     ]
-    assert main(["archive", str(out), "-o", str(tmp_path / "a.tar.zst")]) == 0
-    assert main(["verify", str(tmp_path / "a.tar.zst")]) == 0, capsys.readouterr()
+    assert main(["archive", str(out), "-o", str(tmp_path / "a.zip")]) == 0
+    assert main(["verify", str(tmp_path / "a.zip")]) == 0, capsys.readouterr()
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def track(options: argparse.Namespace) -> int:
 
 @COMMANDS.command(
     folders(),
-    out(default=Path("results.tar.zst")),
+    out(default=Path("results.zip")),
     argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH"),
     argument("--licence", choices=get_args(Licence), help="make it public: data alone, with neutral texts"),
     flag("--keep-names", "with --licence: keep the texts that show the site on purpose"),

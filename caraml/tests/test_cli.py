@@ -76,7 +76,7 @@ COMMANDS_OF_RESULTS = (
     ["wait"],
     ["report", "-o", "{folder}/report.html"],
     ["site", "-o", "{folder}/public"],
-    ["archive", "-o", "{folder}/a.tar.zst"],
+    ["archive", "-o", "{folder}/a.zip"],
     ["compare", "{folder}/000001"],
 )
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import json
 import math
-import os
-import struct
-import tarfile
+import stat
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
@@ -43,7 +42,7 @@ from results.join.nodes import TraceSums, read_sums
 from results.join.serving import REQUESTS_NAME, TOLERANCE, request_problems
 
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
-ENDING = ".tar.zst"
+ENDING = ".zip"
 RUNS, WORKFLOW = "runs", "workflow"
 # Files of a run, in its job's folder.
 RUN_FILES = (
@@ -65,17 +64,13 @@ RUN_FILES = (
 )
 # Files of a sweep, above its jobs' folders.
 SWEEP_FILES = ("configuration.xml", "workpackages.xml")
-LEVEL = 10  # Zstandard's compression level
 STATED_BY_SITE = {"site"}  # no trace shows it
 MARK_S = 2e-6  # marks have six decimals
-CHUNK_BYTES = 1 << 20
-SKIPPED_FRAME = 0x184D2A50
-SEAL_BYTES = 8 + 32
-LONGEST_FRAME_HEADER, REPEATED_BYTE = 18, 1  # bytes; the type of a block that stores one byte (RFC 8878)
 # Limits of unpacking: the trace of eight GPUs over an hour, ten times a second, has 0.006 GB. Millions of rows take
 # many seconds to read.
 MOST_GB, SHARE_OF_A_FILE, MOST_FILES = 1.0, 0.05, 100_000
-HEADERS_BYTES = 1 << 20  # largest header of one file in tar's format, with buffers
+ZIP, ZSTANDARD = b"PK\x03\x04", b"\x28\xb5\x2f\xfd"  # first bytes of files
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # time of each file, as only its content counts
 GB = 1e9
 
 
@@ -154,46 +149,24 @@ def _name(folder: Path) -> PurePosixPath:
 
 
 def _write(contents: Iterable[tuple[str, bytes]], archive: Path, key: Path | None) -> None:
-    import zstandard
-
     archive.parent.mkdir(parents=True, exist_ok=True)
     sums = ""
-    with replacing(archive) as text:
-        file = text.buffer
-        with (
-            zstandard.ZstdCompressor(LEVEL).stream_writer(file, closefd=False) as packed,
-            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
-        ):
-            for name, content in contents:
-                sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
-                _add(tar, name, content)
-            _add(tar, CHECKSUMS, os.fsencode(sums))
-            if key is not None:
-                _add(tar, SIGNATURE, sign(os.fsencode(sums), key))
-        file.flush()
-        with Path(text.name).open("rb") as written:
-            file.write(_seal(written))
+    with replacing(archive) as file, zipfile.ZipFile(file.buffer, "w") as packed:
+        for name, content in contents:
+            sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+            _add(packed, name, content)
+        _add(packed, CHECKSUMS, sums.encode())
+        if key is not None:
+            _add(packed, SIGNATURE, sign(sums.encode(), key))
 
 
-def _seal(file: IO[bytes], size: int | None = None) -> bytes:
-    """Return a frame that Zstandard skips (RFC 8878, section 3.1.2), with the SHA-256 of a file or its first bytes."""
-    digest, left = hashlib.sha256(), math.inf if size is None else size
-    while chunk := file.read(int(min(CHUNK_BYTES, left))):
-        digest.update(chunk)
-        left -= len(chunk)
-    return struct.pack("<II", SKIPPED_FRAME, digest.digest_size) + digest.digest()
-
-
-def _is_sealed(archive: Path) -> bool:
-    size = archive.stat().st_size - SEAL_BYTES
-    with archive.open("rb") as file:
-        return size > 0 and _seal(file, size) == file.read()
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)  # without owner and time: only content counts
-    member.size, member.mode = len(content), 0o644
-    tar.addfile(member, io.BytesIO(content))
+def _add(packed: zipfile.ZipFile, name: str, content: bytes) -> None:
+    try:
+        file = zipfile.ZipInfo(name, EARLIEST)
+        file.create_system, file.external_attr = 3, (stat.S_IFREG | 0o644) << 16  # as on Unix, from any machine
+        packed.writestr(file, content, zipfile.ZIP_DEFLATED, 9)
+    except UnicodeEncodeError as error:
+        raise RecordError(f"{name!r} was to be stored, but its name is not in UTF-8: rename it") from error
 
 
 def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB) -> Checked:
@@ -224,10 +197,6 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         folder = archive if archive.is_dir() else Path(temporary)
         problems, sums = _sums_of(folder) if archive.is_dir() else _unpack(archive, folder, most_gb)
         problems += _check_sums(sums, folder)
-        if not problems and archive.is_file() and not _is_sealed(archive):
-            is_cut = _is_cut_short(archive, SEAL_BYTES)
-            changed = "its bytes have changed, although each file in it is unchanged"
-            problems.append("its end was cut off: copy or download it again" if is_cut else changed)
         signer = ""
         if signers is not None and not problems:
             try:
@@ -285,59 +254,43 @@ def _signer(folder: Path, signers: Path) -> str:
     return signer_of((folder / CHECKSUMS).read_bytes(), (folder / SIGNATURE).read_bytes(), signers)
 
 
-class _Limited:
-    """Stream with a limit on the bytes that are read, as headers of tar can have any length."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream, self.left = stream, HEADERS_BYTES
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes; raises tarfile.ReadError above the limit."""
-        content: bytes = self._stream.read(size)
-        self.left -= len(content)
-        if self.left < 0:
-            raise tarfile.ReadError("a header in it is too long")
-        return content
-
-
 def _unpack(archive: Path, folder: Path, most_gb: float) -> tuple[list[str], dict[str, str]]:
     """Unpack into a folder; return problems, and the checksum of each file.
 
-    Raises RecordError if the declared sizes exceed `most_gb`, before anything larger is unpacked.
+    Raises RecordError if the declared sizes, beyond which nothing is unpacked, exceed `most_gb`.
     """
-    import zstandard
-
-    problems, sums, declared_bytes, number = [], {}, 0, 0
+    problems, sums = [], {}
     try:
-        with (
-            archive.open("rb") as file,
-            zstandard.ZstdDecompressor().stream_reader(file) as unpacked,
-            tarfile.open(fileobj=(limited := _Limited(unpacked)), mode="r|") as tar,  # type: ignore[call-overload]
-        ):
-            for member in tar:
-                declared_bytes, number = declared_bytes + member.size, number + 1
-                is_large = max(declared_bytes, member.size / SHARE_OF_A_FILE) > most_gb * GB
-                if is_large or number > MOST_FILES:
-                    raise RecordError(
-                        f"{archive} was to be unpacked, but with {printable(member.name)} of {member.size / GB:.3g} GB "
-                        f"it is more than {most_gb:g} GB, {most_gb * SHARE_OF_A_FILE:g} GB a file, or {MOST_FILES} "
-                        "files: if you trust it, allow more by --most-gb"
-                    )
-                limited.left = member.size + HEADERS_BYTES
-                place = PurePosixPath(member.name)
-                if place.is_absolute() or ".." in place.parts or not member.isfile():
-                    problems.append(f"{member.name!r} is not a plain file inside the archive: it was not unpacked")
+        with zipfile.ZipFile(archive) as packed:
+            _check_size(packed.infolist(), archive, most_gb)
+            for file in packed.infolist():
+                place, mode = PurePosixPath(file.filename), file.external_attr >> 16
+                if place.is_absolute() or ".." in place.parts or file.is_dir() or not stat.S_ISREG(mode):
+                    problems.append(f"{file.filename!r} is not a plain file inside the archive: it was not unpacked")
                     continue
                 if str(place) in sums:
-                    problems.append(f"{member.name!r} is in it twice")
-                content = tar.extractfile(member)
-                assert content is not None  # as it is a file
-                sums[str(place)] = _store(content, folder / place)
-        if CHECKSUMS not in sums and _is_cut_short(archive):
-            raise RecordError(_cut_short(archive))
-    except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError) as error:
+                    problems.append(f"{file.filename!r} is in it twice")
+                content = packed.read(file)
+                (folder / place).parent.mkdir(parents=True, exist_ok=True)
+                (folder / place).write_bytes(content)
+                sums[str(place)] = hashlib.sha256(content).hexdigest()
+    # RuntimeError: encrypted; NotImplementedError: packed in a way that Python cannot unpack; the others: damaged.
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise RecordError(_why(error, archive, folder)) from error
     return problems, sums
+
+
+def _check_size(files: Sequence[zipfile.ZipInfo], archive: Path, most_gb: float) -> None:
+    largest = max(files, key=lambda file: file.file_size, default=None)
+    total_bytes = sum(file.file_size for file in files)
+    if not largest:
+        return
+    if max(total_bytes, largest.file_size / SHARE_OF_A_FILE) > most_gb * GB or len(files) > MOST_FILES:
+        raise RecordError(
+            f"{archive} was to be unpacked, but its {len(files)} files have {total_bytes / GB:.3g} GB, and "
+            f"{printable(largest.filename)} has {largest.file_size / GB:.3g} GB: more than {most_gb:g} GB, "
+            f"{most_gb * SHARE_OF_A_FILE:g} GB a file, or {MOST_FILES} files: if you trust it, allow more by --most-gb"
+        )
 
 
 def _why(error: Exception, archive: Path, folder: Path) -> str:
@@ -346,51 +299,25 @@ def _why(error: Exception, archive: Path, folder: Path) -> str:
             f"{archive} was to be unpacked, but the temporary folder {folder.parent} is full: free space there, or set "
             "TMPDIR to a folder with more"
         )
-    if archive.is_file() and _is_cut_short(archive):
-        return _cut_short(archive)
+    begin = _begin_of(archive) if archive.is_file() and not zipfile.is_zipfile(archive) else None
+    if begin is not None and ZIP.startswith(begin):
+        return f"{archive} is cut short, after {archive.stat().st_size} bytes: copy or download it again"
+    if begin == ZSTANDARD:
+        return f"{archive} is an archive of release 1.0: that release reads it"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return f"{archive} cannot be read as an archive ({reason}): give a file that 'caraml archive' has written"
 
 
-def _is_cut_short(archive: Path, seal_bytes: int = 0) -> bool:
-    """Return whether a file ends before the end of its Zstandard frame and seal (RFC 8878, section 3.1.1)."""
-    import zstandard
-
-    size = archive.stat().st_size
+def _begin_of(archive: Path) -> bytes:
     with archive.open("rb") as file:
-        head = file.read(LONGEST_FRAME_HEADER)
-        if not head.startswith(zstandard.FRAME_HEADER[: len(head)]) or size < LONGEST_FRAME_HEADER:
-            return zstandard.FRAME_HEADER.startswith(head[:4])
-        file.seek(zstandard.frame_header_size(head))
-        is_last = False
-        while not is_last and file.tell() < size:
-            block = int.from_bytes(file.read(3), "little")
-            is_last = bool(block & 1)
-            file.seek(1 if block >> 1 & 3 == REPEATED_BYTE else block >> 3, os.SEEK_CUR)
-        checksum_bytes = 4 * zstandard.get_frame_parameters(head).has_checksum
-        return not is_last or file.tell() + checksum_bytes + seal_bytes > size
-
-
-def _cut_short(archive: Path) -> str:
-    size = archive.stat().st_size
-    return f"{archive} is {'empty' if not size else f'cut short, after {size} bytes'}: copy or download it again"
-
-
-def _store(content: IO[bytes], path: Path) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    with path.open("wb") as file:
-        while chunk := content.read(CHUNK_BYTES):
-            digest.update(chunk)
-            file.write(chunk)
-    return digest.hexdigest()
+        return file.read(len(ZIP))
 
 
 def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
     if CHECKSUMS not in sums:
         yield f"it has no {CHECKSUMS}: it is not an archive of this suite, or it was cut short"
         return
-    lines = os.fsdecode((folder / CHECKSUMS).read_bytes()).split("\n")
+    lines = (folder / CHECKSUMS).read_text(errors="replace").split("\n")
     wanted: dict[str, str] = {}
     for digest, _, name in (line.partition("  ") for line in lines):
         if name in wanted:

@@ -224,7 +224,7 @@ def test_an_archive_of_copies_is_checked_with_their_windows(copies, tmp_path_fac
     def problems(job, again=True):
         if again:
             (job.path / "result.json").write_text(json.dumps(collect(job.path)))
-        archive = tmp_path_factory.mktemp("archive") / "a.tar.zst"
+        archive = tmp_path_factory.mktemp("archive") / "a.zip"
         assert write_archive([job.path], workflow, archive) == 1
         return verify(archive).problems
 

@@ -60,8 +60,8 @@ def test_archives_are_read_next_to_folders(tmp_path, capsys):
     records = runs([1.0] * 5 + [0.9] * 5)
     made_up.store_run(first / "run", records[0])
     made_up.store(last, records[1:])
-    assert main(["archive", str(first), "-o", str(tmp_path / "one.tar.zst")]) == 0
-    assert main(["history", str(tmp_path / "one.tar.zst"), str(last)]) == 1
+    assert main(["archive", str(first), "-o", str(tmp_path / "one.zip")]) == 0
+    assert main(["history", str(tmp_path / "one.zip"), str(last)]) == 1
 
 
 @pytest.mark.parametrize(

@@ -80,13 +80,13 @@ def archived(runs, path, key, *flags):
 
 @pytest.fixture(scope="module")
 def public(runs, keys):
-    return archived(runs, runs.parent / "public.tar.zst", keys / "centre", "--licence", "CC-BY-4.0")
+    return archived(runs, runs.parent / "public.zip", keys / "centre", "--licence", "CC-BY-4.0")
 
 
 @pytest.fixture
 def archive(public, tmp_path):
     """One to change."""
-    return Path(shutil.copy(public, tmp_path / "a100.tar.zst"))
+    return Path(shutil.copy(public, tmp_path / "a100.zip"))
 
 
 def signed(archive, key, files):
@@ -131,7 +131,7 @@ def test_a_public_archive_names_nobody_and_has_the_same_numbers(runs, public):
 
 
 def test_names_are_kept_on_purpose_alone(runs, keys, to, tmp_path, capsys):
-    path = archived(runs, tmp_path / "open.tar.zst", keys / "centre", "--licence", "CC0-1.0", "--keep-names")
+    path = archived(runs, tmp_path / "open.zip", keys / "centre", "--licence", "CC0-1.0", "--keep-names")
     assert f"{WORK}power/n1/trace.csv" in members(path)
     assert main(["submit", str(path), "--to", str(to)]) == 0
     assert main(["archive", str(runs), "-o", str(path), "--keep-names"]) == 2
@@ -356,7 +356,7 @@ def test_an_archive_that_cannot_be_trusted_is_refused(archive, runs, keys, to, c
 
 def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monkeypatch):
     assert main(["submit", str(archive), "--to", str(to)]) == 0
-    again = Path(shutil.copy(archive, archive.with_name("again.tar.zst")))
+    again = Path(shutil.copy(archive, archive.with_name("again.zip")))
     assert main(["submit", str(again), "--to", str(to)]) == 1
     printed = capsys.readouterr().err
     path = "runs/llm_run/16_benchmark/work/result.json"
@@ -365,12 +365,12 @@ def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monke
     archived(archive.parent / "new", archive, keys / "centre", "--licence", "CC-BY-4.0")
     assert main(["submit", str(archive), "--to", str(to)]) == 1
     assert f"{to}/a100 exists, or has a name that is not of" in capsys.readouterr().err
-    odd = Path(shutil.copy(archive, archive.with_name("..tar.zst")))
-    for name in ("..tar.zst", "A100.tar.zst", "Unsigned.tar.zst", "wrong_records.yaml.tar.zst", "x y.tar.zst"):
+    odd = Path(shutil.copy(archive, archive.with_name("..zip")))
+    for name in ("..zip", "A100.zip", "Unsigned.zip", "wrong_records.yaml.zip", "x y.zip"):
         odd = odd.rename(odd.with_name(name))
         assert main(["submit", str(odd), "--to", str(to)]) == 1
         assert "has a name that is not of letters" in capsys.readouterr().err
-    other = archive.rename(archive.with_name("other.tar.zst"))
+    other = archive.rename(archive.with_name("other.zip"))
     monkeypatch.setattr("caraml.submission.MOST_GB", 1e-6)
     assert main(["submit", str(other), "--to", str(to)]) == 1
     assert "GB, more than 1e-06 GB: hand in fewer runs at once" in capsys.readouterr().err
@@ -447,7 +447,7 @@ def test_a_run_that_is_left_out_does_not_count_by_another_id(archive, keys, to, 
     else:
         record["metrics"]["tokens_per_s"] *= 2
         path.write_text(json.dumps(record))
-    again = signed(Path(shutil.copy(archive, tmp_path / "again.tar.zst")), keys / "centre", renamed(members(archive)))
+    again = signed(Path(shutil.copy(archive, tmp_path / "again.zip")), keys / "centre", renamed(members(archive)))
     assert main(["submit", str(again), "--to", str(to)]) == 1
     assert "its run is that of" in capsys.readouterr().err
     with unpacked(again) as folder:
@@ -464,7 +464,7 @@ def test_runs_that_learn_worse_than_the_reference_are_refused(keys, to, tmp_path
     record = as_json(learning_run([loss + worse for loss in falling(0.05, 9)], seed=9))
     record["config"]["compute"]["precision"] = "fp32"
     made_up.store_run(tmp_path / "llm_run" / "8_benchmark" / "work", record)
-    path = archived(tmp_path / "llm_run", tmp_path / "learns.tar.zst", keys / "centre", "--licence", "CC0-1.0")
+    path = archived(tmp_path / "llm_run", tmp_path / "learns.zip", keys / "centre", "--licence", "CC0-1.0")
     assert main(["submit", str(path), "--to", str(to)]) == code
     assert ("none of its points can be ranked" in capsys.readouterr().err) == bool(code)
 

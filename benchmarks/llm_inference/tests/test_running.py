@@ -148,5 +148,5 @@ def test_the_energy_of_a_server_on_two_nodes_is_that_of_each_role(tmp_path, nvml
     assert written == pytest.approx(energy.number("decode_wh") * 3600 / result.metrics.number("measured_tokens"))
     assert result.choices["roles"] == "prefill on 1 node, decode on 1 node"
     (tmp_path / "archived").mkdir()
-    write_archive([tmp_path], REPOSITORY / "jube", tmp_path / "archived" / "a.tar.zst")
-    assert verify(tmp_path / "archived" / "a.tar.zst").problems == []
+    write_archive([tmp_path], REPOSITORY / "jube", tmp_path / "archived" / "a.zip")
+    assert verify(tmp_path / "archived" / "a.zip").problems == []
