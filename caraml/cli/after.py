@@ -18,13 +18,13 @@ from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
 from record.findings import finding
 from record.values import count, sort_key
+from results.achievable import with_achievable
 from results.files.quantities import QUANTITIES
 from results.find.records import Found, Record, RecordError, Skipped, find_records
 from results.find.restated import with_todays_figures
 from results.join.meter import read_meter, with_meter
 from results.points.learning import REFERENCES, read_references, with_learnt
 from results.points.repeats import by_point
-from results.reference.achievable import with_achievable
 from results.show.notebook import frame_of
 from results.show.tables import inference
 from results.show.tables import table as tables

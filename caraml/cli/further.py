@@ -9,11 +9,11 @@ from caraml.cli.after import ALL, FILTER, FORMAT, is_whole, matching, out, print
 from caraml.cli.command import Group, argument, folders, say
 from jpwr.process.whole_file import write_whole
 from record.values import count
+from results.achievable import with_achievable
 from results.find.records import RecordError
 from results.points.learning import as_csv, read_references, reference_of
 from results.points.repeats import by_point
-from results.reference.achievable import with_achievable
-from results.reference.published import read_published
+from results.published import published as figures_of_others
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cells import rendered
 from results.show.tables.doubts import alike
@@ -89,5 +89,5 @@ def published(options: argparse.Namespace) -> int:
             raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
         print("\n".join([rendered(figures, "text"), *sources]))
         return 0
-    print(published_text(read_published(), options.words))
+    print(published_text(figures_of_others(), options.words))
     return 0

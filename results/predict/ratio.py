@@ -16,7 +16,7 @@ from results.files.systems import System, read_systems
 from results.points.estimate import students_t
 from results.points.repeats import PointResults, variant_of
 from results.predict.predict import Group, Prediction, PredictionError, around
-from results.reference.published import system_names, throughputs
+from results.published import throughputs
 
 GB = 1e9
 FEWEST_SYSTEMS = 3  # that were left out
@@ -126,9 +126,9 @@ def figure(block: System | None, precision: str) -> float:
 def published(like: PointResults) -> Series:
     """Return the published points of one node with the same workload and model; none in another precision."""
     blocks = {block.system_name: block for block in read_systems().values()}
-    names, series = system_names(), dict[str, dict[Place, float]]()
+    series: dict[str, dict[Place, float]] = {}
     for one in throughputs(like.point.benchmark, like.point.model) if like.precision in OF_16_BIT else ():
-        block = blocks.get(names.get(one.system, ""))
+        block = blocks.get(one.figure.systems)
         if block and one.figure.precision == PRECISION and one.devices <= block.devices_per_node:
             relative = one.units_per_s / figure(block, PRECISION)
             series.setdefault(one.system, {})[one.devices, one.global_batch] = relative

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from record import values
 from record.model import Record, as_json
+from results import achievable
 from results.find import contradictions as checks
 from results.find import records
 from results.find import restated as stated
 from results.join import energy, meter, reads
 from results.join import nodes as joined
 from results.points import operating, regions, repeats
-from results.reference import achievable
 from results.show.page import origin, report
 from results.show.page import shortcomings as shortcomings
 from results.show.tables import doubts, inference, table

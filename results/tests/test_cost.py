@@ -294,7 +294,7 @@ def test_what_a_cost_stands_on_is_said(tmp_path):
 
 def test_the_time_to_report_is_that_of_twenty_million_tokens():
     [one] = by_point([made_up.result(tokens_per_s=14620.74)])
-    # JUPITER's baseline: 1367.92 s at that throughput, see reference/published.csv.
+    # JUPITER's baseline: 1367.92 s at that throughput, see published.csv.
     assert time_to_report(one) == "22.8 min for 20 million tokens on 1 device"
 
 

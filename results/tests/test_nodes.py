@@ -12,10 +12,10 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.median import median_interval
 from jpwr.trace.trace import Row, Trace
 from record.model import Record
+from results.achievable import published_rates as published
 from results.find.schema import violation
 from results.join.figures import add_power
 from results.join.nodes import sums_of
-from results.reference.achievable import published
 from results.show.tables.machine.nodes import node_table
 from results.tests import made_up
 from results.tests.of_dicts import add_achievable, contradictions, differences, judge, medians

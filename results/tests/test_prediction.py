@@ -26,7 +26,7 @@ from results.predict.curve import (
 from results.predict.predict import Power, PredictionError, groups_of
 from results.predict.ratio import Ratio, figure, misses, published
 from results.predict.ratio import half_interval as half_of_systems
-from results.reference.published import throughputs
+from results.published import throughputs
 from results.show.tables.prediction import disturbed_words, prediction_table
 from results.tests.made_up import result
 from results.tests.of_dicts import by_point, write_report

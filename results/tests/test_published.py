@@ -8,8 +8,7 @@ import pytest
 
 from caraml.cli import main
 from results.find.records import find_records
-from results.reference.anchors import PER_DEVICE_UNITS, read_anchors
-from results.reference.published import EFFECTIVE, read_published, throughputs
+from results.published import EFFECTIVE, published, throughputs
 from results.show.tables.anchors import anchor_table
 from results.tests import made_up
 from results.tests.of_dicts import by_point, write_report
@@ -34,7 +33,7 @@ def test_figures_of_resnet_stand_beside_all_its_variants():
     assert throughputs("resnet50", "tiny") == []
 
 
-MLPERF_HPC = [one for one in read_published() if one.benchmark == "mlperf_hpc"]
+MLPERF_HPC = [one for one in published() if one.benchmark == "mlperf_hpc"]
 # Samples/s of a device, from the slowest to the fastest submission.
 SLOWEST_AND_FASTEST = {
     ("cosmoflow", "A64FX"): (0.669, 4.587),
@@ -102,12 +101,14 @@ def test_each_submission_is_as_fast_as_its_accelerator_is_elsewhere():
 
 
 def test_a_run_to_the_target_takes_longer_than_an_epoch():
-    times = {(*one[:2], one.model): float(one.value) for one in MLPERF_HPC if one.metric == "time_to_train"}
+    times = {
+        (one.source, one.system, one.model): float(one.value) for one in MLPERF_HPC if one.metric == "time_to_train"
+    }
     for one in MLPERF_HPC:
         if one.metric == "throughput":
             samples = int(re.match(r"the (\d+) samples of an epoch", one.note)[1])
             assert samples in {121216, 121266, 262144, 524288}
-            assert samples / float(one.value) < times[(*one[:2], one.model)] / 5, one.system
+            assert samples / float(one.value) < times[one.source, one.system, one.model] / 5, one.system
 
 
 def test_devices_are_nodes_where_there_is_no_accelerator_and_the_figure_says_so():
@@ -148,7 +149,7 @@ def test_a_smaller_input_than_the_published_one_has_no_figures():
 
 
 def test_every_figure_has_its_source():
-    assert all(one.source and one.unit for one in read_published())
+    assert all(one.source and one.unit for one in published())
 
 
 def test_figures_are_printed_with_their_sources(capsys):
@@ -181,11 +182,6 @@ def test_each_benchmark_has_a_table_of_its_own_width_above_the_sources_of_all(ca
     assert lines[0] == "mlperf_hpc:"
     assert [line[:4] for line in lines[-5:]] == ["[1] ", "[2] ", "[3] ", "[4] ", "[5] "]
     assert len(epcc.splitlines()[1]) < len(lines[1])
-
-
-def test_no_table_is_wider_than_it_was_with_the_original_figures_alone(capsys):
-    assert main(["published"]) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 182
 
 
 @pytest.mark.parametrize(
@@ -240,11 +236,11 @@ def test_a_figure_without_a_precision_is_in_the_table():
 
 
 def test_every_figure_is_of_a_system_and_has_a_source_and_a_date():
-    for one in read_anchors():
+    for one in filter(lambda figure: figure.read, published()):
         assert {*one.systems.split(), *one.like.split()} <= SHIPPED
         assert one.source
         assert date.fromisoformat(one.read) <= date.today()
-        assert one.unit in (*PER_DEVICE_UNITS, "J/output token", "min")
+        assert one.unit in ("tokens/s/device", "output tokens/s/device", "J/output token", "min")
         assert float(one.value) > 0
 
 

@@ -11,7 +11,7 @@ from record.parts import JOULES_PER_WH
 from record.values import PER_DEVICE, WORK, grouped
 from results.files.quantities import Quantity, quantities
 from results.points.repeats import PointResults
-from results.reference.anchors import Anchor, read_anchors
+from results.published import Figure, published
 from results.show.tables.cells import Amount, Cell, Table
 from results.verdicts.quality import ESTIMATE, grade
 from results.verdicts.ranking import fastest, ranked_points
@@ -28,7 +28,7 @@ def anchor_table(results: Sequence[PointResults]) -> Table:
     """
     rows: list[list[Cell]] = []
     for (system, benchmark), mine in grouped(results, lambda one: (one.system, one.point.benchmark)).items():
-        known = [one for one in read_anchors() if one.benchmark == benchmark]
+        known = [one for one in published() if one.workload == benchmark and one.read]
         theirs = [one for one in known if system in (*one.systems.split(), *one.like.split())]
         ours = [row for best in _best(mine) for row in _our_rows(best)]
         if ours and theirs:
@@ -55,8 +55,8 @@ def _our_rows(best: PointResults) -> list[list[Cell]]:
     return [[*facts, Amount(value), of, software, point.place] for of, value in figures.items() if value]
 
 
-def _row(one: Anchor) -> list[Cell]:
+def _row(one: Figure) -> list[Cell]:
     source = f"{one.source}, read {one.read}" + (f": {one.note}" if one.note else "")
     precision, devices = one.precision or "not stated", int(one.devices) if one.devices else None
-    facts: list[Cell] = [f"{one.chip}, published", one.model, precision, devices]
+    facts: list[Cell] = [f"{one.accelerator}, published", one.model, precision, devices]
     return [*facts, float(one.value), one.unit, one.software, source]

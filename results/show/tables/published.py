@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from results.files.quantities import Quantity
 from results.find.records import RecordError
-from results.reference.published import Published
+from results.published import Figure
 from results.show.tables.cells import Table, rendered
 
 
-def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
+def published_text(figures: Iterable[Figure], words: Sequence[str]) -> str:
     """Return the figures that have all these words, a table for each benchmark, and their sources below.
 
     Raises RecordError without any.
     """
     chosen = [
-        one for one in figures if all(any(word.lower() in field.lower() for field in one[1:-1]) for word in words)
+        one for one in figures if all(any(word.lower() in field.lower() for field in _searched(one)) for word in words)
     ]
     if not chosen:
         raise RecordError(f"no published figure has {' and '.join(words)}: 'caraml published' without words shows all")
@@ -30,11 +30,15 @@ def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
     return "\n".join(["\n\n".join(parts), *(f"[{index}] {source}" for source, index in sources.items())])
 
 
-def _table(figures: Sequence[Published], sources: Mapping[str, int]) -> str:
+def _searched(figure: Figure) -> tuple[str, ...]:
+    return figure[: Figure._fields.index("source")]
+
+
+def _table(figures: Sequence[Figure], sources: Mapping[str, int]) -> str:
     titles = ["system", "accelerator", "model", "data", "precision", "devices", "batch", "metric", "value", "unit"]
     rows = [
         [
-            *(one.system, one.accelerator, one.model, one.dataset, one.precision, one.devices, one.global_batch_size),
+            *(one.system, one.accelerator, one.model, one.data, one.precision, one.devices, one.global_batch_size),
             *(one.metric, one.value, one.unit, f"[{sources[one.source]}]"),
         ]
         for one in figures

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from operator import itemgetter
-from pathlib import Path
 from typing import NamedTuple
 
-from record.csv_rows import csv_rows
 from record.model import changed
 from record.values import rounded
 from results.find.records import Record
+from results.published import ACHIEVABLE, published
 from results.verdicts.nodes import MATMUL, NODE_CHECK, is_check, medians
-
-REFERENCE = Path(__file__).with_suffix(".csv")
 
 
 class Achievable(NamedTuple):
@@ -29,7 +25,7 @@ def with_achievable(records: Sequence[Record], checks: Iterable[Record] = ()) ->
 
     `checks` are node checks; those among the records count, too. A system without one has the published figure.
     """
-    known = dict(published())
+    known = published_rates()
     good = [record for record in (*records, *checks) if is_check(record)]
     for kind, tflops in sorted(medians(good).items(), key=itemgetter(1)):  # of several sizes, the fastest
         known[kind.system, kind.name.removeprefix(MATMUL)] = Achievable(tflops, "its node check")
@@ -47,11 +43,11 @@ def with_achievable(records: Sequence[Record], checks: Iterable[Record] = ()) ->
     ]
 
 
-@cache
-def published() -> dict[tuple[str, str], Achievable]:
+def published_rates() -> dict[tuple[str, str], Achievable]:
     """Return the published figures by system and precision."""
     return {
-        (system, row["precision"]): Achievable(float(row["tflops"]), row["source"])
-        for row in csv_rows(REFERENCE)
-        for system in row["systems"].split()
+        (system, figure.precision): Achievable(float(figure.value), figure.source)
+        for figure in published()
+        if figure.metric == ACHIEVABLE
+        for system in figure.systems.split()
     }
