@@ -525,7 +525,7 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
         ("- 1", "is not a file of a pledge"),
         ("points: [", "cannot be read as a pledge: line "),
         (HEAD + "points: {of: gpt}", "has no points"),
-        (HEAD + "points: [5]", "point 1: 5 is not a mapping"),
+        (HEAD + "points: [5]", "point 1 is 5, but must be keys with their values"),
         (HEAD + ITEM + "\nprice: 5", "unknown key 'price': choose one of vendor"),
         (HEAD + ITEM + "\nsignature: me", "unknown key 'signature'"),
         (HEAD.replace("vendor: A\n", "") + ITEM, "lacks 'vendor'"),
@@ -558,7 +558,7 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
         ),
         (
             HEAD + ITEM.replace("throughput: 1000", "mfu: 45"),
-            "mfu is 45, but must be a share above 0 and at most 1: write 0.25 for 25 %",
+            "mfu is 45, but must be a number above 0 and at most 1",
         ),
         (HEAD + ITEM.replace("]", ", {of: gpt, devices: 8, throughput: 1000}]"), "occurs twice"),
         (PLEDGE.replace("power_kw: 8", "power_kw: 8.000"), "power_kw is 8.000, where the point may separate thousands"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,15 +11,7 @@ from jpwr.messages import near
 from results.files.typed_files import LARGEST
 from results.find.records import RecordError
 
-OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-}
+OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd)
 FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "sqrt": math.sqrt, "log": math.log}
 ARGUMENTS: dict[str, tuple[int, float, str]] = {  # fewest, most, and as text
     "min": (2, math.inf, "two numbers or more"),
@@ -44,6 +35,7 @@ class Formula:
             self._tree = ast.parse(text.strip(), mode="eval").body
             self._names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - set(FUNCTIONS)
             _check(self._tree, set(names))
+            self._code = compile(ast.Expression(_Floats().visit(self._tree)), where, "eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             words = error.msg if isinstance(error, SyntaxError) else str(error)
             raise RecordError(f"{where}: {text!r} is not a formula: {words}") from error
@@ -57,10 +49,10 @@ class Formula:
     def __call__(self, values: Mapping[str, float]) -> float:
         """Return the value; `nan` if there is none, as for a division by zero."""
         try:
-            value = _value(self._tree, values)
+            value = eval(self._code, {"__builtins__": {}} | FUNCTIONS, dict(values))  # arithmetic alone, checked
         except (ArithmeticError, ValueError):
             return math.nan
-        return value if isinstance(value, int | float) and math.isfinite(value) else math.nan
+        return value if isinstance(value, float) and math.isfinite(value) else math.nan
 
     def slopes(self, values: Mapping[str, float]) -> dict[str, float]:
         """Return the derivative with respect to the logarithm of each value."""
@@ -71,6 +63,13 @@ class Formula:
         }
 
 
+class _Floats(ast.NodeTransformer):
+    """Makes whole numbers floats, whose powers cannot grow without end."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.copy_location(ast.Constant(float(node.value)), node)  # type: ignore[arg-type]
+
+
 def _check(node: ast.AST, names: set[str]) -> None:
     match node:
         case ast.Constant(value=value) if isinstance(value, int | float) and not isinstance(value, bool):
@@ -79,9 +78,9 @@ def _check(node: ast.AST, names: set[str]) -> None:
         case ast.Name(id=name):
             if name not in names:
                 raise SyntaxError(f"it has no term {name!r}: {near(name, sorted(names))}")
-        case ast.UnaryOp(op=sign, operand=operand) if type(sign) in OPERATORS:
+        case ast.UnaryOp(op=sign, operand=operand) if isinstance(sign, OPERATORS):
             _check(operand, names)
-        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
+        case ast.BinOp(left=left, op=sign, right=right) if isinstance(sign, OPERATORS):
             _check(left, names)
             _check(right, names)
         case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in FUNCTIONS:
@@ -93,18 +92,3 @@ def _check(node: ast.AST, names: set[str]) -> None:
         case _:
             allowed = f"numbers, terms, + - * / ** and {', '.join(FUNCTIONS)}"
             raise SyntaxError(f"{ast.unparse(node)!r} is not one of {allowed}")
-
-
-def _value(node: ast.AST, values: Mapping[str, float]) -> float:
-    match node:
-        case ast.Constant(value=value):
-            return float(value)  # type: ignore[arg-type]
-        case ast.Name(id=name):
-            return values[name]
-        case ast.UnaryOp(op=sign, operand=operand):
-            return OPERATORS[type(sign)](_value(operand, values))
-        case ast.BinOp(left=left, op=sign, right=right):
-            return OPERATORS[type(sign)](_value(left, values), _value(right, values))
-        case ast.Call(func=ast.Name(id=function), args=arguments):
-            return FUNCTIONS[function](*(_value(argument, values) for argument in arguments))
-    raise AssertionError(node)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from record.findings import Finding, finding
 from record.values import THROUGHPUT, devices_text, grouped, value_at
 from results.exchange.signature import signer_of
-from results.files.json_schema import keys_of
-from results.files.typed_files import NAME, WORDS, Above0, From1, Name, Text, read_file
+from results.files.typed_files import (
+    NAME,
+    Above0,
+    From1,
+    Text,
+    check_key,
+    filled,
+    read_file,
+    value_as,
+)
 from results.find.records import RecordError, Skipped
 from results.points.estimate import Estimate, Part
 from results.points.operating import limits_of
@@ -42,20 +50,9 @@ PLEDGED = (*MEASURED, TIME)
 AT_MOST = (TIME, "power", *LESS_IS_BETTER)  # the others are pledged as least values
 OF_TIME = ("work", "unit")
 POINT = ("devices", "global_batch", "power_limit_w", "clock_limit_mhz")
-PLACE = (*POINT[1:], "work_unit", "projected", *OF_TIME)
+PLACE = ("of", *POINT, "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
-
-
-class WithNumbers:
-    """Point of a pledge: a place and numbers."""
-
-    keywords: ClassVar[Mapping[str, Any]] = {"anyOf": [{"required": [name]} for name in PLEDGED]}
-
-    def check(self, where: str) -> None:
-        """Raise RecordError if there is no number."""
-        if all(getattr(self, name) is None for name in PLEDGED):
-            raise RecordError(f"{where} lacks a number: give one or more of {', '.join(PLEDGED)}")
 
 
 @dataclass(frozen=True)
@@ -64,26 +61,6 @@ class PledgedItem(Item):
 
     projected: Annotated[bool, "in the offer, and not measured"] = False
     WORDS: ClassVar[Mapping[str, str]] = {"passed": "kept", "failed": "not kept"}
-
-
-def _number(name: str) -> tuple[str, Any, Any]:
-    """Return the field of a pledged number."""
-    words = "largest value" if name in AT_MOST else "least value"
-    of_work = "{" in (unit := "`unit`" if name == TIME else MEASURED[name].unit)
-    unit = "" if of_work or not unit else f"in {unit}"
-    share = "a share above 0 and at most 1: write 0.25 for 25 %"
-    most: dict[str, Any] = {"maximum": MOST_OF_SHARES[name], WORDS: share} if name in MOST_OF_SHARES else {}
-    most |= {"maximum": LONGEST_S[name]} if name in LONGEST_S else {}
-    return name, Annotated[Above0 | None, ", ".join(filter(None, (words, unit))), most], None
-
-
-KEYS = keys_of(PledgedItem)
-OF_POINT: list[Any] = [("devices", From1), *((name, KEYS[name].kind, KEYS[name].field.default) for name in PLACE)]
-NUMBERS = map(_number, PLEDGED)
-DOC = {"__doc__": WithNumbers.__doc__}
-Point: Any = make_dataclass(
-    "Point", [("of", Name), *OF_POINT, *NUMBERS], bases=(WithNumbers,), frozen=True, namespace=DOC
-)
 
 
 @dataclass(frozen=True)
@@ -96,7 +73,7 @@ class Pledge:
     system: Annotated[Text, "system tag of the runs", {"format": NAME}]
     devices: Annotated[From1, "of the whole machine"]
     points: Annotated[
-        tuple[Point, ...], {"minItems": 1, "examples": [[{"of": "gpt", "devices": 8, "throughput": 70000}]]}
+        tuple[Mapping[str, Any], ...], {"minItems": 1, "examples": [[{"of": "gpt", "devices": 8, "throughput": 70000}]]}
     ]
     power_kw: Annotated[Above0 | None, "committed, of the whole machine while copies of a workload fill it"] = None
     items: tuple[PledgedItem, ...] = ()  # numbers of the points
@@ -109,8 +86,6 @@ class Pledge:
 
     def check(self, where: str) -> None:
         """Raise RecordError for values that do not go together."""
-        if (most := max(one.devices for one in self.points)) > self.devices:
-            raise RecordError(f"{where}: a point is on {most} devices, but the whole machine has {self.devices}")
         if self.power_kw is not None and not LEAST_KW <= self.power_kw / self.devices <= MOST_KW:
             found = f"power_kw is {self.power_kw:g}, which is {self.power_kw / self.devices:.3g} kW per device"
             raise RecordError(f"{where}: {found}: write that of the machine, in kW")
@@ -123,20 +98,31 @@ def read_pledge(path: Path, workloads: Mapping[str, Selection], signers: Path | 
     """
     pledge: Pledge = read_file(Pledge, path, "a pledge")
     points = enumerate(pledge.points, 1)
-    items = [item for number, one in points for item in _items(one, f"{path}, point {number}", workloads)]
+    items = [item for number, point in points for item in _items(point, f"{path}, point {number}", workloads)]
     refuse_twice(items, f"{path}: the pledge")
+    if (most := max(item.devices or 0 for item in items)) > pledge.devices:
+        raise RecordError(f"{path}: a point is on {most} devices, but the whole machine has {pledge.devices}")
     return replace(pledge, items=tuple(items), signature=_signed(path, signers))
 
 
-def _items(point: Any, where: str, workloads: Mapping[str, Selection]) -> Iterator[PledgedItem]:
-    """Yield the numbers of one point."""
-    numbers = {name: value for name in PLEDGED if (value := getattr(point, name)) is not None}
-    for name, value in numbers.items():
-        apart = OF_TIME if name != TIME and TIME in numbers else ()
-        place = {key: getattr(point, key) for key in ("of", "devices", *PLACE) if key not in apart}
-        item = PledgedItem(**place, what=name, **{"at_most" if name in AT_MOST else "at_least": value})
-        item.check(where)
-        yield completed(item, workloads, where)
+def _items(point: Mapping[str, Any], where: str, workloads: Mapping[str, Selection]) -> Iterator[PledgedItem]:
+    """Yield the pledged numbers of one point; raises RecordError for a mistake in it."""
+    for key in point:
+        check_key(key, (*PLACE, *PLEDGED), where)
+    if not point.keys() & set(PLEDGED):
+        raise RecordError(f"{where} lacks a number: give one or more of {', '.join(PLEDGED)}")
+    if point.get("devices") is None:
+        raise RecordError(f"{where} lacks 'devices'")
+    for name in PLEDGED:
+        if name in point:
+            most = (MOST_OF_SHARES | LONGEST_S).get(name)
+            kind = Annotated[Above0, {"maximum": most}] if most else Above0
+            limit = value_as(kind, point[name], where, name)
+            place = {key: point[key] for key in PLACE if key in point}
+            if name != TIME and TIME in point:
+                place = {key: value for key, value in place.items() if key not in OF_TIME}
+            values = place | {"what": name, "at_most" if name in AT_MOST else "at_least": limit}
+            yield completed(filled(PledgedItem, values, where), workloads, where)
 
 
 def _signed(path: Path, signers: Path | None) -> str:
