@@ -11,9 +11,9 @@ import pytest
 from caraml.cli import commands, main
 from caraml.cli.removed import REMOVED
 from jpwr import __version__
-from results.tests import made_up
+from results.tests import builder
 
-RECORD = made_up.result("CPU", tokens_per_s=123.4)
+RECORD = builder.result("CPU", tokens_per_s=123.4)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_good_sweep_passes(sweep):
 
 @pytest.mark.parametrize("status", ["failed", "out_of_memory", "unfinished"])
 def test_a_point_that_is_not_ok_fails_the_sweep_and_is_named(sweep, capsys, status):
-    add_point(sweep / "000001", "000002_benchmark", made_up.failed("CPU", status=status, error="why"))
+    add_point(sweep / "000001", "000002_benchmark", builder.failed("CPU", status=status, error="why"))
     assert main(["check", str(sweep)]) == 1
     assert f"000002_benchmark: CPU, tiny, 1 device, global batch 8: {status}: why" in capsys.readouterr().err
 
@@ -156,7 +156,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
 
 
 def test_the_table_is_of_the_last_run_and_lists_failures_below(sweep, capsys):
-    add_point(sweep / "000001", "000002_benchmark", made_up.failed("CPU", error="why"))
+    add_point(sweep / "000001", "000002_benchmark", builder.failed("CPU", error="why"))
     assert main(["table", str(sweep)]) == 0
     told = capsys.readouterr().out
     assert "123.4" in told
@@ -227,7 +227,7 @@ def test_every_command_explains_itself(capsys, command):
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(tmp_path, capsys, arguments, words):
-    run = made_up.store(tmp_path / "run", [made_up.result()])
+    run = builder.store(tmp_path / "run", [builder.result()])
     try:
         code = main([text.format(run=run) for text in arguments])
     except SystemExit as stop:
@@ -255,7 +255,7 @@ def test_a_check_that_finds_nothing_says_so(capsys):
 
 
 def test_a_file_that_cannot_be_written_is_named_and_left_as_it_was(tmp_path, capsys, monkeypatch):
-    run = made_up.store(tmp_path / "run", [made_up.result()])
+    run = builder.store(tmp_path / "run", [builder.result()])
     (tmp_path / "table.txt").write_text("old")
 
     def full(*arguments):
@@ -269,7 +269,7 @@ def test_a_file_that_cannot_be_written_is_named_and_left_as_it_was(tmp_path, cap
 
 def test_points_are_sorted_and_filtered_too(tmp_path, capsys):
     speeds = ((1, 8, 100.0), (2, 8, 50.0), (4, 8, 300.0), (4, 16, 200.0))
-    run = made_up.store(tmp_path / "run", [made_up.result("A", *speed) for speed in speeds])
+    run = builder.store(tmp_path / "run", [builder.result("A", *speed) for speed in speeds])
 
     def devices(*arguments):
         assert main(["table", str(run), "--repeats", "--format", "csv", *arguments]) == 0
@@ -283,7 +283,7 @@ def test_points_are_sorted_and_filtered_too(tmp_path, capsys):
 
 
 def test_a_pivot_has_every_form_of_a_table(tmp_path, capsys):
-    run = made_up.store(tmp_path / "run", [made_up.result("A", 1, 8, 100.0), made_up.result("A", 2, 8, 200.0)])
+    run = builder.store(tmp_path / "run", [builder.result("A", 1, 8, 100.0), builder.result("A", 2, 8, 200.0)])
     assert main(["table", str(run), "--pivot", "metrics.tokens_per_s", "--format", "csv"]) == 0
     assert capsys.readouterr().out == "devices,batch 8\n1,100.0\n2,200.0\n"
 

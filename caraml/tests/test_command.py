@@ -14,7 +14,7 @@ from caraml import __main__
 from caraml.errors import SiteError
 from caraml.installation import checkout
 from caraml.plan.tags import check_tags, tags_of_run
-from results.tests import made_up
+from results.tests import builder
 from tests.waiting import PATIENCE_S
 
 REQUIREMENTS = """
@@ -36,8 +36,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     run = folder / "llm_run" / "000000"
     for repeat in range(3):
-        record = made_up.result(tokens_per_s=100.0 + repeat)
-        made_up.store_run(run / f"00000{repeat}_benchmark" / "work", record)
+        record = builder.result(tokens_per_s=100.0 + repeat)
+        builder.store_run(run / f"00000{repeat}_benchmark" / "work", record)
     (run / "workpackages.xml").touch()
     (folder / "requirements.yaml").write_text(REQUIREMENTS)
     return folder
@@ -131,7 +131,7 @@ def test_a_key_that_interrupts_before_a_command_starts_is_no_traceback(folder, t
 
 def test_files_are_read_alike_on_any_terminal(tmp_path):
     jobs = tmp_path / "run" / "000000_benchmark" / "work"
-    made_up.store_run(jobs, made_up.result() | {"status": "unfinished", "error": ""})
+    builder.store_run(jobs, builder.result() | {"status": "unfinished", "error": ""})
     (tmp_path / "run" / "workpackages.xml").touch()
     (jobs / "job.id").write_text("Grüße vom Cluster\n7\n", encoding="utf-8")
     tags = tmp_path / "jube" / "x.yaml"

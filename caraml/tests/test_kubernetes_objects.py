@@ -20,7 +20,7 @@ from caraml.schedulers.kubernetes import cluster, submit
 from caraml.schedulers.kubernetes.kubectl import Kubectl
 from caraml.schedulers.kubernetes.submit import check_claim, write_objects
 from caraml.schedulers.schedulers import check_scheduler
-from results.tests.conftest import make_record
+from results.tests.builder import make_record
 from tests.needs import need, package
 from tests.waiting import PATIENCE_S, until
 

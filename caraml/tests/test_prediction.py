@@ -8,8 +8,7 @@ import io
 import pytest
 
 from caraml.cli import main
-from results.tests.made_up import failed, result, store
-from results.tests.test_serving import served
+from results.tests.builder import failed, result, served, store
 
 BATCHES = (16, 32, 64, 128, 256, 512)
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from caraml.cli import main
-from results.tests import made_up
+from results.tests import builder
 
 STEPS = 40
 
@@ -24,7 +24,7 @@ def sound(tmp_path):
 def add(folder, seed, higher=0.0, rate=1e-3):
     chance = Random(seed)
     losses = [5 + higher + 4 * 0.9**step + chance.gauss(0, 0.05) for step in range(STEPS)]
-    made = made_up.result("CPU", steps=STEPS, data="synthetic", precision="fp32")
+    made = builder.result("CPU", steps=STEPS, data="synthetic", precision="fp32")
     made["config"] |= {
         "training": {"seed": seed, "data_seed": 1, "learning_rate": rate},
         "window": {"warmup_steps": 0, "measured_steps": STEPS},

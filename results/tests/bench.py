@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from results.tests import bench_traces as traces
-from results.tests import made_up
+from results.tests import builder as made_up
 
 UNITS = {
     "table": "s",

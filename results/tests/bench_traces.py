@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
-from results.tests.conftest import make_record
+from results.tests.builder import make_record
 
 DEVICES, INTERVAL_S, HOUR_S = 4, 0.1, 3600.0
 EDGE_S = 60.0  # of the trace before and after the window

@@ -8,7 +8,7 @@ from typing import Any
 
 from results.find.records import Found, find_records
 from results.points.repeats import PointResults
-from results.tests import made_up
+from results.tests import builder
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.cost import Costs, Price
 from results.verdicts.requirements import Requirements, read_requirements
@@ -43,18 +43,18 @@ def records(system: str) -> list[dict[str, Any]]:
     for devices in (4, 16):
         for repeat in (-1, 0, 1):
             share = devices**0.97 * (1 + 0.002 * repeat)
-            found.append(made_up.result(system, devices, 256, tokens_per_s * share, power_w, model="800M"))
-            images = made_up.result(
+            found.append(builder.result(system, devices, 256, tokens_per_s * share, power_w, model="800M"))
+            images = builder.result(
                 system, devices, 256, images_per_s * share, power_w, model="ResNet-50", benchmark="resnet50"
             )
-            found.append(made_up.in_units(images, "images"))
+            found.append(builder.in_units(images, "images"))
     return found
 
 
 def found_below(folder: Path) -> Found:
     """Store and read all offers; a record of MI300X contradicts itself."""
     for system in SYSTEMS:
-        made_up.store(folder / system, records(system))
+        builder.store(folder / system, records(system))
     bad = folder / "MI300X" / "000000_benchmark" / "work" / "result.json"
     record = json.loads(bad.read_text())
     record["metrics"]["mfu"] = 0.99

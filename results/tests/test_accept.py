@@ -9,7 +9,7 @@ import pytest
 
 from caraml.cli import main
 from results.find.records import RecordError
-from results.tests import made_up
+from results.tests import builder
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome, exit_code
@@ -22,7 +22,7 @@ PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 
 
 def runs(*speeds: float, devices: int = 1, batch: int = 8, power_w: float = 100.0, **changes):
-    return [made_up.result("V", devices, batch, speed, power_w, **changes) for speed in speeds]
+    return [builder.result("V", devices, batch, speed, power_w, **changes) for speed in speeds]
 
 
 def requirements(folder: Path, text: str):
@@ -116,10 +116,10 @@ NOISY = runs(100.0, 130.0, 70.0)
         ),
         ([*THREE, *runs(1.0, energy=None)], "what: energy_grade, at_least: Q0", OPEN, None, "runs without an energy"),
         (THREE, "what: failed_runs, at_most: 0", PASSED, 0, ""),
-        ([*THREE, made_up.failed("V")], "what: failed_runs, at_most: 0", FAILED, 1, ""),
-        ([*THREE, made_up.failed("V")], "what: failed_runs, at_most: 1", PASSED, 1, ""),
+        ([*THREE, builder.failed("V")], "what: failed_runs, at_most: 0", FAILED, 1, ""),
+        ([*THREE, builder.failed("V")], "what: failed_runs, at_most: 1", PASSED, 1, ""),
         (
-            [made_up.failed("V", status="out_of_memory")] * 3,
+            [builder.failed("V", status="out_of_memory")] * 3,
             "what: throughput, at_least: 1",
             FAILED,
             None,
@@ -170,7 +170,7 @@ FOUR = [*THREE, *runs(300.0, 303.0, 297.0, devices=4)]
             "",
             "4 devices, batch 8, bf16, micro batch 2 over 1 device, batch 8, bf16, micro batch 4",
         ),
-        ([*THREE, made_up.failed("V")], "what: failed_runs, at_most: 0", "of 4 runs", ""),
+        ([*THREE, builder.failed("V")], "what: failed_runs, at_most: 0", "of 4 runs", ""),
     ],
 )
 def test_an_answer_has_its_unit_and_its_place(tmp_path, records, item, unit, at):
@@ -189,7 +189,7 @@ def test_the_best_point_is_that_of_what_is_asked(tmp_path):
 
 
 def setup(torch: str = "2.13.0", **changes):
-    provenance = made_up.result()["provenance"]
+    provenance = builder.result()["provenance"]
     return {"provenance": {**provenance, "packages": {"torch": torch}}, **changes}
 
 
@@ -283,7 +283,7 @@ def test_a_long_list_of_places_is_left_out(tmp_path):
 @pytest.mark.parametrize(("count", "words"), [(1, "the one run: failed"), (2, "all 2 runs: failed")])
 def test_runs_that_failed_are_counted_in_words(tmp_path, count, words):
     text = f"{GPT}must: [{{of: gpt, what: throughput, at_least: 1}}]"
-    [verdict] = accept(by_point([made_up.failed("V")] * count), requirements(tmp_path, text))
+    [verdict] = accept(by_point([builder.failed("V")] * count), requirements(tmp_path, text))
     assert (verdict.outcome, verdict.reason) == (FAILED, words)
 
 
@@ -353,7 +353,7 @@ def test_a_system_that_did_not_run_a_workload_is_not_passed(tmp_path):
 )
 def test_a_fact_that_no_run_has_is_named_with_the_one_that_may_be_meant(tmp_path, fact, reason):
     text = f"workloads: {{gpt: {{benchmark: llm_training, {fact}}}}}\nmust: [{{of: gpt, what: mfu, at_least: 0}}]"
-    known = [made_up.result("V", model=model, tokens_per_s=100.0, precision="bf16") for model in ("117M", "800M")]
+    known = [builder.result("V", model=model, tokens_per_s=100.0, precision="bf16") for model in ("117M", "800M")]
     [verdict] = accept(by_point(known), requirements(tmp_path, text))
     assert (verdict.outcome, verdict.reason) == (OPEN, reason)
 
@@ -379,7 +379,7 @@ def test_a_good_run_of_unknown_precision_is_none_of_what_is_asked(tmp_path, prec
     assert (verdict.outcome, verdict.answer.value) == (PASSED, 100.0)
     [verdict] = accept(by_point(unknown), requirements(tmp_path, text))
     assert (verdict.outcome, verdict.reason) == (OPEN, of_none)
-    [verdict] = accept(by_point([made_up.failed("V")]), requirements(tmp_path, text))
+    [verdict] = accept(by_point([builder.failed("V")]), requirements(tmp_path, text))
     assert (verdict.outcome, verdict.reason) == (FAILED, "the one run: failed")
 
 
@@ -528,7 +528,7 @@ def test_nothing_to_be_reached_is_no_pass(tmp_path):
 
 
 def _accepted(tmp_path, capsys, records, *more: str) -> tuple[int, str]:
-    made_up.store(tmp_path / "runs", records)
+    builder.store(tmp_path / "runs", records)
     code = main(["accept", str(tmp_path / "runs"), "--requirements", str(EXAMPLE), *more])
     return code, capsys.readouterr().out
 
@@ -541,7 +541,7 @@ def _accepted(tmp_path, capsys, records, *more: str) -> tuple[int, str]:
     ],
 )
 def test_the_example_judges_made_vendors(tmp_path, capsys, vendors, code, counts):
-    found, text = _accepted(tmp_path, capsys, made_up.many(vendors))
+    found, text = _accepted(tmp_path, capsys, builder.many(vendors))
     assert found == code
     assert counts in text
 
@@ -554,9 +554,9 @@ def test_the_example_has_an_answer_for_the_shipped_records(capsys):
 
 
 def test_a_vendor_that_passes_ends_with_0_and_a_program_can_read_why(tmp_path, capsys):
-    records = [one for one in made_up.many((("H200", 85e3, 690.0),)) if one["status"] == "ok"]
+    records = [one for one in builder.many((("H200", 85e3, 690.0),)) if one["status"] == "ok"]
     for repeat in (-1, 0, 1):
-        records.append(made_up.result("H200", 4, 256, 310e3 * (1 + 0.004 * repeat), 690.0, model="800M"))
+        records.append(builder.result("H200", 4, 256, 310e3 * (1 + 0.004 * repeat), 690.0, model="800M"))
     code, text = _accepted(tmp_path, capsys, records, "--json")
     told = json.loads(text)
     assert (code, told["exit_code"]) == (0, 0)
@@ -568,14 +568,14 @@ def test_a_vendor_that_passes_ends_with_0_and_a_program_can_read_why(tmp_path, c
 
 
 def test_a_vendor_of_one_run_each_cannot_be_told(tmp_path, capsys):
-    records = [one for one in made_up.many((("H200", 85e3, 690.0),)) if one["status"] == "ok"][::3]
-    records.append(made_up.result("H200", 4, 256, 300e3, 690.0, model="800M"))
+    records = [one for one in builder.many((("H200", 85e3, 690.0),)) if one["status"] == "ok"][::3]
+    records.append(builder.result("H200", 4, 256, 300e3, 690.0, model="800M"))
     code, text = _accepted(tmp_path, capsys, records)
     assert code == 3
     assert "one run gives no interval" in text
 
 
 def test_filters_choose_what_is_judged(tmp_path, capsys):
-    records = made_up.many((("B", 1e3, 400.0), ("H200", 85e3, 690.0)))
+    records = builder.many((("B", 1e3, 400.0), ("H200", 85e3, 690.0)))
     code, text = _accepted(tmp_path, capsys, records, "--filter", "system=H200")
     assert (code, "B " in text) == (0, False)

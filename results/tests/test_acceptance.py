@@ -9,9 +9,8 @@ import pytest
 
 from record.acceptance import judged_acceptance, judged_events, length_of, of_text, published, stated
 from record.served import Request, Window
-from results.tests.of_dicts import by_point
-from results.tests.test_serving import served
-from results.tests.words import deviations
+from results.tests.builder import served
+from results.tests.of_dicts import by_point, deviations
 from results.verdicts.ranking import ranked_points
 
 pytestmark = pytest.mark.arithmetic

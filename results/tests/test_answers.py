@@ -8,9 +8,8 @@ import pytest
 
 from record.answers import LEAST_RIGHT, Answer, Streamed, facts_of, judged
 from record.findings import NOT_RANKED
-from results.tests.of_dicts import by_point
-from results.tests.test_serving import served
-from results.tests.words import deviations
+from results.tests.builder import served
+from results.tests.of_dicts import by_point, deviations
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points

@@ -24,8 +24,8 @@ from results.exchange import archive as archives
 from results.exchange.archive import Checked, verify, write_archive
 from results.find.records import RecordError, find_records, write_record
 from results.join.nodes import sums_of
-from results.tests import made_up
-from results.tests.conftest import PACKAGE, JobFolder, make_record
+from results.tests import builder
+from results.tests.builder import PACKAGE, JobFolder, make_record
 from tests.needs import need
 
 
@@ -34,8 +34,8 @@ def runs(tmp_path_factory):
     """Two good runs with their traces, and a failed one, for all to read."""
     folder = tmp_path_factory.mktemp("runs") / "llm_run"
     for batch in (8, 16):
-        made_up.store_run(folder / f"{batch}_benchmark" / "work", made_up.result(batch=batch))
-    made_up.store(folder, [made_up.failed()])
+        builder.store_run(folder / f"{batch}_benchmark" / "work", builder.result(batch=batch))
+    builder.store(folder, [builder.failed()])
     return folder
 
 
@@ -422,7 +422,7 @@ def test_a_link_is_not_unpacked(archive, tmp_path):
 
 
 def test_two_folders_of_one_name_are_refused(runs, tmp_path, capsys):
-    made_up.store(tmp_path / "other" / "llm_run", [made_up.failed()])
+    builder.store(tmp_path / "other" / "llm_run", [builder.failed()])
     assert main(["archive", str(runs), str(tmp_path / "other" / "llm_run"), "-o", str(tmp_path / "c.zip")]) == 2
     assert "two folders are called llm_run" in capsys.readouterr().err
 
@@ -431,7 +431,7 @@ def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
     for sweep, batches in (("llm_run", (8, 16)), ("resnet50_run", (8,))):
         run = tmp_path / sweep / "000000"
         for batch in batches:
-            made_up.store_run(run / f"{batch}_benchmark" / "work", made_up.result(batch=batch))
+            builder.store_run(run / f"{batch}_benchmark" / "work", builder.result(batch=batch))
         (run / "workpackages.xml").touch()
     archive = tmp_path / "a.zip"
     assert main(["archive", str(tmp_path / "llm_run"), str(tmp_path / "resnet50_run"), "-o", str(archive)]) == 0
@@ -442,9 +442,9 @@ def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
 
 def test_what_was_run_again_is_kept_and_is_no_run(tmp_path, capsys):
     point = tmp_path / "llm_run" / "000001_benchmark" / "work"
-    made_up.store_run(point, made_up.result())
+    builder.store_run(point, builder.result())
     (point / "attempts" / "1").mkdir(parents=True)
-    write_record(made_up.failed(error="the node went down"), point / "attempts" / "1" / "result.json")
+    write_record(builder.failed(error="the node went down"), point / "attempts" / "1" / "result.json")
     archive = tmp_path / "a.zip"
     assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
     assert capsys.readouterr().out == f"{archive}: 1 run\n"
@@ -775,8 +775,8 @@ def test_no_name_or_text_of_an_archive_is_obeyed_by_a_terminal(archive, capsys):
 
 def test_what_was_run_again_is_verified_as_all_else(tmp_path, capsys):
     point = tmp_path / "llm_run" / "000001_benchmark" / "work"
-    made_up.store_run(point, made_up.result())
-    made_up.store_run(point / "attempts" / "1", made_up.result(batch=16))
+    builder.store_run(point, builder.result())
+    builder.store_run(point / "attempts" / "1", builder.result(batch=16))
     archive = tmp_path / "a.zip"
     assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
     assert main(["verify", str(archive)]) == 0

@@ -9,9 +9,8 @@ from results.find.records import find_records
 from results.join.clocks import clocks_of
 from results.join.limits import limits_of, limits_of_all
 from results.show.tables.points import point_table
-from results.tests import made_up
-from results.tests.of_dicts import by_point, contradictions, energy_of
-from results.tests.words import deviations
+from results.tests import builder
+from results.tests.of_dicts import by_point, contradictions, deviations, energy_of
 
 
 def trace(*looks):
@@ -39,7 +38,7 @@ def test_clocks_and_reasons_are_weighed_by_the_time_that_they_held():
 
 
 def test_a_records_energy_has_the_clocks_of_its_channels_and_is_read(tmp_path):
-    record = made_up.result()
+    record = builder.result()
     record["devices"][0]["device_id"] = ""
     [window] = record["windows"]
     made = trace((0.0, 1500, "0x0"), ((window["start_s"] + window["end_s"]) / 2, 1500, "0x4"))
@@ -49,7 +48,7 @@ def test_a_records_energy_has_the_clocks_of_its_channels_and_is_read(tmp_path):
     [channel] = energy_of(record, [made], "measured").channels
     assert channel.clocks.mean_mhz == pytest.approx(1500)
     record["energy"]["channels"] = [{**record["energy"]["channels"][0], "clocks": as_json(channel.clocks)}]
-    [found], skipped = find_records([made_up.store(tmp_path, [record])])
+    [found], skipped = find_records([builder.store(tmp_path, [record])])
     assert (found.energy.channels[0].clocks, skipped) == (channel.clocks, [])
     assert channel.clocks.throttled == pytest.approx({"power limit": 50.0})
 
@@ -109,7 +108,7 @@ def test_limits_are_those_in_force_over_the_time_or_else_those_that_were_set(des
 
 
 def test_a_limit_that_was_lowered_for_the_last_seconds_does_not_discard_the_run():
-    record = made_up.result(power_w=690.0)
+    record = builder.result(power_w=690.0)
     record["devices"][0]["device_id"] = ""
     [window] = record["windows"]
     made = Trace([ChannelInfo("pynvml:0", Scope.DEVICE, "made up")], {"boot_id": window["boot_id"]})
@@ -157,7 +156,7 @@ def test_a_look_that_failed_in_part_tells_the_rest():
 def test_what_held_an_accelerators_clocks_is_told_or_said_to_be_unknown():
     unknown = "throttling of clocks is not known"
     for clocks, said in (({}, [unknown]), ({"mean_mhz": 1e3}, [unknown]), ({"throttled": {}}, [])):
-        record = made_up.result()
+        record = builder.result()
         record["energy"]["channels"][0]["clocks"] = clocks
         on_gpu = {**record, "config": {"compute": {"device": "gpu", "precision": "bf16"}}}
         assert [one for one in deviations(by_point([on_gpu])[0]) if "clocks" in one] == said
@@ -166,7 +165,7 @@ def test_what_held_an_accelerators_clocks_is_told_or_said_to_be_unknown():
 
 @pytest.mark.parametrize(("percent", "said"), [(0.5, False), (1.0, False), (40.0, True)])
 def test_a_run_that_throttled_says_so(percent, said):
-    record = made_up.result()
+    record = builder.result()
     record["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1400.0, "throttled": {"power brake": percent}}
     record["metrics"] |= {"step_time_median_s": 0.1, "step_time_p95_s": 0.12}
     record["devices"][0]["peak_memory_bytes"] = 3 << 30
@@ -189,7 +188,7 @@ def test_a_run_that_throttled_says_so(percent, said):
 
 @pytest.mark.parametrize(("percent", "said"), [(40.0, True), (0.5, False), (None, False)])
 def test_a_run_that_its_cpu_quota_held_back_says_so(percent, said):
-    record = made_up.result()
+    record = builder.result()
     record["metrics"]["cpu_throttled_percent"] = percent
     words = "throttled: CPU quota held threads back for 40 % of the window"
     assert (words in deviations(by_point([record])[0])) == said

@@ -23,7 +23,7 @@ from record.model import Channel, Energy, Record
 from results.collect import collect, main
 from results.join.energy import UNCERTAINTIES
 from results.join.nodes import read_sums
-from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
+from results.tests.builder import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 from results.tests.of_dicts import energy_rules, grade
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ from caraml.cli import main
 from results.find.records import RecordError
 from results.points.repeats import summarise
 from results.show.tables.comparison import comparison_text
-from results.tests import made_up
-from results.tests.conftest import make_record
+from results.tests import builder
+from results.tests.builder import make_record
 from results.tests.of_dicts import by_point, compare, point_of
 from results.verdicts.ranking import rank
 
@@ -23,7 +23,7 @@ def result(speed, batch=8, devices=1, system="A", source="measured, device", per
     record["layout"] |= {"global_batch_size": batch, "num_devices": devices, "data_parallel_size": devices}
     record["metrics"] |= {"tokens_per_s": speed, "tokens_per_s_per_device": speed / devices}
     energy_wh = record["metrics"]["measured_tokens"] / per_wh
-    [channel] = made_up.result(devices=devices)["energy"]["channels"]
+    [channel] = builder.result(devices=devices)["energy"]["channels"]
     channel |= {"energy_wh": energy_wh, "samples": 6000, "idle_power_w": None}
     record["energy"] = {"energy_wh": energy_wh, "uncertainty_wh": 0.0, "idle_power_w": None, "channels": [channel]}
     record["energy"] |= {"accuracy": 1e-4, "accuracy_from": "data sheet"}
@@ -323,7 +323,7 @@ def test_every_difference_in_the_setup_is_printed(keys, words):
     ("dirty", "words"), [(True, "local changes no against yes"), (None, "local changes no against not known")]
 )
 def test_code_with_local_changes_is_a_difference(dirty, words):
-    sides = [[made_up.result() | {"provenance": {"git_commit": "a", "git_dirty": one}}] for one in (False, dirty)]
+    sides = [[builder.result() | {"provenance": {"git_commit": "a", "git_dirty": one}}] for one in (False, dirty)]
     assert compare(*sides).machines == [words]
 
 
@@ -352,7 +352,7 @@ def test_sides_without_a_common_point_are_an_error(tmp_path, capsys):
 
 def store(folder, **sides):
     for name, speed in sides.items():
-        made_up.store(folder / name, [made_up.result(name, tokens_per_s=speed * share) for share in (0.99, 1.0, 1.01)])
+        builder.store(folder / name, [builder.result(name, tokens_per_s=speed * share) for share in (0.99, 1.0, 1.01)])
 
 
 def test_the_command_compares_folders(tmp_path, capsys):

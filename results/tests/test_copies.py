@@ -12,8 +12,7 @@ from results.exchange.archive import verify, write_archive
 from results.find.records import RecordError
 from results.predict.predict import groups_of
 from results.show.tables.summary import summary_table
-from results.tests.conftest import CPU, GPU0, GPU1, make_record
-from results.tests.made_up import result
+from results.tests.builder import CPU, GPU0, GPU1, make_record, result
 from results.tests.of_dicts import by_point, contradictions, find_records, record_table
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome

@@ -10,8 +10,8 @@ from results.show.plots.cost import cost_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.decision import cost_words
-from results.tests import made_up
-from results.tests.made_up import of_scope
+from results.tests import builder
+from results.tests.builder import of_scope
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import (
     Costs,
@@ -59,7 +59,7 @@ def test_the_cost_of_a_billion_tokens_is_that_of_a_hand_calculation():
 def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_named(tmp_path):
     (tmp_path / "prices.yaml").write_text(PRICES)
     costs = read_prices(tmp_path / "prices.yaml")
-    results = by_point([made_up.result("A100", 1, 8, 100.0), made_up.result("A100", 1, 16, 200.0), made_up.result("X")])
+    results = by_point([builder.result("A100", 1, 8, 100.0), builder.result("A100", 1, 16, 200.0), builder.result("X")])
     header, first, second = cost_table([results], costs).texts()
     assert first[header.index("at")] == "1 device, batch 16"
     assert first[header.index("for")] == "10⁹ tokens"
@@ -73,7 +73,7 @@ def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_
 def test_of_points_that_cost_the_same_the_first_is_the_cheapest(tmp_path):
     (tmp_path / "prices.yaml").write_text(PRICES)
     costs = read_prices(tmp_path / "prices.yaml")
-    results = by_point([made_up.result("A100", 1, batch, 100.0) for batch in (8, 16)])
+    results = by_point([builder.result("A100", 1, batch, 100.0) for batch in (8, 16)])
     for points in (results, results[::-1]):
         [found] = cheapest(points, costs).values()
         assert found["A100"][0] is points[0]
@@ -85,7 +85,7 @@ SPREAD = (0.999, 1.0, 1.001)
 
 def runs(system, speed, power_w=100.0, spread=SPREAD, **changes):
     changes = {"batch": 8, **changes}
-    return [made_up.result(system, 1, tokens_per_s=speed * share, power_w=power_w, **changes) for share in spread]
+    return [builder.result(system, 1, tokens_per_s=speed * share, power_w=power_w, **changes) for share in spread]
 
 
 def said(*records):
@@ -209,8 +209,8 @@ def test_what_has_no_cost_says_why_whatever_else_has_one(tmp_path):
         record["energy"]["channels"][0]["largest_gap_s"] = 9.0
     for record in small:
         record["metrics"]["comparable"] = False
-    records = [*gaps, *small, *runs("A", 100.0), *runs("C", 90.0, precision=""), made_up.failed("C", 1, 64)]
-    records += [*runs("X", 70.0), *runs("D", 60.0, energy=None), made_up.failed("E")]
+    records = [*gaps, *small, *runs("A", 100.0), *runs("C", 90.0, precision=""), builder.failed("C", 1, 64)]
+    records += [*runs("X", 70.0), *runs("D", 60.0, energy=None), builder.failed("E")]
     mixed = [*runs("B", 50.0, batch=64, precision="fp16")]
     of_scope("node", mixed[:1])
     costs = replace(TWO, systems={name: Price(1000.0) for name in "ABCDE"})
@@ -254,16 +254,16 @@ OF_A100 = Costs("EUR", 0.25, {"A100": Price(10_000, 100.0, None, None, None, 50.
     ],
 )
 def test_what_the_sensors_of_an_energy_do_not_see(scope, sampled, accuracy, unseen):
-    record = made_up.result("A100", 4)
+    record = builder.result("A100", 4)
     record["energy"] |= {"power_scope": scope, "sampled_by_scope": sampled, "site": {"accuracy_percent": accuracy}}
     [one] = by_point([record])
     assert uncovered_w(one, OF_A100) == pytest.approx(unseen)
     if scope == "device":  # a node's sensor counts where all runs of the point have it
-        assert uncovered_w(by_point([record, made_up.result("A100", 4)])[0], OF_A100) == RANGE
+        assert uncovered_w(by_point([record, builder.result("A100", 4)])[0], OF_A100) == RANGE
 
 
 def test_a_range_of_the_overhead_makes_costs_and_power_ranges():
-    [one] = by_point([made_up.result("A100", 2, 8, 100.0) for _ in range(3)])  # 100 W, and 50 to 200 W of the node
+    [one] = by_point([builder.result("A100", 2, 8, 100.0) for _ in range(3)])  # 100 W, and 50 to 200 W of the node
     assert "100 W (50 W to 200 W) per device" in OF_A100.assumptions()[-1]
     found = cost_of(one, OF_A100)
     assert found.shares == pytest.approx((150 / 200, 300 / 200))
@@ -293,7 +293,7 @@ def test_what_a_cost_stands_on_is_said(tmp_path):
 
 
 def test_the_time_to_report_is_that_of_twenty_million_tokens():
-    [one] = by_point([made_up.result(tokens_per_s=14620.74)])
+    [one] = by_point([builder.result(tokens_per_s=14620.74)])
     # JUPITER's baseline: 1367.92 s at that throughput, see published.csv.
     assert time_to_report(one) == "22.8 min for 20 million tokens on 1 device"
 
@@ -310,15 +310,15 @@ def test_the_time_to_report_is_that_of_twenty_million_tokens():
     ],
 )
 def test_a_time_to_report_is_in_the_unit_that_fits(seconds, words):
-    [one] = by_point([made_up.result(tokens_per_s=20e6 / seconds)])
+    [one] = by_point([builder.result(tokens_per_s=20e6 / seconds)])
     assert time_to_report(one) == f"{words} for 20 million tokens on 1 device"
 
 
 def test_what_is_no_run_of_the_workload_has_no_time_to_report():
-    small = made_up.result()
+    small = builder.result()
     small["metrics"]["comparable"] = False
-    unknown = made_up.result(benchmark="elsewhere")
-    for record in (small, unknown, made_up.failed()):
+    unknown = builder.result(benchmark="elsewhere")
+    for record in (small, unknown, builder.failed()):
         [one] = by_point([record])
         assert time_to_report(one) == ""
     [one] = by_point([unknown])

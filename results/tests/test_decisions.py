@@ -11,7 +11,7 @@ from caraml.cli import main
 from results.find.records import find_records
 from results.show.page.answer import decide
 from results.show.tables.decision import cost_words
-from results.tests import made_up
+from results.tests import builder
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price
@@ -23,7 +23,7 @@ SPREAD = (0.999, 1.0, 1.001)
 
 
 def thrice(system, speed, devices=1, batch=8, **changes):
-    return [made_up.result(system, devices, batch, speed * share, **changes) for share in SPREAD]
+    return [builder.result(system, devices, batch, speed * share, **changes) for share in SPREAD]
 
 
 def asked(tmp_path, text=GPT + THROUGHPUT):
@@ -60,9 +60,9 @@ def spoil(folder, change):
     ],
 )
 def test_a_record_that_is_left_out_opens_the_verdicts_of_its_system(tmp_path, capsys, change):
-    made_up.store(tmp_path / "slow", thrice("V", 50.0))
+    builder.store(tmp_path / "slow", thrice("V", 50.0))
     spoil(tmp_path / "slow", change)
-    made_up.store(tmp_path / "good", [*thrice("V", 100.0), *thrice("W", 100.0)])
+    builder.store(tmp_path / "good", [*thrice("V", 100.0), *thrice("W", 100.0)])
     code, found = accepted(tmp_path, capsys, [tmp_path])
     assert code == 3
     assert {one["system"]: one["outcome"] for one in found["requirements"]} == {"V": "undecided", "W": "passed"}
@@ -72,24 +72,24 @@ def test_a_record_that_is_left_out_opens_the_verdicts_of_its_system(tmp_path, ca
 
 def test_a_file_that_names_no_system_may_be_a_run_of_any_in_its_folder(tmp_path, capsys):
     for system in "VW":
-        made_up.store(tmp_path / system, thrice(system, 100.0))
+        builder.store(tmp_path / system, thrice(system, 100.0))
     (tmp_path / "V" / "result.json").write_text('{"system": ')
     code, found = accepted(tmp_path, capsys, [tmp_path / "V", tmp_path / "W"])
     assert (code, [one["outcome"] for one in found["requirements"]]) == (3, ["undecided", "passed"])
 
 
 def test_a_system_all_of_whose_records_are_left_out_is_listed(tmp_path, capsys):
-    made_up.store(tmp_path / "slow", thrice("V", 50.0))
+    builder.store(tmp_path / "slow", thrice("V", 50.0))
     spoil(tmp_path / "slow", lambda record: record["metrics"].update(mfu=0.9))
-    made_up.store(tmp_path / "good", thrice("W", 100.0))
+    builder.store(tmp_path / "good", thrice("W", 100.0))
     code, found = accepted(tmp_path, capsys, [tmp_path])
     assert (code, [one["system"] for one in found["requirements"]]) == (3, ["W", "V"])
 
 
 def test_page_one_says_whose_records_are_left_out(tmp_path):
-    made_up.store(tmp_path / "slow", thrice("V", 50.0))
+    builder.store(tmp_path / "slow", thrice("V", 50.0))
     spoil(tmp_path / "slow", lambda record: record["metrics"].update(mfu=0.9))
-    made_up.store(tmp_path / "good", [*thrice("V", 100.0), *thrice("W", 100.0)])
+    builder.store(tmp_path / "good", [*thrice("V", 100.0), *thrice("W", 100.0)])
     found = find_records([tmp_path])
     needs = read_requirements(asked(tmp_path))
     decision = decide(by_point(found.records), needs, None, found.skipped)
@@ -98,7 +98,7 @@ def test_page_one_says_whose_records_are_left_out(tmp_path):
 
 
 def test_planned_runs_without_a_result_are_missing(tmp_path, capsys):
-    run = made_up.store(tmp_path / "llm_run" / "000000", thrice("V", 100.0))
+    run = builder.store(tmp_path / "llm_run" / "000000", thrice("V", 100.0))
     parameter = '<parameter name="runs_in_job" type="int"><value>2</value></parameter>'
     packages = "".join(f'<workpackage id="{number}">{parameter}</workpackage>' for number in range(3))
     (run / "workpackages.xml").write_text(f"<workpackages>{packages}</workpackages>")
@@ -157,7 +157,7 @@ def test_runs_over_several_nodes_say_how_large_a_node_is(tmp_path):
 def test_one_tag_in_two_offers_is_two_systems(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, speed in (("A", 100.0), ("B", 80.0)):
-        made_up.store(tmp_path / name, thrice("H200", speed))
+        builder.store(tmp_path / name, thrice("H200", speed))
     code, found = accepted(tmp_path, capsys, ["A", "B"])
     assert code == 1
     outcomes = {one["system"]: one["outcome"] for one in found["requirements"]}
@@ -169,7 +169,7 @@ def test_one_tag_in_two_offers_is_two_systems(tmp_path, capsys, monkeypatch):
 
 
 def test_an_offer_is_of_a_folder_that_is_given(tmp_path, capsys):
-    made_up.store(tmp_path / "A", thrice("H200", 100.0))
+    builder.store(tmp_path / "A", thrice("H200", 100.0))
     for text in ("A", "=A", "x=B"):
         command = ["accept", str(tmp_path / "A"), "--requirements", str(asked(tmp_path)), "--offer", text]
         assert main(command) == 2
@@ -177,8 +177,8 @@ def test_an_offer_is_of_a_folder_that_is_given(tmp_path, capsys):
 
 
 def test_folders_of_different_benchmarks_are_one_offer(tmp_path, capsys):
-    made_up.store(tmp_path / "llm", thrice("H200", 100.0))
-    made_up.store(tmp_path / "images", [one | {"benchmark": "resnet50"} for one in thrice("H200", 100.0)])
+    builder.store(tmp_path / "llm", thrice("H200", 100.0))
+    builder.store(tmp_path / "images", [one | {"benchmark": "resnet50"} for one in thrice("H200", 100.0)])
     _, found = accepted(tmp_path, capsys, [tmp_path / "llm", tmp_path / "images"])
     assert [one["system"] for one in found["requirements"]] == ["H200"]
 
@@ -186,7 +186,7 @@ def test_folders_of_different_benchmarks_are_one_offer(tmp_path, capsys):
 def test_an_offer_has_its_own_price_or_that_of_its_tag(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, speed in (("A", 100.0), ("B", 80.0)):
-        made_up.store(tmp_path / name, thrice("H200", speed))
+        builder.store(tmp_path / name, thrice("H200", speed))
     prices = "currency: EUR\nelectricity_per_kwh: 0.2\nsystems:\n"
     prices += "  H200: {price_per_device: 10}\n  H200 (B): {price_per_device: 5}\n"
     (tmp_path / "prices.yaml").write_text(prices)
@@ -206,7 +206,7 @@ def test_the_best_of_many_points_passes_no_more_often_than_one(tmp_path, points)
     passed, trials = 0, 400
     for _ in range(trials):
         records = [
-            made_up.result("V", 1, 8 * (point + 1), rng.gauss(100.0, 1.0)) for point in range(points) for _ in range(3)
+            builder.result("V", 1, 8 * (point + 1), rng.gauss(100.0, 1.0)) for point in range(points) for _ in range(3)
         ]
         for record in records:
             record["provenance"] = {}
@@ -224,8 +224,8 @@ def decide_verdicts(records, needs):
 
 def test_an_open_verdict_says_that_a_named_point_would_be_narrower(tmp_path, capsys):
     speeds = (97.0, 100.0, 103.0)
-    records = [made_up.result("V", 1, batch, speed) for batch in (8, 16, 32) for speed in speeds]
-    made_up.store(tmp_path / "runs", records)
+    records = [builder.result("V", 1, batch, speed) for batch in (8, 16, 32) for speed in speeds]
+    builder.store(tmp_path / "runs", records)
     must = "must: [{of: gpt, what: throughput, %s at_least: 90}]\n"
     code, found = accepted(tmp_path, capsys, [tmp_path / "runs"], GPT + must % "")
     assert code == 3
@@ -234,7 +234,7 @@ def test_an_open_verdict_says_that_a_named_point_would_be_narrower(tmp_path, cap
 
 
 def short(record):
-    factor = 0.5 / made_up.WINDOW_S
+    factor = 0.5 / builder.WINDOW_S
     record["metrics"] |= {name: record["metrics"][name] * factor for name in ("measured_s", "measured_tokens")}
     return record
 
@@ -307,7 +307,7 @@ def test_few_sentences_say_what_would_turn_a_ranking(tmp_path, systems):
 
 def test_systems_whose_intervals_overlap_tie(tmp_path):
     speeds = {"A": 1.0, "B": 98.0, "C": 100.0}
-    records = [made_up.result(name, 1, 8, speed * one) for name, speed in speeds.items() for one in (0.995, 1, 1.005)]
+    records = [builder.result(name, 1, 8, speed * one) for name, speed in speeds.items() for one in (0.995, 1, 1.005)]
     ranked, words, _ = decided(tmp_path, records, GPT).rankings[0]
     c, b, _ = ranked.scores
     assert b.interval.high > c.interval.low
@@ -330,7 +330,7 @@ def test_systems_whose_intervals_overlap_tie(tmp_path):
     ],
 )
 def test_what_could_be_read_otherwise_is_refused(tmp_path, capsys, text, message):
-    made_up.store(tmp_path / "runs", thrice("V", 100.0))
+    builder.store(tmp_path / "runs", thrice("V", 100.0))
     command = ["accept", str(tmp_path / "runs"), "--requirements", str(asked(tmp_path, GPT + text))]
     assert main(command) == 2
     assert message in capsys.readouterr().err

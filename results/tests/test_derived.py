@@ -10,9 +10,9 @@ import pytest
 
 from caraml.cli import main
 from results.find.records import find_records
-from results.tests import made_up
+from results.tests import builder as made_up
+from results.tests.builder import checkpoints
 from results.tests.of_dicts import contradictions
-from results.tests.shapes import checkpoints
 
 STEPS, STEP_S = 60, 1.0
 FLOPS = 6_255_280_128.0  # to train the 800M model on a token of a sample of 2048 tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from results.show.tables.doubts import alike, deviations_once, energies_apart
-from results.tests import made_up
+from results.tests import builder
 from results.tests.of_dicts import by_point, failures_once
 
 
@@ -13,16 +13,16 @@ def test_what_differs_in_numbers_alone_is_said_once_with_how_often():
 
 
 def test_failures_of_one_kind_are_one_line_with_their_places():
-    bad = [made_up.failed("A", devices, 64, error=f"node n{devices} burned") for devices in (1, 2, 4, 8)]
-    bad.append(made_up.failed("B", 1, 8, status="out_of_memory", error=""))
-    burned, memory = map(str, failures_once([*bad, made_up.result()]))
+    bad = [builder.failed("A", devices, 64, error=f"node n{devices} burned") for devices in (1, 2, 4, 8)]
+    bad.append(builder.failed("B", 1, 8, status="out_of_memory", error=""))
+    burned, memory = map(str, failures_once([*bad, builder.result()]))
     assert burned.startswith("failed: node n1 burned (4 points, such as A, tiny, 1 device, batch 64; ")
     assert burned.endswith("; elsewhere with other numbers)")
     assert memory == "out of memory: no reason recorded (B, tiny, 1 device, batch 8)"
 
 
 def test_deviations_of_one_kind_are_one_line():
-    records = [made_up.result("A", 1, batch) for batch in (8, 16, 32)]
+    records = [builder.result("A", 1, batch) for batch in (8, 16, 32)]
     for record in records:
         record["provenance"]["git_dirty"] = True
     lines = [str(one) for one in deviations_once(by_point(records))]
@@ -32,7 +32,7 @@ def test_deviations_of_one_kind_are_one_line():
 
 
 def test_points_of_other_models_data_and_options_are_others():
-    known = made_up.result()
+    known = builder.result()
     records = [known, known | {"model": "800M"}, known | {"data": "synthetic"}, known | {"precision": "fp8"}, known]
     [found] = (one for one in deviations_once(by_point(records)) if one.finding.kind == "few_runs")
     assert len(found.places) == 4
@@ -40,8 +40,8 @@ def test_points_of_other_models_data_and_options_are_others():
 
 
 def test_energies_of_several_kinds_are_named():
-    node = made_up.result("B")
+    node = builder.result("B")
     node["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
-    [sentence] = energies_apart(by_point([made_up.result("A"), node]))
+    [sentence] = energies_apart(by_point([builder.result("A"), node]))
     assert "Q1, device of A; Q2, node of B" in sentence
-    assert energies_apart(by_point([made_up.result("A"), made_up.result("B")])) == []
+    assert energies_apart(by_point([builder.result("A"), builder.result("B")])) == []

@@ -16,7 +16,7 @@ import pytest
 from benchmarks.llm_inference.tests.test_verified import rehashed
 from results.exchange.archive import CHECKSUMS, verify
 from results.find.records import find_records
-from results.tests.shapes import SHAPES
+from results.tests.builder import SHAPES
 
 SEEN = Path(__file__).with_name("edits.csv")  # shape, field, and the first command that sees each edit of it
 # Why nobody sees an edit, by the beginning of a field's name.

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from record.findings import KINDS, Finding, finding, from_data, note
-from results.tests import made_up
+from results.tests import builder
+from results.tests.builder import served
 from results.tests.of_dicts import by_point, limits
-from results.tests.test_serving import served
 from results.verdicts.quality import deviations
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +102,7 @@ def test_a_finding_has_the_remedy_of_what_it_follows_from():
 
 
 def test_each_deviation_has_its_own_advice():
-    record = made_up.result(estimated=True)
+    record = builder.result(estimated=True)
     record["metrics"] |= {"measured_s": 1.0, "comparable": False, "cpu_throttled_percent": 50.0}
     record["losses"] = [1.0, 2.0, 3.0, 4.0]
     record["provenance"] |= {"git_dirty": True, "exclusive": "no"}

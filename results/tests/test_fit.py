@@ -7,7 +7,7 @@ from results.show.tables.cells import Table
 from results.show.tables.fit import aligned
 from results.show.tables.inference import OF_POINTS
 from results.show.tables.table import CARAML_COLUMNS, COLUMNS
-from results.tests import made_up
+from results.tests import builder as made_up
 from results.tests.of_dicts import record_table
 
 ALWAYS, DIFFERS, WITHIN, MORE = Shown

@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 from caraml.cli import main
-from results.tests import made_up
+from results.tests import builder
 
 
 def runs(levels, noise=0.002, seed=1, **changes):
     """Return a run each week with these levels of speed and scatter."""
     random, found = Random(seed), []
     for week, level in enumerate(levels):
-        record = made_up.result("H200", 1, 64, 1000 * level * math.exp(random.gauss(0, noise)), 400.0, **changes)
+        record = builder.result("H200", 1, 64, 1000 * level * math.exp(random.gauss(0, noise)), 400.0, **changes)
         record["run_id"] = f"week {week}"
         record["provenance"]["created"] = f"2026-{1 + week // 4:02d}-{1 + 7 * (week % 4):02d}T03:04:05+00:00"
         found.append(record)
@@ -35,7 +35,7 @@ def runs(levels, noise=0.002, seed=1, **changes):
     ],
 )
 def test_the_last_runs_are_judged_against_the_first(tmp_path, capsys, levels, more, code, words):
-    made_up.store(tmp_path / "runs", runs(levels))
+    builder.store(tmp_path / "runs", runs(levels))
     assert main(["history", str(tmp_path / "runs"), *more]) == code
     assert words in capsys.readouterr().out
 
@@ -47,7 +47,7 @@ def test_what_else_changed_is_printed_and_a_failed_last_run_leaves_it_undecided(
     [bad] = runs([1.0], status="failed", error="the node burned")
     bad["run_id"] = "last"
     bad["provenance"]["created"] = "2026-12-01T00:00:00+00:00"
-    made_up.store(tmp_path / "runs", [*records, bad])
+    builder.store(tmp_path / "runs", [*records, bad])
     assert main(["history", str(tmp_path / "runs"), "-o", str(tmp_path / "plot.png")]) == 3
     out = capsys.readouterr().out
     assert "its last 1 run failed" in out
@@ -58,8 +58,8 @@ def test_what_else_changed_is_printed_and_a_failed_last_run_leaves_it_undecided(
 def test_archives_are_read_next_to_folders(tmp_path, capsys):
     first, last = tmp_path / "first", tmp_path / "last"
     records = runs([1.0] * 5 + [0.9] * 5)
-    made_up.store_run(first / "run", records[0])
-    made_up.store(last, records[1:])
+    builder.store_run(first / "run", records[0])
+    builder.store(last, records[1:])
     assert main(["archive", str(first), "-o", str(tmp_path / "one.zip")]) == 0
     assert main(["history", str(tmp_path / "one.zip"), str(last)]) == 1
 
@@ -68,6 +68,6 @@ def test_archives_are_read_next_to_folders(tmp_path, capsys):
     ("more", "words"), [(["--last", "1"], "at least 2 runs"), (["--baseline", "soon"], "is no day")]
 )
 def test_a_mistake_is_one_sentence(tmp_path, capsys, more, words):
-    made_up.store(tmp_path / "runs", runs([1.0]))
+    builder.store(tmp_path / "runs", runs([1.0]))
     assert main(["history", str(tmp_path / "runs"), *more]) == 2
     assert words in capsys.readouterr().err

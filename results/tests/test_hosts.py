@@ -13,9 +13,8 @@ from jpwr.trace.writers import CsvWriter
 from record.demand import hosts_of
 from record.model import Record
 from results.collect import collect
-from results.tests.made_up import WINDOW_S
+from results.tests.builder import WINDOW_S, served
 from results.tests.of_dicts import contradictions
-from results.tests.test_serving import served
 
 pytestmark = pytest.mark.arithmetic
 BEGIN_S, EPOCH_S = 30.0, 1e9  # of the window, by the clock of each node; of its start

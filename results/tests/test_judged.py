@@ -10,9 +10,9 @@ import pytest
 
 import jpwr
 from record.perplexity import references
-from results.tests import made_up
+from results.tests import builder
+from results.tests.builder import served
 from results.tests.of_dicts import by_point, contradictions
-from results.tests.test_serving import served
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations
@@ -25,7 +25,7 @@ OTHER = SOUND | {"uuid": "GPU-00000000-0000-0000-0000-000000000002"}
 
 
 def on_device(ident=SOUND["uuid"], name="H100", reports=(SOUND,), **changes):
-    record = made_up.result("H100", **changes)
+    record = builder.result("H100", **changes)
     record["devices"][0] |= {"device_id": ident, "name": name}
     record["provenance"]["devices"] = list(reports)
     return record
@@ -88,8 +88,8 @@ def nvml_sources():
     ],
 )
 def test_a_run_whose_job_did_not_end_by_itself_is_not_ranked(key, state, others, kind):
-    good = made_up.result("H100", **{key: {"job_id": "7", "state": state}})
-    bad = [made_up.failed("H100", **{key: {"job_id": number, "state": state}}) for number in others]
+    good = builder.result("H100", **{key: {"job_id": "7", "state": state}})
+    bad = [builder.failed("H100", **{key: {"job_id": number, "state": state}}) for number in others]
     [point] = by_point([good, *bad])
     assert (point.wrong and point.wrong.kind) == kind
 
@@ -230,7 +230,7 @@ def test_honest_runs_of_each_kind_are_ranked():
             on_device(losses=losses, reports=[chance.choice(modes)]),
             asked(answers | text, perplexity=True),
             asked({}, DRAFTS | counted),
-            made_up.result(slurm={"job_id": "7", "state": "COMPLETED"}),
+            builder.result(slurm={"job_id": "7", "state": "COMPLETED"}),
         ):
             [point] = by_point([record])
             assert ranked_points([point]), str(point.wrong)

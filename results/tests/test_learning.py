@@ -29,7 +29,7 @@ from results.points.learning import (
 )
 from results.points.repeats import by_point
 from results.predict.predict import groups_of
-from results.tests import made_up
+from results.tests import builder
 from results.verdicts.compare import compare
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points
@@ -46,7 +46,7 @@ def falling(noise: float = 0.0, seed: int = 0, final: float = 5.0) -> list[float
 
 
 def run(losses, seed=1, **changes):
-    made = made_up.result("CPU", batch=8, **{"data": "synthetic", **changes})
+    made = builder.result("CPU", batch=8, **{"data": "synthetic", **changes})
     training = {"seed": seed, "data_seed": 1, "learning_rate": 1e-3, "weight_decay": None}
     made["config"] |= {"training": training, "window": {"measured_steps": STEPS}}
     return Record.of({**made, "precision": "fp32", "losses": losses, **changes})

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from results.collect import collect
-from results.tests import made_up
-from results.tests.conftest import GPU0, JobFolder
-from results.tests.of_dicts import by_point, contradictions, energy_rules
+from results.tests import builder as made_up
+from results.tests.builder import GPU0, JobFolder
+from results.tests.of_dicts import by_point, contradictions, deviations, energy_rules
 from results.tests.test_derived import STEP_S, STEPS, in_watts, run, run_with_all
-from results.tests.words import deviations
 
 Found = list[str]
 FIGURE = re.compile(r"\d[\d.]*")

@@ -13,17 +13,16 @@ from jpwr.tests.loads import levels
 from results.find.records import RecordError
 from results.join.meter import read_meter
 from results.points.operating import OperatingLimits, limited_percent, unsettled
-from results.tests import made_up
-from results.tests.of_dicts import add_meter, by_point, grade, limits_of
-from results.tests.words import why_not_ranked
+from results.tests import builder
+from results.tests.of_dicts import add_meter, by_point, grade, limits_of, why_not_ranked
 
 EPOCH_S = 1_770_000_000.0  # at which the node's clock is 0
 POWER_W = 1500.0
-START_S, END_S = made_up.IDLE_S, made_up.IDLE_S + made_up.WINDOW_S
+START_S, END_S = builder.IDLE_S, builder.IDLE_S + builder.WINDOW_S
 
 
 def run(hostnames=("n1",), **options):
-    record = made_up.result(devices=4, **options)
+    record = builder.result(devices=4, **options)
     record["provenance"]["created"] = "2026-02-02T02:00:00+00:00"  # before EPOCH_S
     [window] = record["windows"]
     record["layout"]["num_nodes"] = len(hostnames)
@@ -185,7 +184,7 @@ def test_a_meter_reads_no_less_than_the_devices_behind_it_used(tmp_path, power_w
 
 
 def test_a_meter_that_read_nothing_is_one_sentence(tmp_path, capsys):
-    made_up.store(tmp_path / "runs", [run()])
+    builder.store(tmp_path / "runs", [run()])
     path = str(write(tmp_path, constant(0.0)))
     assert main(["table", str(tmp_path / "runs"), "--meter", path]) == 2
     assert "reported 0 W, or a mark for a missing power, all the time" in capsys.readouterr().err
@@ -249,7 +248,7 @@ def test_a_file_that_is_no_meters_is_one_sentence(tmp_path, text, message):
 
 
 def test_commands_take_a_meters_file(tmp_path, capsys):
-    made_up.store(tmp_path / "runs", [run()])
+    builder.store(tmp_path / "runs", [run()])
     path = str(write(tmp_path, constant()))
     assert main(["table", str(tmp_path / "runs"), "--repeats", "--meter", path]) == 0
     assert "Q3, supply" in capsys.readouterr().out

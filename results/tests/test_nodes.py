@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import statistics
 
 import pytest
 
 from caraml.cli import main
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.median import median_interval
 from jpwr.trace.trace import Row, Trace
 from record.model import Record
 from results.achievable import published_rates as published
@@ -17,73 +15,11 @@ from results.find.schema import violation
 from results.join.figures import add_power
 from results.join.nodes import sums_of
 from results.show.tables.machine.nodes import node_table
-from results.tests import made_up
+from results.tests import builder
+from results.tests.builder import PER_NODE, REPEATS, check, figure
 from results.tests.of_dicts import add_achievable, contradictions, differences, judge, medians
 from results.verdicts.nodes import Subject, outcomes
 from results.verdicts.outcome import Outcome, exit_code
-
-PER_NODE = 4
-RATES = {"matmul_bf16": 800.0, "triad": 3000.0}
-LINKS = {"all_reduce_node": 400.0, "send_network": 50.0}
-SPREAD = (0.996, 0.997, 0.998, 0.999, 1.0, 1.0, 1.001, 1.002, 1.003, 1.004)
-LARGEST = 512_000_000
-
-
-def figure(name, rank, value, scope="device", spread=SPREAD, **more):
-    values = [value * one for one in spread] if value else []
-    unit = "TFLOP/s" if name.startswith("matmul") else "GB/s"
-    low, high = median_interval(values)
-    middle = {"value": statistics.median(values) if values else None, "low": low, "high": high}
-    return {"name": name, "unit": unit, "rank": rank, "scope": scope, "values": values, **middle, **more}
-
-
-def check(hosts=("n1",), slow=None, spread=SPREAD, system="WAIH100", per_node=PER_NODE, **changes):
-    """A node check in which each figure has its usual rate; `slow` has the share of it by name and rank."""
-    slow = slow or {}
-    ranks = range(len(hosts) * per_node)
-
-    def own(rank):
-        """A factor that no other device has: repeats are never equal to the last digit."""
-        return 1 + 1e-9 * (per_node * sum(map(ord, hosts[rank // per_node])) + rank)
-
-    figures = [
-        figure(name, rank, usual * own(rank) * slow.get((name, rank), 1.0), spread=spread)
-        for name, usual in RATES.items()
-        for rank in ranks
-    ]
-    for size, share in ((8, 1e-6), (LARGEST, 1.0)):
-        for name, usual in LINKS.items():
-            of_node = name.endswith("_node")
-            for rank in ranks[::per_node] if of_node else ranks:
-                value = usual * own(rank) * share * slow.get((name, rank), 1.0)
-                scope = "node" if of_node else "device"
-                more = {"bytes": size, "seconds": size / value / 1e9, "ranks": per_node if of_node else 2}
-                figures.append(figure(name, rank, value, scope, spread, **more))
-    base = made_up.in_units(made_up.result(system, len(ranks), 1), "products")
-    window, device = base["windows"][0], base["devices"][0]
-    devices = [
-        {
-            **device,
-            "rank": rank,
-            "hostname": hosts[rank // per_node],
-            "device_id": f"GPU-x 0000:{rank % per_node:02x}:00.0",
-        }
-        for rank in ranks
-    ]
-    record = {
-        **base,
-        "benchmark": "node_check",
-        "model": "matrices of 8192",
-        "layout": {**base["layout"], "num_nodes": len(hosts)},
-        "windows": [{**window, "hostname": host, "boot_id": host} for host in hosts],
-        "devices": devices,
-        "config": {},
-        "node_check": {"figures": figures, "devices": [{"rank": rank, "pcie_width": "16"} for rank in ranks]},
-    }
-    for name in ("sequence_length", "micro_batch_size"):
-        del record["layout"][name]
-    record["provenance"] = {**base["provenance"], "command": []}
-    return {**record, **changes}
 
 
 def named(records, outcome=Outcome.FAILED, baseline=(), threshold=95.0):
@@ -132,11 +68,11 @@ def test_nodes_of_separate_runs_are_one_group():
 @pytest.mark.parametrize(
     ("share", "spread", "outcome"),
     [
-        (0.951, SPREAD, Outcome.PASSED),
-        (0.94, SPREAD, Outcome.FAILED),
-        (0.949, SPREAD, Outcome.UNDECIDED),  # its interval reaches the threshold
+        (0.951, REPEATS, Outcome.PASSED),
+        (0.94, REPEATS, Outcome.FAILED),
+        (0.949, REPEATS, Outcome.UNDECIDED),  # its interval reaches the threshold
         (0.94, [0.9, 0.9, 0.9, 1.0, 1.0, 1.0, 1.0, 1.1, 1.1, 1.1], Outcome.UNDECIDED),
-        (0.5, SPREAD[:5], Outcome.UNDECIDED),  # five repeats have no 95 % interval
+        (0.5, REPEATS[:5], Outcome.UNDECIDED),  # five repeats have no 95 % interval
     ],
 )
 def test_a_device_is_slow_if_its_whole_interval_is_below_the_threshold(share, spread, outcome):
@@ -236,13 +172,13 @@ def test_figures_of_one_node_are_not_those_of_another():
 def test_a_device_that_was_slow_once_is_not_good():
     once = check(slow={("triad", 1): 0.8})
     found = undecided(
-        [once, check(spread=[one + 1e-6 for one in SPREAD]), check(spread=[one - 1e-6 for one in SPREAD])]
+        [once, check(spread=[one + 1e-6 for one in REPEATS]), check(spread=[one - 1e-6 for one in REPEATS])]
     )
     assert [(name, words) for _, name, words in found] == [("triad", "it was slow in 1 of 3 checks: measure again")]
 
 
 def test_nodes_that_were_not_checked_are_missing(tmp_path, capsys):
-    folder = made_up.store(tmp_path, [check(("n1", "n2"))])
+    folder = builder.store(tmp_path, [check(("n1", "n2"))])
     assert main(["check-nodes", str(folder), "--nodes", "2"]) == 0
     assert main(["check-nodes", str(folder), "--nodes", "3"]) == 3
     assert "3 nodes were to be checked, but the results are of 2 nodes" in capsys.readouterr().out
@@ -255,7 +191,7 @@ def test_checks_with_matrices_of_different_sizes_are_compared_in_what_is_equal()
     }
     assert named([small], baseline=[check()]) == []
     assert named([check(("n2",), {("triad", 1): 0.5}, model="matrices of 512")], baseline=[check()])
-    run = made_up.result("WAIH100", tokens_per_s=20_000.0, model="800M")
+    run = builder.result("WAIH100", tokens_per_s=20_000.0, model="800M")
     assert "800.0 TFLOP/s" in add_achievable([run], [check(), small])[0]  # the fastest
 
 
@@ -269,9 +205,9 @@ def test_a_figure_that_all_devices_lack_and_the_baseline_has_is_undecided():
 
 
 def test_a_baseline_with_nothing_to_compare_is_refused_and_what_it_lacks_is_named(tmp_path, capsys):
-    made_up.store(tmp_path / "good", [check(("n1", "n2"))])
-    made_up.store(tmp_path / "other", [check(system="H200")])
-    made_up.store(tmp_path / "one", [check(per_node=1, model="matrices of 512")])
+    builder.store(tmp_path / "good", [check(("n1", "n2"))])
+    builder.store(tmp_path / "other", [check(system="H200")])
+    builder.store(tmp_path / "one", [check(per_node=1, model="matrices of 512")])
     assert main(["check-nodes", str(tmp_path / "good"), "--baseline", str(tmp_path / "other")]) == 2
     assert "other has no figure of WAIH100 to compare with: give a check of the same system" in capsys.readouterr().err
     command = ["check-nodes", str(tmp_path / "good"), "--baseline", str(tmp_path / "one")]
@@ -365,7 +301,7 @@ def test_what_differs_on_a_device_is_said():
 
 
 def test_the_command_prints_a_row_for_each_device_and_names_the_slow_one(tmp_path, capsys):
-    folder = made_up.store(tmp_path, [check(("n1", "n2"), {("triad", 6): 0.8})])
+    folder = builder.store(tmp_path, [check(("n1", "n2"), {("triad", 6): 0.8})])
     assert main(["check-nodes", str(folder)]) == 1
     printed = capsys.readouterr().out
     assert printed.splitlines()[-1].startswith("n2, device 0000:02:00.0: slow: triad 2,400")
@@ -383,8 +319,8 @@ def test_the_command_prints_a_row_for_each_device_and_names_the_slow_one(tmp_pat
 
 
 def test_a_check_that_failed_leaves_the_verdict_open(tmp_path, capsys):
-    failed = made_up.failed("WAIH100", 4, 1, benchmark="node_check", work_unit="products", model="matrices of 8192")
-    folder = made_up.store(tmp_path, [check(("n1", "n2")), failed])
+    failed = builder.failed("WAIH100", 4, 1, benchmark="node_check", work_unit="products", model="matrices of 8192")
+    folder = builder.store(tmp_path, [check(("n1", "n2")), failed])
     assert main(["check-nodes", str(folder)]) == 3
     assert "failed: the node burned" in capsys.readouterr().out
 
@@ -401,8 +337,8 @@ def test_a_check_that_failed_leaves_the_verdict_open(tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_checked_is_one_sentence(arguments, message, tmp_path, capsys, monkeypatch):
-    made_up.store(tmp_path / "trained", [made_up.result()])
-    made_up.store(tmp_path / "good", [check()])
+    builder.store(tmp_path / "trained", [builder.result()])
+    builder.store(tmp_path / "good", [check()])
     monkeypatch.chdir(tmp_path)
     try:
         code = main(["check-nodes", *arguments])
@@ -413,7 +349,7 @@ def test_what_cannot_be_checked_is_one_sentence(arguments, message, tmp_path, ca
 
 
 def test_a_run_says_how_much_of_the_achievable_it_reaches():
-    run = made_up.result("A100", tokens_per_s=20_000.0, model="800M")
+    run = builder.result("A100", tokens_per_s=20_000.0, model="800M")
     tflops = run["metrics"]["tflops_per_device"]
     [source] = add_achievable([run])
     assert run["metrics"]["achievable_percent"] == pytest.approx(100 * tflops / 271.2)
@@ -422,7 +358,7 @@ def test_a_run_says_how_much_of_the_achievable_it_reaches():
     assert add_achievable([run], [own]) == ["achievable on A100 in bf16: 800.0 TFLOP/s, from its node check"]
     assert run["metrics"]["achievable_percent"] == pytest.approx(100 * tflops / 800)
     assert add_achievable([own]) == []  # not of itself
-    assert add_achievable([made_up.result("V100", precision="fp16"), made_up.failed("A100")]) == []
+    assert add_achievable([builder.result("V100", precision="fp16"), builder.failed("A100")]) == []
 
 
 def test_published_figures_are_below_the_peaks_of_their_systems():
@@ -433,8 +369,8 @@ def test_published_figures_are_below_the_peaks_of_their_systems():
 
 
 def test_the_table_finds_the_node_check_among_its_folders_or_by_an_option(tmp_path, capsys):
-    runs = made_up.store(tmp_path / "runs", [made_up.result("WAIH100", tokens_per_s=60_000.0, model="800M")])
-    checks = made_up.store(tmp_path / "checks", [check()])
+    runs = builder.store(tmp_path / "runs", [builder.result("WAIH100", tokens_per_s=60_000.0, model="800M")])
+    checks = builder.store(tmp_path / "checks", [check()])
     for arguments in ([str(runs), str(checks), "--all"], [str(runs), "--node-check", str(checks)]):
         assert main(["table", *arguments]) == 0
         printed = capsys.readouterr().out

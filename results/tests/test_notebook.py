@@ -6,7 +6,7 @@ import pytest
 import results
 from caraml.cli import main
 from results.find.records import RecordError
-from results.tests import made_up
+from results.tests import builder as made_up
 
 
 @pytest.fixture

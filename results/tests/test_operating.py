@@ -11,9 +11,8 @@ from results.points.operating import OperatingLimits, at_limits, limited_percent
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.points import point_table
-from results.tests import made_up
-from results.tests.of_dicts import by_point, contradictions, limits_of
-from results.tests.words import deviations
+from results.tests import builder
+from results.tests.of_dicts import by_point, contradictions, deviations, limits_of
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
 from results.verdicts.outcome import Outcome
@@ -40,7 +39,7 @@ def run(power_limit_w=FULL_W, clock_limit_mhz=None, noise=0.0, speed_and_power=N
     """One run at an operating point; `noise` is the relative standard deviation of its speed and its power."""
     speed, power_w = speed_and_power or modelled(power_limit_w, clock_limit_mhz)
     chance = random.Random(seed)
-    record = made_up.result(
+    record = builder.result(
         tokens_per_s=speed * chance.gauss(1, noise), power_w=power_w * chance.gauss(1, noise), **changes
     )
     [channel] = record["energy"]["channels"]
@@ -227,7 +226,7 @@ def test_sweeps_that_differ_in_an_option_have_names_of_their_own():
     points = by_point([*of(2), *of(4)])
     names = {f"A100, tiny, 1 device, batch 8, bf16, micro batch {size}" for size in (2, 4)}
     assert {sweep.name for sweep in sweeps_of(points)} == names
-    styles = styles_of_systems([*by_point([made_up.result("another")]), *points])
+    styles = styles_of_systems([*by_point([builder.result("another")]), *points])
     [chart] = operating_charts(points, styles)
     assert all(f"{name} at 595 W: work per energy " in chart.words for name in names)
     lines = [bars.lines[0] for axes in chart.figure.axes for bars in axes.containers]

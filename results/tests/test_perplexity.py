@@ -7,8 +7,8 @@ import math
 import pytest
 
 from record.perplexity import facts_of_text, judged_text, perplexity, reference_of, references
+from results.tests.builder import served
 from results.tests.of_dicts import by_point
-from results.tests.test_serving import served
 from results.verdicts.ranking import ranked_points
 
 pytestmark = pytest.mark.arithmetic

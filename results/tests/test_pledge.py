@@ -15,7 +15,7 @@ from record.findings import note
 from results.find.records import RecordError, Skipped
 from results.show.page.answer import decide
 from results.show.tables.accept import outcome_text, tender_text
-from results.tests import made_up
+from results.tests import builder
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import Item, read_requirements
@@ -43,7 +43,7 @@ def runs(*speeds, heads=96, devices=8, batch=64, power_w=100.0, precision="bf16"
     """Runs of V, each with the shape of the model in its record."""
     found = []
     for speed in speeds:
-        one = made_up.result("V", devices, batch, speed, power_w, precision=precision, **changes)
+        one = builder.result("V", devices, batch, speed, power_w, precision=precision, **changes)
         one["config"] = {**one["config"], "model": {**SHAPE, "num_heads": heads}}
         found.append(one)
     return found
@@ -51,12 +51,12 @@ def runs(*speeds, heads=96, devices=8, batch=64, power_w=100.0, precision="bf16"
 
 def filled(power_w=7500.0, devices=16, scope="node", speed=2000.0, **changes):
     """A run in which copies filled the machine."""
-    [one] = made_up.of_scope(
+    [one] = builder.of_scope(
         scope, runs(speed, devices=devices, batch=128, power_w=float(power_w) / devices, **changes)
     )
     copies = devices // 8
     one["fill"] = {"copies": copies, "devices_per_copy": 8, "slowest": speed / copies, "spread_percent": 0.0}
-    one["fill"] |= {"power_W": power_w, "power_uncertainty_percent": 1.0, "common_s": made_up.WINDOW_S}
+    one["fill"] |= {"power_W": power_w, "power_uncertainty_percent": 1.0, "common_s": builder.WINDOW_S}
     one["fill"]["per_copy"] = [{"copy": number + 1, "rate": speed / copies, "windows": []} for number in range(copies)]
     return one
 
@@ -186,7 +186,7 @@ def test_what_is_fixed_is_checked_in_each_record(tmp_path, fixed, changes, outco
 
 def test_a_failed_run_that_changed_something_is_no_failure_of_the_pledge(tmp_path):
     needed = NEEDS + "must: [{of: gpt, what: failed_runs, at_most: 0}]"
-    bad = made_up.failed("V", 8, 64)
+    bad = builder.failed("V", 8, 64)
     assert judged(tmp_path, [*GOOD, bad], None, needed).must[0].outcome is FAILED
     changed = bad | {"config": {"model": {"num_heads": 48}}}
     tender = judged(tmp_path, [*GOOD, changed], None, needed)
@@ -245,7 +245,7 @@ def test_failed_runs_stay_a_failure_next_to_runs_that_do_not_count(tmp_path):
     unknown = runs(1000.0)
     del unknown[0]["config"]["model"]
     assert judged(tmp_path, unknown).pledged[0].outcome is OPEN
-    assert judged(tmp_path, [*unknown, made_up.failed("V", 8, 64)]).pledged[0].outcome is FAILED
+    assert judged(tmp_path, [*unknown, builder.failed("V", 8, 64)]).pledged[0].outcome is FAILED
 
 
 def test_the_committed_power_is_by_the_meter_where_there_is_one(tmp_path):
@@ -271,7 +271,7 @@ def test_the_committed_power_names_the_limits_at_which_it_was_kept(tmp_path):
 
 
 def test_a_filled_machine_whose_runs_all_failed_keeps_no_power(tmp_path):
-    bad = made_up.failed("V", 16, 128, fill={"copies": 2, "devices_per_copy": 8})
+    bad = builder.failed("V", 16, 128, fill={"copies": 2, "devices_per_copy": 8})
     power = judged(tmp_path, [*GOOD, filled(3000.0, devices=8), bad]).pledged[-1]
     assert (power.outcome, power.reason) == (FAILED, "all runs that filled the machine failed")
     assert judged(tmp_path, [*GOOD, filled(), bad]).pledged[-1].outcome is PASSED
@@ -353,7 +353,7 @@ def test_copies_must_not_be_slower_than_the_runs_that_keep_other_figures(tmp_pat
     assert "the slowest copy reaches 200.0" in judged(tmp_path, [*GOOD, slow], pledge).pledged[-1].reason
 
 
-@pytest.mark.parametrize("ordinary", [[], [made_up.failed("V", 8, 64)]])
+@pytest.mark.parametrize("ordinary", [[], [builder.failed("V", 8, 64)]])
 def test_copies_are_no_run_of_a_workload_that_is_not_filled(tmp_path, ordinary):
     needed = NEEDS + "must: [{of: gpt, what: throughput, at_least: 1500}]\n" + SCORE + "budget: {devices: 16}"
     tender = judged(tmp_path, [*ordinary, *(filled(speed=speed) for speed in (2e3, 2001.0, 1999.0))], None, needed)
@@ -400,7 +400,7 @@ def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
     found = judged(tmp_path, [*GOOD, filled()], skipped=[lost]).pledged
     assert {one.outcome for one in found} == {OPEN}
     assert all("runs are missing" in one.reason for one in found)
-    other = made_up.result("W", 8, 64, 1000.0)
+    other = builder.result("W", 8, 64, 1000.0)
     tender = judged(tmp_path, [other], needed=NEEDS + SCORE, skipped=[lost])
     assert ({one.outcome for one in tender.pledged}, tender.awards) == ({OPEN}, [])
     with pytest.raises(RecordError, match="the pledge is for V, but the runs are of W"):
@@ -408,13 +408,13 @@ def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
 
 
 def test_the_requirements_of_another_system_decide_nothing_about_a_pledge(tmp_path, capsys):
-    others = [made_up.result("W", 8, 64, speed) for speed in (10.0, 10.1, 9.9)]
+    others = [builder.result("W", 8, 64, speed) for speed in (10.0, 10.1, 9.9)]
     needed = NEEDS.replace(FIXED, "model: tiny") + "must: [{of: gpt, what: throughput, devices: 8, at_least: 900}]"
     tender = judged(tmp_path, [*GOOD, filled(), *others], needed=needed)
     assert [one.outcome for one in tender.must] == [PASSED, FAILED]  # for the ranking of all
     assert ([one.system for one in tender.judged], exit_code(tender.outcomes)) == (["V"], 0)
     assert exit_code(judged(tmp_path, [*GOOD, *others], None, needed).outcomes) == 1
-    made_up.store(tmp_path / "runs", [*GOOD, filled(), *others])
+    builder.store(tmp_path / "runs", [*GOOD, filled(), *others])
     assert accepted(tmp_path) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("W")]
 
@@ -600,7 +600,7 @@ def handed_in(tmp_path_factory):
     """Records, requirements with a score and a pledge in files."""
     folder = tmp_path_factory.mktemp("pledge")
     changed = runs(2000.0, heads=48)
-    made_up.store(folder / "runs", [*GOOD, filled(), *changed])
+    builder.store(folder / "runs", [*GOOD, filled(), *changed])
     written(folder, NEEDS + SCORE, "requirements.yaml")
     written(folder, PLEDGE)
     return folder

@@ -17,24 +17,26 @@ from results.points.repeats import energy_of_path
 from results.points.setups import _own_name
 from results.show.tables.cells import Amount, for_programs, text_of
 from results.show.tables.points import place_of, point_table
-from results.tests import made_up
+from results.tests import builder
 from results.tests.of_dicts import (
     by_point,
+    deviations,
     energy_kind,
     energy_rules,
     grade,
     origin_table,
     point_of,
     sort_key,
+    unsteady,
     value_at,
+    why_not_ranked,
 )
-from results.tests.words import deviations, unsteady, why_not_ranked
 from results.verdicts.quality import rising
 
 
 def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     speeds = [100.0, 103.0, 101.0]
-    [one] = by_point([made_up.result(tokens_per_s=speed) for speed in speeds])
+    [one] = by_point([builder.result(tokens_per_s=speed) for speed in speeds])
     summary = one.summary("metrics.{unit}_per_s")
     low, high = stats.t.interval(0.95, 2, loc=np.mean(speeds), scale=stats.sem(speeds))
     assert summary.median == 101.0
@@ -46,14 +48,14 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert row[header.index("runs")] == "3"
     assert row[header.index("MFU [%]")] == "0.001833"
     assert row[header.index("sampling ± [%]")] == "1.000"
-    [two] = by_point([made_up.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
+    [two] = by_point([builder.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
     low, high = stats.t.interval(0.95, 1, loc=101.0, scale=1.0)
     summary = two.summary("metrics.tokens_per_s")
     assert summary.interval == pytest.approx((low, high), rel=1e-9)
 
 
 def test_what_a_point_does_not_tell_has_no_column():
-    bare = made_up.result()
+    bare = builder.result()
     del bare["metrics"]["mfu"]
     bare["metrics"]["step_time_median_s"] = 2.0
     bare["devices"][0]["peak_memory_bytes"] = 0
@@ -71,18 +73,18 @@ def test_what_a_point_does_not_tell_has_no_column():
 
 
 def test_a_throughput_of_nothing_has_no_estimate():
-    [one] = by_point([made_up.result(tokens_per_s=0.0)])
+    [one] = by_point([builder.result(tokens_per_s=0.0)])
     assert one.estimate("metrics.tokens_per_s") is None
 
 
 def test_a_job_that_never_began_is_at_no_place():
-    point = point_of({**made_up.failed(), "layout": {}})
+    point = point_of({**builder.failed(), "layout": {}})
     assert (point.devices, point.global_batch, point.data, point.sample) == (0, 0, "", "")
-    assert sort_key({**made_up.failed(), "layout": {}})[-2:] == (0, 0)
+    assert sort_key({**builder.failed(), "layout": {}})[-2:] == (0, 0)
 
 
 def test_a_table_of_points_for_machines_has_the_numbers_as_they_are(tmp_path, capsys):
-    made_up.store(tmp_path, [made_up.result(tokens_per_s=speed) for speed in (100.125, 103.0, 90.0)])
+    builder.store(tmp_path, [builder.result(tokens_per_s=speed) for speed in (100.125, 103.0, 90.0)])
     assert main(["table", str(tmp_path), "--repeats", "--format", "csv"]) == 0
     header, row = csv.reader(capsys.readouterr().out.splitlines())
     assert float(row[header.index("tokens/s")]) == 100.125
@@ -91,14 +93,14 @@ def test_a_table_of_points_for_machines_has_the_numbers_as_they_are(tmp_path, ca
 
 
 def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
-    layout = made_up.result()["layout"]
+    layout = builder.result()["layout"]
     results = by_point(
         [
-            made_up.result(),
-            made_up.result(batch=32),
-            made_up.result(batch=32, layout={**layout, "global_batch_size": 32, "micro_batch_size": 8}),
-            made_up.failed(),
-            made_up.failed(batch=16),
+            builder.result(),
+            builder.result(batch=32),
+            builder.result(batch=32, layout={**layout, "global_batch_size": 32, "micro_batch_size": 8}),
+            builder.failed(),
+            builder.failed(batch=16),
         ]
     )
     assert [(one.point.global_batch, len(one.good), len(one.bad)) for one in results] == [
@@ -113,16 +115,16 @@ def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
 
 def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():
     def of(precision, torch="2.13.0"):
-        record = made_up.result(precision=precision)
+        record = builder.result(precision=precision)
         record["provenance"]["packages"] = {"torch": torch}
         return record
 
     bf16, fp8 = of("bf16"), of("fp8")
-    apart = [(one.precision, len(one.good), len(one.bad)) for one in by_point([bf16, fp8, made_up.failed()])]
+    apart = [(one.precision, len(one.good), len(one.bad)) for one in by_point([bf16, fp8, builder.failed()])]
     assert sorted(apart) == [("", 0, 1), ("bf16", 1, 0), ("fp8", 1, 0)]
-    told = by_point([bf16, fp8, made_up.failed(precision="fp8")])
+    told = by_point([bf16, fp8, builder.failed(precision="fp8")])
     assert sorted((one.precision, len(one.good), len(one.bad)) for one in told) == [("bf16", 1, 0), ("fp8", 1, 1)]
-    both = [made_up.failed(), made_up.failed(precision="fp8")]
+    both = [builder.failed(), builder.failed(precision="fp8")]
     for records in (both, both[::-1]):
         assert sorted((one.precision, len(one.bad)) for one in by_point(records)) == [("", 1), ("fp8", 1)]
     versions = [of("bf16", torch) for torch in ("2.12.1", "2.13.0")]
@@ -135,11 +137,11 @@ def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():
 
 
 def test_what_a_run_is_split_over_is_in_its_variant_and_failed_places_are_kept_apart():
-    layout = {**made_up.result()["layout"], "tensor_parallel_size": 2, "pipeline_parallel_size": 4}
+    layout = {**builder.result()["layout"], "tensor_parallel_size": 2, "pipeline_parallel_size": 4}
     layout |= {"context_parallel_size": 2, "expert_parallel_size": 8}
-    [one] = by_point([made_up.result(layout=layout)])
+    [one] = by_point([builder.result(layout=layout)])
     assert one.variant == ("bf16", f"micro batch {layout['micro_batch_size']}", "TP2", "PP4", "CP2", "EP8")
-    both = by_point([made_up.failed(batch=8), made_up.failed(batch=16)])
+    both = by_point([builder.failed(batch=8), builder.failed(batch=16)])
     assert [(one.point.global_batch, len(one.bad)) for one in both] == [(8, 1), (16, 1)]
 
 
@@ -172,7 +174,7 @@ def test_an_options_own_name_is_the_last_of_its_path():
     ],
 )
 def test_what_a_container_hides_from_the_vendors_tool_makes_runs_unlike_all_the_same(change, words):
-    records = [made_up.result() for _ in range(4)]
+    records = [builder.result() for _ in range(4)]
     for record in records:
         record["devices"][0] |= {"name": "A100-40GB", "cpus": "0-3,8-11"}
         record["energy"]["channels"][0]["clocks"] = {"power_limit_w": 300.0}
@@ -184,10 +186,10 @@ def test_what_a_container_hides_from_the_vendors_tool_makes_runs_unlike_all_the_
 
 
 def test_other_kernels_are_another_point_and_are_named():
-    config = made_up.result()["config"]
-    usual = made_up.result(config=config | {"kernels": {"layers": "megatron", "cuda_graph": False}})
+    config = builder.result()["config"]
+    usual = builder.result(config=config | {"kernels": {"layers": "megatron", "cuda_graph": False}})
     kernels = {"layers": "transformer-engine", "cuda_graph": True}
-    other = made_up.result(config=config | {"kernels": kernels}, variant=["TransformerEngine", "CUDA graph"])
+    other = builder.result(config=config | {"kernels": kernels}, variant=["TransformerEngine", "CUDA graph"])
     results = by_point([usual, other, usual, usual])
     assert [(one.variant, len(one.good)) for one in results] == [
         (("bf16", "micro batch 4"), 3),
@@ -273,40 +275,40 @@ def test_a_trend_is_found_in_as_few_steps_as_are_wanted(steps):
 
 
 def test_grades_tell_where_energy_was_measured():
-    energy = made_up.result()["energy"]
-    assert grade(made_up.result()) == "Q1"
-    assert grade(made_up.result(estimated=True)) == "Q0"
-    assert grade(made_up.result(energy={**energy, "power_scope": "node"})) == "Q2"
-    assert grade(made_up.failed()) is None
-    assert energy_kind(made_up.result()) == "Q1, device"
-    assert energy_kind(made_up.result(estimated=True)) == "Q0, ESTIMATED, cpu"
-    assert grade(made_up.result(energy={**energy, "power_scope": "device+supply"})) == "Q1"
+    energy = builder.result()["energy"]
+    assert grade(builder.result()) == "Q1"
+    assert grade(builder.result(estimated=True)) == "Q0"
+    assert grade(builder.result(energy={**energy, "power_scope": "node"})) == "Q2"
+    assert grade(builder.failed()) is None
+    assert energy_kind(builder.result()) == "Q1, device"
+    assert energy_kind(builder.result(estimated=True)) == "Q0, ESTIMATED, cpu"
+    assert grade(builder.result(energy={**energy, "power_scope": "device+supply"})) == "Q1"
 
 
 def test_points_and_ratios_are_told_in_words():
     assert (
-        str(point_of(made_up.result(devices=2))) == "llm_training, tiny, text, 2048 tokens, 2 devices, global batch 8"
+        str(point_of(builder.result(devices=2))) == "llm_training, tiny, text, 2048 tokens, 2 devices, global batch 8"
     )
     several, one = (Estimate(2.0, math.log(2.0), parts) for parts in ((Part(1e-4, math.inf),), None))
     assert (several.text, one.text) == ("2.000 [1.961, 2.040]", "2.000")
 
 
 def test_of_several_paths_the_first_with_a_value_counts():
-    record = made_up.result(tokens_per_s=5.0)
+    record = builder.result(tokens_per_s=5.0)
     assert value_at(record, "metrics.none|metrics.{unit}_per_s|system") == 5.0
     assert value_at(record, "metrics.none|system.none") is None
 
 
 def test_values_of_a_point_are_those_of_all_runs_or_none():
-    [one] = by_point([made_up.result(tokens_per_s=speed) for speed in (100.0, 103.0)])
+    [one] = by_point([builder.result(tokens_per_s=speed) for speed in (100.0, 103.0)])
     assert one.values("metrics.{unit}_per_s") == [100.0, 103.0]
     assert one.values("metrics.effective_{unit}_per_s") == []
 
 
 @pytest.mark.parametrize("changes", [{"devices": 2}, {"batch": 16}, {"system": "H200"}, {"model": "800M"}])
 def test_a_run_that_failed_elsewhere_in_the_sweep_is_a_point_of_its_own(changes):
-    assert [(len(one.good), len(one.bad)) for one in by_point([made_up.result(), made_up.failed()])] == [(1, 1)]
-    found = by_point([made_up.result(), made_up.failed(**changes)])
+    assert [(len(one.good), len(one.bad)) for one in by_point([builder.result(), builder.failed()])] == [(1, 1)]
+    found = by_point([builder.result(), builder.failed(**changes)])
     assert sorted((len(one.good), len(one.bad)) for one in found) == [(0, 1), (1, 0)]
 
 
@@ -315,7 +317,7 @@ def broken(record):
 
 
 def changed(**changes):
-    record = made_up.result()
+    record = builder.result()
     record["energy"]["channels"][0].update(changes)
     return record
 
@@ -344,14 +346,14 @@ def with_windows(record, kind, *lengths_s):
     ],
 )
 def test_energy_is_over_one_window_on_all_nodes(lengths_s, told):
-    record = with_windows(made_up.result(), "measured", *lengths_s)
+    record = with_windows(builder.result(), "measured", *lengths_s)
     del record["windows"][0]
     kept, more = told
     assert same_window(record) == (kept, f"throughput over 60.00 s, energy over 60.00 s{more}")
 
 
 def test_energy_with_the_input_path_is_over_the_window_of_that_throughput():
-    record = with_windows(made_up.result(), "effective", 90.0)
+    record = with_windows(builder.result(), "effective", 90.0)
     record["metrics"] |= {"effective_tokens": 7200.0, "effective_tokens_per_s": 80.0}
     record["energy_effective"] = {**record["energy"], "window_s": 90.0}
     assert same_window(record) == (True, "throughput over 60.00 s, energy over 60.00 s")
@@ -369,7 +371,7 @@ def test_energy_with_the_input_path_is_over_the_window_of_that_throughput():
 
 
 def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
-    assert {rule.name: rule.words for rule in energy_rules(made_up.result()) if rule.kept} == {
+    assert {rule.name: rule.words for rule in energy_rules(builder.result()) if rule.kept} == {
         "sampling rate": "10.0 samples/s of the slowest channel, at least 0.9 wanted",
         "samples": "600 samples of the slowest channel, at least 60 wanted",
         "gaps": "the longest time without a sample is 0.2 s, at most 2.0 wanted",
@@ -382,7 +384,7 @@ def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
     }
     [of_node] = [rule for rule in energy_rules(changed(scope="node")) if rule.name == "all devices"]
     assert (of_node.kept, of_node.words) == (True, "the sensors are of scope node, which contains them")
-    unsaid = made_up.result()
+    unsaid = builder.result()
     del unsaid["energy"]["channels"][0]["num_devices"]
     assert broken(unsaid) == {}
 
@@ -396,26 +398,26 @@ def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
         (changed(missing=200), "missing samples", "25.0% of the samples of the worst channel, at most 1.0% wanted"),
         (changed(integral_vs_counter=-0.2), "counter and integral", "they differ by 20.0%, at most 5.0% wanted"),
         (
-            changed(num_devices=1) | {"layout": {**made_up.result()["layout"], "num_devices": 2}},
+            changed(num_devices=1) | {"layout": {**builder.result()["layout"], "num_devices": 2}},
             "all devices",
             "1 of 2 devices",
         ),
         (changed(num_devices=4), "all devices", "the energy of 4 devices is counted, 1 trained"),
-        (made_up.result() | {"layout": {**made_up.result()["layout"], "num_nodes": 2}}, "all nodes", "1 of 2 nodes"),
+        (builder.result() | {"layout": {**builder.result()["layout"], "num_nodes": 2}}, "all nodes", "1 of 2 nodes"),
         (
-            made_up.result(energy={**made_up.result()["energy"], "uncertainty_wh": 0.1}),
+            builder.result(energy={**builder.result()["energy"], "uncertainty_wh": 0.1}),
             "interval",
             "±6.0% of the energy, at most 5.0% wanted",
         ),
-        (made_up.result(energy={**made_up.result()["energy"], "idle_power_w": None}), "idle power", "not known"),
+        (builder.result(energy={**builder.result()["energy"], "idle_power_w": None}), "idle power", "not known"),
         (
-            made_up.result(energy={**made_up.result()["energy"], "idle_power_w": 90.6}),
+            builder.result(energy={**builder.result()["energy"], "idle_power_w": 90.6}),
             "idle power",
             "90.6 W, compared with 100.0 W in the window: little of it is for the work, or the devices were busy "
             "before",
         ),
         (
-            made_up.result(energy={**made_up.result()["energy"], "window_s": 90.0}),
+            builder.result(energy={**builder.result()["energy"], "window_s": 90.0}),
             "same window",
             "throughput over 60.00 s, energy over 90.00 s",
         ),
@@ -436,7 +438,7 @@ def test_a_broken_rule_is_said_in_words(record, rule, words):
     ],
 )
 def test_what_an_old_record_does_not_say_is_unknown_and_not_kept(left_out, unknown):
-    record = made_up.result()
+    record = builder.result()
     energy = record["energy"]
     del (energy if left_out in ("window_s", "uncertainty_wh") else energy["channels"][0])[left_out]
     assert {rule.name for rule in energy_rules(record) if rule.kept is None} == unknown
@@ -458,7 +460,7 @@ def test_rules_are_kept_up_to_their_limits(changes):
 
 @pytest.mark.parametrize(("window_s", "is_kept"), [(60.5, True), (59.5, True), (61.0, False)])
 def test_windows_are_the_same_within_a_hundredth(window_s, is_kept):
-    record = made_up.result(energy={**made_up.result()["energy"], "window_s": window_s})
+    record = builder.result(energy={**builder.result()["energy"], "window_s": window_s})
     assert ("same window" not in broken(record)) is is_kept
 
 
@@ -470,17 +472,17 @@ def test_what_held_clocks_back_is_told_beyond_its_limit(percent, is_told):
 
 
 def test_an_energy_without_channels_keeps_no_rule_of_them():
-    record = made_up.result()
+    record = builder.result()
     record["energy"]["channels"] = []
     kept = {rule.name for rule in energy_rules(record) if rule.kept}
     assert kept == {"same window", "interval", "idle power"}
     assert why_not_ranked(by_point([record])[0]) == "sampling rate: the record lacks the data"
-    assert energy_rules(made_up.failed()) == []
+    assert energy_rules(builder.failed()) == []
 
 
 def of_channels(devices, *channels):
     """A run of devices on nodes, by their names, and the channels of its energy: node, scope and number of devices."""
-    record = made_up.result(devices=len(devices))
+    record = builder.result(devices=len(devices))
     [known], [device, *_] = record["energy"]["channels"], record["devices"]
     record["layout"]["num_nodes"] = len(set(devices))
     record["devices"] = [{**device, "hostname": name, "rank": rank} for rank, name in enumerate(devices)]
@@ -540,7 +542,7 @@ def test_the_energy_is_of_all_devices_that_trained_and_of_no_other(record, kept,
 
 @pytest.mark.parametrize("key", ["samples", "missing", "largest_gap_s"])
 def test_what_one_of_several_channels_does_not_say_is_unknown(key):
-    record = made_up.result(devices=2)
+    record = builder.result(devices=2)
     [first] = record["energy"]["channels"]
     second = {name: value for name, value in first.items() if name != key}
     record["energy"]["channels"] = [{**first, "num_devices": 1}, {**second, "num_devices": 1, "name": "made:1"}]
@@ -548,7 +550,7 @@ def test_what_one_of_several_channels_does_not_say_is_unknown(key):
 
 
 def test_the_worst_of_several_channels_decides():
-    record = made_up.result(devices=2)
+    record = builder.result(devices=2)
     [first] = record["energy"]["channels"]
     good = first | {"num_devices": 1, "integral_vs_counter": 0.01}
     bad = good | {"name": "made:1", "samples": 0, "missing": 1, "largest_gap_s": 60.0, "integral_vs_counter": -0.06}
@@ -564,19 +566,19 @@ def test_the_worst_of_several_channels_decides():
 
 
 def test_runs_with_energies_of_different_kinds_have_none_together():
-    [one] = by_point([made_up.result(), made_up.result(), made_up.result(estimated=True)])
+    [one] = by_point([builder.result(), builder.result(), builder.result(estimated=True)])
     assert one.value("metrics.{unit}_per_s") == 100.0
     assert one.value("energy.{unit}_per_wh") is None
     assert "its runs have energies of different kinds: the point has none" in deviations(one)
 
 
 def test_deviations_of_a_point_are_listed():
-    origin = made_up.result()["provenance"]
+    origin = builder.result()["provenance"]
     [one] = by_point(
         [
-            made_up.result(estimated=True, provenance={**origin, "git_dirty": True, "exclusive": "no"}),
-            made_up.result(estimated=True, provenance={**origin, "git_commit": "other"}),
-            made_up.failed(),
+            builder.result(estimated=True, provenance={**origin, "git_dirty": True, "exclusive": "no"}),
+            builder.result(estimated=True, provenance={**origin, "git_commit": "other"}),
+            builder.failed(),
         ]
     )
     assert deviations(one) == [
@@ -587,10 +589,10 @@ def test_deviations_of_a_point_are_listed():
         "the node was shared with other jobs",
         "its runs are of 2 versions of the code",
     ]
-    assert deviations(by_point([made_up.result() for _ in range(3)])[0]) == []
-    [alone] = by_point([made_up.result(metrics=made_up.result()["metrics"] | {"comparable": False})])
+    assert deviations(by_point([builder.result() for _ in range(3)])[0]) == []
+    [alone] = by_point([builder.result(metrics=builder.result()["metrics"] | {"comparable": False})])
     assert deviations(alone) == ["1 run, 3 wanted", "not the workload of the comparison: smaller samples"]
-    records = [made_up.result() for _ in range(3)]
+    records = [builder.result() for _ in range(3)]
     del records[1]["step_times_s"]
     assert deviations(by_point(records)[0]) == ["0 steps are too few to check whether they are steady, 12 wanted"]
 
@@ -604,14 +606,14 @@ def test_deviations_of_a_point_are_listed():
     ],
 )
 def test_what_is_not_known_of_a_run_is_said_as_what_is_broken(left_out, words):
-    origin = made_up.result()["provenance"]
+    origin = builder.result()["provenance"]
     del origin[left_out]
-    [one] = by_point([made_up.result(provenance=origin) for _ in range(3)])
+    [one] = by_point([builder.result(provenance=origin) for _ in range(3)])
     assert deviations(one) == [words]
 
 
 def test_a_rule_that_a_record_does_not_answer_is_said():
-    records = [made_up.result() for _ in range(3)]
+    records = [builder.result() for _ in range(3)]
     for record in records:
         del record["energy"]["channels"][0]["largest_gap_s"]
     [one] = by_point(records)
@@ -628,8 +630,8 @@ def test_a_rule_that_a_record_does_not_answer_is_said():
     ],
 )
 def test_runs_that_were_made_with_something_else_are_no_repeats(changes, words):
-    origin = made_up.result()["provenance"]
-    records = [*(made_up.result() for _ in range(3)), *(made_up.result(provenance={**origin, **changes}) for _ in "ab")]
+    origin = builder.result()["provenance"]
+    records = [*(builder.result() for _ in range(3)), *(builder.result(provenance={**origin, **changes}) for _ in "ab")]
     points = by_point(records)
     assert sorted((len(one.good), one.variant[-1]) for one in points) == sorted(zip((3, 2), words, strict=True))
 
@@ -651,17 +653,17 @@ def test_runs_on_something_else_or_told_something_else_are_no_repeats(changes, w
 
 def test_processors_of_one_architecture_are_different_setups_and_are_shown_by_name():
     names = ("AWS Graviton4 (Arm Neoverse V2)", "NVIDIA Grace (Arm Neoverse V2)")
-    origin = made_up.result()["provenance"]
+    origin = builder.result()["provenance"]
     nodes = [[{"cpu": name, "architecture": "aarch64"}] for name in names]
-    records = [made_up.result(provenance={**origin, "nodes": one}) for one in nodes]
+    records = [builder.result(provenance={**origin, "nodes": one}) for one in nodes]
     assert [one.variant[-1][:18] for one in by_point(records)] == ["cpu AWS Graviton4 ", "cpu NVIDIA Grace ("]
     assert sorted(row[2] for row in origin_table(records).rows) == list(names)
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG"])
 def test_what_differs_from_job_to_job_makes_no_other_run(name):
-    origin = made_up.result()["provenance"]
-    records = [made_up.result(provenance={**origin, "environment": {name: value}}) for value in ("1", "2", "3")]
+    origin = builder.result()["provenance"]
+    records = [builder.result(provenance={**origin, "environment": {name: value}}) for value in ("1", "2", "3")]
     assert [len(one.good) for one in by_point(records)] == [3]
 
 
@@ -692,9 +694,9 @@ def amd(*limits_w, driver="6.10.5", vbios="022.040.003", serial="0x1"):
     ],
 )
 def test_amds_devices_are_told_apart_by_what_their_tool_says(wrap, other, words):
-    origin = made_up.result()["provenance"]
+    origin = builder.result()["provenance"]
     records = [
-        made_up.result(provenance={**origin, "nodes": [{"devices": wrap(devices)}]})
+        builder.result(provenance={**origin, "nodes": [{"devices": wrap(devices)}]})
         for devices in (amd(750, 750), amd(750, 750), other)
     ]
     found = [(len(one.good), one.variant[-1]) for one in by_point(records)]
@@ -709,46 +711,46 @@ def test_amds_devices_are_told_apart_by_what_their_tool_says(wrap, other, words)
     ],
 )
 def test_runs_that_were_laid_out_otherwise_are_no_repeats(changes, words):
-    layout = made_up.result(devices=8)["layout"]
-    records = [made_up.result(devices=8), made_up.result(devices=8, layout=layout | changes), made_up.result(devices=8)]
+    layout = builder.result(devices=8)["layout"]
+    records = [builder.result(devices=8), builder.result(devices=8, layout=layout | changes), builder.result(devices=8)]
     assert [(len(one.good), one.variant[-1]) for one in by_point(records)] == list(zip((2, 1), words, strict=True))
 
 
 @pytest.mark.parametrize(("group", "words"), [("model", "model.layers"), ("kernels", "kernels.layers")])
 def test_options_of_one_name_in_several_groups_are_all_looked_at(group, words):
-    config = {**made_up.result()["config"], "model": {"layers": 16}, "kernels": {"layers": 16, "name": "x"}}
+    config = {**builder.result()["config"], "model": {"layers": 16}, "kernels": {"layers": 16, "name": "x"}}
     other = {**config, group: {**config[group], "layers": 32}}
-    points = by_point([made_up.result(config=config), made_up.result(config=config), made_up.result(config=other)])
+    points = by_point([builder.result(config=config), builder.result(config=config), builder.result(config=other)])
     assert [(len(one.good), one.variant[-1]) for one in points] == [(2, f"{words} 16"), (1, f"{words} 32")]
 
 
 def test_an_option_is_not_hidden_by_what_else_has_its_name():
-    origin = made_up.result()["provenance"] | {"python": "3.11"}
-    config = made_up.result()["config"]
+    origin = builder.result()["provenance"] | {"python": "3.11"}
+    config = builder.result()["config"]
     records = [
-        made_up.result(config={**config, "data": {"data": "text", "python": value}}, provenance=origin)
+        builder.result(config={**config, "data": {"data": "text", "python": value}}, provenance=origin)
         for value in ("fast", "slow")
     ]
     assert [one.variant[-1] for one in by_point(records)] == ["option python fast", "option python slow"]
 
 
 def test_devices_of_one_kind_differ_in_nothing_that_counts():
-    origin = made_up.result()["provenance"]
+    origin = builder.result()["provenance"]
     found = [[{"uuid": f"GPU-{index}", "power.limit": "700.00 W"} for index in pair] for pair in ((0, 1), (2, 3))]
-    records = [made_up.result(provenance={**origin, "devices": devices}) for devices in found]
+    records = [builder.result(provenance={**origin, "devices": devices}) for devices in found]
     assert [len(one.good) for one in by_point(records)] == [2]
 
 
 def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other():
-    config = made_up.result()["config"]
+    config = builder.result()["config"]
     other = {**config, "training": {"learning_rate": 0.1}}
     fp8 = {**config, "compute": {"precision": "fp8"}}
     records = [
-        *(made_up.result() for _ in range(3)),
-        made_up.result(config=other),
-        {**made_up.failed(), "config": fp8, "precision": "fp8"},
-        {**made_up.failed(), "config": config},
-        {**made_up.failed(), "config": {}},
+        *(builder.result() for _ in range(3)),
+        builder.result(config=other),
+        {**builder.failed(), "config": fp8, "precision": "fp8"},
+        {**builder.failed(), "config": config},
+        {**builder.failed(), "config": {}},
     ]
     found = {one.variant: (len(one.good), len(one.bad)) for one in by_point(records)}
     plain, changed, failed, unknown = found
@@ -761,7 +763,7 @@ def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other
 
 
 def test_points_are_in_the_order_of_a_column_smallest_first_unless_it_is_said():
-    results = by_point([made_up.result(batch=batch, tokens_per_s=speed) for batch, speed in ((8, 3), (16, 1), (32, 2))])
+    results = by_point([builder.result(batch=batch, tokens_per_s=speed) for batch, speed in ((8, 3), (16, 1), (32, 2))])
 
     def order(*largest_first):
         table = point_table(results).in_order("tokens/s", *largest_first)
@@ -790,14 +792,14 @@ FALLING = [10 - step / 2 for step in range(16)]
     ],
 )
 def test_a_loss_that_rises_over_the_run_is_a_doubt(losses, words):
-    [one] = by_point([made_up.result(losses=losses)])
+    [one] = by_point([builder.result(losses=losses)])
     assert [found for found in deviations(one) if "loss" in found] == words
 
 
 def test_flat_losses_with_noise_rise_in_one_of_a_thousand_at_most():
     chance, tried = Random(1), 2000
     flat = [[7 + chance.gauss(0, 0.014) for _ in range(chance.choice((16, 20, 40, 300)))] for _ in range(tried)]
-    assert sum(bool(rising(Record.of(made_up.result(losses=losses)))) for losses in flat) <= tried / 1000
+    assert sum(bool(rising(Record.of(builder.result(losses=losses)))) for losses in flat) <= tried / 1000
 
 
 @pytest.mark.parametrize(
@@ -810,7 +812,7 @@ def test_flat_losses_with_noise_rise_in_one_of_a_thousand_at_most():
     ],
 )
 def test_energies_of_devices_that_are_unlike_are_not_ranked(scope, used_wh, words):
-    [record] = made_up.of_scope(scope, [made_up.result(devices=len(used_wh))])
+    [record] = builder.of_scope(scope, [builder.result(devices=len(used_wh))])
     [channel] = record["energy"]["channels"]
     record["energy"]["channels"] = [channel | {"energy_wh": wh, "num_devices": 1} for wh in used_wh]
     [one] = by_point([record])
@@ -818,7 +820,7 @@ def test_energies_of_devices_that_are_unlike_are_not_ranked(scope, used_wh, word
 
 
 def test_an_energy_of_a_window_that_is_not_of_the_work_is_not_ranked():
-    record = made_up.result()
+    record = builder.result()
     record["energy"] |= {"windows_w": 126.0, "elsewhere_w": 690.0}
     [one] = by_point([record])
     words = "126 W from the first to the last window, and 690 W over another time of the same length"

@@ -28,7 +28,7 @@ from results.predict.ratio import Ratio, figure, misses, published
 from results.predict.ratio import half_interval as half_of_systems
 from results.published import throughputs
 from results.show.tables.prediction import disturbed_words, prediction_table
-from results.tests.made_up import result
+from results.tests.builder import result
 from results.tests.of_dicts import by_point, write_report
 
 pytestmark = pytest.mark.arithmetic

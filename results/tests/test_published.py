@@ -10,7 +10,7 @@ from caraml.cli import main
 from results.find.records import find_records
 from results.published import EFFECTIVE, published, throughputs
 from results.show.tables.anchors import anchor_table
-from results.tests import made_up
+from results.tests import builder
 from results.tests.of_dicts import by_point, write_report
 from tests.conftest import SHIPPED
 
@@ -221,13 +221,13 @@ def test_the_report_shows_them_without_ranking_them(tmp_path):
 
 
 def test_a_chip_without_published_figures_is_said(tmp_path, capsys):
-    made_up.store(tmp_path, [made_up.result("MI250", 1, 8, 1e4, 300.0)])
+    builder.store(tmp_path, [builder.result("MI250", 1, 8, 1e4, 300.0)])
     assert main(["published", "--results", str(tmp_path)]) == 2
     assert "no figure is known that was published for the same chip" in capsys.readouterr().err
 
 
 def test_a_figure_without_a_precision_is_in_the_table():
-    table = anchor_table(by_point([made_up.result("B300") | {"benchmark": "llm_inference"}]))
+    table = anchor_table(by_point([builder.result("B300") | {"benchmark": "llm_inference"}]))
     unstated = [row for row in table.rows if "MLPerf Inference v6.1" in row]
     assert [(row[1], row[2]) for row in unstated[:2]] == [
         ("gpt-oss-120b", "not stated"),
@@ -246,6 +246,6 @@ def test_every_figure_is_of_a_system_and_has_a_source_and_a_date():
 
 
 def test_an_estimated_energy_is_not_next_to_published_ones():
-    measured, estimated = (by_point([made_up.result("A100", estimated=one)]) for one in (False, True))
+    measured, estimated = (by_point([builder.result("A100", estimated=one)]) for one in (False, True))
     units = [{row[5] for row in anchor_table(one).rows if row[0] == "A100, ours"} for one in (measured, estimated)]
     assert units == [{"tokens/s/device", "J/token"}, {"tokens/s/device"}]

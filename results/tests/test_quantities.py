@@ -10,8 +10,8 @@ import yaml
 
 from results.files.quantities import QUANTITIES
 from results.files.workloads import workloads
-from results.tests import made_up
-from results.tests.test_serving import served
+from results.tests import builder
+from results.tests.builder import served
 
 JUBE = Path(__file__).parents[2] / "jube"
 # A key of a record that a pattern of JUBE reads, and the block that it is in.
@@ -51,7 +51,7 @@ def test_a_title_and_a_name_in_requirements_occur_once():
     assert {one.better for one in QUANTITIES.values()} == {"", "more", "less"}
 
 
-@pytest.mark.parametrize("record", [served(), made_up.result()], ids=["server", "training"])
+@pytest.mark.parametrize("record", [served(), builder.result()], ids=["server", "training"])
 def test_paths_are_those_of_records(record):
     known = {f"{block}.{key}" for block in ("metrics", "energy", "layout") for key in record[block]}
     assert len(known & {one.path.replace("{unit}", record["work_unit"]) for one in QUANTITIES.values()}) > 8

@@ -14,8 +14,8 @@ from results.collect import collect
 from results.find.records import write_record
 from results.join.reads import Times
 from results.show.tables.reads import COLUMNS, file_table, of_reads, read_table
-from results.tests import made_up
-from results.tests.conftest import CPU, make_record
+from results.tests import builder
+from results.tests.builder import CPU, make_record
 from results.tests.of_dicts import by_point, contradictions, find_records, reads_of
 
 MB = 1_000_000
@@ -257,9 +257,9 @@ def test_a_record_whose_reads_make_no_sense_is_left_out(job, lie):
 
 def test_an_archive_has_the_profile_and_its_numbers_are_computed_again(tmp_path, capsys):
     work = tmp_path / "runs" / "8_benchmark" / "work"
-    run = made_up.result(batch=8)
+    run = builder.result(batch=8)
     run["windows"][0]["boot_id"] = "boot-1"
-    made_up.store_run(work, run)
+    builder.store_run(work, run)
     [window] = json.loads((work / "record.json").read_text())["windows"]
     begin_s = window["start_s"] + 1
     profile(work, process([file("/data/part-0", MB)], (0, begin_s, begin_s + 1, 10, MB, 1.0)))

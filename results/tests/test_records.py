@@ -19,8 +19,9 @@ from results.find.duplicates import copies
 from results.find.folders import results_below
 from results.find.records import RecordError, read_record, write_record
 from results.find.schema import violation
-from results.tests import bench, made_up
-from results.tests.conftest import make_record
+from results.tests import bench
+from results.tests import builder as made_up
+from results.tests.builder import make_record
 from results.tests.of_dicts import contradictions, find_records
 
 STORED = Path(results.__file__).with_name("records")

@@ -10,7 +10,7 @@ from results.find.records import find_records
 from results.show.plots.regions import steps_by_region
 from results.show.tables.comparison import comparison_text
 from results.show.tables.regions import region_table, split_notes
-from results.tests.made_up import result
+from results.tests.builder import result
 from results.tests.of_dicts import by_point, changes, compare, contradictions, regions_of
 
 

@@ -17,7 +17,8 @@ from results.show.plots.energy import pareto
 from results.show.plots.style import EFFICIENCY, SPEED, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, lines, over_batch, scaling
 from results.show.plots.systems import compute_and_effective
-from results.tests import made_up, offered
+from results.tests import builder as made_up
+from results.tests import offered
 from results.tests.conftest import LONG_MS
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.requirements import read_requirements

@@ -17,7 +17,8 @@ from results.show.page.shortcomings import measure_next
 from results.show.tables.cells import Amount, Table
 from results.show.tables.cost import cost_table
 from results.show.tables.summary import sentences
-from results.tests import made_up, offered
+from results.tests import builder as made_up
+from results.tests import offered
 from results.tests.of_dicts import by_point, limits, write_report
 from results.verdicts.cost import Costs, Price
 

@@ -8,8 +8,8 @@ import pytest
 
 from results.find.records import RecordError
 from results.show.tables.decision import ranking_table, ranking_words, scaled, scaled_words, without_score
-from results.tests import made_up
-from results.tests.made_up import of_scope
+from results.tests import builder
+from results.tests.builder import of_scope
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cost_of, crossings
 from results.verdicts.requirements import read_requirements
@@ -28,7 +28,7 @@ SPREAD = (0.99, 1.0, 1.01)
 
 def runs(system, model, speed, devices=1, power_w=100.0, spread=SPREAD, **changes):
     return [
-        made_up.result(system, devices, 8, speed * devices * share, power_w, model=model, **changes) for share in spread
+        builder.result(system, devices, 8, speed * devices * share, power_w, model=model, **changes) for share in spread
     ]
 
 
@@ -339,11 +339,11 @@ def test_a_formula_ranks_no_two_precisions(tmp_path, what, ours, theirs):
 
 def test_a_formula_counts_runs_that_failed_before_they_knew_their_precision(tmp_path):
     records = [*runs("A", "big", 100.0), *runs("B", "big", 90.0), *runs("B", "big", 300.0, precision="fp8")]
-    bad = [made_up.failed("B", 1, batch, model="big") for batch in (64, 128)]
+    bad = [builder.failed("B", 1, batch, model="big") for batch in (64, 128)]
     text = (ONE % "failed_runs").replace("better: higher", "better: lower")
     [found] = ranked(tmp_path, text, [*records, *bad])
     assert [(one.system, one.value) for one in found.scores] == [("A", 0.0), ("B", 2.0)]
-    other = [made_up.failed("B", 1, batch, model="big", precision="fp8") for batch in (256, 512)]
+    other = [builder.failed("B", 1, batch, model="big", precision="fp8") for batch in (256, 512)]
     [found] = ranked(tmp_path, text, [*records, *bad, *other, *runs("B", "big", 80.0, precision="")])
     assert [(one.system, one.value) for one in found.scores] == [("A", 0.0), ("B", 2.0)]
     [found] = ranked(tmp_path, ONE % "throughput", bad)

@@ -10,7 +10,6 @@ from caraml.cli import main
 from record.demand import made_trace
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
-from results.join.serving import energy_per_token
 from results.predict.predict import groups_of
 from results.show.plots.serving import frontier, serving_charts
 from results.show.plots.style import SPEED, styles_of_systems
@@ -19,68 +18,16 @@ from results.show.tables.anchors import anchor_table
 from results.show.tables.inference import COLUMNS, within_limits
 from results.show.tables.points import point_table
 from results.show.tables.summary import sentences
-from results.tests.made_up import WINDOW_S, result
-from results.tests.of_dicts import as_dict, by_point, columns_of, contradictions, failures, record_table
-from results.tests.words import deviations
+from results.tests.builder import OUTPUT, WINDOW_S, result, served
+from results.tests.of_dicts import as_dict, by_point, columns_of, contradictions, deviations, failures, record_table
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import read_requirements
-
-OUTPUT, INPUT = 100, 300
 
 
 def stored(record, folder):
     folder.mkdir(parents=True)
     write_record(record, folder / RESULT_NAME)
-
-
-def served(system="A100", concurrency=4, ttft_s=0.5, tpot_s=0.02, power_w=100.0, notes=(), **changes):
-    """A good run of a server: all requests alike, over 60 s."""
-    e2e_s = ttft_s + tpot_s * (OUTPUT - 1)
-    requests = round(concurrency * WINDOW_S / e2e_s)
-    tokens_per_s = requests * OUTPUT / WINDOW_S
-    record = result(system, 1, concurrency, tokens_per_s, power_w, **changes)
-    slo = {"slo_ttft_s": 2.0, "slo_tpot_s": 0.1}
-    share = float(ttft_s <= slo["slo_ttft_s"] and tpot_s <= slo["slo_tpot_s"])
-    latencies = {"ttft": ttft_s, "tpot": tpot_s, "e2e": e2e_s}
-    record |= {
-        "benchmark": "llm_inference",
-        "model": "8B",
-        "data": "random tokens",
-        "sample": f"{INPUT}/{OUTPUT} tokens",
-        "step_times_s": [],
-        "losses": [],
-        "regions": {},
-        "choices": {"server": "vllm"},
-        "variant": ["vllm"],
-        "layout": {"num_devices": 1, "num_nodes": 1, "global_batch_size": concurrency, "work_per_sample": OUTPUT},
-        "config": {"compute": {"precision": "bf16", "device": "gpu"}},
-        "serving": {"server": "vllm", "version": "1", "slo": "made up", "notes": list(notes)},
-        "metrics": {
-            "measured_s": WINDOW_S,
-            "measured_tokens": requests * OUTPUT,
-            "measured_requests": requests,
-            "input_tokens": requests * INPUT,
-            "output_tokens_per_request": OUTPUT,
-            "tokens_per_s": tokens_per_s,
-            "tokens_per_s_per_device": tokens_per_s,
-            "total_tokens_per_s": tokens_per_s * (INPUT + OUTPUT) / OUTPUT,
-            "requests_per_s": requests / WINDOW_S,
-            "goodput_share": share,
-            "goodput_requests_per_s": share * requests / WINDOW_S,
-            "tokens_per_s_per_user": 1 / tpot_s,
-            "mean_in_flight": concurrency,
-            "e2e_mean_s": e2e_s,
-            **slo,
-            **{f"{name}_p{percent}_s": value for name, value in latencies.items() for percent in (50, 90, 99)},
-            **{f"{name}_p99_low_s": 0.99 * latencies[name] for name in ("ttft", "tpot")},
-            **{f"{name}_p99_high_s": 1.01 * latencies[name] for name in ("ttft", "tpot")},
-        },
-    }
-    record["energy"] = {**record["energy"], "tokens_per_wh": requests * OUTPUT / record["energy"]["energy_wh"]}
-    record["energy"] |= energy_per_token(record)
-    record["provenance"] = {**record["provenance"], "config_hash": None, "command": None}
-    return record
 
 
 def test_joules_per_token_are_the_windows_energy_by_its_tokens():

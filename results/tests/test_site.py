@@ -15,9 +15,9 @@ from caraml.cli import main
 from results.find.records import find_records
 from results.show.page import site
 from results.show.page.site import FILES, write_site
-from results.tests import made_up
+from results.tests import builder as made_up
+from results.tests.builder import served
 from results.tests.conftest import LONG_MS
-from results.tests.test_serving import served
 
 NASTY = "</script><b>evil</b>&\u2028"
 PAGE = "gpt_training_800m"

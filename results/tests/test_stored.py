@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.tests.shapes import SHAPES, job, training, write_served
+from results.tests.builder import SHAPES, job, training, write_served
 
 STORED = Path(__file__).with_name("stored")
 RUNS, NEEDS, PRICES = STORED / "runs", STORED / "requirements.yaml", STORED / "prices.yaml"

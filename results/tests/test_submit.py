@@ -25,7 +25,7 @@ from results.exchange.signature import sign
 from results.find.records import find_records, write_record
 from results.find.restated import hash_of
 from results.points.learning import as_csv, reference_of
-from results.tests import made_up
+from results.tests import builder
 from results.tests.test_archive import keys as keys  # the fixture
 from results.tests.test_archive import members, repack
 from results.tests.test_hosts import asked, node
@@ -41,14 +41,14 @@ LEFT = "replaces it, or keeps it by --keep-names"
 
 def private_run(folder, batch=8, **changes):
     """A run that shows who made it: in its options, its environment, its job and its files."""
-    config = {**made_up.result()["config"], "data": {"data": "text", "data_prefix": f"{HOME}/text"}}
+    config = {**builder.result()["config"], "data": {"data": "text", "data_prefix": f"{HOME}/text"}}
     config["serve"] = {"url": "http://[fe80::5ec]:8000", "hosts": "", "api_key_variable": "SECRET_KEY"}
-    record = made_up.result(batch=batch, config=config, **changes)
+    record = builder.result(batch=batch, config=config, **changes)
     variables = {"HF_HOME": HOME, "HF_TOKEN": "hf_5ec", "SLURM_JOB_ACCOUNT": "secret1", "OMP_NUM_THREADS": "4"}
     record["provenance"] |= {"config_hash": hash_of(config), "environment": variables, "contact": "jane@centre.example"}
     record["provenance"]["command"] += ["-A", "secret1", "--data-prefix", f"{HOME}/text"]
     record["slurm"] = {"partition": "secret2", "job_id": 50055, "consumed_energy_wh": 7.0}
-    made_up.store_run(folder, record)
+    builder.store_run(folder, record)
     for name in ("job.out", "job.err", "power/n1/power.n1.7.csv", "io/n1/files.csv", "job.sh"):
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text(f"on n1: {HOME}, mail jane.doe@centre.example, sbatch --account=secret1\n")
@@ -150,7 +150,7 @@ def test_names_are_kept_on_purpose_alone(runs, keys, to, tmp_path, capsys):
     ],
 )
 def test_hosts_are_numbered_in_their_order_and_other_words_stay(tmp_path, hosts, after):
-    record = made_up.result()
+    record = builder.result()
     record["windows"] = [{**record["windows"][0], "hostname": host} for host in hosts]
     record["devices"][0]["hostname"] = record["provenance"]["hostname"] = hosts[0]
     record["energy"] = None
@@ -328,7 +328,7 @@ def not_signed(archive, runs, keys):
 
 
 def without_a_good_run(archive, runs, keys):
-    folder = made_up.store(archive.parent / "bad", [made_up.failed()])
+    folder = builder.store(archive.parent / "bad", [builder.failed()])
     archived(folder, archive, keys / "centre", "--licence", "CC-BY-4.0")
 
 
@@ -390,7 +390,7 @@ def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monke
         ),
         (lambda place: shutil.copy(place / WORK / "result.json", place.parent), "result.json is in no archive"),
         (lambda place: shutil.copytree(place, place.with_name("twice")), "are the same record: it counts once"),
-        (lambda place: made_up.store(place.parent / "B", [made_up.result()]), "it has no SHA256SUMS"),
+        (lambda place: builder.store(place.parent / "B", [builder.result()]), "it has no SHA256SUMS"),
         (
             lambda place: (place.parent / "wrong_records.yaml").write_text(
                 '0123: {reason: a, date: 2026-12-01, version: "1"}'
@@ -463,7 +463,7 @@ def test_runs_that_learn_worse_than_the_reference_are_refused(keys, to, tmp_path
     monkeypatch.setattr("caraml.submission.REFERENCES", tmp_path / "references.csv")
     record = as_json(learning_run([loss + worse for loss in falling(0.05, 9)], seed=9))
     record["config"]["compute"]["precision"] = "fp32"
-    made_up.store_run(tmp_path / "llm_run" / "8_benchmark" / "work", record)
+    builder.store_run(tmp_path / "llm_run" / "8_benchmark" / "work", record)
     path = archived(tmp_path / "llm_run", tmp_path / "learns.zip", keys / "centre", "--licence", "CC0-1.0")
     assert main(["submit", str(path), "--to", str(to)]) == code
     assert ("none of its points can be ranked" in capsys.readouterr().err) == bool(code)
@@ -471,7 +471,7 @@ def test_runs_that_learn_worse_than_the_reference_are_refused(keys, to, tmp_path
 
 @pytest.mark.parametrize("text", ["run: {reason: x, version: 1}", "run: {reason: x, date: soon, version: 1}", "- run"])
 def test_a_mistake_in_the_marks_is_a_sentence(to, capsys, text):
-    made_up.store(to / "A100", [made_up.result()])
+    builder.store(to / "A100", [builder.result()])
     (to / "wrong_records.yaml").write_text(text)
     assert main(["table", str(to)]) == 2
     assert f"{to}/wrong_records.yaml" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from results.show.plots.style import styles_of_systems
 from results.show.plots.sweep import scaling
 from results.show.tables.cost import cost_table
 from results.show.tables.summary import sentences, summary_table
-from results.tests import made_up
+from results.tests import builder as made_up
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import Costs, Price, cost_of
 from results.verdicts.ranking import best_of_systems, devices_of_all, fastest, ranked_points

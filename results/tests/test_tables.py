@@ -10,8 +10,8 @@ from results.find.records import RecordError
 from results.points.estimate import Interval
 from results.show.tables.cells import Amount, Table, rendered
 from results.show.tables.table import CARAML_COLUMNS
-from results.tests import made_up
-from results.tests.conftest import make_record
+from results.tests import builder as made_up
+from results.tests.builder import make_record
 from results.tests.of_dicts import failures, pivot_table, record_table, select, sort_key
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from results.collect import collect
-from results.tests import made_up
+from results.tests import builder
 from results.tests.of_dicts import by_point, compare, contradictions
 from results.tests.test_accept import GPT, requirements
 from results.verdicts.accept import accept
@@ -20,7 +20,7 @@ TIME, ENERGY, TOKENS = "metrics.time_to_loss_s", "energy.energy_to_loss_wh", "me
 
 def run(time_s: float = 60.0, seed: int = 1, target: float = TARGET, devices: int = 1, **changes):
     """A run that reached the target; its energy and tokens are as its time."""
-    record = made_up.result("V", devices, **changes)
+    record = builder.result("V", devices, **changes)
     record["config"]["window"] = {"warmup_steps": 0, "to_loss": target}
     record["config"]["training"] = {"seed": seed}
     record["metrics"] |= {"target_loss": target, "reached_loss": target - 0.01}
@@ -86,8 +86,8 @@ def test_a_run_to_a_loss_that_was_ended_before_missed_it(status, number):
 
 def test_a_run_that_left_no_options_is_of_the_point_of_its_job():
     reached = runs(50.0, 60.0, 70.0, slurm={"job_id": "7", "state": "TIMEOUT"})
-    ended = [made_up.failed("V", slurm={"job_id": "7", "state": "TIMEOUT"}) for _ in range(2)]
-    points = by_point([made_up.result("V"), *reached, *ended])
+    ended = [builder.failed("V", slurm={"job_id": "7", "state": "TIMEOUT"}) for _ in range(2)]
+    points = by_point([builder.result("V"), *reached, *ended])
     assert [(bool(one.point.to_loss), len(one.bad), one.missed) for one in points] == [(False, 0, 0), (True, 2, 2)]
 
 
@@ -95,7 +95,7 @@ def test_runs_to_a_loss_with_one_seed_are_not_repeats():
     [point] = by_point([run(50.0, seed=1), run(60.0, seed=2), run(70.0, seed=2)])
     assert point.wrong.kind == "one_seed"
     assert point.wrong in deviations(point)
-    [usual] = by_point([made_up.result("V"), made_up.result("V")])
+    [usual] = by_point([builder.result("V"), builder.result("V")])
     assert usual.wrong is None
 
 
@@ -113,7 +113,7 @@ def test_more_than_one_run_that_misses_the_loss_makes_the_point_invalid(number, 
 
 def test_runs_to_a_loss_are_never_with_those_of_a_fixed_window():
     """Their windows begin with the first step, and other targets are other work."""
-    usual = [made_up.result("V", tokens_per_s=speed) for speed in (100.0, 101.0)]
+    usual = [builder.result("V", tokens_per_s=speed) for speed in (100.0, 101.0)]
     points = by_point([*usual, *runs(50.0, 60.0), *runs(40.0, target=4.0)])
     assert sorted((one.point.to_loss, len(one.good)) for one in points) == [(0.0, 2), (3.0, 2), (4.0, 1)]
     assert [one.point.to_loss for one in ranked_points(points)] == [0.0]
@@ -140,7 +140,7 @@ FIVE = runs(10.0, 59.0, 60.0, 61.0, 500.0)
         ([*FIVE, *runs(*[90.0] * 5, devices=2)], THREE.format(70), PASSED, 60.0, ""),  # at the fastest point
         ([*FIVE, *runs(*[90.0] * 5, devices=2)], f"devices: 2, {THREE.format(70)}", FAILED, 90.0, ""),
         (runs(60.0), THREE.format(70), OPEN, 60.0, "one run gives no interval"),
-        ([made_up.result("V")], THREE.format(70), OPEN, None, "no run was trained to a loss"),
+        ([builder.result("V")], THREE.format(70), OPEN, None, "no run was trained to a loss"),
         ([*FIVE, missing(7), missing(8)], THREE.format(70), FAILED, None, "2 of 7 runs did not reach the loss"),
         ([missing(7)], THREE.format(70), FAILED, None, "1 of 1 run did not reach the loss, at most 0 may"),
         ([*FIVE, run(target=4.0)], THREE.format(70), OPEN, None, "its runs are trained to the losses 3 and 4"),
@@ -157,7 +157,7 @@ def test_a_requirement_on_the_time_or_energy_to_a_loss(records, item, outcome, v
 def test_the_energy_to_a_loss_is_that_of_its_window_and_is_checked(tmp_path):
     record = run()
     record["losses"] = [9.0, *[2.99] * 10]
-    found = collect(made_up.store_run(tmp_path / "run", record))
+    found = collect(builder.store_run(tmp_path / "run", record))
     assert found["energy"]["energy_to_loss_wh"] == found["energy"]["energy_wh"] > 0
     for part, name, value in (
         ("metrics", "target_loss", 4.0),
@@ -168,5 +168,5 @@ def test_the_energy_to_a_loss_is_that_of_its_window_and_is_checked(tmp_path):
     ):
         wrong = {**found, part: found[part] | {name: value}}
         assert any(f"{part}.{name} is stored as {value:g}" in one for one in contradictions(wrong)), name
-    usual = made_up.result("V")
-    assert "energy_to_loss_wh" not in collect(made_up.store_run(tmp_path / "usual", usual))["energy"]
+    usual = builder.result("V")
+    assert "energy_to_loss_wh" not in collect(builder.store_run(tmp_path / "usual", usual))["energy"]

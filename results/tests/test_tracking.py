@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from caraml.cli import main
-from results.tests.made_up import result
+from results.tests.builder import result
 from results.tests.test_regions import run, told
 
 SPEED = 16 * 2048 / 0.6  # tokens/s, of steps of 0.6 s on average

@@ -25,8 +25,8 @@ from results.points.learning import as_csv, reference_of
 from results.points.repeats import by_point
 from results.show.page.answer import decide, of_workload
 from results.show.tables.summary import sentences
-from results.tests import made_up
-from results.tests.shapes import write_served
+from results.tests import builder
+from results.tests.builder import write_served
 from results.tests.test_stored import Text
 from results.verdicts.accept import accept
 from results.verdicts.cost import cheapest, read_prices, tied_with_cheapest
@@ -63,7 +63,7 @@ def runs(system, speed, part="", values=None, name="", **changes):
     for repeat in range(3):
         run_id = f"{name or f'{system} {speed:g}'} {repeat + bool(name)}"
         own = {"model": "800M", "losses": losses(), "run_id": run_id, **changes}
-        made.append(made_up.result(system, 4, 64, speed * (1 + 0.001 * repeat), 300.0, **own))
+        made.append(builder.result(system, 4, 64, speed * (1 + 0.001 * repeat), 300.0, **own))
         for each in made[-1]["energy"]["channels"] if part == "channels" else [made[-1][part]] if part else []:
             each.update(values)
     return made
@@ -93,7 +93,7 @@ ENERGY_KINDS = {
     "estimated": lambda: fast(estimated=True),
     "mixed": lambda: [*fast(), *fast(estimated=True, run_id="")],
     "long gap": lambda: fast("channels", {"largest_gap_s": 30.0}),
-    "of the node": lambda: made_up.of_scope("node", fast()),
+    "of the node": lambda: builder.of_scope("node", fast()),
 }
 GROUPS = ("ranking", "compare", "repeats", "table", "requirement")  # of views
 A_NOTE = "a shared node and throttled clocks are a note next to the place, and change none"
@@ -135,7 +135,7 @@ def stored(folder, made, time="unit: h, at_most: 20"):
     (folder / "prices.yaml").write_text(json.dumps({"currency": "EUR", "electricity_per_kwh": 0.25, "systems": prices}))
     (folder / "needs.yaml").write_text(NEEDS.replace("unit: h, at_most: 20", time))
     (folder / MARKS).write_text('wrong: {reason: a fault, date: "2026-01-01", version: "1"}\n')
-    return [made_up.store(folder / system, records) for system, records in systems.items()]
+    return [builder.store(folder / system, records) for system, records in systems.items()]
 
 
 def printed(command, *words):

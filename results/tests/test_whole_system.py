@@ -22,8 +22,8 @@ from results.collect import collect
 from results.files.systems import read_systems
 from results.find.records import RecordError, read_checked, write_record
 from results.points.repeats import by_point
-from results.tests import made_up
-from results.tests.conftest import GPU0, GPU1, JobFolder, make_record
+from results.tests import builder
+from results.tests.builder import GPU0, GPU1, JobFolder, make_record
 from results.tests.of_dicts import contradictions
 from results.verdicts.cost import Costs, Price, read_prices, uncovered_w
 from results.verdicts.power_level import power_level
@@ -35,7 +35,7 @@ WHOLE = {"site": SITE, "run_wh": 100.0, "run_s": 90.0, "tenths": [100.0] * 10}
 
 def at_node(scope="node", method="integral", site=SITE, nodes=1, **energy):
     """A run of 60 s whose energy is that of whole nodes."""
-    [record] = made_up.of_scope(scope, [made_up.result(power_w=3000.0)])
+    [record] = builder.of_scope(scope, [builder.result(power_w=3000.0)])
     [channel] = record["energy"]["channels"]
     channels = [channel | {"method": method, "hostname": f"n{number}"} for number in range(nodes)]
     record["layout"]["num_nodes"] = nodes
@@ -52,9 +52,9 @@ def one_of_two(**energy):
 @pytest.mark.parametrize(
     ("record", "level", "lacking"),
     [
-        (Record.of(made_up.result()), 0, ["the power of the node or the supply: the energy is of scope device"]),
+        (Record.of(builder.result()), 0, ["the power of the node or the supply: the energy is of scope device"]),
         (
-            Record.of(made_up.result(estimated=True)),
+            Record.of(builder.result(estimated=True)),
             0,
             ["the power of the node or the supply: the energy is of scope cpu"],
         ),
@@ -120,13 +120,13 @@ def test_a_level_needs_a_reading_each_second(readings, level, words):
     [
         ([as_json(at_node()) for _ in range(3)], "at_least: 2", 0, "passed"),
         ([as_json(at_node()) for _ in range(3)], "at_least: 3", 1, "failed"),
-        ([made_up.result() for _ in range(3)], "at_least: 1", 1, "the energy is of scope device"),
-        ([made_up.result()], "at_least: 4", 2, "needs at_least with one of 1, 2, 3"),
-        ([made_up.result()], "at_most: 2", 2, "needs at_least with one of 1, 2, 3"),
+        ([builder.result() for _ in range(3)], "at_least: 1", 1, "the energy is of scope device"),
+        ([builder.result()], "at_least: 4", 2, "needs at_least with one of 1, 2, 3"),
+        ([builder.result()], "at_most: 2", 2, "needs at_least with one of 1, 2, 3"),
     ],
 )
 def test_a_level_can_be_required(tmp_path, capsys, records, limit, code, words):
-    made_up.store(tmp_path / "runs", records)
+    builder.store(tmp_path / "runs", records)
     (tmp_path / "needs.yaml").write_text(
         f"workloads: {{gpt: {{benchmark: llm_training}}}}\nmust: [{{of: gpt, what: power_level, {limit}}}]"
     )
@@ -179,7 +179,7 @@ def test_percentiles_are_of_time_whatever_the_samples():
     ],
 )
 def test_what_is_stored_of_a_run_must_agree(energy, words):
-    record = made_up.result()
+    record = builder.result()
     record["energy"] |= energy
     assert any(words in sentence for sentence in contradictions(record))
 
@@ -194,7 +194,7 @@ def run_on(folder, hostname="n1", with_node=True, level_w=600.0, boot="boot-1"):
     def boards_w(time_s):
         return 100.0 + (level_w - 100.0) * min(1.0, max(0.0, (time_s - 40) / 20))
 
-    base = made_up.result("H200", 1, 8, 100.0)
+    base = builder.result("H200", 1, 8, 100.0)
     window = base["windows"][0] | {"hostname": hostname, "boot_id": boot, "start_s": 100.0, "end_s": 160.0}
     window |= {"end_epoch_s": window["start_epoch_s"] + 60.0}
     gpus = [{"hostname": hostname, "rank": 0, "name": "GPU", "device_id": "GPU-0"}]
@@ -287,10 +287,10 @@ def test_throughput_by_provisioned_power_is_by_what_the_prices_state_or_else_the
             read_systems(table)
         return
     monkeypatch.setattr("results.files.systems.ROOT", tmp_path)
-    runs = [made_up.result("B200", 8, 64, speed) for speed in (1000.0, 1010.0, 1020.0)]
-    forged = made_up.result("H200", 8, 64, 900.0)
+    runs = [builder.result("B200", 8, 64, speed) for speed in (1000.0, 1010.0, 1020.0)]
+    forged = builder.result("H200", 8, 64, 900.0)
     forged["metrics"] |= {"tokens_per_s_per_kw": 1e6, "provisioned_by": "nobody"}
-    made_up.store(tmp_path / "runs", [*runs, made_up.result("B200", 4, 64, 700.0), forged])
+    builder.store(tmp_path / "runs", [*runs, builder.result("B200", 4, 64, 700.0), forged])
     assert main(["table", str(tmp_path / "runs"), "--repeats", "--format", "csv"]) == 0
     shown = capsys.readouterr()
     rows = [line.split(",") for line in shown.out.splitlines()]

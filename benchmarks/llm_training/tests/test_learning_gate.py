@@ -10,7 +10,7 @@ import pytest
 from benchmarks.common.tests import forked
 from record.model import Record
 from results.points.learning import Reference, learnt_of, reference_of
-from results.tests import made_up
+from results.tests import builder
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -27,7 +27,7 @@ def trained(first: str, last: str, *words: str, ranks: int = 0) -> list[Record]:
 
 
 def record_of(losses: list[float], seed: int) -> Record:
-    made = made_up.result("CPU", data="synthetic", precision="fp32", losses=losses)
+    made = builder.result("CPU", data="synthetic", precision="fp32", losses=losses)
     made["config"] |= {"training": {"seed": seed, "data_seed": 1}}
     return Record.of(made)
 
