@@ -18,10 +18,9 @@ from results.exchange.public import ABOUT, FILE, About, names_left
 from results.files.typed_files import read_file
 from results.find.folders import below, results_below
 from results.find.marks import MARKS, marks_above
-from results.find.records import Found, RecordError, find_records, named_in
-from results.find.restated import with_todays_figures
-from results.points.learning import REFERENCES, read_references, with_learnt
-from results.points.repeats import PointResults, by_point
+from results.find.records import RecordError, find_records, named_in
+from results.load import derived
+from results.points.repeats import by_point
 from results.show.tables.doubts import alike, failure
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points, why_left_out
@@ -45,7 +44,7 @@ def hand_in(archive: Path, to: Path) -> tuple[str, list[str]]:
     if refused:
         return "", refused
     with unpacked(archive) as folder:
-        points = _points(find_records([folder]))
+        points = by_point(derived(find_records([folder]).records))
         refused = [one.replace(f"{folder}/", "") for one in (*_refused(folder), *_clashes(to, folder))]
         if not refused:
             shutil.copytree(folder, place)
@@ -86,15 +85,10 @@ def _refused(folder: Path) -> Iterator[str]:
     if (size_gb := sum(path.stat().st_size for path in paths.values()) / GB) > MOST_GB:
         yield f"its files have {size_gb:.2g} GB, more than {MOST_GB:g} GB: hand in fewer runs at once"
     found = find_records([folder])
-    if not ranked_points(points := _points(found)) and not any(one.finding.kind == "marked" for one in found.skipped):
+    is_marked = any(one.finding.kind == "marked" for one in found.skipped)
+    if not ranked_points(points := by_point(derived(found.records))) and not is_marked:
         reasons = (f"{one.point}: {why_left_out(one) if one.good else failure(one.any)}" for one in points)
         yield f"none of its points can be ranked: {'; '.join(reasons)}"
-
-
-def _points(found: Found) -> list[PointResults]:
-    """Return the points of records, judged as in every table."""
-    references = read_references(REFERENCES)
-    return by_point([with_learnt(with_todays_figures(record), references) for record in found.records])
 
 
 def _clashes(*folders: Path) -> Iterator[str]:

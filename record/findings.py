@@ -182,6 +182,7 @@ NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplex
 NOT_RANKED |= {"learns_worse", "learns_faster", "learning_unknown", "learning_short"}
 NOT_RANKED |= {"no_logprobs", "answers_unknown", "answers_empty", "perplexity_unknown", "acceptance_unknown"}
 NOT_RANKED |= {"one_seed", "divided_device", "no_ecc", "compute_prohibited", "ended_by_scheduler"}
+NOT_RANKED |= {"shared", "throttled"}  # a few per cent of throttling are no reason: see results.points.judged
 NOT_RANKED |= {"events_differ", "steps_differ", "speculation_undeclared"}
 
 KINDS: Mapping[str, Kind] = {
@@ -638,6 +639,6 @@ KINDS: Mapping[str, Kind] = {
     "runs_missing": Kind(
         "runs are missing ({reasons:number of reason})", _undecided("Ask for the missing runs, or repeat them", False)
     ),
-    "precision_not_named": Kind("in {precision}: the requirements name no precision, and {reason}", _REPEAT),
+    "precision_not_named": Kind("in {precision}, and the requirements name no precision", _REPEAT),
     "unlike": Kind("{reason}", _REPEAT),
 }

@@ -6,24 +6,20 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.plan.site import read_site
 from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
-from record.findings import finding
 from record.values import count, sort_key
-from results.achievable import with_achievable
 from results.files.quantities import QUANTITIES
-from results.find.records import Found, Record, RecordError, Skipped, find_records
-from results.find.restated import with_todays_figures
-from results.join.meter import read_meter, with_meter
-from results.points.learning import REFERENCES, read_references, with_learnt
+from results.find.records import Record, RecordError
+from results.load import Loaded, below, load
 from results.points.repeats import by_point
 from results.show.notebook import frame_of
 from results.show.tables import inference
@@ -36,12 +32,10 @@ from results.show.tables.points import place_view, point_table
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
 from results.verdicts import compare as comparing
-from results.verdicts.nodes import is_check
 from results.verdicts.outcome import exit_code
-from results.verdicts.provisioned import sources_of, with_provisioned
 from results.verdicts.requirements import Requirements, read_requirements
 from results.verdicts.tender.award import judge_tender
-from results.verdicts.tender.offers import names_of_offers, split_offers
+from results.verdicts.tender.offers import names_of_offers
 from results.verdicts.tender.pledge import Pledge, read_pledge
 
 COMMANDS = Group()
@@ -111,8 +105,8 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
 def table(options: argparse.Namespace) -> int:
     """Print results as a table."""
     _check_table(options)
-    records, sources = with_achievable(records_in(options.folders).records, good_checks(options.node_check))
-    records = metered(matching(records, options.filter), options.meter)
+    found = loaded(options.folders, options.node_check, conditions=options.filter, meters=options.meter)
+    records = found.records
     if options.format == PARQUET:
         with replaced(options.out) as part:
             frame_of(records).to_parquet(part, index=False)
@@ -121,8 +115,8 @@ def table(options: argparse.Namespace) -> int:
     else:
         print(_rendered(records, options))
     # Failures would spoil a table for a program or a document.
-    sources = sources if options.all or options.node_check or options.format == "csv" else []
-    for sentence in [*sources, *sources_of(records), *tables.failures(records)]:
+    sources = found.sources if options.all or options.node_check or options.format == "csv" else []
+    for sentence in [*sources, *tables.failures(records)]:
         print(sentence, file=sys.stdout if options.format == "text" else sys.stderr)
     return 0
 
@@ -204,14 +198,13 @@ def report(options: argparse.Namespace) -> int:
     costs = read_prices(options.prices) if options.prices else None
     requirements = read_requirements(options.requirements) if options.requirements else None
     pledge = _pledge(options, requirements)
-    found = records_in(options.folders)
-    found.records[:], _ = with_achievable(found.records, good_checks(options.node_check))
-    split = _split(found, options)
-    for system, tag in split.items():
+    offers = names_of_offers(options.offer, options.folders)
+    found = loaded(options.folders, options.node_check, meters=options.meter, offers=offers, costs=costs)
+    _say_offers(found.tags)
+    for system, tag in found.tags.items():
         if costs and tag in costs.systems:
             costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
-    records = with_provisioned(metered(found.records, options.meter), costs, split)
-    page, *_ = write_report(records, found.skipped, options.out, costs, requirements, pledge)
+    page, *_ = write_report(found.records, found.skipped, options.out, costs, requirements, pledge)
     print(page)
     return 0
 
@@ -224,10 +217,9 @@ def site(options: argparse.Namespace) -> int:
     from results.show.page.site import files_of_site, write_site
 
     files_of_site(options.out)  # an error after the work would waste it
-    found = records_in(options.folders)
-    records, _ = with_achievable(matching(found.records, options.filter), ())
-    say(f"{count(len(records), 'record')} read")
-    files = write_site(records, found.skipped, options.out)
+    found = loaded(options.folders, conditions=options.filter)
+    say(f"{count(len(found.records), 'record')} read")
+    files = write_site(found.records, found.skipped, options.out)
     print(f"{options.out / 'index.html'}: open it in a browser, or publish the folder, which has {files} files")
     return 0
 
@@ -239,13 +231,13 @@ def accept(options: argparse.Namespace) -> int:
     """Judge results by requirements and a pledge; exits with 1 if one is not met, with 3 if one cannot be decided."""
     requirements = read_requirements(options.requirements)
     pledge = _pledge(options, requirements)
-    found = records_in(options.folders)
-    _split(found, options)
-    records = metered(matching(found.records, options.filter), options.meter)
-    skipped = found.skipped
+    offers = names_of_offers(options.offer, options.folders)
+    found = loaded(options.folders, conditions=options.filter, meters=options.meter, offers=offers)
+    _say_offers(found.tags)
+    records, skipped = found.records, found.skipped
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record.system for record in records}
-        skipped = [one for one in skipped if any(map(one.may_be_of, systems))]
+        skipped = [file for file in skipped if any(map(file.may_be_of, systems))]
     tender = judge_tender(by_point(records), requirements, pledge, skipped)
     if not tender.outcomes:
         raise RecordError("the requirements have no list 'must': add one")
@@ -269,10 +261,14 @@ def compare(options: argparse.Namespace) -> int:
     others = [folder for folder in dict.fromkeys(options.folders) if folder != base] or options.folders[1:]
     if not others:
         raise RecordError(f"{base} is the only folder: give two folders or more")
-    chosen = {folder: matching(records_in([folder]).records, options.filter) for folder in (base, *others)}
-    every = iter(metered([record for records in chosen.values() for record in records], options.meter))
-    chosen = {folder: list(islice(every, len(records))) for folder, records in chosen.items()}
-    compared = {other: comparing.compare(chosen[base], chosen[other]) for other in others}
+    # Together, as a run that is in two folders is one run.
+    found = loaded(list(dict.fromkeys(options.folders)), conditions=options.filter, meters=options.meter)
+    ours = below(run_folder(base), found.records)
+    for folder in map(run_folder, (base, *others)):
+        if not below(folder, found.records):
+            is_there = any(file.path != folder and file.path.is_relative_to(folder) for file in found.skipped)
+            raise SweepError(f"{folder} has no result that counts" if is_there else no_results(folder))
+    compared = {other: comparing.compare(ours, below(run_folder(other), found.records)) for other in others}
     if options.json:
         print(json.dumps([comparison_data(one, str(base), str(other)) for other, one in compared.items()], indent=1))
     else:
@@ -283,57 +279,21 @@ def compare(options: argparse.Namespace) -> int:
     return int(bool(without_lines))
 
 
-def records_in(folders: Sequence[Path], as_recorded: bool = False) -> Found:
-    """Return all records in some folders, and print what was skipped; raises RecordError without a record.
-
-    Figures that come from a table are today's, unless a record is to be kept `as_recorded`.
-    """
-    found = find_records(run_folder(folder) for folder in folders)
-    without = [folder for folder in folders if not found.has_any(run_folder(folder))]
-    empty = [Skipped(finding("unusable", reason=no_results(folder)), folder) for folder in without]
-    if len(empty) == len(folders):
-        raise SweepError("; ".join(map(str, empty)))
-    found.skipped.extend(empty)
+def loaded(folders: Sequence[Path], checks: Sequence[Path] = (), **options: Any) -> Loaded:
+    """Return the judged records of some folders, as `results.load.load`; print what was skipped, and other notes."""
+    own = read_site("").training_references
+    found = load(
+        [run_folder(folder) for folder in folders],
+        references=[Path(own)] if own else [],
+        checks=[run_folder(folder) for folder in checks],
+        why_empty=no_results,
+        **options,
+    )
     for sentence in alike(map(str, found.skipped)):
         say(f"skipped: {sentence}")
-    if not found.records:
-        raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
-    if as_recorded:
-        return found
-    records = with_provisioned(list(map(with_todays_figures, found.records)))
-    references = read_references(REFERENCES, *_own_references())
-    return found._replace(records=[with_learnt(record, references) for record in records])
-
-
-def _own_references() -> list[Path]:
-    """Return the site's file of references of losses, which count where the suite has none, if it has one."""
-    own = read_site("").training_references
-    return [Path(own)] if own else []
-
-
-def matching(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
-    """Return the records that meet all conditions; raises RecordError if none does."""
-    chosen = tables.select(records, conditions)
-    if not chosen:
-        raise RecordError(f"no record matches {' and '.join(conditions)}: see the table without --filter")
-    return chosen
-
-
-def good_checks(folders: Sequence[Path]) -> list[Record]:
-    """Return the good node checks in some folders; raises RecordError for folders without one."""
-    found = [record for record in records_in(folders).records if is_check(record)] if folders else []
-    if folders and not found:
-        raise RecordError(f"{folders[0]} has no good node check: give a result of jube/node_check.yaml")
+    for note in found.notes:
+        say(note)
     return found
-
-
-def metered(records: Sequence[Record], meters: Sequence[Path]) -> list[Record]:
-    """Return the runs with the energy that meters in the supply line measured, and print which runs have none."""
-    for path in meters:
-        records, notes = with_meter(records, read_meter(path))
-        for note in notes:
-            say(note)
-    return list(records)
 
 
 def _pledge(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:
@@ -347,10 +307,8 @@ def _pledge(options: argparse.Namespace, requirements: Requirements | None) -> P
     return read_pledge(options.pledge, requirements.workloads, options.signers)
 
 
-def _split(found: Found, options: argparse.Namespace) -> dict[str, str]:
-    """Rename systems that are in several offers, print their names, and return their tags by name."""
-    tags = split_offers(found, names_of_offers(options.offer, options.folders))
+def _say_offers(tags: Mapping[str, str]) -> None:
+    """Print the names of systems that are in several offers."""
     for tag in dict.fromkeys(tags.values()):
         names = " and ".join(f"'{name}'" for name in tags if tags[name] == tag)
         say(f"{tag} is in several offers, listed as {names}: --offer NAME=FOLDER joins or renames them")
-    return tags

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from caraml import submission
-from caraml.cli.after import out, records_in
+from caraml.cli.after import loaded, out
 from caraml.cli.command import Group, above_0, argument, file, flag, folders, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
@@ -37,7 +37,7 @@ def track(options: argparse.Namespace) -> int:
         raise RecordError(
             "track needs a place to log to: give --mlflow URI, --wandb offline, --wandb online or --tensorboard DIR"
         )
-    records = [record for record in records_in(options.folders)[0] if record.run_id]  # without one, it never ran
+    records = [record for record in loaded(options.folders).records if record.run_id]  # without one, it never ran
 
     def say_logged(place: str, new: Sequence[str]) -> None:
         others = ", the others were there" if len(new) < len(records) else ""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from caraml.cli.after import ALL, FILTER, FORMAT, is_whole, matching, out, printed, records_in
+from caraml.cli.after import ALL, FILTER, FORMAT, is_whole, loaded, out, printed
 from caraml.cli.command import Group, argument, folders, say
 from jpwr.process.whole_file import write_whole
 from record.values import count
-from results.achievable import with_achievable
 from results.find.records import RecordError
 from results.points.learning import as_csv, read_references, reference_of
 from results.points.repeats import by_point
@@ -45,7 +44,7 @@ def predict(options: argparse.Namespace) -> int:
     from results.predict.predict import groups_of
     from results.show.tables.prediction import disturbed_words, prediction_table
 
-    points = by_point(matching(records_in(options.folders).records, options.filter))
+    points = by_point(loaded(options.folders, conditions=options.filter).records)
     groups = groups_of(points)
     found = answer(points, groups, Question(options.system, options.devices, options.batch))
     if found.predictions:
@@ -62,7 +61,7 @@ def predict(options: argparse.Namespace) -> int:
 )
 def reference(options: argparse.Namespace) -> int:
     """Make a reference of losses from runs in fp32 or bf16 that differ in their seeds alone."""
-    made = reference_of(records_in(options.folders).records)
+    made = reference_of(loaded(options.folders).records)
     known = read_references(options.out) if options.out.exists() else {}
     write_whole(options.out, as_csv((known | {made.key: made}).values()))
     print(f"{options.out}: {made.key.workload} {made.key.model}, {made.steps} steps of {count(made.runs, 'run')}")
@@ -83,11 +82,11 @@ def reference(options: argparse.Namespace) -> int:
 def published(options: argparse.Namespace) -> int:
     """Print published figures with their sources."""
     if options.results:
-        records, sources = with_achievable(records_in(options.results).records)
-        figures = anchor_table(by_point(records))
+        found = loaded(options.results)
+        figures = anchor_table(by_point(found.records))
         if not figures:
             raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
-        print("\n".join([rendered(figures, "text"), *sources]))
+        print("\n".join([rendered(figures, "text"), *found.sources]))
         return 0
     print(published_text(figures_of_others(), options.words))
     return 0

@@ -7,7 +7,7 @@ import math
 from contextlib import ExitStack
 from pathlib import Path
 
-from caraml.cli.after import FILTER, matching, out, records_in
+from caraml.cli.after import FILTER, loaded, out
 from caraml.cli.command import Group, above_0, argument
 from record.values import epoch_s
 from results.exchange.archive import unpacked
@@ -37,7 +37,7 @@ def history(options: argparse.Namespace) -> int:
         raise RecordError(f"--last {options.last} was asked for: an interval needs at least 2 runs on each side")
     with ExitStack() as stack:
         places = [stack.enter_context(unpacked(path)) if path.is_file() else path for path in options.folders]
-        records = matching(records_in(places).records, options.filter)
+        records = loaded(places, conditions=options.filter).records
     changes = changes_of(records, options.last, since_s, options.threshold / 100)
     if not changes:
         raise RecordError(f"no good run with a time among {len(records)} was found: there is nothing to compare")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 
-from caraml.cli.after import JSON, good_checks, records_in
+from caraml.cli.after import JSON, loaded
 from caraml.cli.command import Group, argument, file, flag, folders, percent
+from caraml.sweep import run_folder
 from record.values import count
 from results.find.records import RecordError
+from results.load import good_checks
 from results.show.tables.cells import rendered
 from results.show.tables.machine.nodes import node_data, node_sentences, node_table
 from results.show.tables.table import failures
@@ -34,11 +36,11 @@ COMMANDS = Group()
 )
 def check_nodes(options: argparse.Namespace) -> int:
     """Find slow devices and nodes; exits with 1 if one is slow, with 3 if that cannot be decided."""
-    found = records_in(options.folders)
+    found = loaded(options.folders)
     records = [record for record in found.records if record.benchmark == NODE_CHECK]
     if not records:
         raise RecordError(f"{options.folders[0]} has no node check: run jube/node_check.yaml")
-    baseline = good_checks([options.baseline]) if options.baseline else []
+    baseline = good_checks([run_folder(options.baseline)]) if options.baseline else []
     verdicts, unlike = judge(records, baseline, options.threshold), differences(records)
     kinds, known = dict.fromkeys(one.kind for one in verdicts), medians(baseline)
     missing = [kind for kind in kinds if kind not in known] if baseline else []

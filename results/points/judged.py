@@ -18,6 +18,8 @@ from record.values import once, value_at
 PART = "MIG-"  # beginning of the id of a part of a GPU
 DIVIDED_BY_MIG = "divided by MIG"  # in jpwr's description of an NVML sensor
 PARTITION = ("compute_partition", "accelerator_partition")  # of two versions of amd-smi; SPX is the whole device
+# A power limit is of the operating point. Shorter slowdowns are a remark.
+SLOWED_BY, MOST_SLOWED_PERCENT = ("thermal", "slowdown", "brake"), 10.0  # of the measured window
 DIVIDED = {"DPX", "TPX", "QPX", "CPX"}
 # States of a job that ended by itself, or that its scheduler cannot tell.
 HARMLESS = {"COMPLETED", "Complete", "SidecarRunning", "Deleted", "UNKNOWN", "unstated", ""}
@@ -28,7 +30,7 @@ WEIGHTS = ("url", "model_path", "real_weights")  # options of a server with weig
 def shown_by(record: Record) -> list[Finding]:
     """Return what a good run's record shows for and against it."""
     served = _of_server(record) if record.serving else ()
-    return [*record.learnt.findings, *served, *_of_devices(record)]
+    return [*record.learnt.findings, *served, *_of_devices(record), *_disturbed(record)]
 
 
 def why_wrong(good: Sequence[Record], bad: Sequence[Record]) -> Finding | None:
@@ -118,6 +120,17 @@ def _of_devices(record: Record) -> Iterator[Finding]:
             yield finding("no_ecc", device=name)
         elif mode == "prohibited":
             yield finding("compute_prohibited", device=name, mode=mode)
+
+
+def _disturbed(record: Record) -> Iterator[Finding]:
+    """Yield why a speed is not that of the device: other jobs on its node, or clocks that were held back."""
+    if record.provenance.exclusive == "no":
+        yield finding("shared")
+    for channel in sensor_channels(record):
+        for reason, percent in (channel.clocks.throttled or {}).items():
+            if percent > MOST_SLOWED_PERCENT and any(word in reason for word in SLOWED_BY):
+                yield finding("throttled", reason=reason, percent=percent)
+                return
 
 
 def _reports(record: Record) -> list[dict[str, Any]]:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from record.values import value_at
 from results.files.quantities import QUANTITIES
-from results.find.records import Record, RecordError, find_records
-from results.find.restated import with_todays_figures
+from results.find.records import Record
+from results.load import load
 from results.points.estimate import Interval
-from results.points.learning import REFERENCES, read_references, with_learnt
 from results.show.tables.cells import Cell, Table, is_known, is_number, sort_value, text_of
 
 if TYPE_CHECKING:
@@ -64,29 +63,19 @@ MADE: dict[str, Callable[[Record], Any]] = {
 }
 
 
-def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
+def frame(*folders: str | Path, meters: Sequence[str | Path] = (), references: Sequence[str | Path] = ()) -> DataFrame:
     """Return a data frame of all runs below some folders, including failed runs.
 
-    An unknown value is missing (`pandas.NA`), never 0. `meters`: files of meters in the supply line. Warns of records
-    that cannot be used. Raises RecordError without any record, and for a file of a meter that cannot be used.
+    An unknown value is missing (`pandas.NA`), never 0. `meters`: files of meters in the supply line. `references`: a
+    site's own references of losses. Warns of records that cannot be used. Raises RecordError without any record, and
+    for a file of a meter or of references that cannot be used.
     """
     import warnings
 
-    found = find_records(map(Path, folders))
-    for one in found.skipped:
-        warnings.warn(str(one), stacklevel=2)
-    if not found.records:
-        raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
-    records = found.records
-    if meters:
-        from results.join.meter import read_meter, with_meter
-
-        for path in meters:
-            records, notes = with_meter(records, read_meter(Path(path)))
-            for note in notes:
-                warnings.warn(note, stacklevel=2)
-    references = read_references(REFERENCES)
-    return frame_of([with_learnt(with_todays_figures(one), references) for one in records])
+    found = load(list(map(Path, folders)), meters=list(map(Path, meters)), references=list(map(Path, references)))
+    for sentence in [*map(str, found.skipped), *found.notes]:
+        warnings.warn(sentence, stacklevel=2)
+    return frame_of(found.records)
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from record import values
 from record.model import Record, as_json
-from results import achievable
+from results import achievable, load
 from results.find import contradictions as checks
 from results.find import records
 from results.find import restated as stated
@@ -109,6 +109,6 @@ point_of = taking_dicts(repeats.point_of)
 quality_of = taking_dicts(origin.quality_of)
 record_table = taking_dicts(table.record_table)
 regions_of = taking_dicts(regions.regions_of)
-select = taking_dicts(table.select)
+select = taking_dicts(load.select)
 sort_key = taking_dicts(values.sort_key)
 value_at = taking_dicts(values.value_at)

@@ -582,11 +582,11 @@ def test_deviations_of_a_point_are_listed():
         ]
     )
     assert deviations(one) == [
+        "the node was shared with other jobs",
         "2 runs, 3 wanted",
         "1 of 3 runs failed",
         "energy is an estimate",
         "the code had local changes",
-        "the node was shared with other jobs",
         "its runs are of 2 versions of the code",
     ]
     assert deviations(by_point([builder.result() for _ in range(3)])[0]) == []

@@ -460,7 +460,7 @@ def test_a_run_that_is_left_out_does_not_count_by_another_id(archive, keys, to, 
 @pytest.mark.parametrize(("worse", "code"), [(0.0, 0), (2.0, 1)])
 def test_runs_that_learn_worse_than_the_reference_are_refused(keys, to, tmp_path, capsys, monkeypatch, worse, code):
     (tmp_path / "references.csv").write_text(as_csv([reference_of(learning_runs())]))
-    monkeypatch.setattr("caraml.submission.REFERENCES", tmp_path / "references.csv")
+    monkeypatch.setattr("results.load.REFERENCES", tmp_path / "references.csv")
     record = as_json(learning_run([loss + worse for loss in falling(0.05, 9)], seed=9))
     record["config"]["compute"]["precision"] = "fp32"
     builder.store_run(tmp_path / "llm_run" / "8_benchmark" / "work", record)

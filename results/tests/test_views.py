@@ -9,18 +9,18 @@ import re
 import shutil
 from contextlib import redirect_stdout, suppress
 from functools import partial
-from itertools import product
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from caraml.cli import after, main
-from caraml.cli.after import records_in
+from caraml.cli import main
 from record.errors import RecordError
 from record.model import Record, StoredFinding, changed
 from record.values import grouped
+from results import load as loading
 from results.find.marks import MARKS
+from results.load import load
 from results.points.learning import as_csv, reference_of
 from results.points.repeats import by_point
 from results.show.page.answer import decide, of_workload
@@ -50,7 +50,6 @@ SENTENCES = {
     "page, energy": r"(\w+) is the most efficient",
     "decision": r"(\w+) is first",
 }
-RANKED = {"comparable": ("", "True"), "learns": ("", "as the reference"), "status": ("ok",)}  # cells of tables
 
 
 def losses(final=5.0):
@@ -96,24 +95,8 @@ ENERGY_KINDS = {
     "of the node": lambda: builder.of_scope("node", fast()),
 }
 GROUPS = ("ranking", "compare", "repeats", "table", "requirement")  # of views
-A_NOTE = "a shared node and throttled clocks are a note next to the place, and change none"
-NOT_ASKED = "compare asks for losses alone, not why else a point is in no ranking"
-NOT_SEEN = "compare reads each side alone, and sees no copy of a run on the other side"
-NO_COLUMN = "the table has no column for why a point, or its energy, is in no ranking"
-A_DOUBT = "a precision that the requirement does not name is a doubt next to 'passed'"
-OPEN = {
-    **dict.fromkeys(product(("shared node", "throttled"), GROUPS), A_NOTE),
-    **dict.fromkeys(product(("no precision", "smaller workload", "another precision"), ["compare"]), NOT_ASKED),
-    **dict.fromkeys(product(("smaller workload", "learns worse", "learns faster", "long gap"), ["repeats"]), NO_COLUMN),
-    **dict.fromkeys(product(("another precision", "two precisions"), ["requirement"]), A_DOUBT),
-    ("long gap", "table"): NO_COLUMN,
-    ("copy of another", "compare"): NOT_SEEN,
-}
 SOUND = {("mixed", "table"), ("of the node", "requirement")}  # one run has one kind; a node's energy may be required
-CASES = [
-    *((kind, [one for one in GROUPS if (kind, one) not in OPEN.keys() | SOUND]) for kind in (*KINDS, *ENERGY_KINDS)),
-    *(pytest.param(kind, [one], marks=pytest.mark.xfail(strict=True, reason=why)) for (kind, one), why in OPEN.items()),
-]
+CASES = [(kind, [one for one in GROUPS if (kind, one) not in SOUND]) for kind in (*KINDS, *ENERGY_KINDS)]
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +107,7 @@ def reference(tmp_path, monkeypatch):
         record["config"]["training"] = {"seed": seed}
         record["losses"] = [loss + chance.gauss(0, 0.05) for loss in losses()]
     (tmp_path / "learning.csv").write_text(as_csv([reference_of(list(map(Record.of, made)))]))
-    monkeypatch.setattr(after, "REFERENCES", tmp_path / "learning.csv")
+    monkeypatch.setattr(loading, "REFERENCES", tmp_path / "learning.csv")
 
 
 def stored(folder, made, time="unit: h, at_most: 20"):
@@ -149,7 +132,7 @@ def views(folder, folders):
     """Return which systems each view puts before others, and the outcome of each requirement."""
     needs, first, text = folder / "needs.yaml", {}, []
     with suppress(RecordError):  # refused as a whole
-        found, costs = records_in(folders), read_prices(folder / "prices.yaml")
+        found, costs = load(folders), read_prices(folder / "prices.yaml")
         points = by_point(found.records)
         decision, page = decide(points, read_requirements(needs), costs, found.skipped), of_workload("gpt", points)
         text = [*sentences(points), page.sentence, *page.reasons, decision.answer.sentence]
@@ -170,11 +153,11 @@ def views(folder, folders):
 
 def first_rows(text):
     """Return the systems with the most speed and work per energy in a CSV, among alike rows that may be ranked."""
-    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["precision"]]
-    rows = [row for row in rows if all(row.get(name, good[0]) in good for name, good in RANKED.items())]
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["status"] == "ok" and not row.get("not ranked")]
 
     def first(column, *kinds):
-        alike = grouped((row for row in rows if row[column]), lambda row: tuple(map(row.get, kinds)))
+        known = (row for row in rows if row[column] and not (kinds[1:] and row.get("energy not ranked")))
+        alike = grouped(known, lambda row: tuple(map(row.get, kinds)))
         several = [mine for mine in alike.values() if len({row["system"] for row in mine}) > 1]
         return {max(mine, key=lambda row: float(row[column]))["system"] for mine in several}
 
@@ -201,7 +184,7 @@ def test_what_is_not_comparable_is_first_in_no_view_and_passes_nothing(kind, gro
 def test_a_server_that_answers_wrongly_is_not_ranked_and_passes_nothing(kind, tmp_path):
     write_served(tmp_path / "run", "run")
     (tmp_path / "needs.yaml").write_text(NEEDS_OF_SERVER)
-    [record] = records_in([tmp_path / "run"]).records
+    [record] = load([tmp_path / "run"]).records
     findings = [StoredFinding(kind=kind)] if kind else record.serving.findings
     points = by_point([changed(record, serving=changed(record.serving, findings=findings))] * 3)
     [verdict] = accept(points, read_requirements(tmp_path / "needs.yaml"))

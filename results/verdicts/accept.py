@@ -13,7 +13,6 @@ from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.verdicts.measures import Answer, answer, at, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge
-from results.verdicts.quality import not_work_of_bf16
 from results.verdicts.requirements import Item, Requirements, Selection
 
 USUAL_PRECISIONS = ("", "fp32", "tf32", "bf16", "fp16")
@@ -76,13 +75,24 @@ def verdict_on(
     answered = answer(mine, item) if mine else Answer(why_not=wanted.why_none(results))
     if answered.why_not and not any(one.good for one in at(mine, item)):
         answered = _without_broken(answered, at(results, item), wanted)
-    if not (wanted.precision or wanted.fixed.get("precision")) and answered.precision not in USUAL_PRECISIONS:
-        why_not = not_work_of_bf16(answered.best, mine) if answered.best else "it is of two points"
-        doubt = finding("precision_not_named", precision=answered.precision, reason=why_not)
-        answered = answered._replace(doubts=(doubt, *answered.doubts) if why_not else answered.doubts)
+    verdict = _in_a_named_precision(judged(item, system, answered), mine, wanted)
     # A mark that the buyer fixed is that of each run that counts.
-    doubts = tuple(one for one in answered.doubts if dict(one.values).get("option") not in wanted.fixed)
-    return with_missing(judged(item, system, answered._replace(doubts=doubts)), skipped)
+    doubts = tuple(doubt for doubt in verdict.answer.doubts if dict(doubt.values).get("option") not in wanted.fixed)
+    return with_missing(verdict._replace(answer=verdict.answer._replace(doubts=doubts)), skipped)
+
+
+def _in_a_named_precision(verdict: Verdict, mine: Sequence[PointResults], wanted: Selection) -> Verdict:
+    """Return a verdict that no narrow precision passes, unless the requirements name it."""
+    precision = verdict.answer.precision
+    is_named = wanted.precision or wanted.fixed.get("precision") or precision in USUAL_PRECISIONS
+    if is_named or verdict.outcome is not Outcome.PASSED:
+        return verdict
+    usual = [point for point in mine if point.precision in USUAL_PRECISIONS]
+    in_usual = judged(verdict.item, verdict.system, answer(usual, verdict.item))
+    if in_usual.outcome is Outcome.PASSED:
+        return in_usual
+    why = finding("precision_not_named", precision=precision)
+    return verdict._replace(outcome=Outcome.UNDECIDED, reasons=(*verdict.reasons, why))
 
 
 def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:

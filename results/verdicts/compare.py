@@ -13,10 +13,12 @@ from results.points.repeats import Point, PointResults, by_point, disturbances, 
 from results.points.sensors import accuracy_text
 from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, together, work_of
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
+from results.verdicts.ranking import why_left_out
 
 # Title and path of the values that are compared; for all of them more is better.
 METRICS = (("throughput", THROUGHPUT), ("work per energy", WORK))
 SIDES = ("base", "other")
+OF_BOTH = ("smaller", "to_loss")  # that keep a point from rankings, and not two such points from a comparison
 COMMIT_LETTERS = 12
 
 
@@ -128,10 +130,14 @@ def _speed(results: PointResults) -> float:
 
 
 def _why_not(path: str, *sides: PointResults) -> str:
-    """Return why a value is not compared: a side learns otherwise, or energies differ in kind or are not ranked."""
-    for name, side in zip(SIDES, sides, strict=True):
-        if why := side.wrong:
+    """Return why a value is not compared: a side is in no ranking, or energies differ in kind or are not ranked."""
+    left_out = [why_left_out(side) for side in sides]
+    is_same_trial = left_out[0] == left_out[1] and left_out[0] and left_out[0].kind in OF_BOTH
+    for name, why in zip(SIDES, left_out, strict=True):
+        if why and not is_same_trial:
             return f"not compared: {name}, {why}"
+    if sides[0].precision != sides[1].precision:
+        return f"not compared: in {sides[0].precision} against {sides[1].precision}"
     if not path.startswith("energy.") or not all(any(record.energy for record in side.good) for side in sides):
         return ""
     if any(grade(record) == ESTIMATE for side in sides for record in side.good):

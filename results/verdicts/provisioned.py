@@ -21,7 +21,8 @@ def with_provisioned(
 
 
 def _with_provisioned(record: Record, costs: Costs | None, tag: str) -> Record:
-    price, block = costs.systems.get(record.system) if costs else None, system_of(tag)
+    systems = costs.systems if costs else {}
+    price, block = systems.get(record.system, systems.get(tag)), system_of(tag)
     stated = next((one for one in (price, block) if one and one.provisioned_w_per_device), None)
     rate, devices = record.metrics.number(f"{record.work_unit}_per_s"), record.layout.num_devices
     rate_per_kw = words = None

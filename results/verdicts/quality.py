@@ -39,8 +39,6 @@ MOST_UNLIKE = 2.0  # ratio of two devices' energies: all do the same work; an id
 MIN_REPEATS = 3
 # 50 samples at the default interval; boost clocks and caches make a shorter window faster than a long run.
 MIN_WINDOW_S = 5.0
-MAX_LOSS_DIFFERENCE = 0.01  # relative, of fp8 to bf16: about ten times what runs of either differ by
-MIN_COMPARED_STEPS = 20
 FEWEST_LOSSES = 8  # at each end, with fewer of which chance alone makes 1 in 1,000 flat losses rise
 RISE_P_VALUE, RISING_PAIRS = 2e-4, 0.98
 IDLE_POWER = "idle power"  # does not affect ranking, as it is not part of the energy of the work
@@ -312,29 +310,3 @@ def _origin(origin: Provenance) -> list[Finding]:
         shared.get(str(origin.exclusive), "exclusive_unknown"),
     )
     return [finding(kind) for kind in kinds if kind]
-
-
-def not_work_of_bf16(one: PointResults, results: Sequence[PointResults]) -> str:
-    """Return why a point in a narrower precision is not the same work as in bf16; empty if it is.
-
-    It is where, over the same steps on the same data, its mean loss in the last quarter is within MAX_LOSS_DIFFERENCE
-    of that in bf16.
-    """
-    in_bf16 = (other for other in results if other.good and other.precision == "bf16" and other.point == one.point)
-    reference = next(in_bf16, None)
-    if reference is None:
-        return "there is no good run of this point in bf16 to compare its losses with"
-    ours, theirs = (side.any.losses for side in (one, reference))
-    steps = min(len(ours), len(theirs))
-    if steps < MIN_COMPARED_STEPS:
-        return f"its losses can be compared with those in bf16 over {steps} steps only, {MIN_COMPARED_STEPS} wanted"
-    for name, path in (("options of training", "config.training"), ("data", "provenance.data")):
-        if value_at(one.any, path) != value_at(reference.any, path):
-            return f"its {name} are not those of the runs in bf16"
-    quarter = slice(steps - steps // 4, steps)
-    sums = [math.fsum(math.nan if loss is None else loss for loss in side[quarter]) for side in (ours, theirs)]
-    difference = sums[0] / sums[1] - 1
-    if not abs(difference) <= MAX_LOSS_DIFFERENCE:
-        most = f"at most {100 * MAX_LOSS_DIFFERENCE:g} %"
-        return f"its loss differs by {100 * difference:+.1f} % from that in bf16, {most}"
-    return ""

@@ -10,7 +10,7 @@ from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.find.records import Record
 from results.points.repeats import PointResults
 from results.show.tables.point_columns import COLUMNS as POINT_COLUMNS
-from results.show.tables.point_columns import PointColumn, columns_of_points, with_interval
+from results.show.tables.point_columns import NOT_RANKED, PointColumn, columns_of_points, with_interval
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS
 from results.show.tables.whole_system import CELLS
 from results.show.tables.whole_system import NAMES as POWER_NAMES
@@ -32,7 +32,7 @@ COLUMNS = quantities(
         "perplexity",
     ),
     *(QUANTITIES["work_per_wh"]._replace(shown=Shown.MORE), "work_per_s_per_kw"),
-    *(*POWER_NAMES, "power_source", "status"),
+    *(*POWER_NAMES, "power_source", *NOT_RANKED, "status"),
 )
 # These follow from other columns, and are left out of points.
 OF_DEVICES = (
@@ -45,7 +45,7 @@ OF_POINTS = (
     PointColumn(QUANTITIES["variant"], attrgetter("variant")),
     *columns_of_points("status", "runs"),
     *(made for one in COLUMNS if one.form and one.path not in OF_DEVICES for made in with_interval(one)),
-    *columns_of_points("sampling_percent", "sensor_accuracy", "energy", *CELLS),
+    *columns_of_points("sampling_percent", "sensor_accuracy", "energy", *CELLS, *NOT_RANKED),
 )
 
 

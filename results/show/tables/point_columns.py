@@ -8,6 +8,7 @@ from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
+from record.findings import Finding
 from record.model import Clocks, Record
 from record.parts import sensor_channels
 from results.files.quantities import QUANTITIES, Quantity, quantities
@@ -17,7 +18,8 @@ from results.points.sensors import accuracy_text, sampling_share
 from results.show.tables.cells import Amount, Cell
 from results.show.tables.whole_system import CELLS
 from results.show.tables.whole_system import NAMES as POWER_NAMES
-from results.verdicts.quality import energy_kind
+from results.verdicts.quality import energy_kind, why_not_ranked
+from results.verdicts.ranking import why_left_out
 
 
 def status(results: PointResults) -> str:
@@ -29,6 +31,7 @@ def status(results: PointResults) -> str:
 
 
 GIB = 1 << 30
+NOT_RANKED = ("not_ranked", "energy_not_ranked")
 HALF = "± 95 %"  # title of the half-width of an interval
 
 
@@ -59,6 +62,10 @@ def _p95_over_median_percent(one: PointResults) -> float | None:
 def _peak_memory_gib(one: PointResults) -> float | None:
     known = [device.peak_memory_bytes for record in one.good for device in record.devices]
     return max((value for value in known if value), default=0) / GIB or None
+
+
+def _text(finding: Finding | None) -> str | None:
+    return None if finding is None else str(finding)
 
 
 def _clocks(one: PointResults) -> list[Clocks]:
@@ -113,6 +120,8 @@ VALUES: Mapping[str, Callable[[PointResults], Cell]] = {
     "clock_limit_mhz": lambda one: limits_of(one.any).clock_mhz,
     "power_limited_percent": limited_percent,
     "unsettled": unsettled,
+    "not_ranked": lambda one: _text(why_left_out(one)) if one.good else None,
+    "energy_not_ranked": lambda one: _text(why_not_ranked(one)) if one.good else None,
     **{name: _of_good(cell) for name, cell in CELLS.items()},
 }
 
@@ -154,5 +163,5 @@ COLUMNS = (
     *columns_of_points("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib"),
     *columns_of_points(*POWER_NAMES, "clock_mhz", "throttled_percent"),
     LIMITED._replace(quantity=LIMITED.quantity._replace(title="power limit bound")),
-    *columns_of_points("unsettled"),
+    *columns_of_points("unsettled", *NOT_RANKED),
 )

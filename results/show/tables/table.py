@@ -9,7 +9,9 @@ from record.values import devices_text, sort_key, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.files.workloads import batch_text
 from results.find.records import Record, RecordError
-from results.show.tables.cells import Cell, Table, text_of
+from results.points.repeats import by_point
+from results.show.tables.cells import Cell, Table
+from results.show.tables.point_columns import NOT_RANKED, VALUES
 from results.show.tables.whole_system import NAMES as POWER_NAMES
 from results.show.tables.whole_system import OF_RECORDS
 
@@ -24,7 +26,7 @@ COLUMNS = quantities(
     *("checkpoint_restore_wh", "checkpoint_restore_uncertainty_wh"),
     *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
     *("work_per_s_per_kw", *POWER_NAMES, "slurm_wh", "power_source"),
-    *("learns", "learnt_loss", "reference_loss", "most_loss", "status"),
+    *("learns", "learnt_loss", "reference_loss", "most_loss", *NOT_RANKED, "status"),
 )
 # The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
 CARAML_COLUMNS = [
@@ -40,7 +42,17 @@ def name(record: Record) -> str:
 
 def record_table(records: Sequence[Record], columns: Sequence[Quantity] = COLUMNS) -> Table:
     """Return a row per record."""
-    rows = [[_value(record, column) for column in columns] for record in records]
+    points = {id(record): point for point in by_point(records) for record in point.good}
+    of_points = {column: VALUES[name] for name, column in QUANTITIES.items() if name in NOT_RANKED}
+    rows = [
+        [
+            (of_points[column](point) if (point := points.get(id(record))) else None)
+            if column in of_points
+            else _value(record, column)
+            for column in columns
+        ]
+        for record in records
+    ]
     return Table(columns, rows, units=units_of(records))
 
 
@@ -65,29 +77,6 @@ def failures(records: Sequence[Record]) -> list[str]:
         for record in sorted(records, key=sort_key)
         if not record.is_good
     ]
-
-
-def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
-    """Return the records that meet every condition, such as `system=A100`: the title of a column and its text.
-
-    Raises RecordError for an unknown column.
-    """
-    if not conditions:
-        return list(records)
-    table = record_table(records)
-    chosen = list(zip(records, table.rows, strict=True))
-    for condition in conditions:
-        title, sign, wanted = condition.partition("=")
-        if not sign:
-            raise RecordError(f"{condition!r} is not a condition: write COLUMN=TEXT, such as devices=2")
-        at = table.at(title)
-        column = COLUMNS[at]
-        chosen = [
-            (record, row)
-            for record, row in chosen
-            if wanted.strip() in (str(value_at(record, column.path)), text_of(row[at], column.form))
-        ]
-    return [record for record, _ in chosen]
 
 
 def pivot_table(records: Sequence[Record], path: str) -> Table:

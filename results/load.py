@@ -1,0 +1,135 @@
+"""One set of records, for every command and for notebooks: found, derived by today's tables, judged and metered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jpwr.messages import near
+from record.findings import finding
+from record.values import value_at
+from results.achievable import with_achievable
+from results.files.quantities import QUANTITIES, Quantity
+from results.find.records import Found, Record, RecordError, Skipped, find_records
+from results.find.restated import with_todays_figures
+from results.join.meter import read_meter, with_meter
+from results.points.learning import REFERENCES, read_references, with_learnt
+from results.verdicts.cost import Costs
+from results.verdicts.nodes import is_check
+from results.verdicts.provisioned import sources_of, with_provisioned
+from results.verdicts.tender.offers import split_offers
+
+
+class Loaded(NamedTuple):
+    """Records of some folders, the files that were skipped, and what a reader has to know about both."""
+
+    records: list[Record]
+    skipped: list[Skipped]
+    notes: list[str]  # runs without the energy of a meter
+    sources: list[str]  # of achievable FLOP/s, and of provisioned power
+    tags: Mapping[str, str]  # of systems that are in several offers, by their new names
+
+
+def no_result(folder: Path) -> str:
+    """Return a sentence on a folder without a result."""
+    return f"no result below {folder} can be used"
+
+
+def load(
+    folders: Sequence[Path],
+    conditions: Sequence[str] = (),
+    meters: Sequence[Path] = (),
+    references: Sequence[Path] = (),
+    checks: Sequence[Path] = (),
+    offers: Mapping[Path, str] | None = None,
+    costs: Costs | None = None,
+    why_empty: Callable[[Path], str] = no_result,
+) -> Loaded:
+    """Return the records in some folders that meet conditions such as `devices=4`.
+
+    meters: files of meters in the supply line, whose energy goes first. references: a site's files of losses, which
+    count where the suite has none. checks: folders of node checks, next to those among the records. offers: names of
+    folders; a system that is in several is a system in each. why_empty: says why a folder has no result.
+
+    Raises RecordError without a record, and for a meter, reference, check or condition that cannot be used.
+    """
+    found = find(folders, why_empty)
+    records, sources = with_achievable(derived(found.records, references), good_checks(checks))
+    found.records[:] = records
+    tags = split_offers(found, offers) if offers else {}
+    records, notes = select(found.records, conditions), []
+    for path in meters:
+        records, without = with_meter(records, read_meter(path))
+        notes += without
+    records = with_provisioned(records, costs, tags)
+    return Loaded(records, found.skipped, notes, [*sources, *sources_of(records)], tags)
+
+
+def find(folders: Sequence[Path], why_empty: Callable[[Path], str] = no_result) -> Found:
+    """Return the records in some folders as they were written; raises RecordError without one."""
+    found = find_records(folders)
+    empty = [Skipped(finding("unusable", reason=why_empty(path)), path) for path in folders if not found.has_any(path)]
+    if len(empty) == len(folders):
+        raise RecordError("; ".join(map(str, empty)))
+    found.skipped.extend(empty)
+    if not found.records:
+        raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
+    return found
+
+
+def derived(records: Sequence[Record], references: Sequence[Path] = ()) -> list[Record]:
+    """Return records with the figures of today's tables, and with what their losses show."""
+    known = read_references(REFERENCES, *references)
+    return [with_learnt(with_todays_figures(record), known) for record in records]
+
+
+def below(folder: Path, records: Sequence[Record]) -> list[Record]:
+    """Return the records of a folder."""
+    return [record for record in records if Path(record.file.path).is_relative_to(folder)]
+
+
+def good_checks(folders: Sequence[Path]) -> list[Record]:
+    """Return the good node checks in some folders; raises RecordError for folders without one."""
+    checks = [record for record in find(folders).records if is_check(record)] if folders else []
+    if folders and not checks:
+        raise RecordError(f"{folders[0]} has no good node check: give a result of jube/node_check.yaml")
+    return checks
+
+
+def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
+    """Return the records that meet conditions such as `devices=2`; raises RecordError if none does."""
+    chosen = list(records)
+    for condition in conditions:
+        title, sign, wanted = condition.partition("=")
+        if not sign:
+            raise RecordError(f"{condition!r} is not a condition: write COLUMN=TEXT, such as devices=2")
+        column = _column(title.strip(), {record.work_unit for record in records})
+        chosen = [record for record in chosen if wanted.strip() in _texts(value_at(record, column.path), column)]
+    if not chosen:
+        raise RecordError(f"no record matches {' and '.join(conditions)}: see the table without --filter")
+    return chosen
+
+
+def _column(title: str, units: set[str]) -> Quantity:
+    """Return the quantity with a title, a name or a path; raises RecordError without one, or for several."""
+    by_text: dict[str, dict[str, Quantity]] = {}
+    for name, quantity in QUANTITIES.items():
+        titles = {quantity.of(unit).heading for unit in units} if quantity.path else set()
+        for text in titles | ({name, quantity.path} if quantity.path else set()):
+            by_text.setdefault(text, {})[quantity.path] = quantity
+    if title not in by_text:
+        raise RecordError(f"there is no column {title!r}: {near(title, by_text)}")
+    columns = list(by_text[title].values())
+    if len(columns) > 1:
+        raise RecordError(f"{len(columns)} columns are called {title!r}: choose another")
+    return columns[0]
+
+
+def _texts(value: Any, column: Quantity) -> set[str]:
+    """Return a value as text, in each form in which a reader may have seen it."""
+    if isinstance(value, bool):
+        return {str(value), "yes" if value else "NO"}
+    if isinstance(value, int | float):
+        return {str(value), format(value, column.form)}
+    return {", ".join(value) if isinstance(value, list | tuple) else "" if value is None else str(value)}
