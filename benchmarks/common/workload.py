@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from benchmarks.common.facts import Flops as Flops
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ComputeOptions, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.record import Device, RunRecord
@@ -178,13 +179,6 @@ class Choice(NamedTuple):
     title: str
     path: str  # in the record's config
     unusual: Mapping[str, str] = {}  # unusual values, with their words
-
-
-class Flops(NamedTuple):
-    """Model FLOPs to train on one unit of work, and the source of the formula."""
-
-    per_unit: float
-    source: str
 
 
 class Workload(ABC):

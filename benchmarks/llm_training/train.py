@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks.common import session
 from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.facts import flops_of_token, num_parameters
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Choice, Flops, Target, Training, Workload
+from benchmarks.common.workload import Choice, Target, Training, Workload
 from benchmarks.llm_training.config import DEFAULT_BATCH, Config, Layout
-from benchmarks.llm_training.metrics import (
-    learning_rate,
-    loss_problem,
-)
-from benchmarks.llm_training.plan import describe
-from benchmarks.llm_training.sizes import FLOPS_SOURCE
+from benchmarks.llm_training.metrics import learning_rate, loss_problem, recomputed_share
 from jpwr.backends.nvml import compute_capability
 from jpwr.regions.times import BACKWARD, FORWARD, UPDATE
 
@@ -74,11 +70,12 @@ class Gpt(Workload):
                 "--devices and --nodes need --dry-run: for a run, start that number of processes with torchrun"
             )
         self.shares, self.batches = plan_run(options, self.launch)
-        self.data, self.num_parameters = options.data.data, shape.num_parameters
+        self.data = options.data.data
         length = options.model.tokens_per_sample
         self.sample = f"{length} tokens"
         self.work_per_sample = length
-        self.flops = Flops(shape.flops_per_token(length), FLOPS_SOURCE)
+        self.num_parameters = num_parameters(self.name, options.model.size)
+        self.flops = flops_of_token(self.name, options.model.size, length)
         self.layout = {
             "num_devices": self.shares.world_size,
             "num_nodes": self.launch.num_nodes,
@@ -98,9 +95,10 @@ class Gpt(Workload):
 
     def plan(self) -> Iterator[str]:
         """Yield the lines of the plan, for accelerators unless --device cpu is given."""
-        model = self.config.model
         self._is_sequence_parallel(on_gpu=self.config.compute.device != "cpu")
-        yield from describe(model.shape, self.shares, self.batches, model.tokens_per_sample)
+        yield from super().plan()
+        yield f"tokens_per_step: {self.batches.global_batch_size * self.work_per_sample}"
+        yield f"model_flops_per_token: {self.flops.per_unit:.6g}"
 
     def _is_sequence_parallel(self, on_gpu: bool) -> bool:
         """Return whether sequence parallelism is used; raises ConfigError where the model does not fit it."""
@@ -168,9 +166,9 @@ class Gpt(Workload):
 
     def conclude(self, record: RunRecord, tokens: int, steps: int, losses: list[float]) -> str:
         """Record metrics of tokens and losses; return why the run is not valid, or an empty string."""
-        model, peak_share = self.config.model, record.metrics["mfu"]
-        recomputed = model.shape.recomputed_flops_per_token(model.tokens_per_sample, self.config.parallel.recompute)
-        hfu = peak_share * (1 + recomputed / self.flops.per_unit) if isinstance(peak_share, float) else None
+        model, mfu = self.config.model, record.metrics["mfu"]
+        recomputed = recomputed_share(model, self.flops.per_unit, self.config.parallel.recompute)
+        hfu = mfu * (1 + recomputed) if isinstance(mfu, float) else None
         record.metrics |= {"hfu": hfu, "trained_tokens": tokens}
         planned = steps * self.batches.global_batch_size * self.work_per_sample
         if tokens != planned:

@@ -27,12 +27,6 @@ from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.train import Gpt
 
 
-def test_flops_agree_with_the_palm_count():
-    # 6 N + 12 L H Q T: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B; N of the 800M model.
-    expected = 6 * 908_328_960 + 12 * 16 * 2048 * 2048
-    assert SIZES["800M"].flops_per_token(2048) == pytest.approx(expected)
-
-
 def test_the_vocabulary_of_gpt2_is_padded_to_50304():
     assert SIZES["800M"].padded_vocab_size == 50_304
     assert SIZES["tiny"].padded_vocab_size == 8_192
@@ -114,8 +108,6 @@ def test_utilisation_of_an_unknown_peak_is_missing():
 )
 def test_what_is_recomputed_counts_in_hfu_alone(recompute, flops):
     # Layers and hidden size of 800M, at a sequence of 2048: a third of its terms of layers, or of attention.
-    assert SIZES["800M"].recomputed_flops_per_token(2048, recompute) == pytest.approx(flops)
-    assert SIZES["800M"].recomputed_flops_per_token(1024, recompute) <= flops
     plain, again = (metrics_of([2.0], *KNOWN, "--recompute", one, devices=4) for one in ("none", recompute))
     assert again["mfu"] == plain["mfu"] == plain["hfu"]
     assert again["hfu"] == pytest.approx(plain["mfu"] * (1 + flops / plain["model_flops_per_token"]))
