@@ -32,7 +32,7 @@ def small(monkeypatch):
 
 
 def on_cpu() -> Any:
-    return target.Target(False, torch.device("cpu"), "fp32")
+    return target.Target("cpu", torch.device("cpu"), "fp32")
 
 
 def run_of(*flags: str) -> DeepCam:

@@ -4,10 +4,9 @@ import math
 from dataclasses import replace
 
 import pytest
+from benchmarks.common.measure.throughput import throughput_metrics
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.measure.measured import work_per_step
-from benchmarks.common.measure.throughput import throughput_metrics
 from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.common.record import RunRecord
 from benchmarks.common.session import parse_options
@@ -75,10 +74,8 @@ def test_options_that_make_no_run_are_refused(make):
 def metrics_of(step_times_s, *flags, devices=1):
     run = Gpt(parse_options(Gpt, flags), Launch(world_size=devices, local_world_size=devices))
     record = RunRecord(Gpt.name, "made up", "", "tokens", {}, layout=run.layout)
-    work, peak_tflops = len(step_times_s) * work_per_step(run), run.config.run.peak_tflops_per_device
-    record.metrics = throughput_metrics(
-        "token", work, sum(step_times_s), step_times_s, devices, *run.flops, peak_tflops
-    )
+    work, peak_tflops = len(step_times_s) * run.work_per_step, run.config.run.peak_tflops_per_device
+    record.metrics = throughput_metrics("token", work, sum(step_times_s), step_times_s, devices, run.flops, peak_tflops)
     assert run.conclude(record, work, len(step_times_s), [2.0, 1.0]) == ""
     return record.metrics
 

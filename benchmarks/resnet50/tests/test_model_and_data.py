@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
+from benchmarks.common.measure.extra_steps import in_parts
 from benchmarks.common.measure.measured import Session
 from benchmarks.common.measure.regions import MarkedSteps, regions_of
-from benchmarks.common.measure.split_steps import in_parts
 from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.session import measure
 from benchmarks.on_tensorflow.options import ComputeOptions
@@ -430,13 +430,13 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
     run.regions = RegionTimer()
     marked = MarkedSteps(run.regions)
     built = run.build(target)
-    take = built.data.batches.take
+    take = built.batches.take
 
     def take_what_is_made_now() -> Any:
         wanted.release(8)
         return take()
 
-    built.data.batches.take = take_what_is_made_now
+    built.batches.take = take_what_is_made_now
     session = Session(run, built, target, options, Launch(), marked)
     windows, _, found, steps_per_batch, _ = measure(session)
     in_parts(session)
