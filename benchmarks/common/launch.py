@@ -17,7 +17,8 @@ from pathlib import Path
 
 from benchmarks.common.cgroup import cpu_quota
 from benchmarks.common.options import ConfigError
-from benchmarks.common.record import MEASURED, Window
+from benchmarks.common.record import MEASURED, Device, Window
+from jpwr.process.host import boot_id as boot_id
 from record.model import COPIES_VARIABLE as COPIES_VARIABLE
 from record.model import COPY_VARIABLE as COPY_VARIABLE
 
@@ -117,6 +118,18 @@ def usable_cpus() -> str:
     return ",".join(str(one) if one == end else f"{one}-{end}" for one, end in zip(first, last, strict=True))
 
 
+def described_device(launch: Launch, name: str, device_id: str = "", peak_memory_bytes: int | None = None) -> Device:
+    """Return a device of this process for its record."""
+    return Device(
+        hostname=node_name(),
+        rank=launch.rank,
+        name=name,
+        device_id=device_id,
+        peak_memory_bytes=peak_memory_bytes,
+        cpus=usable_cpus(),
+    )
+
+
 def peak_memory_bytes() -> int:
     """Return the peak memory of this process since its program started, in bytes.
 
@@ -130,11 +143,3 @@ def peak_memory_bytes() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024  # in kB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
-
-
-def boot_id() -> str:
-    """Return the kernel's id of this boot; empty if not known."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

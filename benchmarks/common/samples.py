@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.common.facts import flops_of_sample, num_parameters
 from benchmarks.common.input_files import identity, own_files
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
@@ -39,6 +40,12 @@ class SampleWorkload(Workload):
         self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
         self.data_set = identity(files, made=self.data.startswith("fake-")) if files else {}
         self.files = own_files(files, launch.rank, launch.world_size)
+
+    def count(self) -> None:
+        """Set parameters and FLOPs of the model and its samples, as workload.yaml states them."""
+        model = self.model(self.config)
+        self.num_parameters = num_parameters(self.name, model)
+        self.flops = flops_of_sample(self.name, model, self.sample)
 
     def conclude(self, record: RunRecord, target: Target, losses: Sequence[float], read: int, damaged: int) -> str:
         """Record the reads of all ranks; return why the run is not valid, or an empty string."""

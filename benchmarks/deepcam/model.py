@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.deepcam.config import CHANNELS, CLASSES, FREQUENCIES, WEIGHT_POWER, Config
-from benchmarks.deepcam.metrics import ATROUS_RATES, MIDDLE_BLOCKS
 from benchmarks.on_pytorch.target import Target
 from benchmarks.on_pytorch.trainer import Lamb, Trainer, rising_rate
 from jpwr.regions import RegionTimer
 
+MIDDLE_BLOCKS = 16
+ATROUS_RATES = (1, 6, 12, 18)
 LOW_LEVEL = 48  # channels of the low-level features of the decoder
 WIDTH = 256  # of the decoder
 

@@ -1,11 +1,11 @@
-"""Learning rate, and check of the losses."""
+"""Learning rate, recomputed work, and check of the losses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import cos, pi
 
-from benchmarks.llm_training.config import TrainingOptions
+from benchmarks.llm_training.config import ModelOptions, TrainingOptions
 
 DECAY_STEPS = 1000  # of the learning rate
 
@@ -30,3 +30,16 @@ def learning_rate(options: TrainingOptions, step: int) -> float:
     """Return the learning rate of a step: a cosine from the highest to a tenth over DECAY_STEPS, then constant."""
     lowest = options.learning_rate / 10
     return lowest + (options.learning_rate - lowest) * (1 + cos(pi * min(step / DECAY_STEPS, 1))) / 2
+
+
+def recomputed_share(model: ModelOptions, flops_per_token: float, recompute: str) -> float:
+    """Return the FLOPs to recompute the forward pass, as a share of the model FLOPs.
+
+    The forward pass is a third of them. `full` recomputes all layers, without the output's product; `selective`
+    recomputes attention, 4 x layers x width x sequence.
+    """
+    shape = model.shape
+    output = 2 * shape.padded_vocab_size * shape.hidden_size
+    attention = 4 * shape.num_layers * shape.num_heads * shape.head_width * model.tokens_per_sample
+    recomputed = {"none": 0.0, "selective": attention, "full": flops_per_token / 3 - output}[recompute]
+    return recomputed / flops_per_token

@@ -16,7 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cpus
+from benchmarks.common import workload
+from benchmarks.common.launch import Launch, described_device, peak_memory_bytes
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import ConfigError, precision_on_gpu
 from benchmarks.common.record import Device
@@ -34,8 +35,8 @@ HEARTBEAT_TIMEOUT_MS = 60_000  # in place of 10 s, as a node can be busy
 
 
 @dataclass(frozen=True)
-class Target:
-    """Devices and settings of this process; a Target of benchmarks.common.workload."""
+class Target(workload.Target):
+    """Devices and settings of this process."""
 
     kind: str  # cpu, gpu or ipu
     precision: str
@@ -45,7 +46,7 @@ class Target:
     local_devices: int = 1  # of this process
     launch: Launch = Launch()
 
-    record_event = None  # TensorFlow has none
+    has_profiler = True
 
     @property
     def copied_to(self) -> str:
@@ -76,30 +77,19 @@ class Target:
 
     def describe_devices(self) -> list[Device]:
         """Return this process's devices with their peak memory: of each GPU, or of the process on a CPU."""
-        hostname, rank = node_name(), self.launch.rank
         if self.on_ipu:
-            return [Device(hostname=hostname, rank=rank, name="IPU", device_id="", cpus=usable_cpus())]
+            return [described_device(self.launch, "IPU")]
         if not self.on_gpu:
-            peak_bytes = peak_memory_bytes()
             threads = tf.config.threading.get_intra_op_parallelism_threads()
-            one = Device(
-                hostname=hostname,
-                rank=rank,
-                name=f"CPU, {threads} threads",
-                device_id="",
-                peak_memory_bytes=peak_bytes,
-                cpus=usable_cpus(),
-            )
-            return [one] * self.local_devices
-        ids = dict(enumerate(gpu_ids()))
+            name = f"CPU, {threads} threads"
+            return [described_device(self.launch, name, peak_memory_bytes=peak_memory_bytes())] * self.local_devices
+        ids, experimental = dict(enumerate(gpu_ids())), tf.config.experimental
         return [
-            Device(
-                hostname=hostname,
-                rank=rank,
-                name=tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"),
-                device_id=ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
-                peak_memory_bytes=tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"],
-                cpus=usable_cpus(),
+            described_device(
+                self.launch,
+                experimental.get_device_details(gpu).get("device_name", "GPU"),
+                ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
+                experimental.get_memory_info(f"GPU:{index}")["peak"],
             )
             for index, gpu in enumerate(tf.config.get_visible_devices("GPU"))
         ]
@@ -113,10 +103,6 @@ class Target:
         """Return TensorFlow's profiler, which writes into a folder."""
         profiler: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))
         return profiler
-
-    def statistics(self) -> dict[str, int | None]:
-        """Return no counts: TensorFlow has none."""
-        return {}
 
 
 def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str, str] = os.environ) -> Target:

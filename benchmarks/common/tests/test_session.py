@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
-from benchmarks.common.measure.measured import work_per_step
 from benchmarks.common.measure.turns import ReadCounts
 from benchmarks.common.options import (
     CheckpointOptions,
@@ -24,7 +23,7 @@ from benchmarks.common.options import (
     option,
 )
 from benchmarks.common.record import Device
-from benchmarks.common.workload import Choice, Flops, Workload
+from benchmarks.common.workload import Choice, Feed, Flops, Target, Training, Workload
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,11 @@ class Config:
     training: Seeds
 
 
-class Processor:
-    """A Target; `others` is what other ranks would have gathered."""
+class Processor(Target):
+    """A device; `others` is what other ranks would have gathered."""
 
-    kind, precision, record_event = "cpu", "fp32", None
+    kind, precision = "cpu", "fp32"
     others: tuple = ()
-    profile = None
 
     def gather(self, value):
         return [value, *self.others]
@@ -68,12 +66,13 @@ class Processor:
 
 
 class Numbers:
-    """An Input."""
-
-    steps_ahead = 2
+    """An input path of ranges of numbers."""
 
     def __init__(self, training):
         self.training, self.taken = training, 0
+
+    def feed(self):
+        return Feed(lambda: self.call(), self.take, self.step, 2, self.read_so_far)
 
     def call(self):
         self.step(self.take())
@@ -90,19 +89,16 @@ class Numbers:
     def read_so_far(self):
         return {"input_numbers": self.taken * self.training.run.config.sums.numbers}
 
-    def copy_batch_s(self):
-        return None
 
-
-class Adding:
-    """A Training."""
+class Adding(Training):
+    """Sums of numbers, two in each call."""
 
     steps_per_call = 2
 
     def __init__(self, run):
         self.run, self.made = run, []
-        self.data = Numbers(self)
-        self.on_device = Numbers(self) if run.config.turns.effective else None
+        self.data = Numbers(self).feed()
+        self.on_device = Numbers(self).feed() if run.config.turns.effective else None
 
     def synchronize(self):
         pass
@@ -271,7 +267,7 @@ def test_when_each_region_went_on_can_be_had_beside_the_record(ran, tmp_path):
 
 
 class AddingInParts(Adding):
-    """A Training whose usual step is one region, and which has another one."""
+    """Sums whose usual step is one region, and which has another one."""
 
     def step_in_parts(self):
         for key, seconds in (("Backward", 3), ("Update", 1)):
@@ -331,6 +327,7 @@ def test_a_profile_is_of_steps_after_the_window_beside_the_record(ran, tmp_path,
         assert len(profiled) == before
         profiled.append(folder)
 
+    monkeypatch.setattr(Processor, "has_profiler", True)
     monkeypatch.setattr(Processor, "profile", profile)
     _, record = ran("--profile", "3")
     assert profiled == [tmp_path / "record.profile"]
@@ -347,6 +344,7 @@ def test_a_profiler_that_fails_loses_no_run(ran, monkeypatch, capsys, edge):
         yield
         raise OSError("the disk is full")
 
+    monkeypatch.setattr(Processor, "has_profiler", True)
     monkeypatch.setattr(Processor, "profile", profile)
     code, record = ran("--profile", "3")
     assert (code, record["status"], record["metrics"]["sums"]) == (0, "ok", 2 + 5 + 3)
@@ -384,14 +382,16 @@ def test_a_precision_that_the_workload_has_not_is_refused(tmp_path, capsys):
     assert "--precision fp8 was asked for, but sums has fp32, bf16, fp16" in capsys.readouterr().err
 
 
-class WithoutInput:
-    """A Training whose data is where it is."""
+class WithoutInput(Adding):
+    """Sums of numbers that are where they are."""
 
-    data, on_device, steps_per_call = None, None, 1
+    def __init__(self, run):
+        super().__init__(run)
+        self.on_device = None
 
 
 def test_turns_need_an_input_path(ran, monkeypatch):
-    monkeypatch.setattr(Sums, "build", lambda run, target: WithoutInput())
+    monkeypatch.setattr(Sums, "build", lambda run, target: WithoutInput(run))
     code, record = ran("--effective")
     assert (code, record["status"]) == (2, "failed")
     assert record["error"] == "--effective was asked for, but sums has no input path: leave it out"
@@ -443,4 +443,4 @@ def test_what_is_read_is_counted_within_edges_alone(tmp_path):
 
 
 def test_launch_is_that_of_one_process():
-    assert work_per_step(Sums(session.parse_options(Sums, []), Launch())) == 4 * 50
+    assert Sums(session.parse_options(Sums, []), Launch()).work_per_step == 4 * 50

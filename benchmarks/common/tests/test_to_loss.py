@@ -9,7 +9,7 @@ import math
 import pytest
 
 from benchmarks.common import session
-from benchmarks.common.measure.to_loss import LOOK_EVERY, Course
+from benchmarks.common.measure.window import LOOK_EVERY, Course
 from benchmarks.common.options import WindowOptions
 from benchmarks.common.tests.test_session import Sums
 from record.derived import SMOOTHED_LOSSES

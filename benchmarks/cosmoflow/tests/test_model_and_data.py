@@ -15,7 +15,6 @@ from benchmarks.common.session import parse_options
 from benchmarks.cosmoflow import prepare
 from benchmarks.cosmoflow.config import HIDDEN
 from benchmarks.cosmoflow.fields import sample
-from benchmarks.cosmoflow.metrics import forward_flops_per_sample, num_parameters
 from benchmarks.cosmoflow.train import CosmoFlow
 from jpwr.regions import RegionTimer
 from tests.later import Later
@@ -39,24 +38,6 @@ def run_of(*flags: str, launch: Launch | None = None) -> CosmoFlow:
 
 def reading(folder: Any, *flags: str) -> CosmoFlow:
     return run_of("--data", "cosmoflow", "--data-dir", str(folder), *flags)
-
-
-@pytest.mark.parametrize("size", [32, 64])
-def test_the_model_has_the_parameters_that_are_counted(size):
-    made = model.build_model(size, "channels_last", 1)
-    assert sum(int(np.prod(weight.shape)) for weight in made.trainable_variables) == num_parameters(size)
-
-
-def test_flops_agree_with_tensorflows_own_count():
-    from tensorflow.python.profiler.model_analyzer import profile
-    from tensorflow.python.profiler.option_builder import ProfileOptionBuilder
-
-    made = model.build_model(32, "channels_last", 1)
-    inputs = [tf.TensorSpec((1, 32, 32, 32, 4)), *(tf.TensorSpec((1, width)) for width in HIDDEN)]
-    graph = tf.function(lambda *given: made(list(given))).get_concrete_function(*inputs).graph
-    options = ProfileOptionBuilder(ProfileOptionBuilder.float_operation()).with_empty_output().build()
-    counted = profile(graph, options=options).total_float_ops
-    assert forward_flops_per_sample(32) == pytest.approx(counted, rel=0.02)
 
 
 def test_dropout_leaves_out_the_same_units_of_a_sample_wherever_it_is():

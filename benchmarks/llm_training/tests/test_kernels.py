@@ -161,7 +161,7 @@ def choose(
     **options: str,
 ) -> kernels.Kernels:
     # A GPU's choice; the sample for attention is the CPU's.
-    target = on_pytorch.Target(True, torch.device("cpu"), precision)
+    target = on_pytorch.Target("gpu", torch.device("cpu"), precision)
     config = Config(
         ModelOptions(size, sequence_length),
         ParallelOptions(recompute=recompute),

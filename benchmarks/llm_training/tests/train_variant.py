@@ -129,7 +129,7 @@ def main() -> None:
         print(
             json.dumps(
                 {
-                    "tokens": trainer.data.tokens,
+                    "tokens": trainer.taken.tokens,
                     "losses": [float(loss) for loss in trainer._losses],
                     "fp8_passes": transformer_engine_stand_in.fp8_passes,
                     "replays": ReplayedGraph.replays,

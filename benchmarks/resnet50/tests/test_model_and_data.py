@@ -19,16 +19,15 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
+from benchmarks.common.measure.extra_steps import in_parts
 from benchmarks.common.measure.measured import Session
 from benchmarks.common.measure.regions import MarkedSteps, regions_of
-from benchmarks.common.measure.split_steps import in_parts
 from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.session import measure
 from benchmarks.on_tensorflow.options import ComputeOptions
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import Config, DataOptions, ModelOptions, TrainingOptions
 from benchmarks.resnet50.imagenet import find_tfrecords
-from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.train import ResNet50
 from jpwr.median import percentile
 from jpwr.regions import RegionTimer
@@ -46,25 +45,6 @@ on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name i
 
 def on_cpu() -> Any:
     return on_tensorflow.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
-
-
-@pytest.mark.parametrize("variant", ["v1.5", "v2"])
-def test_the_model_has_the_parameters_that_are_counted(variant):
-    made = model.build_model(variant, 64, "channels_last", 1)
-    assert sum(int(np.prod(weight.shape)) for weight in made.trainable_variables) == num_parameters(variant)
-    assert made(tf.zeros((2, 64, 64, 3))).shape == (2, 1000)
-
-
-def test_flops_agree_with_tensorflows_own_count():
-    from tensorflow.python.profiler.model_analyzer import profile
-    from tensorflow.python.profiler.option_builder import ProfileOptionBuilder
-
-    made = model.build_model("v1.5", 64, "channels_last", 1)
-    graph = tf.function(made).get_concrete_function(tf.TensorSpec((1, 64, 64, 3))).graph
-    options = ProfileOptionBuilder(ProfileOptionBuilder.float_operation()).with_empty_output().build()
-    counted = profile(graph, options=options).total_float_ops
-    # TensorFlow's count also has normalisation and additions, which are about a hundredth.
-    assert forward_flops_per_image(64) == pytest.approx(counted, rel=0.02)
 
 
 def test_logits_are_float32_in_mixed_precision():
@@ -450,13 +430,13 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
     run.regions = RegionTimer()
     marked = MarkedSteps(run.regions)
     built = run.build(target)
-    take = built.data.batches.take
+    take = built.batches.take
 
     def take_what_is_made_now() -> Any:
         wanted.release(8)
         return take()
 
-    built.data.batches.take = take_what_is_made_now
+    built.batches.take = take_what_is_made_now
     session = Session(run, built, target, options, Launch(), marked)
     windows, _, found, steps_per_batch, _ = measure(session)
     in_parts(session)
