@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from benchmarks.llm_inference.client import Statistics
-from benchmarks.llm_inference.load import Measurement
 from jpwr.median import percentile
 from record.served import Metrics, Request
 
@@ -28,26 +25,15 @@ def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:
     }
 
 
-def from_the_start(measurement: Measurement) -> Measurement:
-    """Return it with times from the window's start on, in whole microseconds: those that the file of requests holds."""
+def as_json(request: Request, start_s: float) -> dict[str, Any]:
+    """Return a request as the file of requests holds it, its times in microseconds from the window's start on.
 
-    def rounded(time_s: float) -> float:
-        return round(1e6 * (time_s - measurement.start_s)) / 1e6
-
-    requests = []
-    for one in measurement.requests:
-        times_s = array("d", map(rounded, one.times_s))
-        due_s, sent_s, ended_s = map(rounded, (one.due_s, one.sent_s, one.ended_s))
-        late_s = [round(1e6 * time_s) / 1e6 for time_s in one.late_s]
-        requests.append(replace(one, due_s=due_s, sent_s=sent_s, ended_s=ended_s, times_s=times_s, late_s=late_s))
-    return replace(measurement, requests=requests, start_s=0.0, end_s=rounded(measurement.end_s))
-
-
-def as_json(request: Request) -> dict[str, Any]:
-    """Return a request as the file of requests holds it; `arrivals_us` are the first and the steps to each next."""
+    `arrivals_us` are the first and the steps to each next. The metrics are computed from what the file holds.
+    """
     due_us, sent_us, ended_us, *arrivals = (
-        round(1e6 * time_s) for time_s in (request.due_s, request.sent_s, request.ended_s, *request.times_s)
+        round(1e6 * (time_s - start_s)) for time_s in (request.due_s, request.sent_s, request.ended_s, *request.times_s)
     )
+    names = "prompt_tokens", "completion_tokens", "cached_tokens", "retries", "unlisted", "is_unseen"
     return {
         "index": request.index,
         "due_us": due_us,
@@ -57,12 +43,7 @@ def as_json(request: Request) -> dict[str, Any]:
         "tokens": list(request.counts),
         "input": request.asked_input,
         "output": request.asked_output,
-        "prompt_tokens": request.prompt_tokens,
-        "completion_tokens": request.completion_tokens,
-        "cached_tokens": request.cached_tokens,
-        "retries": request.retries,
         "late_us": [round(1e6 * time_s) for time_s in request.late_s],
-        "unlisted": request.unlisted,
-        "is_unseen": request.is_unseen,
+        **{name: getattr(request, name) for name in names},
         **({"place": request.place._asdict()} if request.place else {}),
     }

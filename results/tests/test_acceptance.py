@@ -71,7 +71,7 @@ def window_of(length, joined, seed):
                 counts.append(new)
         times_s = array("d", [index + 0.1 + 0.01 * at for at in range(len(counts))])
         every.append(Request(index, 0, index, index, 32, 64, times_s, array("H", counts), times_s[-1]))
-    return Window(type("All", (), {"requests": every, "start_s": 0.0, "end_s": 100.0})), steps
+    return Window(every, 0.0, 100.0, 1), steps
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,9 @@ def measured(server: client.Server, streams: int, output: int, window: WindowOpt
     load = LoadOptions(streams, input_tokens=INPUT, output_tokens=output)
     with redirect_stdout(io.StringIO()):  # its progress
         found = measure(server, load, window, stagger_s, lambda: None, lambda *_: None, lambda: None)
-    return metrics_of(Window(found), 1, Config().load.limits) | client_metrics(found.statistics)
+    return metrics_of(
+        Window(found.requests, found.start_s, found.end_s, streams), 1, Config().load.limits
+    ) | client_metrics(found.statistics)
 
 
 def ours(server: client.Server) -> dict[str, float]:

@@ -261,7 +261,7 @@ def test_a_made_trace_can_be_written_and_read(tmp_path, monkeypatch):
 
 
 def window_of(requests, end_s):
-    return Window(type("All", (), {"requests": requests, "start_s": 0.0, "end_s": end_s}))
+    return Window(requests, 0.0, end_s, 1)
 
 
 def asked(index, sent_s, ended_s, place, tokens, cached=None):

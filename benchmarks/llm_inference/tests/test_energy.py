@@ -38,7 +38,7 @@ def load_of(window: Window) -> Load:
 def test_joules_per_token_are_within_their_interval(interval_s):
     held = 0
     for seed in range(RUNS):
-        window, chance = Window(closed_loop(STREAMS, 400, noise=0.2, seed=seed)), random.Random(seed)
+        window, chance = closed_loop(STREAMS, 400, noise=0.2, seed=seed), random.Random(seed)
         load = load_of(window)
         times_s = moments(chance, window.start_s - 0.1, window.end_s + 0.1, interval_s)
         estimate = channel(times_s, load.power_w).between(window.start_s, window.end_s)

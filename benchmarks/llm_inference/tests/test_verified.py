@@ -11,12 +11,12 @@ from dataclasses import asdict
 import pytest
 
 from benchmarks.llm_inference.client import Statistics
-from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
+from benchmarks.llm_inference.metrics import as_json, client_metrics
 from benchmarks.llm_inference.run import describe, parse
 from benchmarks.llm_inference.tests.simulated import closed_loop
-from record.acceptance import judged_acceptance, published
-from record.answers import facts_of, judged
-from record.served import LATER, Window, end_line, metrics_of
+from record.acceptance import published
+from record.answers import facts_of
+from record.served import Window, end_line, metrics_of, read_request
 from record.served_rules import late_client, remarks
 from results.join.serving import REQUESTS_NAME, request_problems
 from results.tests.of_dicts import contradictions
@@ -68,21 +68,21 @@ def stored_run(folder, requests, flags=FLAGS, text=None, **serving):
     config = parse(flags)
     answers = {} if serving else answers_of_run()
     answers |= {"text": text} if text else {}
-    measurement = from_the_start(closed_loop(STREAMS, requests, noise=0.2))
-    for one in measurement.requests:
-        one.prompt_tokens = one.asked_input
-    window, record = Window(measurement), describe(config)
+    simulated = closed_loop(STREAMS, requests, noise=0.2)
+    lines = [{**as_json(one, simulated.start_s), "prompt_tokens": one.asked_input} for one in simulated.every]
+    record, length_s = describe(config), round(simulated.duration_s, 6)
+    window = Window(list(map(read_request, lines)), 0.0, length_s, STREAMS)
     if answers:
         record.config["answers"] |= {"questions_file": "mine.jsonl", "reference": answers["reference"]}
     record.metrics = metrics_of(window, 1, config.load.limits) | client_metrics([Statistics([1e-6], 0.01, 9, 0)])
     record.metrics |= {"num_parameters": 1, "server_start_s": 1.0, "cpu_throttled_percent": 0.0}
     record.metrics["server_tokens"] = record.metrics["measured_tokens"]
-    record.serving["answers"], late = facts_of(answers), late_client(window, record.metrics, config.load)
+    record.serving["answers"] = facts_of(answers)
     record.serving |= serving
-    found = [*remarks(window, config.load, record.metrics), *judged(record.serving["answers"]), *late]
-    found += judged_acceptance(serving.get("speculation", {}), record.metrics["output_tokens_per_request"])
+    found = remarks(window, record.metrics, record.serving["answers"], serving.get("speculation", {}))
+    found = [*found, *late_client(window, record.metrics)]
     record.serving["findings"], record.status = [one.as_data() for one in found], "ok"
-    write(folder, [*map(as_json, measurement.requests), end_line(len(measurement.requests), "ok", "", answers)])
+    write(folder, [*lines, end_line(len(lines), "ok", "", answers)])
     stored = json.loads(json.dumps(asdict(record)))
     stored["provenance"]["command"] = []
     return rehashed({"schema_version": 3, "energy": None, "energy_effective": None, **stored})
@@ -260,15 +260,6 @@ def test_the_rules_of_a_bad_run_are_applied_again(key, value, words, run, tmp_pa
     assert any(words in one for one in found) if words else found == [], found
 
 
-def test_a_file_of_an_older_version_is_checked_as_far_as_it_goes(run, tmp_path):
-    record, folder = run
-    write(tmp_path, [{key: one for key, one in line.items() if key not in LATER} for line in lines_of(folder)[0]])
-    older = edited(edited(record, "metrics", "e2e_mean_s", dict.pop), "serving", "requests_format", dict.pop)
-    assert list(request_problems(older, tmp_path)) == []
-    older["metrics"]["goodput_share"] *= 0.5
-    assert any("metrics.goodput_share" in one for one in request_problems(older, tmp_path))
-
-
 def test_answers_that_are_wrong_or_missing_are_found(run, tmp_path):
     record, folder = run
     requests, end = lines_of(folder)
@@ -304,7 +295,7 @@ def without(name, requests):
         (lambda requests, end: [*requests, requests[9], end], "request 9 is in record.requests.jsonl.gz twice"),
         (lambda requests, end: [*without_the_slowest(requests, False), end], "and later ones are"),
         (lambda requests, end: [*without_the_slowest(requests, True), end], "a stream sent no request for"),
-        *((lambda requests, end, name=name: [*without(name, requests), end], "without all of") for name in LATER),
+        (lambda requests, end: [*without("retries", requests), end], "is not as a benchmark has written it"),
     ],
 )
 def test_a_file_of_requests_says_how_its_run_ended_and_what_it_has(run, tmp_path, change, words):
