@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,7 @@ GPT = "workloads: {gpt: {benchmark: llm_training}}\n"
 PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 
 
-def runs(*speeds: float, devices: int = 1, batch: int = 8, power_w: float = 100.0, **changes):
-    return [builder.result("V", devices, batch, speed, power_w, **changes) for speed in speeds]
+runs = partial(builder.runs, "V")
 
 
 def requirements(folder: Path, text: str):

@@ -12,6 +12,7 @@ from results.find.records import find_records
 from results.show.page.answer import decide
 from results.show.tables.decision import cost_words
 from results.tests import builder
+from results.tests.builder import thrice
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price
@@ -19,11 +20,6 @@ from results.verdicts.requirements import read_requirements
 
 GPT = "workloads: {gpt: {benchmark: llm_training, precision: bf16}}\n"
 THROUGHPUT = "must: [{of: gpt, what: throughput, at_least: 90}]\n"
-SPREAD = (0.999, 1.0, 1.001)
-
-
-def thrice(system, speed, devices=1, batch=8, **changes):
-    return [builder.result(system, devices, batch, speed * share, **changes) for share in SPREAD]
 
 
 def asked(tmp_path, text=GPT + THROUGHPUT):

@@ -39,14 +39,12 @@ points:
 """
 
 
-def runs(*speeds, heads=96, devices=8, batch=64, power_w=100.0, precision="bf16", **changes):
+def runs(*speeds, heads=96, **changes):
     """Runs of V, each with the shape of the model in its record."""
-    found = []
-    for speed in speeds:
-        one = builder.result("V", devices, batch, speed, power_w, precision=precision, **changes)
-        one["config"] = {**one["config"], "model": {**SHAPE, "num_heads": heads}}
-        found.append(one)
-    return found
+    made = builder.runs("V", *speeds, **{"devices": 8, "batch": 64, "precision": "bf16", **changes})
+    for run in made:
+        run["config"] = {**run["config"], "model": {**SHAPE, "num_heads": heads}}
+    return made
 
 
 def filled(power_w=7500.0, devices=16, scope="node", speed=2000.0, **changes):

@@ -26,10 +26,9 @@ COSTS = Costs("EUR", 0.2, {"A": Price(10_000, 0), "B": Price(25_000, 50)}, 5, 0.
 SPREAD = (0.99, 1.0, 1.01)
 
 
-def runs(system, model, speed, devices=1, power_w=100.0, spread=SPREAD, **changes):
-    return [
-        builder.result(system, devices, 8, speed * devices * share, power_w, model=model, **changes) for share in spread
-    ]
+def runs(system, model, speed, devices=1, **changes):
+    """Return runs of a model, at a throughput per device."""
+    return builder.thrice(system, speed * devices, devices=devices, model=model, **{"spread": SPREAD, **changes})
 
 
 def vendors(spread=SPREAD):
