@@ -33,7 +33,6 @@ SECTION = f"""
 
 | sampled every | window | {" | ".join(LOADS)} |
 |--:|--:|{len(LOADS) * "---|"}"""
-TITLES = {"none": "none", "exact": "exact", "0.1 s": "renewed every 0.1 s", "1 s": "renewed every 1 s"}
 CALLS = f"""
 ## Readings that take long
 
@@ -87,7 +86,7 @@ def main() -> int:
         lines.append(f"{start} {' | '.join(cells)} |")
 
     for sensor, counter in itertools.product(SENSORS, COUNTERS):
-        lines.append(SECTION.format(sensor, TITLES[counter]))
+        lines.append(SECTION.format(sensor, f"renewed every {counter}" if COUNTERS[counter] else counter))
         for interval_s, window_s in itertools.product(INTERVALS_S, WINDOWS_S):
             start = f"| {1000 * interval_s:g} ms | {window_s:g} s |"
             add_row(start, (sensor, counter), (sensor, counter, interval_s, window_s))
