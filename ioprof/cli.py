@@ -106,7 +106,6 @@ def _run(options: argparse.Namespace) -> int:
             _finish(options.out, Path(folder.path), watcher, about)
         except Exception as error:  # the command's exit code stays
             log(str(error) if isinstance(error, IoprofError) else f"{type(error).__name__}: {error}")
-        child.ignore_signals()
         return exit_code
     finally:
         folder.remove()
