@@ -390,7 +390,5 @@ def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
         **described(epoch_offset_s),
         "interval_s": options.interval / 1000,
         "random_phase": True,
-        "idle_s": options.idle,
-        "methods": options.methods,
         "command": options.command,
     }

@@ -25,6 +25,7 @@ from jpwr.trace.writers import read_trace
 from tests.needs import need_real_processor
 
 ESTIMATE = ["--methods", "estimate"]
+SUFFIXES = ("a/b", "a\nb", "x" * 250, "%q{NOPE", "%q{NOPE}", "a%q{HOME}")
 
 
 def trace_of(folder):
@@ -81,11 +82,7 @@ def test_a_command_that_cannot_be_executed_ends_as_in_a_shell(jpwr, tmp_path, na
         [*ESTIMATE, "--", ""],
         *([*ESTIMATE, "--interval", ms, "--", "true"] for ms in ("0.99", "1e300", "nan", "often")),
         [*ESTIMATE, "--idle", "-1", "--", "true"],
-        *([*ESTIMATE, "--df-out", "o", "--df-suffix", one, "--", "true"] for one in ("a/b", "a\nb", "x" * 250)),
-        *(
-            [*ESTIMATE, "--df-out", "o", "--df-suffix", one, "--", "true"]
-            for one in ("%q{NOPE", "%q{NOPE}", "a%q{HOME}")
-        ),
+        *([*ESTIMATE, "--df-out", "o", "--df-suffix", suffix, "--", "true"] for suffix in SUFFIXES),
         *([*ESTIMATE, "--json-out", path, "--", "true"] for path in ("none/x", ".", "file/x", "x" * 256)),
         [*ESTIMATE, "--df-out", "file", "--", "true"],
         *(name.split()[1:] for name in Parser.removed),
