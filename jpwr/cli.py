@@ -23,7 +23,7 @@ from jpwr.process.clock import SystemClock
 from jpwr.process.host import described
 from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.process.parser import EXIT_FAILED, Parser, removed_words
-from jpwr.process.private_folder import unnamed_file
+from jpwr.process.temporary import unnamed_file
 from jpwr.process.threads import ANSWER_S, within
 from jpwr.report.summary import Summary
 from jpwr.sampling.edges import EdgeReader
@@ -282,7 +282,7 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         environ[MARKS_VARIABLE] = marks.path
         edges.start()
         marks.start()
-    except JpwrError as error:
+    except (JpwrError, OSError) as error:
         log(str(error))
         environ[MARKS_VARIABLE] = os.devnull  # programs that write marks still find a file
     within(ANSWER_S, EdgeReader(monitor, clock).read_all)
@@ -343,7 +343,7 @@ def _store(trace_bytes: int, folder: Path | None, stack: ExitStack) -> Store | N
     if trace_bytes <= MOST_IN_MEMORY:
         return None
     try:
-        file = unnamed_file(folder)
+        file = unnamed_file(*([str(folder)] if folder else []))
     except JpwrError:
         return None
     stack.callback(os.close, file)

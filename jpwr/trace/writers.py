@@ -23,7 +23,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 from jpwr.channel import MOST, MOST_W, ChannelInfo, Scope, check_info, check_number
 from jpwr.errors import TraceError
 from jpwr.messages import log, printable
-from jpwr.process.private_folder import unnamed_file
+from jpwr.process.temporary import unnamed_file
 from jpwr.stored import Store
 from jpwr.trace.files import HEADER, create_trace
 from jpwr.trace.trace import STATUS, Column, Event, Row, Trace
