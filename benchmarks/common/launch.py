@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.common.cgroup import cpu_quota
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Device, Window
+from jpwr.process.cgroup import cpu_quota
 from jpwr.process.host import boot_id as boot_id
 from record.model import COPIES_VARIABLE as COPIES_VARIABLE
 from record.model import COPY_VARIABLE as COPY_VARIABLE

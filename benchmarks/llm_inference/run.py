@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from benchmarks.common.cgroup import quota_periods
 from benchmarks.common.launch import Launch, mark_window, node_window, read_launch
 from benchmarks.common.node.out_of_memory import is_out_of_memory
 from benchmarks.common.node.provenance import collect_provenance
@@ -38,6 +37,7 @@ from benchmarks.llm_inference.servers import (
 )
 from benchmarks.llm_inference.speculation import facts_of_speculation
 from benchmarks.llm_inference.started import Started, next_to
+from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
 from record.acceptance import NO_SPECULATION, choice, label, of_text
@@ -177,14 +177,10 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.metrics = metrics_of(window, serve.devices, load.limits)
     record.metrics |= figures_of(window) | client_metrics(measured.statistics)
     server_tokens, speculation, undeclared = _by_the_server(config, counted, window)
-    shares = [
-        (after.throttled - before.throttled) / max(1, after.all - before.all)
-        for before, after in zip(*periods, strict=False)
-    ]
     record.metrics |= {
         "num_parameters": started.parameters,
         "server_start_s": started.ready_s,
-        "cpu_throttled_percent": 100 * max(shares, default=0.0),
+        "cpu_throttled_percent": throttled_percent([(periods[0], periods[-1])]),
         "server_tokens": server_tokens,
         **({"undeclared_steps": undeclared} if undeclared else {}),
     }

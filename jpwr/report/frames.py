@@ -13,18 +13,17 @@ import os
 import re
 from functools import partial
 from heapq import merge
-from io import TextIOWrapper
 from itertools import islice, repeat
 from operator import le
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO, Tuple
+from typing import Callable, Iterator, Mapping, Sequence, TextIO, Tuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
+from jpwr.process.whole_file import replaced
 from jpwr.report.summary import Summary
-from jpwr.trace.files import new_table
 from jpwr.trace.trace import Series, Trace
 
 ENGINES = {"csv": (), "h5": ("pandas", "tables"), "parquet": ("pandas", "pyarrow")}
@@ -72,7 +71,7 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
 
 
 def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) -> list[Path]:
-    """Write the tables into a folder and return their paths; existing files are kept as NAME.old. Raises OSError."""
+    """Write the tables into a folder, also over older ones, and return their paths. Raises OSError."""
     counted_wh_of = _counted(summary)
     tables: dict[str, Callable[[TextIO], None]] = {
         "power": partial(_write_power, summary.trace),
@@ -83,8 +82,8 @@ def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) ->
     paths = []
     for name, write in tables.items():
         path = folder / f"{name}.{suffix}.{file_type}"
-        with new_table(path) as file:
-            _write_table(file, write, file_type)
+        with replaced(path) as part:
+            _write_table(part, write, file_type)
         paths.append(path)
     return paths
 
@@ -160,26 +159,15 @@ def _write_counters(counted_wh_of: Mapping[str, float], file: TextIO) -> None:
     file.write(",".join(["", *counted_wh_of]) + "\n" + ",".join(["0", *values]) + "\n")
 
 
-def _write_table(file: BinaryIO, write: Callable[[TextIO], None], file_type: str) -> None:
+def _write_table(path: Path, write: Callable[[TextIO], None], file_type: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        write(file)
     if file_type == "csv":
-        plain = TextIOWrapper(file, encoding="utf-8")
-        write(plain)
-        plain.detach()
         return
-    import shutil
-    import tempfile
-
     import pandas
 
-    # pandas opens files by name, and another sampler may have taken the name meanwhile.
-    with tempfile.TemporaryDirectory() as folder:
-        csv, made = Path(folder) / "table.csv", Path(folder) / "table"
-        with open(csv, "w", encoding="utf-8") as text:
-            write(text)
-        frame = pandas.read_csv(csv, index_col=0)
-        if file_type == "h5":  # energies are a series in HDF5, as in jpwr 0.0.10
-            (frame["0"].rename(None) if list(frame) == ["0"] else frame).to_hdf(made, key="jpwr", mode="w")
-        else:
-            frame.to_parquet(made)
-        with open(made, "rb") as whole:
-            shutil.copyfileobj(whole, file)
+    frame = pandas.read_csv(path, index_col=0)
+    if file_type == "h5":  # energies are a series in HDF5, as in jpwr 0.0.10
+        (frame["0"].rename(None) if list(frame) == ["0"] else frame).to_hdf(path, key="jpwr", mode="w")
+    else:
+        frame.to_parquet(path)

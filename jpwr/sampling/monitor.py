@@ -18,8 +18,7 @@ from jpwr.messages import log
 from jpwr.process import threads
 from jpwr.process.clock import Clock, SystemClock
 from jpwr.sampling.lane import HUNG_S, Lane, hung_channels, lanes_of
-from jpwr.sampling.recorder import Recorder, Sink
-from jpwr.sampling.round import Part
+from jpwr.sampling.recorder import Part, Recorder, Sink
 from jpwr.sampling.status import StatusWatch
 from jpwr.trace.trace import Trace, storing
 

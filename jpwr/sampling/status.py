@@ -8,8 +8,7 @@ from typing import Any, Callable, Sequence
 from jpwr.channel import Channel
 from jpwr.errors import ReadError
 from jpwr.sampling.lane import Lane, hung_channels
-from jpwr.sampling.recorder import Recorder
-from jpwr.sampling.round import safe_repr
+from jpwr.sampling.recorder import Recorder, safe_repr
 from jpwr.trace.trace import STATUS
 
 STATUS_INTERVAL_S = 1.0

@@ -21,7 +21,7 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
 from jpwr.process import threads
 from jpwr.tests.conftest import REPOSITORY, SteppedClock, install_method, run, wait_until
-from jpwr.tests.test_processor import GRACE, arm
+from jpwr.tests.test_processor import ARM, GRACE, OF_LSCPU, write_processor
 from jpwr.trace.writers import read_trace
 
 
@@ -198,26 +198,14 @@ def test_two_threads_of_a_core_share_its_power(stack, tmp_path):
 @pytest.mark.parametrize(
     ("cpuinfo", "chip", "core_w", "words"),
     [
-        (
-            "processor\t: 0\nmodel name\t: Chip X\n",
-            "",
-            6.0,
-            "no TDP in the table, 6 W per core assumed, out of 3.5 to 9.4 W",
-        ),
-        (
-            arm("0x41", "0xd40"),
-            "",
-            2.5,
-            "Arm Neoverse V1 has no TDP in the table, 2.5 W per core assumed",
-        ),
-        (arm("0x41", "0xd4f"), GRACE, 500 / 144, "NVIDIA Grace (Arm Neoverse V2), 500 W per 144 cores"),
-        (arm("0x41", "0xd4f"), "", 2.5, "2.5 W per core assumed, out of 1.4 to 3.5 W"),
+        ("processor\t: 0\nmodel name\t: Chip X\n", "", 6.0, "Chip X has no TDP in the table, 6 W per core assumed"),
+        (ARM, GRACE, 500 / 144, "500 W per 144 cores"),
+        (ARM, "", 2.5, "ARM Neoverse-V2 has no TDP in the table, 2.5 W per core assumed"),
     ],
 )
-def test_the_estimate_says_which_power_a_core_was_given(stack, tmp_path, cpuinfo, chip, core_w, words):
+def test_the_estimate_says_which_power_a_core_was_given(stack, tmp_path, monkeypatch, cpuinfo, chip, core_w, words):
     write_proc(tmp_path)
-    (tmp_path / "cpuinfo").write_text(10 * f"{cpuinfo}\n")
-    write(tmp_path / "devices" / "soc0" / "soc_id", chip)
+    write_processor(tmp_path, monkeypatch, 10 * f"{cpuinfo}\n", [OF_LSCPU], chip)
     [channel] = estimate.open_channels(stack, tmp_path, {}, tmp_path)
     assert channel.read_power_w() == pytest.approx(core_w * 10 * 0.3)
     assert words in channel.info.source

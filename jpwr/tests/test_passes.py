@@ -9,8 +9,7 @@ import random
 
 import pytest
 
-from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates
-from jpwr.passes import energy_of_passes, means_w
+from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates, energy_of_passes, means_w
 from jpwr.tests import loads
 from jpwr.tests.loads import INFO, channel, counter_of, moments, noise, square
 

@@ -22,17 +22,15 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import Callable, Iterator, NamedTuple, Sequence
 
-from jpwr.errors import JpwrError
 from jpwr.messages import printable, short
 from jpwr.process import threads
-from jpwr.process.private_folder import PrivateFolder
+from jpwr.process.temporary import temporary_file
 
 MARKS_VARIABLE = "JPWR_MARKS"
 KINDS = {"begin": "region_begin", "end": "region_end"}
 MAX_LINE_BYTES = 4096
 CHUNK_BYTES = 65536
 MAX_LATE_BYTES = 1 << 24  # read after the command's end, which takes some seconds
-NAME = "marks"  # of the file
 NOT_RECORDED = "regions are not recorded"
 POLL_S = 0.01  # between two checks of the file without inotify
 PRECAUTION_S = 10.0  # between two checks with inotify; a check takes as much CPU time as five readings
@@ -95,23 +93,15 @@ def _seconds(text: str) -> float:
 class MarkReader:
     """Reader of the file of marks in a thread of its own, from start() to stop().
 
-    The file is in a private folder. `on_marks` gets the marks that were read at the same moment. Raises JpwrError if
+    `on_marks` gets the marks that were read at the same moment. Raises JpwrError or OSError if
     the file cannot be made.
     """
 
     def __init__(self, on_marks: Callable[[Sequence[Mark]], None], log: Callable[[str], None]) -> None:
         self._on_marks = on_marks
         self._log = log
-        self._folder = PrivateFolder(without=NOT_RECORDED, file=NAME)
-        try:
-            self._woken, self._wake = os.pipe()
-        except OSError as error:
-            self._folder.remove()
-            raise JpwrError(
-                f"no more files can be opened ({error.strerror}), so {NOT_RECORDED}: raise the limit, see ulimit -n"
-            ) from error
-        self.path = f"{self._folder.path}/{NAME}"
-        self._file = self._folder.file
+        self.path, self._file = temporary_file(without=NOT_RECORDED)
+        self._woken, self._wake = os.pipe()
         self._position = 0
         self._rest = b""
         self._too_long = False  # whether the current line is
@@ -134,7 +124,8 @@ class MarkReader:
             self._log(f"{left_out} lines in ${MARKS_VARIABLE} were left out")
         if not self._is_in_place():
             self._log(f"the command has removed or replaced the file in ${MARKS_VARIABLE}: later marks are missing")
-        self._folder.remove()
+        with suppress(OSError):
+            os.unlink(self.path)  # noqa: PTH108 - pathlib is slower to start
 
     def _run(self) -> None:
         try:

@@ -13,9 +13,8 @@ from operator import attrgetter, itemgetter
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import ChannelEnergy, EnergyEstimate
+from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
 from jpwr.errors import NotEnoughSamples
-from jpwr.passes import energy_of_passes
 from jpwr.stored import Growing, Store, Stored, kept_as
 
 ROWS_TOGETHER = 512

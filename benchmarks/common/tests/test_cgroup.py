@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common import launch
-from benchmarks.common.cgroup import Periods, cpu_quota, memory_limit_bytes, quota_periods
 from benchmarks.common.measure import regions
+from jpwr.process.cgroup import Periods, cpu_quota, memory_limit_bytes, quota_periods
 from jpwr.regions import RegionTimer
 from tests.waiting import PATIENCE_S
 
@@ -19,7 +19,7 @@ BURN = """
 import json, os, sys
 open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
 from benchmarks.common.launch import usable_cores
-from benchmarks.common.cgroup import cpu_quota, quota_periods
+from jpwr.process.cgroup import cpu_quota, quota_periods
 print(json.dumps([usable_cores(), cpu_quota()]))
 while quota_periods()[0].throttled == 0:
     pass

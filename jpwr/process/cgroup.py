@@ -7,11 +7,10 @@ https://docs.kernel.org/scheduler/sched-bwc.html, https://docs.kernel.org/admin-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Iterator, NamedTuple, Sequence
 
-from jpwr.backends.files import text_of
+from jpwr.process.host import text_of
 
 PROC = Path("/proc/self")
 NO_LIMIT_BYTES = 1 << 60  # cgroup v1 reports the largest number of whole pages if there is no limit
@@ -52,6 +51,19 @@ def quota_periods(proc: Path = PROC) -> list[Periods]:
     return found
 
 
+def throttled_percent(windows: Sequence[tuple[Sequence[Periods], Sequence[Periods]]]) -> float:
+    """Return the percentage of throttled periods in windows, of the group with the highest.
+
+    A window is what quota_periods() returned at its begin and at its end.
+    """
+    highest = 0.0
+    for edges in zip(*(zip(begin, end) for begin, end in windows)):  # of one group
+        began = sum(end.all - begin.all for begin, end in edges)
+        throttled = sum(end.throttled - begin.throttled for begin, end in edges)
+        highest = max(highest, 100 * throttled / max(1, began))
+    return highest
+
+
 def _groups(controller: str, proc: Path) -> Iterator[Path]:
     """Yield the visible folders of this process's group and of those above it."""
     mounts = [line.split() for line in text_of(proc / "mountinfo").splitlines()]
@@ -67,7 +79,7 @@ def _groups(controller: str, proc: Path) -> Iterator[Path]:
                 continue
             top = Path(place)
             # In a container the group's path may be that of the host; its folder is then the mount itself.
-            below = Path(path).relative_to(root) if Path(path).is_relative_to(root) else Path()
+            below = Path(path).relative_to(root) if Path(root) in (Path(path), *Path(path).parents) else Path()
             for part in (below, *below.parents):
                 if (top / part).is_dir():
                     yield top / part
