@@ -43,7 +43,7 @@ class Server(NamedTuple):
     peer: tuple[int, Any]  # family and address of the socket
     model: str
     vocab_size: int
-    extra: dict[str, Any]
+    extra: Mapping[str, Any]
     keep_alive: bool
     template_tokens: int | None = None  # that chat adds to a prompt; None: completions
     of_turns: Mapping[str, Any] = {}  # further fields of a request of a conversation
@@ -100,7 +100,7 @@ class Client:
         server, talk = load.server, load.talk
         extra = {**server.extra, **(server.of_turns if talk else {})}
         self._bodies = Bodies(server.model, server.vocab_size, extra, load.salt, server.template_tokens)
-        self._player = Player(talk, load.first_index, load.stride, self._bodies.tokens().made) if talk else None
+        self._player = Player(talk, load.first_index, load.stride, self._bodies.made) if talk else None
         self._path = server.address.base + (COMPLETIONS if server.template_tokens is None else CHAT)
         self._headers, self._tls = server.address.headers, server.address.tls()
         self._selector = selectors.DefaultSelector()
@@ -273,7 +273,7 @@ class Client:
         except (BadResponse, ssl.SSLError, ValueError, LookupError, TypeError, AttributeError) as error:
             self._fail(stream, str(error) if isinstance(error, BadResponse) else f"no completion: {error!r}")
             return
-        if exchange.response.is_done:
+        if exchange.is_done:
             new += stream.counter.release()
         if new:
             if not request.times_s and request.slot not in self._heard_slots:
@@ -285,7 +285,7 @@ class Client:
             request.counts.append(new)
             self._delays_s.append(now_s - since_s)
             self._tokens += new
-        if exchange.response.is_done:
+        if exchange.is_done:
             self._finish(stream, now_s)
 
     def _opened(self, stream: Stream, data: bytes) -> bytes:
@@ -306,7 +306,7 @@ class Client:
         self._keep(stream)
         idle_s = self._answered(request, counter.ids)
         keeps_alive = self._keeps_alive and idle_s < KEEP_S
-        if keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
+        if keeps_alive and stream.exchange.keeps_open and request.slot >= 0 and stream.wire:
             self._selector.unregister(stream.wire.socket)
             self._idle[request.slot] = stream.wire
         else:

@@ -46,7 +46,6 @@ class ServerOptions:
     server: str = option("xllamacpp", "program that serves", tuple(SERVERS))
     url: str = option("", "http(s)://HOST:PORT/PATH of a server that runs already, in place of starting one")
     api_key_variable: str = option("", "with --url: environment variable that has the API key")
-    api_key_file: str = option("", "with --url: file that has the API key")
     ca_file: str = option("", "with --url: file of certificates that are trusted, in place of the system's")
     served_model: str = option("", "with --url: the model's name there; default: the first that it lists")
     vocab_size: int = option(
@@ -70,7 +69,7 @@ class ServerOptions:
                 f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/measure_a_server.md"
             )
         _ = self.address
-        if self.devices > 1 and not (self.url or "{devices}" in SERVERS[self.server].command):
+        if self.devices > 1 and not (self.url or SERVERS[self.server].has_tensor_parallelism):
             raise ConfigError(
                 f"--devices {self.devices} was asked for, but {self.server} serves from one: leave it out"
             )
@@ -91,7 +90,7 @@ class ServerOptions:
     def address(self) -> Address | None:
         """Address of a server that runs already; raises ConfigError."""
         if not self.url:
-            for flag in ("api_key_variable", "api_key_file", "ca_file"):
+            for flag in ("api_key_variable", "ca_file"):
                 if getattr(self, flag):
                     raise ConfigError(f"--{flag.replace('_', '-')} needs --url: a server that is started here has none")
             return None
@@ -109,17 +108,10 @@ class ServerOptions:
         return found
 
     def _key(self) -> str:
-        if self.api_key_variable and self.api_key_file:
-            raise ConfigError("--api-key-variable and --api-key-file exclude each other: give one of them")
-        key = os.environ.get(self.api_key_variable, "") if self.api_key_variable else ""
-        if self.api_key_file:
-            try:
-                key = Path(self.api_key_file).read_text().strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"--api-key-file {self.api_key_file} cannot be read: {error}") from error
-        if (self.api_key_variable or self.api_key_file) and not re.fullmatch(r"[!-~]+", key):
+        key = os.environ.get(self.api_key_variable, "")
+        if self.api_key_variable and not re.fullmatch(r"[!-~]+", key):
             # Neither the key nor the variable's name, for which the key may have been given.
-            raise ConfigError("the variable or file of the API key has no key in one line: set it before")
+            raise ConfigError("--api-key-variable names no variable with a key in one line: set it before")
         return key
 
 
@@ -300,7 +292,7 @@ class Config:
                 f"--trace {self.load.trace} has a request of {longest} tokens, but the model's context is {CONTEXT}: "
                 "give --url or --model-path of a model with a longer one, or a shorter trace"
             )
-        if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):
+        if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].quantises):
             raise ConfigError(f"--precision fp8 needs weights in fp8 for {serve.server}: give them as --model-path")
 
     @property

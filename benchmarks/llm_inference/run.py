@@ -141,7 +141,7 @@ def serve_and_measure(config: Config, launch: Launch, record: RunRecord) -> None
 def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack: ExitStack) -> None:
     serve, load = config.serve, config.load
     started = Started(config, stack)
-    server, adapter = started.server, SERVERS[serve.server]
+    server, program = started.server, SERVERS[serve.server]
     if serve.url:
         record.model = server.model
     alone = first_requests(server, load, config.window.limit_s, started.watch)
@@ -153,20 +153,19 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     questions = Questions(server, config, alone_s, started.watch)
     questions.ask_idle()
     counted, late_s, periods = [], 0.0, []
-    names = [adapter.counter, *adapter.speculation.counters]
 
     def mark(edge: str, time_s: float) -> None:
         nonlocal late_s
         mark_window(launch, edge, MEASURED, time_s)
         periods.append(quota_periods())
-        counted.append(started.address.counters(names, adapter.metrics))
+        counted.append(started.address.counters(program.counters, program.metrics))
         late_s += time.monotonic() - time_s
 
     measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
     questions.ask_again([one for process in measured.statistics for one in process.samples])
     if config.asks_text:
         reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
-        questions.stored["text"] = asked_text(server, adapter, reference)
+        questions.stored["text"] = asked_text(server, program, reference)
     # A gateway may answer for an alias by the model's own name.
     if others := sorted({one.model for one in measured.requests} - {"", server.model}):
         record.choices["answers as"] = ", ".join(others)
@@ -193,7 +192,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     findings = list(remarks(window, record.metrics, answers, speculation))
     late, is_confirmed = list(late_client(window, record.metrics)), False
     if server_tokens is not None:
-        other = miscounted(window, server_tokens, late_s, adapter.counts_requests)
+        other = miscounted(window, server_tokens, late_s, program.counts_requests)
         late, is_confirmed = [*late, *([other] if other else [])], other is None
     found += unconfirmed(window, is_confirmed)
     # Where others use the node, too, both can be theirs.
@@ -218,14 +217,13 @@ def _by_the_server(
         begin, end = (one.get(name) for one in counted)
         return None if begin is None or end is None else end - begin
 
-    adapter = SERVERS[config.serve.server]
-    tokens, ended = change(adapter.counter), sum(window.holds(one.ended_s) for one in window.every)
-    facts = facts_of_speculation(config.speculation, adapter.speculation, change, tokens, ended)
+    program = SERVERS[config.serve.server]
+    tokens, ended = change(program.counter), sum(window.holds(one.ended_s) for one in window.every)
+    facts = facts_of_speculation(config.speculation, program, change, tokens, ended)
     if tokens is None and facts.get("measured_length"):  # a prompt makes a token, and each step one and those accepted
         prompts = sum(window.holds(one.times_s[0]) for one in window.every)
         tokens = prompts + facts["steps"] + facts["accepted_tokens"]
-    kind = adapter.speculation
-    return tokens, facts, None if facts else change(kind.steps) or change(kind.proposed)
+    return tokens, facts, None if facts else change(program.steps) or change(program.proposed)
 
 
 def _store_requests(record: RunRecord, requests: list[dict[str, Any]], questions: Questions, config: Config) -> None:

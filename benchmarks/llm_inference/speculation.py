@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from benchmarks.common.options import ConfigError, option
-from benchmarks.llm_inference.servers import Speculation
+from benchmarks.llm_inference.servers import Program
 from record.acceptance import length_of, published, stated
 from record.derived import ratio
 
@@ -57,21 +57,10 @@ class SpeculationOptions:
                 f"{known}: choose one of them, or give --acceptance-length"
             ) from error
 
-    @property
-    def values(self) -> dict[str, object]:
-        """Return what the texts of a server's command, settings and environment name."""
-        length, _ = self.stated if self.draft_tokens else (0.0, "")
-        return {
-            "draft_tokens": self.draft_tokens,
-            "step_tokens": self.draft_tokens + 1,
-            "acceptance_length": f"{length:g}",
-            "accepted_drafts": f"{length - 1:g}",
-        }
-
 
 def facts_of_speculation(
     options: SpeculationOptions,
-    kind: Speculation,
+    program: Program,
     change: Callable[[str], float | None],
     generated: float | None,
     ended: int,
@@ -84,13 +73,13 @@ def facts_of_speculation(
     """
     if not options.draft_tokens:
         return {}
-    steps = change(kind.steps) if kind.steps else ratio(change(kind.proposed), options.draft_tokens)
-    accepted = change(kind.accepted)
-    if not kind.accepted and generated is not None and steps is not None:
+    steps = change(program.steps) if program.steps else ratio(change(program.proposed), options.draft_tokens)
+    accepted = change(program.accepted)
+    if not program.accepted and generated is not None and steps is not None:
         accepted = max(0.0, generated - ended - steps)
     length, source = options.stated
     return {
-        "method": kind.method,
+        "method": program.speculation,
         "draft_tokens": options.draft_tokens,
         "stated_length": length,
         "source": source,

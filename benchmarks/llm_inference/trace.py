@@ -10,13 +10,11 @@ conversations are the same.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, option, parse_config, positive
+from benchmarks.common.options import ConfigError
 from record.demand import MADE, as_text, digest_of, made
 
 MOONCAKE_BLOCK = 512
@@ -184,32 +182,3 @@ def read_lengths(path: Path) -> list[tuple[int, int]]:
     if max(output for _, output in pairs) < 2:
         raise ConfigError(f"--lengths-file {path}: no request has 2 output tokens, of which the later one is timed")
     return pairs
-
-
-@dataclass(frozen=True)
-class MadeOptions:
-    """Made trace."""
-
-    size: str = option("small", "small: for a laptop; large: contexts of up to 120,000 tokens", tuple(MADE))
-    seed: int = option(1234, "seed of lengths and idle times")
-    out: str = option("trace.jsonl", "file to write")
-
-    def __post_init__(self) -> None:
-        positive(self, "seed")
-
-
-def main() -> int:
-    """Write a made trace; return the exit code."""
-    try:
-        [options] = parse_config(
-            [MadeOptions], sys.argv[1:], "python -m benchmarks.llm_inference.trace", "Make conversations."
-        )
-        Path(options.out).write_text(as_text(made(options.size, options.seed)))
-    except (ConfigError, OSError) as error:
-        print(f"trace: error: {error}", file=sys.stderr)
-        return EXIT_BAD_OPTIONS
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
