@@ -16,9 +16,11 @@ from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
 from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
-from benchmarks.llm_inference.speculation import SpeculationOptions
 from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
+from record.acceptance import published, stated
 from record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of, of_trace
+
+MODELS = tuple(dict.fromkeys(model for model, _ in published()))
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,49 @@ class AnswerOptions:
     def most_tokens(self) -> int:
         """Return the most tokens of a question of the file with its answer: none is shorter than a byte."""
         return max((len(prompt.encode()) + self.expected_tokens for prompt, _ in self.expected), default=0)
+
+
+@dataclass(frozen=True)
+class SpeculationOptions:
+    """Speculative decoding.
+
+    Random tokens are no text that a draft model foresees. The server therefore accepts drafts by chance, at a stated
+    mean, so that they cost what they cost and their use is no luck.
+    """
+
+    draft_tokens: int = option(
+        0, "tokens that a draft model proposes in a step, of which a stated number is accepted; 0: no speculation"
+    )
+    acceptance_length: float = option(
+        0.0, "mean tokens of a step, the model's own included; 0: the published number of --acceptance-of"
+    )
+    acceptance_of: str = option(MODELS[0], "model whose published acceptance length is stated", MODELS)
+    draft_model: str = option("", "with --model-path or --real-weights: the draft model, which fits the model")
+
+    def __post_init__(self) -> None:
+        if self.draft_tokens < 0:
+            raise ConfigError(f"draft_tokens must be 0 or more, got {self.draft_tokens}")
+        if not self.draft_tokens:
+            if self.acceptance_length or self.draft_model:
+                raise ConfigError("--acceptance-length and --draft-model need --draft-tokens: give their number, too")
+            return
+        if not 1 <= self.stated[0] <= self.draft_tokens + 1:
+            raise ConfigError(
+                f"--acceptance-length {self.stated[0]:g} is no mean of a step with {self.draft_tokens} draft tokens: "
+                f"give one from 1 to {self.draft_tokens + 1}"
+            )
+
+    @cached_property
+    def stated(self) -> tuple[float, str]:
+        """Return the stated acceptance length with its source; raises ConfigError if none is published."""
+        try:
+            return stated(self.draft_tokens, self.acceptance_length, self.acceptance_of)
+        except LookupError as error:
+            known = ", ".join(str(count) for model, count in published() if model == self.acceptance_of)
+            raise ConfigError(
+                f"--draft-tokens {self.draft_tokens}: of {self.acceptance_of} acceptance lengths are published for "
+                f"{known}: choose one of them, or give --acceptance-length"
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -62,10 +62,8 @@ def _tokens(server: Server, program: Program) -> list[int]:
 def _place(server: Server, program: Program, prompt: Sequence[int], token: int) -> tuple[int, list[float]]:
     """Return the listed log-probabilities after a prompt, and which one is the token's; -1 for none."""
     asked = {"model": server.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "stream": False}
-    status, answer = server.address.ask(COMPLETIONS, {**asked, "logprobs": LISTED, **program.request_of_text})
-    if status != 200:
-        raise ValueError(f"{COMPLETIONS} has HTTP status {status}: {answer.strip()[:200]}")
-    listed = _by_id(answer_of(json.loads(answer)["choices"][0]).top[0])
+    choice = server.address.choice(COMPLETIONS, {**asked, "logprobs": LISTED, **program.request_of_text})
+    listed = _by_id(answer_of(choice).top[0])
     return list(listed).index(token) if token in listed else -1, list(listed.values())
 
 

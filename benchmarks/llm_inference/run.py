@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields
 from functools import partial
@@ -28,15 +28,10 @@ from benchmarks.llm_inference.answers import Questions
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.devices import devices_of_running
 from benchmarks.llm_inference.load import first_requests, measure
-from benchmarks.llm_inference.metrics import as_json, client_metrics
-from benchmarks.llm_inference.models import (
-    PACKAGED,
-)
+from benchmarks.llm_inference.metrics import as_json, by_the_server, client_metrics
+from benchmarks.llm_inference.models import PACKAGED
 from benchmarks.llm_inference.perplexity import asked_text
-from benchmarks.llm_inference.servers import (
-    SERVERS,
-)
-from benchmarks.llm_inference.speculation import facts_of_speculation
+from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
@@ -130,12 +125,12 @@ def describe(config: Config) -> RunRecord:
 
 def serve_and_measure(config: Config, launch: Launch, record: RunRecord) -> None:
     """Fill in the record of a run; raises ConfigError for what does not fit the machine."""
-    with ExitStack() as stack:
-        try:
+    try:
+        with ExitStack() as stack:
             _serve_and_measure(config, launch, record, stack)
-        except LoadError as error:
-            record.status = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
-            record.error = str(error)
+    except LoadError as error:
+        record.status = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
+        record.error = str(error)
 
 
 def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack: ExitStack) -> None:
@@ -175,7 +170,8 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
     record.metrics |= figures_of(window) | client_metrics(measured.statistics)
-    server_tokens, speculation, undeclared = _by_the_server(config, counted, window)
+    begin, end = counted
+    server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)
     shares = [
         (after.throttled - before.throttled) / max(1, after.all - before.all)
         for before, after in zip(*periods, strict=False)
@@ -203,27 +199,6 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
     _store_requests(record, lines, questions, config)
-
-
-def _by_the_server(
-    config: Config, counted: Sequence[Mapping[str, float | None]], window: Window
-) -> tuple[float | None, dict[str, Any], float | None]:
-    """Return the tokens generated in the window by the server's counters at its edges, and what they say of drafts.
-
-    The last are drafts, or steps with some, that no option declares.
-    """
-
-    def change(name: str) -> float | None:
-        begin, end = (one.get(name) for one in counted)
-        return None if begin is None or end is None else end - begin
-
-    program = SERVERS[config.serve.server]
-    tokens, ended = change(program.counter), sum(window.holds(one.ended_s) for one in window.every)
-    facts = facts_of_speculation(config.speculation, program, change, tokens, ended)
-    if tokens is None and facts.get("measured_length"):  # a prompt makes a token, and each step one and those accepted
-        prompts = sum(window.holds(one.times_s[0]) for one in window.every)
-        tokens = prompts + facts["steps"] + facts["accepted_tokens"]
-    return tokens, facts, None if facts else change(program.steps) or change(program.proposed)
 
 
 def _store_requests(record: RunRecord, requests: list[dict[str, Any]], questions: Questions, config: Config) -> None:

@@ -46,7 +46,7 @@ class Draft(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What a server is started with."""
+    """Model and options that a server is started with."""
 
     model: Path
     folder: Path  # for a file of settings

@@ -172,21 +172,19 @@ def broken(entry, place="", **changes):
 
 FED = {**HEAD, "hash_id_scope": "none", "requests": [{**REQUEST, "in": 20}]}
 BROKEN = [  # in each format: a missing value, one of another type, and one that is impossible
-    (broken(LINE, timestamp=None), "'timestamp' must be a number from 0 to 2^53, found nothing"),
     (broken(LINE, input_length="1"), "'input_length' must be a number from 1 to 2^53, found '1'"),
     (broken(LINE, input_length=1.5), "must be a whole number, found 1.5"),
     (broken(LINE, output_length=True), "'output_length' must be a number from 1 to 2^53, found True"),
-    (broken(LINE, timestamp=10**400), "'timestamp' must be a number from 0 to 2^53, found 1000"),
+    (broken(LINE, input_length=10**400), "'input_length' must be a number from 1 to 2^53, found 1000"),
     (broken(LINE, hash_ids=[1]), "600 tokens are 2 blocks of 512, but it has 1 hash_ids"),
     (broken(LINE, hash_ids=[1, 2, 3]), "600 tokens are 2 blocks of 512, but it has 3 hash_ids"),
     (broken(LINE, hash_ids=[1, "2"]), "'hash_ids' must be a list of whole numbers"),
     (broken(ENTRY, block_size=None), "'block_size' must be a number from 1 to 2^53, found nothing"),
-    (broken(ENTRY, id=7), "'id' must be a text, found 7"),
     ({key: one for key, one in ENTRY.items() if key != "requests"}, "'requests' must be a list"),
     (broken(ENTRY, requests=[]), "'requests' has no request"),
     (broken(ENTRY, requests=[1]), "'requests' must be a list of objects, found [1]"),
     (broken(ENTRY, hash_id_scope="mine"), "'hash_id_scope' must be one of local, global, none, found 'mine'"),
-    *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in list(REQUEST)[:-1]),
+    *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in ("t", "in", "out")),
     (broken(ENTRY, "request", t=-1), "request 1: 't' must be a number from 0 to 2^53, found -1"),
     (broken(ENTRY, "request", hash_ids=None), "100 tokens are 2 blocks of 64, but it has 0 hash_ids"),
     (broken(ENTRY, "request", out=1), "no request has 2 output tokens"),
@@ -238,7 +236,7 @@ def test_a_folder_names_its_broken_file_and_lines_end_at_line_feeds_alone(tmp_pa
     write(tmp_path / "a.jsonl", lines)
     assert len(trace_of(str(tmp_path), 1).conversations) == 2
     (tmp_path / "package.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"package\.json: entry 1: 'timestamp' must be a number"):
+    with pytest.raises(ConfigError, match=r"package\.json: entry 1: 'input_length' must be a number"):
         trace_of(str(tmp_path), 1)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import devices, run
-from benchmarks.llm_inference.listeners import processes_of
+from benchmarks.llm_inference.devices import processes_of
 from benchmarks.llm_inference.servers import free_port
 from benchmarks.llm_inference.tests.conftest import MOCK
 from jpwr.backends.visible import HIP
