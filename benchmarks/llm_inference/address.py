@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,6 +105,17 @@ class Address:
             raise OSError(str(error)) from error
         finally:
             connection.close()
+
+    def choice(self, path: str, body: object, limit_s: float = REPLY_S) -> Mapping[str, Any]:
+        """Return the choice of an answer in one piece; raises OSError, and ValueError for another answer."""
+        status, text = self.ask(path, body, limit_s)
+        try:
+            found = json.loads(text)["choices"][0]
+            found.get("text")
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            words = f"HTTP status {status}, {text.strip()[:MOST_LETTERS]}"
+            raise ValueError(f"{path} has no answer ({error!r}): {words}") from error
+        return found  # type: ignore[no-any-return]
 
     def models(self) -> list[str]:
         """Return the names of the models that it serves; raises LoadError."""

@@ -1,14 +1,18 @@
-"""Statistics of a client, and its requests as their file holds them."""
+"""What a run states next to the metrics of its requests: the client's cost, and what the server counted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
 from benchmarks.llm_inference.client import Statistics
+from benchmarks.llm_inference.config import Config
+from benchmarks.llm_inference.servers import SERVERS
 from jpwr.median import percentile
-from record.served import Metrics, Request
+from record.acceptance import length_of
+from record.derived import ratio
+from record.served import Metrics, Request, Window
 
 
 def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:
@@ -23,6 +27,39 @@ def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:
         "client_cpu_us_per_token": 1e6 * sum(one.cpu_s for one in every) / tokens if tokens else None,
         "client_reconnects": sum(one.reconnects for one in every),
     }
+
+
+def by_the_server(
+    config: Config, begin: Mapping[str, float | None], end: Mapping[str, float | None], window: Window
+) -> tuple[float | None, dict[str, Any], float | None]:
+    """Return the tokens generated in the window, the facts of speculation, and steps with drafts that none declares.
+
+    All are by the server's counters at the window's edges. A server without a counter of accepted tokens generates one
+    with a request's prompt, and one in each step.
+    """
+    program, options = SERVERS[config.serve.server], config.speculation
+    changes = ((name, begin[name], end[name]) for name in program.counters)
+    moved = {name: last - first for name, first, last in changes if first is not None and last is not None}
+    tokens, steps, accepted = (moved.get(name) for name in (program.counter, program.steps, program.accepted))
+    if not options.draft_tokens:
+        return tokens, {}, steps or moved.get(program.proposed)
+    if not program.steps:
+        steps = ratio(moved.get(program.proposed), options.draft_tokens)
+    if not program.accepted and tokens is not None and steps is not None:
+        accepted = max(0.0, tokens - sum(window.holds(one.ended_s) for one in window.every) - steps)
+    if tokens is None and steps is not None and accepted is not None:
+        tokens = sum(window.holds(one.times_s[0]) for one in window.every) + steps + accepted
+    length, source = options.stated
+    facts = {
+        "method": program.speculation,
+        "draft_tokens": options.draft_tokens,
+        "stated_length": length,
+        "source": source,
+        "steps": steps,
+        "accepted_tokens": accepted,
+        "measured_length": length_of(steps, accepted),
+    }
+    return tokens, facts, None
 
 
 def as_json(request: Request, start_s: float) -> dict[str, Any]:

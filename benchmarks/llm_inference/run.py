@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields
 from functools import partial
@@ -27,15 +27,10 @@ from benchmarks.llm_inference.answers import Questions
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.devices import devices_of_running
 from benchmarks.llm_inference.load import first_requests, measure
-from benchmarks.llm_inference.metrics import as_json, client_metrics
-from benchmarks.llm_inference.models import (
-    PACKAGED,
-)
+from benchmarks.llm_inference.metrics import as_json, by_the_server, client_metrics
+from benchmarks.llm_inference.models import PACKAGED
 from benchmarks.llm_inference.perplexity import asked_text
-from benchmarks.llm_inference.servers import (
-    SERVERS,
-)
-from benchmarks.llm_inference.speculation import facts_of_speculation
+from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import clock_error_s
@@ -130,18 +125,18 @@ def describe(config: Config) -> RunRecord:
 
 def serve_and_measure(config: Config, launch: Launch, record: RunRecord) -> None:
     """Fill in the record of a run; raises ConfigError for what does not fit the machine."""
-    with ExitStack() as stack:
-        try:
+    try:
+        with ExitStack() as stack:
             _serve_and_measure(config, launch, record, stack)
-        except LoadError as error:
-            record.status = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
-            record.error = str(error)
+    except LoadError as error:
+        record.status = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
+        record.error = str(error)
 
 
 def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack: ExitStack) -> None:
     serve, load = config.serve, config.load
     started = Started(config, stack)
-    server, adapter = started.server, SERVERS[serve.server]
+    server, program = started.server, SERVERS[serve.server]
     if serve.url:
         record.model = server.model
     alone = first_requests(server, load, config.window.limit_s, started.watch)
@@ -153,20 +148,19 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     questions = Questions(server, config, alone_s, started.watch)
     questions.ask_idle()
     counted, late_s, periods = [], 0.0, []
-    names = [adapter.counter, *adapter.speculation.counters]
 
     def mark(edge: str, time_s: float) -> None:
         nonlocal late_s
         mark_window(launch, edge, MEASURED, time_s)
         periods.append(quota_periods())
-        counted.append(started.address.counters(names, adapter.metrics))
+        counted.append(started.address.counters(program.counters, program.metrics))
         late_s += time.monotonic() - time_s
 
     measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
     questions.ask_again([one for process in measured.statistics for one in process.samples])
     if config.asks_text:
         reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
-        questions.stored["text"] = asked_text(server, adapter, reference)
+        questions.stored["text"] = asked_text(server, program, reference)
     # A gateway may answer for an alias by the model's own name.
     if others := sorted({one.model for one in measured.requests} - {"", server.model}):
         record.choices["answers as"] = ", ".join(others)
@@ -176,7 +170,8 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
     record.metrics |= figures_of(window) | client_metrics(measured.statistics)
-    server_tokens, speculation, undeclared = _by_the_server(config, counted, window)
+    begin, end = counted
+    server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)
     record.metrics |= {
         "num_parameters": started.parameters,
         "server_start_s": started.ready_s,
@@ -189,7 +184,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     findings = list(remarks(window, record.metrics, answers, speculation))
     late, is_confirmed = list(late_client(window, record.metrics)), False
     if server_tokens is not None:
-        other = miscounted(window, server_tokens, late_s, adapter.counts_requests)
+        other = miscounted(window, server_tokens, late_s, program.counts_requests)
         late, is_confirmed = [*late, *([other] if other else [])], other is None
     found += unconfirmed(window, is_confirmed)
     # Where others use the node, too, both can be theirs.
@@ -200,28 +195,6 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
     _store_requests(record, lines, questions, config)
-
-
-def _by_the_server(
-    config: Config, counted: Sequence[Mapping[str, float | None]], window: Window
-) -> tuple[float | None, dict[str, Any], float | None]:
-    """Return the tokens generated in the window by the server's counters at its edges, and what they say of drafts.
-
-    The last are drafts, or steps with some, that no option declares.
-    """
-
-    def change(name: str) -> float | None:
-        begin, end = (one.get(name) for one in counted)
-        return None if begin is None or end is None else end - begin
-
-    adapter = SERVERS[config.serve.server]
-    tokens, ended = change(adapter.counter), sum(window.holds(one.ended_s) for one in window.every)
-    facts = facts_of_speculation(config.speculation, adapter.speculation, change, tokens, ended)
-    if tokens is None and facts.get("measured_length"):  # a prompt makes a token, and each step one and those accepted
-        prompts = sum(window.holds(one.times_s[0]) for one in window.every)
-        tokens = prompts + facts["steps"] + facts["accepted_tokens"]
-    kind = adapter.speculation
-    return tokens, facts, None if facts else change(kind.steps) or change(kind.proposed)
 
 
 def _store_requests(record: RunRecord, requests: list[dict[str, Any]], questions: Questions, config: Config) -> None:

@@ -1,6 +1,6 @@
 """Traces of conversations, in two published formats and made ones, and files of lengths.
 
-Mooncake's JSON lines have timestamp [ms], input_length, output_length and hash_ids of blocks of 512 tokens. The JSON of
+Mooncake's JSON lines have input_length, output_length and hash_ids of blocks of 512 tokens. The JSON of
 AIPerf's scenario and of kv-cache-tester has id, block_size and requests of t [s], in, out and hash_ids of whole blocks,
 and perhaps hash_id_scope, tool_tokens and system_tokens. Where hash_id_scope is "none", requests have no hash ids: a
 prompt is the former one, the former answer as it came, and new tokens; the first tool_tokens + system_tokens of all
@@ -10,13 +10,11 @@ conversations are the same.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, option, parse_config, positive
+from benchmarks.common.options import ConfigError
 from record.demand import MADE, as_text, digest_of, made
 
 MOONCAKE_BLOCK = 512
@@ -125,7 +123,6 @@ def _ids(entry: Mapping[str, Any], tokens: int, block: int, where: str, is_cut: 
 
 def _of_mooncake(entry: Mapping[str, Any], where: str) -> Conversation:
     """Return a conversation of one request: the format does not state which requests follow each other."""
-    _number(entry, "timestamp", 0, where)
     tokens, output = (_whole(entry, name, 1, where) for name in ("input_length", "output_length"))
     ids = _ids(entry, tokens, MOONCAKE_BLOCK, where)
     return Conversation((Turn(tokens, output, 0.0, ids),), MOONCAKE_BLOCK)
@@ -144,8 +141,6 @@ def _requests(entry: Mapping[str, Any], where: str) -> Iterator[Mapping[str, Any
 
 
 def _of_requests(entry: Mapping[str, Any], where: str) -> Conversation:
-    if not isinstance(entry.get("id"), str):
-        raise ConfigError(f"{where}: 'id' must be a text, found {entry.get('id')!r}")
     if (scope := entry.get("hash_id_scope", SCOPES[0])) not in SCOPES:
         raise ConfigError(f"{where}: 'hash_id_scope' must be one of {', '.join(SCOPES)}, found {scope!r}")
     is_fed = scope == "none"
@@ -154,9 +149,6 @@ def _of_requests(entry: Mapping[str, Any], where: str) -> Conversation:
     turns, ended_s, held = list[Turn](), 0.0, shared if is_fed else 0
     for number, one in enumerate(_requests(entry, where), 1):
         at = f"{where}, request {number}"
-        for name in ("type", "model"):
-            if not isinstance(one.get(name), str):
-                raise ConfigError(f"{at}: {name!r} must be a text, found {one.get(name)!r}")
         time_s = _number(one, "t", 0, at)
         tokens, output = (_whole(one, name, 1, at) for name in ("in", "out"))
         if is_fed and tokens <= held:
@@ -184,32 +176,3 @@ def read_lengths(path: Path) -> list[tuple[int, int]]:
     if max(output for _, output in pairs) < 2:
         raise ConfigError(f"--lengths-file {path}: no request has 2 output tokens, of which the later one is timed")
     return pairs
-
-
-@dataclass(frozen=True)
-class MadeOptions:
-    """Made trace."""
-
-    size: str = option("small", "small: for a laptop; large: contexts of up to 120,000 tokens", tuple(MADE))
-    seed: int = option(1234, "seed of lengths and idle times")
-    out: str = option("trace.jsonl", "file to write")
-
-    def __post_init__(self) -> None:
-        positive(self, "seed")
-
-
-def main() -> int:
-    """Write a made trace; return the exit code."""
-    try:
-        [options] = parse_config(
-            [MadeOptions], sys.argv[1:], "python -m benchmarks.llm_inference.trace", "Make conversations."
-        )
-        Path(options.out).write_text(as_text(made(options.size, options.seed)))
-    except (ConfigError, OSError) as error:
-        print(f"trace: error: {error}", file=sys.stderr)
-        return EXIT_BAD_OPTIONS
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,8 +11,9 @@ import pytest
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import devices, run
-from benchmarks.llm_inference.listeners import processes_of
+from benchmarks.llm_inference.devices import processes_of
 from benchmarks.llm_inference.servers import free_port
+from benchmarks.llm_inference.tests.conftest import MOCK
 from jpwr.backends.visible import HIP
 from jpwr.tests.conftest import environment
 from jpwr.tests.conftest import nvml_folder as nvml_folder
@@ -82,7 +83,7 @@ def test_a_server_that_is_started_sees_the_devices_that_count(there, shown, monk
 
 @pytest.mark.long
 def test_the_energy_of_a_running_server_is_that_of_its_own_gpu(tmp_path, nvml_folder):
-    mock = (sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", "--ttft-s", "0.02", "--tpot-s", "0.004")
+    mock = (*MOCK, "--ttft-s", "0.02", "--tpot-s", "0.004")
     quick = ("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8")
     with subprocess.Popen(mock, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -108,7 +109,7 @@ def test_the_energy_of_a_running_server_is_that_of_its_own_gpu(tmp_path, nvml_fo
 @pytest.mark.long
 def test_the_energy_of_a_server_on_two_nodes_is_that_of_each_role(tmp_path, nvml_folder):
     """Two samplers as on two nodes, around the client and around a command that waits for its end."""
-    mock = (sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", "--ttft-s", "0.02", "--tpot-s", "0.004")
+    mock = (*MOCK, "--ttft-s", "0.02", "--tpot-s", "0.004")
     quick = ("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8")
     jpwr = (sys.executable, "-m", "jpwr", "--methods", "pynvml", "--df-out")
     stand_in = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_SHAPE": "constant", "STAND_IN_LIMIT_W": "700"}
