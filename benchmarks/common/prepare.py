@@ -9,16 +9,17 @@ from __future__ import annotations
 import fcntl
 import json
 import multiprocessing
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from benchmarks.common.launch import usable_cores
 from benchmarks.common.options import ConfigError, option, positive
+from benchmarks.common.progress import Pace, to_go
 
 Written = TypeVar("Written")
 
@@ -97,11 +98,11 @@ def _check_plan(plan_file: Path, plan: Mapping[str, Any], pattern: str) -> None:
 
 
 def _run(tasks: Sequence[Callable[[], Written]], folder: Path, jobs: int) -> list[Written]:
-    found = []
-    with _progress(len(tasks), folder) as advance:
-        for written in (task() for task in tasks) if jobs == 1 else _in_processes(tasks, jobs):
-            found.append(written)
-            advance()
+    found, pace, begun_s = [], Pace(), time.monotonic()
+    for written in (task() for task in tasks) if jobs == 1 else _in_processes(tasks, jobs):
+        found.append(written)
+        if pace.due:
+            print(f"{folder}: {len(found)} of {len(tasks)} files, {to_go(begun_s, len(found), len(tasks))}", flush=True)
     return found
 
 
@@ -116,16 +117,3 @@ def _in_processes(tasks: Sequence[Callable[[], Written]], jobs: int) -> Iterator
             raise OSError("a process was killed, perhaps for lack of memory: try fewer --jobs") from error
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _progress(total: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("files"))
-    console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(str(folder), total=total)
-        yield lambda: bar.advance(task)

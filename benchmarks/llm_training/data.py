@@ -22,9 +22,7 @@ from benchmarks.llm_training.config import Config
 
 Item = TypeVar("Item")
 Batch = dict[str, torch.Tensor]
-IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type, sequences, documents
-INDEX_MAGIC = b"MMIDIDX\x00\x00"
-TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
+REMADE = "make it anew with 'python -m benchmarks.llm_training.prepare --out"
 TOKENS_CHECKED = 10_000_000  # in less than a second
 DRAWN = 0.5  # share of synthetic tokens that no other determines, where losses are compared with a reference
 FACTOR = 31  # a token t that is not drawn is followed by FACTOR t + 1, modulo the vocabulary, which 31 does not divide
@@ -137,48 +135,34 @@ def describe(prefix: str, sequence_length: int) -> dict[str, Any]:
 
 def packing(prefix: str, sequence_length: int) -> str:
     """Return a description of how the documents of PREFIX.idx fill the samples."""
-    with open(f"{prefix}.idx", "rb") as file:
-        _, _, _, documents, _ = IndexHeader.unpack(file.read(IndexHeader.size))
-    mean = _tokens(Path(f"{prefix}.idx"), documents) / documents
+    lengths = read_index(prefix).sequence_lengths
+    mean = lengths.mean()
     if mean < sequence_length:
         how = f"a sample of {sequence_length} tokens has {sequence_length / mean:.1f} of them, one after the other"
     else:
         how = f"they are cut into samples of {sequence_length} tokens"
-    return f"{documents} documents of {mean:.0f} tokens on average: {how}"
+    return f"{len(lengths)} documents of {mean:.0f} tokens on average: {how}"
 
 
-def _tokens(index: Path, sequences: int) -> int:
-    """Return the number of tokens of all sequences, whose lengths follow the index's header."""
-    return int(np.fromfile(index, np.int32, sequences, offset=IndexHeader.size).sum(dtype=np.int64))
+def read_index(prefix: str) -> Any:
+    """Return megatron-core's index of a data set; raises ConfigError if it cannot be read."""
+    from megatron.core.datasets.indexed_dataset import IndexedDataset
+
+    try:
+        return IndexedDataset(prefix, mmap=False).index
+    except (AssertionError, OSError, ValueError, struct.error) as error:
+        raise ConfigError(f"data prefix {prefix} cannot be read ({error}): {REMADE} {prefix}'") from error
 
 
 def check_prefix(prefix: str, vocab_size: int) -> None:
     """Raise ConfigError unless PREFIX.bin and PREFIX.idx are a complete data set within the vocabulary."""
-    index, tokens = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")
-    for path in (index, tokens):
-        if not path.is_file():
-            raise ConfigError(
-                f"data prefix {prefix} was given, but there is no {path}: "
-                f"make it with 'python -m benchmarks.llm_training.prepare --out {prefix}'"
-            )
-    with open(index, "rb") as file:
-        head = file.read(IndexHeader.size)
-    remade = f"delete it and make it again with 'python -m benchmarks.llm_training.prepare --out {prefix}'"
-    if len(head) < IndexHeader.size:
-        raise ConfigError(f"{index} is truncated at {len(head)} bytes: {remade}")
-    magic, version, code, sequences, documents = IndexHeader.unpack(head)
-    if magic != INDEX_MAGIC or version != 1 or code not in TOKEN_TYPES:
-        raise ConfigError(f"{index} is not an index of megatron-core's IndexedDataset: {remade}")
-    expected_bytes = IndexHeader.size + sequences * (4 + 8) + documents * 8
-    if index.stat().st_size < expected_bytes:
-        raise ConfigError(f"{index} is truncated: it has {index.stat().st_size} of {expected_bytes} bytes: {remade}")
-    token_type = np.dtype(TOKEN_TYPES[code])
-    expected_bytes = _tokens(index, sequences) * token_type.itemsize
+    index, tokens = read_index(prefix), Path(f"{prefix}.bin")
+    expected_bytes = int(index.sequence_lengths.sum(dtype=np.int64)) * index.dtype_size
     if tokens.stat().st_size != expected_bytes:
         raise ConfigError(
-            f"{tokens} has {tokens.stat().st_size} bytes, but its index expects {expected_bytes}: {remade}"
+            f"{tokens} has {tokens.stat().st_size} bytes, but its index expects {expected_bytes}: {REMADE} {prefix}'"
         )
-    largest = int(np.fromfile(tokens, token_type, TOKENS_CHECKED).max(initial=0))
+    largest = int(np.fromfile(tokens, index.dtype, TOKENS_CHECKED).max(initial=0))
     if largest >= vocab_size:
         raise ConfigError(
             f"{tokens} has token {largest}, but the model's vocabulary ends at {vocab_size - 1}: "

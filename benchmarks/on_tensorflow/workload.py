@@ -33,8 +33,7 @@ class TensorFlowWorkload(SampleWorkload):
 
     def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
         """Share the batch and all `files` among the ranks; raises ConfigError if the batch cannot be shared."""
-        self.devices_per_process = options.compute.devices_per_process
-        batch, devices = options.batch.global_batch_size, launch.world_size * self.devices_per_process
+        batch, devices = options.batch.global_batch_size, launch.world_size
         check_shares(devices, batch)
         super().__init__(options, launch, files, devices, batch // devices)
         # The part of its files' records that this rank takes, and the number of parts.

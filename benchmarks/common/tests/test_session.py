@@ -127,6 +127,10 @@ class Sums(Workload):
         self.work_per_sample = options.sums.numbers
         self.flops = Flops(1.0, "an addition for each")
 
+    @classmethod
+    def facts(cls):
+        return {"precisions": "fp32 bf16 fp16", "refused": {"graphcore": "they cannot add"}}
+
     @staticmethod
     def model(options):
         return options.sums.way
@@ -377,9 +381,16 @@ def test_a_run_that_the_workload_finds_bad_has_failed(ran):
     assert (code, record["status"], record["error"]) == (1, "failed", "the loss did not fall")
 
 
-def test_a_precision_that_the_workload_has_not_is_refused(tmp_path, capsys):
-    assert session.main(Sums, ["--precision", "fp8"]) == 2
-    assert "--precision fp8 was asked for, but sums has fp32, bf16, fp16" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--precision", "fp8"], "--precision fp8 was asked for, but sums has fp32, bf16, fp16"),
+        (["--device", "ipu"], "--device ipu was asked for, but sums does not run on IPUs: they cannot add"),
+    ],
+)
+def test_what_the_workload_does_not_run_with_is_refused(flags, message, capsys):
+    assert session.main(Sums, flags) == 2
+    assert message in capsys.readouterr().err
 
 
 class WithoutInput(Adding):

@@ -4,9 +4,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from benchmarks.common.measure.throughput import throughput_metrics
 
 from benchmarks.common.launch import Launch
+from benchmarks.common.measure.measured import throughput_metrics
 from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.common.record import RunRecord
 from benchmarks.common.session import parse_options

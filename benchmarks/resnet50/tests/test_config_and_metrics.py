@@ -37,7 +37,6 @@ FROM_HOST = ("--data", "synthetic-host")
         ([*FROM_HOST, "--effective", "--device", "ipu"], "cannot time single steps"),
         ([*FROM_HOST, "--effective", "--cold-cache"], "and data from files"),
         (["--effective"], "--effective compares with --data synthetic"),
-        ([*FROM_HOST, "--steps-per-call", "2", "--devices-per-process", "2"], "needs --data synth"),
         (["--precision", "fp8"], "TensorFlow does not train in it"),
     ],
 )
@@ -65,13 +64,6 @@ def test_what_a_run_is_of():
         "data_parallel_size": 2,
         "image_size": 224,
     }
-
-
-def test_only_224_pixels_are_comparable_and_odd_sizes_are_warned_about():
-    assert ModelOptions().is_comparable
-    assert not ModelOptions(image_size=64).is_comparable
-    assert ModelOptions(image_size=64).warning == ""
-    assert "not a multiple of 32" in ModelOptions(image_size=100).warning
 
 
 @pytest.mark.parametrize(

@@ -323,16 +323,6 @@ def test_a_gpu_without_bf16_trains_in_fp16_unless_bf16_is_asked_for(details, ask
         assert (target.precision, target.copied_to) == (precision, "/GPU:0")
 
 
-def test_a_precision_that_the_cpu_has_no_units_for_is_refused(tmp_path):
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("flags\t\t: fpu sse avx512_bf16 avx2\n")
-    on_tensorflow.check_cpu("bf16", "nhwc", cpuinfo)
-    with pytest.raises(ConfigError, match=r"--precision fp16 .* no units"):
-        on_tensorflow.check_cpu("fp16", "nhwc", cpuinfo)
-    with pytest.raises(ConfigError, match="nchw"):
-        on_tensorflow.check_cpu("fp32", "nchw", cpuinfo)
-
-
 def test_tensorflow_is_told_of_all_workers():
     one_node = on_tensorflow.tf_config(Launch(1, 2, 1, 2), {"MASTER_ADDR": "localhost", "MASTER_PORT": "5000"})
     assert one_node == {
@@ -567,7 +557,6 @@ def test_an_ipu_trains_in_one_compiled_loop(poplar):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"devices_per_process": 2}, "trains on one IPU"),
         ({"precision": "bf16"}, "IPUs have none"),
         ({"xla": "off"}, "compiled programs only"),
     ],
