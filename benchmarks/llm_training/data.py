@@ -22,6 +22,9 @@ from benchmarks.llm_training.config import Config
 
 Item = TypeVar("Item")
 Batch = dict[str, torch.Tensor]
+IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type, sequences, documents
+INDEX_MAGIC = b"MMIDIDX\x00\x00"
+TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 REMADE = "make it anew with 'python -m benchmarks.llm_training.prepare --out"
 TOKENS_CHECKED = 10_000_000  # in less than a second
 DRAWN = 0.5  # share of synthetic tokens that no other determines, where losses are compared with a reference
@@ -135,7 +138,7 @@ def describe(prefix: str, sequence_length: int) -> dict[str, Any]:
 
 def packing(prefix: str, sequence_length: int) -> str:
     """Return a description of how the documents of PREFIX.idx fill the samples."""
-    lengths = read_index(prefix).sequence_lengths
+    lengths, _ = read_index(prefix)
     mean = lengths.mean()
     if mean < sequence_length:
         how = f"a sample of {sequence_length} tokens has {sequence_length / mean:.1f} of them, one after the other"
@@ -144,25 +147,34 @@ def packing(prefix: str, sequence_length: int) -> str:
     return f"{len(lengths)} documents of {mean:.0f} tokens on average: {how}"
 
 
-def read_index(prefix: str) -> Any:
-    """Return megatron-core's index of a data set; raises ConfigError if it cannot be read."""
-    from megatron.core.datasets.indexed_dataset import IndexedDataset
+def read_index(prefix: str) -> tuple[NDArray[np.int32], Any]:
+    """Return the number of tokens of each document in PREFIX.idx, and their type; raises ConfigError if it is damaged.
 
+    megatron-core's own reader checks the same, but prints tracebacks for a file that it cannot read.
+    """
+    path = Path(f"{prefix}.idx")
     try:
-        return IndexedDataset(prefix, mmap=False).index
-    except (AssertionError, OSError, ValueError, struct.error) as error:
-        raise ConfigError(f"data prefix {prefix} cannot be read ({error}): {REMADE} {prefix}'") from error
+        with open(path, "rb") as file:
+            magic, version, code, sequences, documents = IndexHeader.unpack(file.read(IndexHeader.size))
+        if (magic, version) != (INDEX_MAGIC, 1):
+            raise ValueError("it is no index of megatron-core")
+        if path.stat().st_size < IndexHeader.size + sequences * (4 + 8) + documents * 8:
+            raise ValueError("it is truncated")
+        return np.fromfile(path, np.int32, sequences, offset=IndexHeader.size), np.dtype(TOKEN_TYPES[code])
+    except (OSError, ValueError, KeyError, struct.error) as error:
+        raise ConfigError(f"{path} cannot be read ({error}): {REMADE} {prefix}'") from error
 
 
 def check_prefix(prefix: str, vocab_size: int) -> None:
     """Raise ConfigError unless PREFIX.bin and PREFIX.idx are a complete data set within the vocabulary."""
-    index, tokens = read_index(prefix), Path(f"{prefix}.bin")
-    expected_bytes = int(index.sequence_lengths.sum(dtype=np.int64)) * index.dtype_size
-    if tokens.stat().st_size != expected_bytes:
+    (lengths, token_type), tokens = read_index(prefix), Path(f"{prefix}.bin")
+    expected_bytes = int(lengths.sum(dtype=np.int64)) * token_type.itemsize
+    found_bytes = tokens.stat().st_size if tokens.exists() else 0
+    if found_bytes != expected_bytes:
         raise ConfigError(
-            f"{tokens} has {tokens.stat().st_size} bytes, but its index expects {expected_bytes}: {REMADE} {prefix}'"
+            f"{tokens} has {found_bytes} bytes, but its index expects {expected_bytes}: {REMADE} {prefix}'"
         )
-    largest = int(np.fromfile(tokens, index.dtype, TOKENS_CHECKED).max(initial=0))
+    largest = int(np.fromfile(tokens, token_type, TOKENS_CHECKED).max(initial=0))
     if largest >= vocab_size:
         raise ConfigError(
             f"{tokens} has token {largest}, but the model's vocabulary ends at {vocab_size - 1}: "

@@ -15,7 +15,6 @@ class ComputeOptions(options.ComputeOptions):
     xla: str = option(
         "auto", "compile the step with XLA; auto: on GPUs, as it is slower on CPUs", ("auto", "on", "off")
     )
-    layout: str = option("auto", "order of an image's dimensions; auto: nhwc", ("auto", "nhwc", "nchw"))
     steps_per_call: int = option(1, "optimizer steps per call into TensorFlow")
 
     def __post_init__(self) -> None:

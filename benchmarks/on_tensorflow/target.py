@@ -38,7 +38,6 @@ class Target(workload.Target):
     kind: str  # cpu, gpu or ipu
     precision: str
     xla: bool
-    data_format: str  # channels_last or channels_first
     strategy: Any  # a tf.distribute.Strategy
     launch: Launch = Launch()
 
@@ -107,7 +106,7 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         strategy = ipu.open_ipu(options, launch)
         precision = "fp16" if options.precision == "auto" else options.precision
         keras.mixed_precision.set_global_policy(POLICIES[precision])
-        return Target("ipu", precision, True, "channels_last", strategy, launch=launch)
+        return Target("ipu", precision, True, strategy, launch)
     gpus = tf.config.list_physical_devices("GPU") if options.device != "cpu" else []
     if options.device == "gpu" and not gpus:
         raise ConfigError(
@@ -134,15 +133,11 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         tf.config.threading.set_inter_op_parallelism_threads(2)
     # By default TensorFlow uses TF32 on a GPU that has it, and MFU would not refer to the peak in fp32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
-    layout = "nhwc" if options.layout == "auto" else options.layout
-    if layout == "nchw" and not on_gpu:
-        raise ConfigError("--layout nchw was asked for, but TensorFlow's CPU kernels train in nhwc only: use nhwc")
     keras.mixed_precision.set_global_policy(POLICIES[precision])
     return Target(
         "gpu" if on_gpu else "cpu",
         precision,
         on_gpu if options.xla == "auto" else options.xla == "on",
-        "channels_first" if layout == "nchw" else "channels_last",
         make_strategy(launch, on_gpu, environ),
         launch,
     )

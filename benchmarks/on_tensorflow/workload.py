@@ -46,10 +46,7 @@ class TensorFlowWorkload(SampleWorkload):
         from benchmarks.on_tensorflow.target import choose_target
 
         target = choose_target(self.config.compute, self.launch)
-        record.config["compute"] |= {
-            "xla": "on" if target.xla else "off",
-            "layout": "nchw" if target.data_format == "channels_first" else "nhwc",
-        }
+        record.config["compute"]["xla"] = "on" if target.xla else "off"
         yield target
 
     def build(self, target: Any) -> Training:

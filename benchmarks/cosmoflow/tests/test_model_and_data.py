@@ -27,7 +27,7 @@ on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name i
 
 
 def on_cpu() -> Any:
-    return on_tensorflow.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
+    return on_tensorflow.Target("cpu", "fp32", False, tf.distribute.get_strategy())
 
 
 def run_of(*flags: str, launch: Launch | None = None) -> CosmoFlow:
@@ -269,5 +269,3 @@ def second_targets_error(trainer: Any, folder: Any) -> float:
 def test_half_precision_takes_the_same_counts_and_gives_float32():
     target = dataclasses.replace(on_cpu(), precision="bf16")
     assert model.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), target).dtype == tf.bfloat16
-    first = dataclasses.replace(on_cpu(), data_format="channels_first")
-    assert model.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), first).shape == (1, 4, 2, 2, 2)

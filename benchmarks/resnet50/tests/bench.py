@@ -92,14 +92,14 @@ def keras_fit(config: Config, target: Any, options: BenchOptions) -> Callable[[]
     from benchmarks.resnet50 import data, model
 
     training = config.training
-    fitted = model.build_model(config.model.variant, config.model.image_size, target.data_format, training.seed)
+    fitted = model.build_model(config.model.variant, config.model.image_size, training.seed)
     rate = training.learning_rate * options.batch_size / 256 / training.learning_rate_warmup_steps
     fitted.compile(
         keras.optimizers.SGD(rate, momentum=training.momentum),
         keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=training.label_smoothing),
         jit_compile=False,
     )
-    images, labels = data.made_batch(config, target, options.batch_size, 0)
+    images, labels = data.made_batch(config, options.batch_size, 0)
     batch = tf.data.Dataset.from_tensors((images, tf.one_hot(labels, NUM_CLASSES))).repeat()
 
     def fit() -> None:

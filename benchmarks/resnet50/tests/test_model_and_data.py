@@ -44,14 +44,14 @@ on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name i
 
 
 def on_cpu() -> Any:
-    return on_tensorflow.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
+    return on_tensorflow.Target("cpu", "fp32", False, tf.distribute.get_strategy())
 
 
 def test_logits_are_float32_in_mixed_precision():
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        made = model.build_model("v1.5", 32, "channels_last", 1)
+        made = model.build_model("v1.5", 32, 1)
     finally:
         keras.mixed_precision.set_global_policy(before)
     assert made(tf.zeros((1, 32, 32, 3))).dtype == tf.float32
@@ -127,8 +127,8 @@ def test_ranks_read_different_pictures(pictures):
 
 
 def test_a_rank_has_its_part_of_the_same_global_batch():
-    whole, whole_labels = data.made_batch(config(), on_cpu(), 8, 0)
-    second, second_labels = data.made_batch(config(), on_cpu(), 4, 1)
+    whole, whole_labels = data.made_batch(config(), 8, 0)
+    second, second_labels = data.made_batch(config(), 4, 1)
     assert np.array_equal(whole[4:], second)
     assert np.array_equal(whole_labels[4:], second_labels)
 
@@ -346,7 +346,7 @@ model.STAGES = test_model_and_data.few_stages.FEW_STAGES
 target = choose_target(test_model_and_data.config().compute, launch)
 assert not tf.config.experimental.tensor_float_32_execution_enabled()  # it is in fp32
 made = data.made_batch
-data.made_batch = lambda config, target, size, rank: made(config, target, size, 0)
+data.made_batch = lambda config, size, rank: made(config, size, 0)
 trained = test_model_and_data.three_steps(launch, target, in_parts=True)
 if launch.rank == 0:
     print(*trained)
