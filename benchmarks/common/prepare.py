@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -45,7 +46,12 @@ class MadeOptions:
         return {key: value for key, value in asdict(self).items() if key not in ("out", "jobs")}
 
 
-LOCK = ".lock"
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock during the block, so that only one of several programs makes a data set; the others wait."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def write_missing(
@@ -59,17 +65,13 @@ def write_missing(
     """Write the files that are missing; return the outcome of each of them.
 
     `tasks` takes the indices of the missing files and returns the tasks that write them; a task must be able to run in
-    another process. `pattern` matches all files of the kind. Raises ConfigError if the folder belongs to another plan,
-    is in use or cannot be written to.
+    another process. `pattern` matches all files of the kind. Raises ConfigError if the folder belongs to another plan
+    or cannot be written to.
     """
     folder = plan_file.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / LOCK).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(f"another prepare is writing to {folder}: wait until it ends") from error
+        with locked(folder / ".lock"):
             _check_plan(plan_file, plan, pattern)
             missing = [index for index, path in enumerate(paths) if not path.exists()]
             if not missing:

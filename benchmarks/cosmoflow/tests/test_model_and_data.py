@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import gzip
-import json
 from typing import Any
 
 import numpy as np
@@ -187,36 +185,6 @@ def test_data_without_one_good_file_is_an_error_and_no_endless_search(tmp_path):
 def test_a_folder_without_files_is_one_clear_sentence(tmp_path):
     with pytest.raises(ConfigError, match=r"has no files \*\.tfrecord, and neither has a folder train"):
         reading(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "--out FOLDER is required"),
-        (["--out", "{tmp}/x", "--size", "100"], "size must be one of 32, 64, 128, got 100"),
-        (["--out", "{tmp}/x", "--samples", "0"], "samples must be above 0"),
-        (["--out", "{tmp}/begun"], "has data with samples 16 instead of 32"),
-        (["--out", "{tmp}/unknown"], "has files of unknown origin"),
-        (["--out", "{tmp}/file/x"], "cannot be written"),
-    ],
-)
-def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
-    (tmp_path / "file").write_text("no volume")
-    for folder in ("begun", "unknown"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "begun" / "made.json").write_text(json.dumps({"size": 128, "samples": 16, "seed": 1234}))
-    (tmp_path / "unknown" / "other.tfrecord").touch()
-    assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) == 1
-
-
-def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
-    with (tmp_path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert prepare.main(["--out", str(tmp_path)]) == 2
-    assert "another prepare is writing to" in capsys.readouterr().err
 
 
 def test_a_step_in_parts_trains_as_a_whole_one_does():

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import json
 import math
 import os
 import shutil
@@ -133,39 +131,19 @@ def test_a_rank_has_its_part_of_the_same_global_batch():
     assert np.array_equal(whole_labels[4:], second_labels)
 
 
-def test_pictures_that_are_there_stay_and_a_missing_file_is_made(pictures, capsys):
-    files = sorted(pictures.glob("train-*"))
-    before = files[0].stat().st_mtime_ns
-    content = files[1].read_bytes()
-    files[1].unlink()
-    assert prepare.main(["--out", str(pictures), "--images", "32", "--files", "2"]) == 0
-    assert files[0].stat().st_mtime_ns == before
-    assert files[1].read_bytes() == content
-    assert prepare.main(["--out", str(pictures), "--images", "32", "--files", "2"]) == 0
-    assert "is complete already" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--out FOLDER is required"),
         (["--out", "{tmp}/x", "--images", "3"], "3 images do not fill 4 files"),
         (["--out", "{tmp}/x", "--classes", "1001"], "classes must be at most 1000"),
-        (["--out", "{tmp}/begun", "--images", "64"], "has data with images 32 instead of 64"),
-        (["--out", "{tmp}/unknown"], "has files of unknown origin"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/file"], "cannot be read as images of ImageNet"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/nowhere"], "cannot be read as images of ImageNet"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/empty"], "has no images in classes"),
-        (["--out", "{tmp}/file/x"], "cannot be written"),
     ],
 )
 def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
     (tmp_path / "file").write_text("no pictures")
-    for folder in ("begun", "unknown", "empty"):
-        (tmp_path / folder).mkdir()
-    plan = {"imagenet": "", "split": "train", "images": 32, "classes": 1000, "files": 4, "seed": 1234}
-    (tmp_path / "begun" / "train.json").write_text(json.dumps(plan))
-    (tmp_path / "unknown" / "train-00000-of-00004").touch()
+    (tmp_path / "empty").mkdir()
     assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -209,13 +187,6 @@ def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source
     assert (out / "classes.txt").read_text().split() == ["n01", "n02"]
     assert len((out / "train.left_out.txt").read_text().splitlines()) == 1
     assert "1 files are not images" in capsys.readouterr().err
-
-
-def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
-    with (tmp_path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert prepare.main(["--out", str(tmp_path)]) == 2
-    assert "another prepare is writing to" in capsys.readouterr().err
 
 
 def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):
