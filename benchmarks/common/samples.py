@@ -52,7 +52,7 @@ class SampleWorkload(Workload):
         record.provenance["data"] = self.data_set
         read, damaged = (int(sum(numbers)) for numbers in zip(*target.gather([read, damaged]), strict=True))
         record.metrics |= {
-            "comparable": self.config.model.is_comparable,
+            "comparable": self.sample == self.facts()["comparable"],
             f"{self.unit}s_per_epoch": self.samples_per_epoch,
             "records_read": read,
             "records_damaged": damaged,

@@ -51,13 +51,7 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
         options, launch = parse_options(workload, sys.argv[1:] if argv is None else argv), read_launch()
         check_record_path(options.run.record)
         check_profile(options.run)
-        if options.compute.precision not in ("auto", *workload.precisions):
-            known = ", ".join(workload.precisions)
-            raise ConfigError(f"--precision {options.compute.precision} was asked for, but {workload.name} has {known}")
-        if options.compute.device == "ipu" and workload.without_ipu:
-            raise ConfigError(
-                f"--device ipu was asked for, but {workload.name} does not run on IPUs: {workload.without_ipu}"
-            )
+        _check_facts(workload, options)
         if options.turns.effective and options.window.to_loss:
             raise ConfigError("--effective and --to-loss exclude each other: leave one out")
         if options.run.dry_run:
@@ -89,6 +83,18 @@ def parse_options(workload: type[Workload], argv: Sequence[str]) -> Any:
     return workload.options(*parse_config(groups, argv, program, f"{workload.description} {start}"))
 
 
+def _check_facts(workload: type[Workload], options: Any) -> None:
+    """Raise ConfigError for a precision or a device that the workload does not run with."""
+    known, refused = workload.facts()["precisions"].split(), workload.facts().get("refused", {})
+    precision = options.compute.precision
+    if precision not in ("auto", *known):
+        raise ConfigError(f"--precision {precision} was asked for, but {workload.name} has {', '.join(known)}")
+    if options.compute.device == "ipu" and "graphcore" in refused:
+        raise ConfigError(
+            f"--device ipu was asked for, but {workload.name} does not run on IPUs: {refused['graphcore']}"
+        )
+
+
 def train(workload: type[Workload], options: Any, launch: Launch, record: RunRecord) -> None:
     """Train and fill in the record; raises ConfigError for options that do not fit together or the machine."""
     run = workload(options, launch)
@@ -97,7 +103,7 @@ def train(workload: type[Workload], options: Any, launch: Launch, record: RunRec
     record.metrics["num_parameters"] = run.num_parameters
     run.set_environment()
     if options.compute.bind and options.compute.device != "cpu":
-        bind(launch, run.devices_per_process)
+        bind(launch)
     staged = _stage(run, launch)
     run.regions = RegionTimer()
     marked = MarkedSteps(run.regions)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from benchmarks.common.facts import Flops as Flops
+from benchmarks.common.facts import facts
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import Device, RunRecord
 from jpwr.regions import RegionTimer
@@ -123,8 +124,6 @@ class Workload(ABC):
     description: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]  # whose versions the record has
     options: ClassVar[type]  # groups of flags, among them compute, turns, window and run of common/options.py
-    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16")
-    without_ipu: ClassVar[str] = ""  # why it does not run on IPUs; empty: it does
     choices: ClassVar[tuple[Choice, ...]] = ()
 
     layout: dict[str, int]  # devices and batch, for the record
@@ -133,7 +132,6 @@ class Workload(ABC):
     num_parameters: int
     work_per_sample: int  # in the workload's unit
     flops: Flops
-    devices_per_process: int = 1
     files: Sequence[Path] = ()  # of this rank; with `stage` the frame replaces them by copies
     stage: str = ""  # folder on the node's own disk
     marks_all_communication: bool = True  # as regions
@@ -141,6 +139,11 @@ class Workload(ABC):
 
     @abstractmethod
     def __init__(self, options: Any, launch: Launch) -> None: ...
+
+    @classmethod
+    def facts(cls) -> Mapping[str, Any]:
+        """Return the content of its workload.yaml."""
+        return facts(cls.name)
 
     @staticmethod
     @abstractmethod

@@ -25,7 +25,6 @@ class CosmoFlow(TensorFlowWorkload):
     description = "Train CosmoFlow for some steps with TensorFlow and record the speed."
     options = Config
     samples_per_epoch = 524_288  # of MLPerf HPC's training set, from v1.0 on
-    without_ipu = "volumes of this size need a program that is split over several IPUs"
 
     def __init__(self, options: Config, launch: Launch) -> None:
         super().__init__(options, launch, find_files(options.data, "*.tfrecord"))

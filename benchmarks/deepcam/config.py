@@ -29,11 +29,6 @@ class ModelOptions:
         tuple(SIZES),
     )
 
-    @property
-    def is_comparable(self) -> bool:
-        """Whether results are comparable with others'."""
-        return self.size == NATIVE_SIZE
-
 
 @dataclass(frozen=True)
 class BatchOptions(options.BatchOptions):

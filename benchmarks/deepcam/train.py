@@ -31,7 +31,6 @@ class DeepCam(PyTorchWorkload):
     packages = ("torch", "h5py", "numpy")
     options = Config
     samples_per_epoch = 121_266  # of MLPerf HPC's training set
-    without_ipu = "images of this size need a program that is split over several IPUs"
     choices = (Choice("optimizer", "training.optimizer", {"lamb": "LAMB"}),)
 
     def __init__(self, options: Config, launch: Launch) -> None:

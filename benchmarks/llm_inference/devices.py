@@ -12,6 +12,7 @@ from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.llm_inference.config import Config
+from jpwr.process.tree import descendants
 from jpwr.backends.nvml import devices_used_by
 from jpwr.backends.visible import narrowed
 from jpwr.process.words import number_of
@@ -71,10 +72,7 @@ def processes_of(port: int) -> set[int]:
     sockets = {f"socket:[{inode}]" for inode in _listening(port)}
     every = [int(path.name) for path in PROC.glob("[0-9]*")]
     found = {pid for pid in every if sockets & set(_files(pid))} if sockets else set()
-    parents = {pid: _parent(pid) for pid in every}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+    return found | descendants(found)
 
 
 def _listening(port: int) -> Iterator[str]:
@@ -92,10 +90,3 @@ def _files(pid: int) -> Iterator[str]:
         for path in (PROC / str(pid) / "fd").iterdir():
             with suppress(OSError):
                 yield str(path.readlink())
-
-
-def _parent(pid: int) -> int:
-    """Return the parent of a process; 0 if it has ended (proc_pid_stat(5): the name in brackets may hold spaces)."""
-    with suppress(OSError):
-        return int((PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-    return 0

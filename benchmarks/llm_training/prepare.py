@@ -6,20 +6,19 @@ megatron-core's .bin/.idx format. PREFIX.json is written last: without it, the d
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.options import ConfigError, option, run_command
+from benchmarks.common.prepare import locked
 from benchmarks.common.progress import Pace
 from benchmarks.common.run import skip_imports
 from benchmarks.llm_training.corpus import GPT2_VOCABULARY, OSCAR, SHA256, documents, fetch
@@ -79,7 +78,7 @@ def prepare(options: PrepareOptions) -> None:
     warnings.filterwarnings("ignore", module=r"megatron\.")
     try:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        with _locked(f"{options.out}.lock"):
+        with locked(Path(f"{options.out}.lock")):
             folder = Path(options.out).parent / "downloads"
             names = ((OSCAR,), GPT2_VOCABULARY) if options.corpus == "oscar" else (options.files, options.vocabulary)
             addresses = [name for some in names for name in some if "://" in name]
@@ -133,14 +132,6 @@ def _prepare(options: PrepareOptions, files: Sequence[str], vocabulary: Sequence
     with replaced(Path(f"{out}.json")) as part:
         part.write_text(json.dumps(described, indent=1) + "\n")
     print(f"{out}: {tokens} tokens")
-
-
-@contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Hold a lock during the block, so that only one of several jobs makes the data set."""
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _exists(out: str, request: dict[str, Any]) -> bool:

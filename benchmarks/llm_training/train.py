@@ -41,7 +41,6 @@ class Gpt(Workload):
     description = "Train a GPT for some steps with megatron-core and record the speed."
     packages = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
     options = Config
-    precisions = ("fp32", "bf16", "fp16", "fp8")
     choices = (
         Choice(
             "recomputation",

@@ -26,7 +26,6 @@ class NodeCheck(Workload):
     description = "Measure the rates of devices and of the links between them with PyTorch."
     packages = ("torch",)
     options = Config
-    without_ipu = "it measures CPUs and GPUs"
 
     def __init__(self, options: Config, launch: Launch) -> None:
         self.config, self.launch = options, launch

@@ -17,8 +17,8 @@ WITHOUT = "--device ipu needs the TensorFlow of the Poplar SDK, which has tensor
 
 def open_ipu(options: ComputeOptions, launch: Launch) -> Any:
     """Return a strategy on one IPU; raises ConfigError for unsupported options, and without the SDK."""
-    if launch.world_size * options.devices_per_process > 1:
-        raise ConfigError("--device ipu trains on one IPU: start one process, without --devices-per-process")
+    if launch.world_size > 1:
+        raise ConfigError("--device ipu trains on one IPU: start one process")
     if options.precision == "bf16":
         raise ConfigError("--precision bf16 was asked for, but IPUs have none: use fp16 or fp32")
     if options.xla == "off":

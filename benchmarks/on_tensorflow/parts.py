@@ -13,14 +13,10 @@ from jpwr.regions.times import BACKWARD, COMM, FORWARD, UPDATE
 Tensors = Sequence[Any]
 
 
-# With several replicas in a process, their forward passes must begin outside of a graph, about which TensorFlow warns.
-tf.get_logger().addFilter(lambda record: "eagerly has significant overhead" not in record.getMessage())
-
-
 class StepInParts:
-    """Forward pass, backward pass, sum of gradients over replicas, and update, on every replica at the same time.
+    """Forward pass, backward pass, sum of gradients over all processes, and update.
 
-    `loss_of` returns a replica's loss, scaled as the optimizer needs it, from samples, labels and the index of the
+    `loss_of` returns this process's loss, scaled as the optimizer needs it, from samples, labels and the index of the
     first of them in the global batch. `completed` adds the gradients of terms outside the loss, such as weight decay.
     """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,8 +24,6 @@ from benchmarks.on_tensorflow import ipu
 from benchmarks.on_tensorflow.options import ComputeOptions
 
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
-# Flags in /proc/cpuinfo of a CPU with units for a precision.
-CPU_FLAGS = {"bf16": r"avx512_bf16|amx_bf16|bf16", "fp16": r"avx512_fp16|amx_fp16|fphp"}
 BF16_CAPABILITY = (8, 0)  # of CUDA, and more; AMD's GPUs have no such number, and all have bf16
 MESSAGE_BYTES = 4096
 # Size of packs of gradients: over the ring of CPUs small packs are faster, and a worker needs 0.4 GB less (measured).
@@ -41,17 +38,15 @@ class Target(workload.Target):
     kind: str  # cpu, gpu or ipu
     precision: str
     xla: bool
-    data_format: str  # channels_last or channels_first
     strategy: Any  # a tf.distribute.Strategy
-    local_devices: int = 1  # of this process
     launch: Launch = Launch()
 
     has_profiler = True
 
     @property
     def copied_to(self) -> str:
-        """Device that batches are copied to in advance, of a process with one GPU; empty for none."""
-        return "/GPU:0" if self.on_gpu and self.local_devices == 1 else ""
+        """Device that batches are copied to in advance; empty for none."""
+        return "/GPU:0" if self.on_gpu else ""
 
     @property
     def on_gpu(self) -> bool:
@@ -82,7 +77,7 @@ class Target(workload.Target):
         if not self.on_gpu:
             threads = tf.config.threading.get_intra_op_parallelism_threads()
             name = f"CPU, {threads} threads"
-            return [described_device(self.launch, name, peak_memory_bytes=peak_memory_bytes())] * self.local_devices
+            return [described_device(self.launch, name, peak_memory_bytes=peak_memory_bytes())]
         ids, experimental = dict(enumerate(gpu_ids())), tf.config.experimental
         return [
             described_device(
@@ -111,13 +106,7 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         strategy = ipu.open_ipu(options, launch)
         precision = "fp16" if options.precision == "auto" else options.precision
         keras.mixed_precision.set_global_policy(POLICIES[precision])
-        return Target("ipu", precision, True, "channels_last", strategy, launch=launch)
-    own = options.devices_per_process
-    if own > 1 and launch.world_size > 1:
-        raise ConfigError(
-            f"--devices-per-process {own} is for one process with all devices of a node, but "
-            f"{launch.world_size} processes were started: start one, or leave the flag out"
-        )
+        return Target("ipu", precision, True, strategy, launch)
     gpus = tf.config.list_physical_devices("GPU") if options.device != "cpu" else []
     if options.device == "gpu" and not gpus:
         raise ConfigError(
@@ -125,16 +114,15 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         )
     on_gpu = bool(gpus)
     if on_gpu:
-        if launch.local_world_size * own > len(gpus):
+        if launch.local_world_size > len(gpus):
             raise ConfigError(
-                f"{launch.local_world_size} processes with {own} GPUs each were started on a node that shows "
-                f"{len(gpus)} GPUs: start one process per GPU"
+                f"{launch.local_world_size} processes were started on a node that shows {len(gpus)} GPUs: start one "
+                "process per GPU"
             )
-        visible = gpus[launch.local_rank * own : (launch.local_rank + 1) * own]
-        tf.config.set_visible_devices(visible, "GPU")
-        for gpu in visible:
-            tf.config.experimental.set_memory_growth(gpu, True)
-        details = tf.config.experimental.get_device_details(visible[0])
+        gpu = gpus[launch.local_rank]
+        tf.config.set_visible_devices([gpu], "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
+        details = tf.config.experimental.get_device_details(gpu)
         has_bf16 = details.get("compute_capability", BF16_CAPABILITY) >= BF16_CAPABILITY
         precision = precision_on_gpu(options.precision, has_bf16, details.get("device_name", "the GPU"))
     else:
@@ -143,44 +131,20 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         threads = options.threads or launch.own_cores
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(2)
-        [cpu] = tf.config.list_physical_devices("CPU")
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * own)
     # By default TensorFlow uses TF32 on a GPU that has it, and MFU would not refer to the peak in fp32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
-    layout = "nhwc" if options.layout == "auto" else options.layout
-    if not on_gpu:
-        check_cpu(precision, layout)
     keras.mixed_precision.set_global_policy(POLICIES[precision])
     return Target(
         "gpu" if on_gpu else "cpu",
         precision,
         on_gpu if options.xla == "auto" else options.xla == "on",
-        "channels_first" if layout == "nchw" else "channels_last",
-        make_strategy(launch, on_gpu, own, environ),
-        own,
+        make_strategy(launch, on_gpu, environ),
         launch,
     )
 
 
-def check_cpu(precision: str, layout: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> None:
-    """Raise ConfigError for a layout or a precision that this CPU cannot run, or only emulates."""
-    if layout == "nchw":
-        raise ConfigError("--layout nchw was asked for, but TensorFlow's CPU kernels train in nhwc only: use nhwc")
-    needed = CPU_FLAGS.get(precision)
-    if needed is None or not cpuinfo.exists():
-        return
-    flags = re.findall(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo.read_text(), re.MULTILINE)
-    if flags and not re.search(rf"\b(?:{needed})\b", flags[0]):
-        raise ConfigError(
-            f"--precision {precision} was asked for, but this CPU has no units for it: use --precision fp32"
-        )
-
-
-def make_strategy(launch: Launch, on_gpu: bool, local_devices: int, environ: Mapping[str, str]) -> Any:
-    """Return the strategy for one device, for replicas in this process, or for replicas in several processes."""
-    if local_devices > 1:
-        kind = "GPU" if on_gpu else "CPU"
-        return tf.distribute.MirroredStrategy([f"{kind}:{index}" for index in range(local_devices)])
+def make_strategy(launch: Launch, on_gpu: bool, environ: Mapping[str, str]) -> Any:
+    """Return the strategy for one device, or for replicas in several processes."""
     if launch.world_size == 1:
         return tf.distribute.get_strategy()
     os.environ["TF_CONFIG"] = json.dumps(tf_config(launch, environ))

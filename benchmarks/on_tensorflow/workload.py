@@ -33,8 +33,7 @@ class TensorFlowWorkload(SampleWorkload):
 
     def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
         """Share the batch and all `files` among the ranks; raises ConfigError if the batch cannot be shared."""
-        self.devices_per_process = options.compute.devices_per_process
-        batch, devices = options.batch.global_batch_size, launch.world_size * self.devices_per_process
+        batch, devices = options.batch.global_batch_size, launch.world_size
         check_shares(devices, batch)
         super().__init__(options, launch, files, devices, batch // devices)
         # The part of its files' records that this rank takes, and the number of parts.
@@ -47,10 +46,7 @@ class TensorFlowWorkload(SampleWorkload):
         from benchmarks.on_tensorflow.target import choose_target
 
         target = choose_target(self.config.compute, self.launch)
-        record.config["compute"] |= {
-            "xla": "on" if target.xla else "off",
-            "layout": "nchw" if target.data_format == "channels_first" else "nhwc",
-        }
+        record.config["compute"]["xla"] = "on" if target.xla else "off"
         yield target
 
     def build(self, target: Any) -> Training:

@@ -13,7 +13,6 @@ NATIVE_IMAGE_SIZE = 224
 # He et al. 2015 (arXiv:1512.03385), table 1: bottleneck blocks of each stage, and the width of their 3x3 convolution.
 STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
 EXPANSION = 4
-TOTAL_STRIDE = 32
 VARIANTS = ("v1.5", "v2")
 
 
@@ -28,18 +27,6 @@ class ModelOptions:
 
     def __post_init__(self) -> None:
         positive(self, "image_size")
-
-    @property
-    def is_comparable(self) -> bool:
-        """Whether results are comparable with others'."""
-        return self.image_size == NATIVE_IMAGE_SIZE
-
-    @property
-    def warning(self) -> str:
-        """Return a warning about unusual options, or an empty string."""
-        if self.image_size % TOTAL_STRIDE:
-            return f"image_size {self.image_size} is not a multiple of {TOTAL_STRIDE}: borders are padded"
-        return ""
 
 
 @dataclass(frozen=True)

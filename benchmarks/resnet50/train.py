@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,8 +35,6 @@ class ResNet50(TensorFlowWorkload):
         self.layout["image_size"] = size
         self.sample = f"{size} pixels"
         self.count()
-        if launch.rank == 0 and options.model.warning:
-            print(f"{self.name}: {options.model.warning}", file=sys.stderr)
 
     @staticmethod
     def model(options: Config) -> str:

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.cosmoflow.train import CosmoFlow
-from benchmarks.deepcam.train import DeepCam
 from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.machine.doctor import jobs, report
@@ -181,11 +179,6 @@ def test_where_no_other_workload_runs_none_is_named(described):
     why = refusal(facts, SimpleNamespace(vendor="none", accelerator="CPU"))
     assert why == "it does not run on CPU: it sums on accelerators alone; choose another system"
     assert refusal(facts, SimpleNamespace(vendor="amd", accelerator="GPU")) == ""
-
-
-@pytest.mark.parametrize("program", [CosmoFlow, DeepCam])
-def test_a_program_refuses_for_the_same_reason(program):
-    assert workloads.workloads()[program.name].refused == {"graphcore": program.without_ipu}
 
 
 @pytest.mark.parametrize("name", read_systems())

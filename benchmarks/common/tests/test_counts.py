@@ -104,7 +104,7 @@ def counted_by_tensorflow(model, *shapes):
 def test_resnet_has_the_parameters_and_flops_that_keras_counts(variant, size):
     from benchmarks.resnet50.model import build_model
 
-    found, model = counted_by_tensorflow(build_model(variant, size, "channels_last", 1), (size, size, 3)), variant
+    found, model = counted_by_tensorflow(build_model(variant, size, 1), (size, size, 3)), variant
     assert found.parameters == num_parameters("resnet50", f"ResNet-50 {model}")
     known = flops_of_sample("resnet50", f"ResNet-50 {model}", f"{size} pixels").per_unit
     assert known == pytest.approx(3 * found.flops, rel=0.02)
@@ -115,7 +115,7 @@ def test_resnet_has_the_parameters_and_flops_that_keras_counts(variant, size):
 def test_cosmoflow_has_the_parameters_and_flops_that_keras_counts(size):
     from benchmarks.cosmoflow.model import build_model
 
-    model = build_model(size, "channels_last", 1)
+    model = build_model(size, 1)
     found = counted_by_tensorflow(model, (size, size, size, 4), (128,), (64,))
     assert found.parameters == num_parameters("cosmoflow", f"CosmoFlow {size}")
     first = 2 * 3**3 * 4 * 32 * size**3  # whose input has no gradient

@@ -80,30 +80,28 @@ from pathlib import Path
 from benchmarks.common.node import gpu_ids as binding
 from benchmarks.common.launch import Launch, usable_cpus
 binding.PCI_DEVICES = Path({folder!r})
-binding.bind(Launch(local_rank={local_rank}), {devices})
+binding.bind(Launch(local_rank={local_rank}))
 print(usable_cpus())
 """
 MINE = sorted(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(
-    ("near", "local_rank", "devices", "bound"),
+    ("near", "local_rank", "bound"),
     [
-        ({"0000:28:00.0": f"{MINE[0]}"}, 0, 1, {MINE[0]}),
-        ({"0000:28:00.0": f"{MINE[0]}", "0000:29:00.0": f"{MINE[-1]}"}, 1, 1, {MINE[-1]}),
-        ({"0000:28:00.0": f"{MINE[0]}", "0000:29:00.0": f"{MINE[-1]}"}, 0, 2, {MINE[0], MINE[-1]}),
-        ({"0000:28:00.0": f"{MINE[-1]}-{MINE[-1] + 9},10000"}, 0, 1, {MINE[-1]}),
-        ({"0000:28:00.0": "10000-10003"}, 0, 1, set(MINE)),  # none of them may be used
-        ({"0000:28:00.0": f"{MINE[0]}"}, 1, 1, set(MINE)),  # it does not say where it is
-        ({"0000:28:00.0": "all"}, 0, 1, set(MINE)),
-        ({}, 5, 1, set(MINE)),
+        ({"0000:28:00.0": f"{MINE[0]}", "0000:29:00.0": f"{MINE[-1]}"}, 1, {MINE[-1]}),
+        ({"0000:28:00.0": f"{MINE[-1]}-{MINE[-1] + 9},10000"}, 0, {MINE[-1]}),
+        ({"0000:28:00.0": "10000-10003"}, 0, set(MINE)),  # none of them may be used
+        ({"0000:28:00.0": f"{MINE[0]}"}, 1, set(MINE)),  # it does not say where it is
+        ({"0000:28:00.0": "all"}, 0, set(MINE)),
+        ({}, 5, set(MINE)),
     ],
 )
-def test_a_process_is_bound_to_the_cpus_near_its_gpus(tmp_path, near, local_rank, devices, bound):
+def test_a_process_is_bound_to_the_cpus_near_its_gpu(tmp_path, near, local_rank, bound):
     for address, cpus in near.items():
         (tmp_path / address).mkdir()
         (tmp_path / address / "local_cpulist").write_text(cpus + "\n")
-    script = BIND.format(folder=str(tmp_path), local_rank=local_rank, devices=devices)
+    script = BIND.format(folder=str(tmp_path), local_rank=local_rank)
     assert binding._cpus(with_driver(tmp_path, "libcuda.so.1", CUDA, script)) == bound
 
 

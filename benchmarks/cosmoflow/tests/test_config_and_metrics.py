@@ -9,11 +9,7 @@ from benchmarks.cosmoflow.train import main
     ("flags", "message"),
     [
         (["--size", "48"], "size must be one of 32, 64, 128, got 48"),
-        (["--data", "cosmoflow"], "--data cosmoflow needs --data-dir: python -m benchmarks.cosmoflow.prepare makes"),
-        (["--stage", "/tmp"], "--stage was given, but the data is synthetic"),
-        (["--effective"], "--effective compares with --data synthetic"),
         (["--dropout", "1"], "dropout and momentum must be from 0 to below 1"),
-        (["--precision", "fp8"], "TensorFlow does not train in it"),
         (["--device", "ipu"], "--device ipu was asked for, but cosmoflow does not run on IPUs"),
     ],
 )

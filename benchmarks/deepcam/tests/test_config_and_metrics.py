@@ -9,13 +9,9 @@ from benchmarks.deepcam.train import main
     ("flags", "message"),
     [
         (["--size", "100x100"], "argument --size: there is no '100x100': choose one of"),
-        (["--data", "deepcam"], "--data deepcam needs --data-dir: python -m benchmarks.deepcam.prepare makes"),
         (["--data", "deepcam", "--data-dir", "{tmp}"], "has no files *.h5, and neither has a folder train in it"),
         (["--data", "deepcam", "--data-dir", "{tmp}/alone"], "there is no stats.h5 in"),
-        (["--effective"], "--effective compares with --data synthetic"),
-        (["--cold-cache"], "--cold-cache needs --effective"),
         (["--global-batch-size", "3", "--micro-batch-size", "2"], "is not a multiple of micro_batch_size"),
-        (["--precision", "fp8"], "--precision fp8 was asked for, but deepcam has fp32, bf16, fp16"),
         (["--device", "ipu"], "--device ipu was asked for, but deepcam does not run on IPUs"),
         (["--device", "gpu"], "--device gpu was asked for, but PyTorch shows none"),
     ],

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from statistics import NormalDist
 from typing import Any
 
@@ -173,27 +172,6 @@ def test_statistics_that_cannot_be_used_are_one_clear_sentence(small, tmp_path):
     (tmp_path / "stats.h5").unlink()
     with pytest.raises(ConfigError, match=r"there is no stats\.h5 in"):
         run.reader()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "--out FOLDER is required"),
-        (["--out", "{tmp}/begun", "--size", "192x288"], "has data with samples 8 instead of 32"),
-        (["--out", "{tmp}/unknown", "--size", "192x288"], "has files of unknown origin"),
-        (["--out", "{tmp}/file/x"], "cannot be written"),
-    ],
-)
-def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
-    (tmp_path / "file").write_text("no field")
-    for folder in ("begun", "unknown"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "begun" / "made.json").write_text(json.dumps({"size": "192x288", "samples": 8, "seed": 1234}))
-    (tmp_path / "unknown" / "data-1.h5").touch()
-    assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) == 1
 
 
 def test_lamb_moves_each_tensor_by_its_own_length():

@@ -199,8 +199,8 @@ def test_the_window_is_as_long_as_asked(tmp_path, monkeypatch):
         (["--devices", "2"], "--devices and --nodes need --dry-run"),
         (["--sequence-parallel", "on"], "needs a --tensor-parallel-size of 2 or more"),
         (["--device", "gpu"], "--device gpu was asked for, but PyTorch shows none"),
-        (["--data", "text", "--data-prefix", "{tmp}/none"], "there is no {tmp}/none.idx"),
-        (["--data", "text", "--data-prefix", "{tmp}/cut"], "cut.idx is truncated"),
+        (["--data", "text", "--data-prefix", "{tmp}/none"], "{tmp}/none.idx cannot be read"),
+        (["--data", "text", "--data-prefix", "{tmp}/cut"], "{tmp}/cut.idx cannot be read"),
         (["--layers", "transformer-engine"], "--layers transformer-engine was asked for, but TransformerEngine is not"),
         (["--precision", "fp8"], "--precision fp8 was asked for, but only GPUs have it"),
         (["--attention", "cudnn"], "--attention cudnn was asked for, but PyTorch has no such kernel here"),
@@ -226,7 +226,7 @@ def test_bad_options_end_the_program_with_one_sentence_and_nothing_else(imported
     flags = ["--record", str(tmp_path / "record.json"), "--data", "text", "--data-prefix", f"{tmp_path}/none"]
     done = forked.run("benchmarks.llm_training", *flags)
     assert done.returncode == 2
-    assert f"there is no {tmp_path}/none.idx" in done.stderr
+    assert f"{tmp_path}/none.idx cannot be read" in done.stderr
     assert "Traceback" not in done.stderr
 
 

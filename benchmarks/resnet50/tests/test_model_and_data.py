@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import json
 import math
 import os
 import shutil
@@ -44,14 +42,14 @@ on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name i
 
 
 def on_cpu() -> Any:
-    return on_tensorflow.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
+    return on_tensorflow.Target("cpu", "fp32", False, tf.distribute.get_strategy())
 
 
 def test_logits_are_float32_in_mixed_precision():
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        made = model.build_model("v1.5", 32, "channels_last", 1)
+        made = model.build_model("v1.5", 32, 1)
     finally:
         keras.mixed_precision.set_global_policy(before)
     assert made(tf.zeros((1, 32, 32, 3))).dtype == tf.float32
@@ -127,45 +125,25 @@ def test_ranks_read_different_pictures(pictures):
 
 
 def test_a_rank_has_its_part_of_the_same_global_batch():
-    whole, whole_labels = data.made_batch(config(), on_cpu(), 8, 0)
-    second, second_labels = data.made_batch(config(), on_cpu(), 4, 1)
+    whole, whole_labels = data.made_batch(config(), 8, 0)
+    second, second_labels = data.made_batch(config(), 4, 1)
     assert np.array_equal(whole[4:], second)
     assert np.array_equal(whole_labels[4:], second_labels)
-
-
-def test_pictures_that_are_there_stay_and_a_missing_file_is_made(pictures, capsys):
-    files = sorted(pictures.glob("train-*"))
-    before = files[0].stat().st_mtime_ns
-    content = files[1].read_bytes()
-    files[1].unlink()
-    assert prepare.main(["--out", str(pictures), "--images", "32", "--files", "2"]) == 0
-    assert files[0].stat().st_mtime_ns == before
-    assert files[1].read_bytes() == content
-    assert prepare.main(["--out", str(pictures), "--images", "32", "--files", "2"]) == 0
-    assert "is complete already" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--out FOLDER is required"),
         (["--out", "{tmp}/x", "--images", "3"], "3 images do not fill 4 files"),
         (["--out", "{tmp}/x", "--classes", "1001"], "classes must be at most 1000"),
-        (["--out", "{tmp}/begun", "--images", "64"], "has data with images 32 instead of 64"),
-        (["--out", "{tmp}/unknown"], "has files of unknown origin"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/file"], "cannot be read as images of ImageNet"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/nowhere"], "cannot be read as images of ImageNet"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/empty"], "has no images in classes"),
-        (["--out", "{tmp}/file/x"], "cannot be written"),
     ],
 )
 def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
     (tmp_path / "file").write_text("no pictures")
-    for folder in ("begun", "unknown", "empty"):
-        (tmp_path / folder).mkdir()
-    plan = {"imagenet": "", "split": "train", "images": 32, "classes": 1000, "files": 4, "seed": 1234}
-    (tmp_path / "begun" / "train.json").write_text(json.dumps(plan))
-    (tmp_path / "unknown" / "train-00000-of-00004").touch()
+    (tmp_path / "empty").mkdir()
     assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -209,13 +187,6 @@ def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source
     assert (out / "classes.txt").read_text().split() == ["n01", "n02"]
     assert len((out / "train.left_out.txt").read_text().splitlines()) == 1
     assert "1 files are not images" in capsys.readouterr().err
-
-
-def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
-    with (tmp_path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert prepare.main(["--out", str(tmp_path)]) == 2
-    assert "another prepare is writing to" in capsys.readouterr().err
 
 
 def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):
@@ -323,16 +294,6 @@ def test_a_gpu_without_bf16_trains_in_fp16_unless_bf16_is_asked_for(details, ask
         assert (target.precision, target.copied_to) == (precision, "/GPU:0")
 
 
-def test_a_precision_that_the_cpu_has_no_units_for_is_refused(tmp_path):
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("flags\t\t: fpu sse avx512_bf16 avx2\n")
-    on_tensorflow.check_cpu("bf16", "nhwc", cpuinfo)
-    with pytest.raises(ConfigError, match=r"--precision fp16 .* no units"):
-        on_tensorflow.check_cpu("fp16", "nhwc", cpuinfo)
-    with pytest.raises(ConfigError, match="nchw"):
-        on_tensorflow.check_cpu("fp32", "nchw", cpuinfo)
-
-
 def test_tensorflow_is_told_of_all_workers():
     one_node = on_tensorflow.tf_config(Launch(1, 2, 1, 2), {"MASTER_ADDR": "localhost", "MASTER_PORT": "5000"})
     assert one_node == {
@@ -356,7 +317,7 @@ model.STAGES = test_model_and_data.few_stages.FEW_STAGES
 target = choose_target(test_model_and_data.config().compute, launch)
 assert not tf.config.experimental.tensor_float_32_execution_enabled()  # it is in fp32
 made = data.made_batch
-data.made_batch = lambda config, target, size, rank: made(config, target, size, 0)
+data.made_batch = lambda config, size, rank: made(config, size, 0)
 trained = test_model_and_data.three_steps(launch, target, in_parts=True)
 if launch.rank == 0:
     print(*trained)
@@ -567,7 +528,6 @@ def test_an_ipu_trains_in_one_compiled_loop(poplar):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"devices_per_process": 2}, "trains on one IPU"),
         ({"precision": "bf16"}, "IPUs have none"),
         ({"xla": "off"}, "compiled programs only"),
     ],
