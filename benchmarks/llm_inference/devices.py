@@ -12,9 +12,9 @@ from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.llm_inference.config import Config
-from jpwr.process.tree import descendants
 from jpwr.backends.nvml import devices_used_by
 from jpwr.backends.visible import narrowed
+from jpwr.process.tree import descendants
 from jpwr.process.words import number_of
 
 PROC = Path("/proc")

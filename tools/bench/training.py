@@ -105,11 +105,11 @@ def resnet(table: Table, batch: int = 8) -> None:
     flags = f"--image-size 224 --global-batch-size {batch}"
     config: Any = parse_options(ResNet50, f"--device cpu {flags}".split())
     target, training = choose_target(config.compute, Launch()), config.training
-    fitted = model.build_model(config.model.variant, 224, target.data_format, training.seed)
+    fitted = model.build_model(config.model.variant, 224, training.seed)
     step_size = training.learning_rate * batch / 256 / training.learning_rate_warmup_steps
     loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=training.label_smoothing)
     fitted.compile(keras.optimizers.SGD(step_size, training.momentum), loss, jit_compile=False)
-    images, labels = data.made_batch(config, target, batch, 0)
+    images, labels = data.made_batch(config, batch, 0)
     batches = tf.data.Dataset.from_tensors((images, tf.one_hot(labels, NUM_CLASSES))).repeat()
     own = partial(trained, "resnet50", f"{flags} --precision fp32", "images")
     fit = partial(fitted.fit, batches, steps_per_epoch=STEPS, epochs=1, verbose=0)
