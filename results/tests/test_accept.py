@@ -32,9 +32,6 @@ def requirements(folder: Path, text: str):
 
 
 THREE = runs(100.0, 101.0, 99.0)
-GAPS = runs(100.0, 101.0, 99.0)
-for record in GAPS:
-    record["energy"]["channels"][0]["largest_gap_s"] = 9.0
 NOISY = runs(100.0, 130.0, 70.0)
 
 
@@ -93,13 +90,6 @@ NOISY = runs(100.0, 130.0, 70.0)
         ),
         (THREE, "what: work_per_energy, at_least: 3000", PASSED, 3600.0, ""),
         (THREE, "what: work_per_energy, at_least: 3590", OPEN, 3600.0, "the limit is within the interval"),
-        (
-            runs(1.0, 1.0, 1.0, estimated=True),
-            "what: work_per_energy, at_least: 1",
-            OPEN,
-            None,
-            "an estimate from load",
-        ),
         (runs(1.0, 1.0, energy=None), "what: work_per_energy, at_least: 1", OPEN, None, "there is none"),
         (THREE, "what: time_to_solution, work: 720000, at_most: 2.1", PASSED, 2.0, ""),
         (THREE, "what: time_to_solution, work: 6000, unit: s, at_most: 50", FAILED, 60.0, ""),
@@ -107,13 +97,6 @@ NOISY = runs(100.0, 130.0, 70.0)
         (THREE, "what: energy_grade, at_least: Q1", PASSED, "Q1", ""),
         (THREE, "what: energy_grade, at_least: Q2", FAILED, "Q1", ""),
         (runs(1.0, estimated=True), "what: energy_grade, at_least: Q1", FAILED, "Q0", ""),
-        (
-            GAPS,
-            "what: energy_grade, at_least: Q1",
-            OPEN,
-            None,
-            "no energy that counts: gaps: the longest time without a sample is 9.0 s",
-        ),
         ([*THREE, *runs(1.0, energy=None)], "what: energy_grade, at_least: Q0", OPEN, None, "runs without an energy"),
         (THREE, "what: failed_runs, at_most: 0", PASSED, 0, ""),
         ([*THREE, builder.failed("V")], "what: failed_runs, at_most: 0", FAILED, 1, ""),
@@ -124,13 +107,6 @@ NOISY = runs(100.0, 130.0, 70.0)
             FAILED,
             None,
             "all 3 runs: out of memory",
-        ),
-        (
-            runs(9.0, 9.0, metrics={**THREE[0]["metrics"], "comparable": False}),
-            "what: throughput, at_least: 1",
-            OPEN,
-            None,
-            "smaller workload",
         ),
         (THREE, "what: effective_throughput, at_least: 1", OPEN, None, "no run has this number"),
         (THREE, "what: mfu, at_least: 0.2", PASSED, 0.3, ""),
@@ -227,24 +203,6 @@ def test_how_a_system_scales_is_not_told_across_setups(tmp_path, of_few, of_many
         assert verdict.answer.value == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("changes", [{}, {"metrics": {}}])
-def test_of_runs_of_unlike_setups_the_fastest_are_told(tmp_path, changes):
-    few = [setup("1.0.0"), setup("1.1.0"), setup("1.2.0")][: 1 if changes else 3]
-    many = [setup("2.0.0"), setup("2.1.0"), setup("2.2.0")][: 1 if changes else 3]
-    records = [
-        *(one for index, of in enumerate(few) for one in runs((50.0, 70.0, 60.0)[index], **of, **changes)),
-        *(
-            one
-            for index, of in enumerate(many)
-            for one in runs((300.0, 400.0, 350.0)[index], devices=8, **of, **changes)
-        ),
-    ]
-    [verdict] = accept(by_point(records), requirements(tmp_path, SCALING))
-    told = ("1.0.0", "2.0.0") if changes else ("1.1.0", "2.1.0")
-    words = "the runs on 1 device have torch {}, those on 8 devices have torch {}"
-    assert (verdict.outcome, verdict.reason) == (OPEN, words.format(*told))
-
-
 def test_runs_that_tell_of_no_choice_are_as_usual(tmp_path):
     few, many = runs(100.0, 101.0, 99.0), runs(800.0, 801.0, 799.0, devices=8)
     for record in few:
@@ -271,20 +229,6 @@ def test_what_goes_with_the_number_of_devices_is_no_other_setup(tmp_path):
         record["config"] = many[0]["config"]
     [verdict] = accept(by_point([*few, *many, *faster]), requirements(tmp_path, text))
     assert verdict.answer.value == pytest.approx(0.95)
-
-
-def test_a_long_list_of_places_is_left_out(tmp_path):
-    records = [one for batch in range(8, 40) for one in runs(100.0, batch=batch)]
-    text = f"{GPT}must: [{{of: gpt, what: failed_runs, devices: 3, at_most: 0}}]"
-    [verdict] = accept(by_point(records), requirements(tmp_path, text))
-    assert (verdict.outcome, verdict.reason) == (OPEN, "no run at this point")
-
-
-@pytest.mark.parametrize(("count", "words"), [(1, "the one run: failed"), (2, "all 2 runs: failed")])
-def test_runs_that_failed_are_counted_in_words(tmp_path, count, words):
-    text = f"{GPT}must: [{{of: gpt, what: throughput, at_least: 1}}]"
-    [verdict] = accept(by_point([builder.failed("V")] * count), requirements(tmp_path, text))
-    assert (verdict.outcome, verdict.reason) == (FAILED, words)
 
 
 def test_the_fastest_of_a_throughput_is_the_largest(tmp_path):
@@ -418,71 +362,33 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
     ("text", "message"),
     [
         ("", "has no workloads"),
-        ("- 1", "is not a file of requirements"),
-        (GPT + "musts: []", "unknown key 'musts': did you mean 'must'?"),
-        ("workloads: {gpt: {benchmark: gpt}}", "benchmark is 'gpt', but must be one of cosmoflow"),
-        ("workloads: {gpt: {benchmark: llm_training, weight: -1}}", "weight is -1, but must be a number from 0"),
-        (GPT + "must:\nreference: [1]", "reference is [1], but must be a text"),
         (GPT + "must: [{of: gpt, what: throughput}]", "either 'at_least' or 'at_most'"),
-        (GPT + "must: [{of: gpt, what: throughput, at_least: 1, at_most: 2}]", "either 'at_least' or 'at_most'"),
-        (GPT + "must: [{of: gpt, what: throughputs, at_least: 1}]", "did you mean 'throughput'?"),
         (GPT + "must: [{of: bert, what: throughput, at_least: 1}]", "no workload of the file: choose one of gpt"),
-        (GPT + "must: [{of: ggt, what: throughput, at_least: 1}]", "no workload of the file: did you mean 'gpt'?"),
-        (GPT + "must: [{of: gpt, what: mfu, devices: [1, 4], at_least: 0.1}]", "did you mean '1' or '4'?"),
         (GPT + "must: [{of: gpt, what: throughput, at_least: much}]", "'much' is not a number"),
         (
             GPT + "must: [{of: gpt, what: mfu, at_least: 25}]",
             "is too large: write 0.25 for 25 %",
         ),
-        (GPT + "must: [{of: gpt, what: mfu, at_least: 1.1}]", "the limit 1.1 of mfu is too large"),
         (GPT + "must: [{of: gpt, what: tpot_p99, global_batch: 1, at_most: 50}]", "is too large: write it in seconds"),
-        (GPT + "must: [{of: gpt, what: ttft_p99, global_batch: 1, at_most: 500}]", "is too large: write it in seconds"),
         (GPT + "must: [{of: gpt, what: scaling_efficiency, at_least: 90}]", "of scaling_efficiency is too large"),
-        (GPT + "must: [{of: gpt, what: throughput, at_least: .nan}]", "at_least is nan, but must be a number from 0"),
-        (GPT + "must: [{of: gpt, what: throughput, at_least: true}]", "at_least is True, but must be a number from 0"),
-        (
-            GPT + "must: [{of: gpt, what: throughput, devices: 1.5, at_least: 1}]",
-            "devices is 1.5, but must be a whole number",
-        ),
-        (GPT + "must: [{of: gpt, what: throughput, devices: 0, at_least: 1}]", "devices is 0"),
-        (GPT + "must: [{of: gpt, what: throughput, at_least: '90'}]", "'90' is not a number: leave out its quotes"),
-        (GPT + "must: [{of: gpt, what: throughput, at_least: 80.000}]", "write 80000 or 80.0000"),
-        (GPT + "must: [{of: gpt, what: throughput, devices: '8', at_least: 8}]", "devices is '8', but must be a whole"),
-        (GPT + "must: [{of: gpt, what: time_to_solution, work: 20.000, at_most: 8}]", "write 20000 or 20.0000"),
-        (GPT + "budget: {money: 100.000}", "money is 100.000, where the point may separate thousands or decimals"),
         (GPT + "must: [{of: chat, what: ttft_p99, global_batch: 1, at_most: 900}]", "write it in seconds"),
-        (GPT + "reference: H200\u200b", "'H200\\u200b' has U+200B ZERO WIDTH SPACE"),
-        (GPT + "must: [{of: g\u0440t, what: throughput, at_least: 1}]", "has U+0440 CYRILLIC SMALL LETTER ER"),
-        ("workloads: {\u0455: {benchmark: llm_training}}", "has U+0455 CYRILLIC SMALL LETTER DZE"),
-        ("workloads: {gpt: {benchmark: llm_training, model: 800\u041c}}", "has U+041C CYRILLIC CAPITAL LETTER EM"),
         ("workloads: {gpt: {benchmark: llm_training, fixed: true}}", "fixed is True, but must be facts, such as"),
-        ("workloads: {gpt: {benchmark: llm_training, fixed: [model]}}", "fixed is ['model'], but must be facts"),
-        ("workloads: {gpt: {benchmark: llm_training, fixed: }}", "fixed is None, but must be facts"),
-        ("workloads: {gpt: {benchmark: llm_training, fixed: {model: true}}}", "model is True, but must be"),
-        (GPT + "budget: true", "budget: True is not a mapping"),
-        (GPT + "score: true", "score: True is not a mapping"),
-        (GPT + "must: true", "must is True, but must be a list"),
-        ("workloads: true", "has no workloads: write"),
-        (GPT + "must: [{of: gpt, what: energy_grade, at_least: good}]", "one of Q0, Q1, Q2, Q3"),
+        (GPT + "must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
         (
-            GPT + "must: [{of: gpt, what: time_to_solution, unit: weeks, at_most: 1}]",
-            "unit is 'weeks', but must be one of s, min",
+            GPT + "must: [{of: gpt, what: time_to_solution, at_most: 1, work_unit: images}]",
+            "GPT training counts tokens",
         ),
-        (GPT + "must: [{what: throughput, at_least: 1}]", "lacks 'of'"),
-        (GPT + "must: [5]", "requirement 1: 5 is not a mapping"),
-        (GPT + "must: 5", "must is 5, but must be a list"),
+        (GPT + "must: [{of: gpt, what: throughput, at_least: '90'}]", "'90' is not a number: leave out its quotes"),
+        (GPT + "must: [{of: gpt, what: energy_grade, at_least: good}]", "one of Q0, Q1, Q2, Q3"),
         (
             GPT + "must: [{of: gpt, what: mfu, at_least: 1, without_fastest: 1}]",
             "must be larger than the number of runs left out",
         ),
         (GPT + "must: [&a {of: gpt, what: mfu, at_least: 1}, *a]", "occurs twice"),
-        (GPT + "budget: {devices: 0}", "devices is 0, but must be a whole number from 1 on"),
         (
             GPT + "score: {formula: R, better: higher, terms: {R: {of: gpt, what: energy_grade}}}",
             "a grade is not a number",
         ),
-        (GPT + "score: {formula: R, terms: {R: {of: gpt, what: mfu}}, better: more}", "must be higher or lower"),
-        (GPT + "score: {formula: R}", "score lacks 'terms' and 'better'"),
         (GPT + "score: {formula: 1 + X, better: lower, terms: {R: {of: gpt, what: mfu}}}", "it has no term 'X'"),
     ],
 )
@@ -509,12 +415,6 @@ def test_a_limit_is_on_the_side_that_a_buyer_wants(tmp_path, what, good):
     assert requirements(tmp_path, text.replace("SIDE", good)).must
     with pytest.raises(RecordError, match=f"{what} has '{bad}', but (more|less) is better: write '{good}: 1'"):
         requirements(tmp_path, text.replace("SIDE", bad))
-
-
-@pytest.mark.parametrize("limit", ["0.125", "1.25", "80.0", "80000", "1.1234", "1.250e+3"])
-def test_a_number_that_can_mean_one_thing_alone_is_taken(tmp_path, limit):
-    [item] = requirements(tmp_path, GPT + f"must: [{{of: gpt, what: throughput, at_least: {limit}}}]").must
-    assert item.at_least == float(limit)
 
 
 def test_three_decimals_of_a_latency_and_a_share_are_decimals(tmp_path):
@@ -565,14 +465,6 @@ def test_a_vendor_that_passes_ends_with_0_and_a_program_can_read_why(tmp_path, c
     assert first["low"] <= first["value"] <= first["high"]
     assert (first["unit"], first["at_least"]) == ("tokens/s", 70000)
     assert first["value"] == pytest.approx(85e3 * 64 / 72)
-
-
-def test_a_vendor_of_one_run_each_cannot_be_told(tmp_path, capsys):
-    records = [one for one in builder.many((("H200", 85e3, 690.0),)) if one["status"] == "ok"][::3]
-    records.append(builder.result("H200", 4, 256, 300e3, 690.0, model="800M"))
-    code, text = _accepted(tmp_path, capsys, records)
-    assert code == 3
-    assert "one run gives no interval" in text
 
 
 def test_filters_choose_what_is_judged(tmp_path, capsys):

@@ -190,10 +190,6 @@ def better_energy(record):
     record["energy"]["tokens_per_wh"] *= 1.0001
 
 
-def better_speed(record):
-    record["metrics"]["tokens_per_s"] *= 1.01
-
-
 def changed_at(*path, to):
     """What changes one value of a record, or puts one there that was not."""
 
@@ -213,48 +209,11 @@ WORK = "runs/llm_run/8_benchmark/work/"
     ("name", "change", "message"),
     [
         ("result.json", lambda text: changed_json(text, better_energy), "energy.tokens_per_wh is stored as"),
-        ("result.json", lambda text: changed_json(text, better_speed), "metrics.tokens_per_s is stored as"),
-        (
-            "result.json",
-            changed_at("energy", "samples", to=7),
-            "energy.samples is stored as 7, but its origin gives 591",
-        ),
         (
             "result.json",
             changed_at("energy_effective", to={}),
             "energy_effective is stored as {}, but its origin gives None",
         ),
-        (
-            "result.json",
-            changed_at("energy_effective", to={"notes": []}),
-            "energy_effective is stored as {'notes': []}, but its origin gives None",
-        ),
-        (
-            "result.json",
-            changed_at("metrics", "best_s", to=1.0),
-            "metrics.best_s is stored as 1.0, but its origin gives None",
-        ),
-        (
-            "result.json",
-            changed_at("metrics", "mfu", to=None),
-            "metrics.mfu is stored as None, but its origin gives 1.8",
-        ),
-        (
-            "result.json",
-            changed_at("layout", "num_nodes", to=2),
-            "layout.num_nodes is stored as 2, but its origin gives 1",
-        ),
-        (
-            "result.json",
-            changed_at("windows", 0, "start_epoch_s", to=1.5),
-            "windows[0].start_epoch_s is stored as 1.5, but",
-        ),
-        (
-            "result.json",
-            changed_at("step_times_s", 0, to=1.5),
-            "step_times_s[0] is stored as 1.5, but its origin gives 163.84",
-        ),
-        ("result.json", changed_at("io", to={"files": 1}), "io is stored as {'files': 1}, but its origin gives None"),
         ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
         ("power/n1/trace.csv", lambda text: b"", "it is stored as ok, but"),
     ],
@@ -513,37 +472,6 @@ def test_a_window_that_was_made_shorter_with_all_that_follows_from_it_is_found(a
         files[WORK + name] = (place / name).read_bytes()
     [problem] = verify(repack(archive, files)).problems
     assert "is not marked in the trace" in problem
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("precision", "fp8"),
-        ("system", "GH200"),
-        ("model", "13B"),
-        ("sample", "64 tokens"),
-        ("provenance.git_dirty", None),
-        ("provenance.exclusive", "no"),
-        ("provenance.packages.torch", "1.0"),
-        ("config.data.data", "synthetic"),
-        ("devices.0.name", "another"),
-        ("choices.attention", "flash"),
-        ("run_id", "another"),
-        ("losses.0", 0.25),
-    ],
-)
-def test_whatever_a_result_has_is_that_of_its_record(archive, path, value):
-    files = members(archive)
-    record = json.loads(files[WORK + "result.json"])
-    *parts, last = [int(key) if key.isdigit() else key for key in path.split(".")]
-    place = record
-    for part in parts:
-        place = place[part]
-    place[last] = value
-    files[WORK + "result.json"] = json.dumps(record).encode()
-    problems = verify(repack(archive, files)).problems
-    stored = re.sub(r"\.(\d+)", r"[\1]", path)
-    assert any(f"{stored} is stored as {value!r}, but its origin gives" in one for one in problems), problems
 
 
 CHANGES = (

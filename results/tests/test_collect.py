@@ -4,7 +4,6 @@ import json
 import math
 import os
 import pickle
-import subprocess
 import sys
 import uuid
 from contextlib import ExitStack
@@ -793,15 +792,6 @@ def test_a_good_record_of_a_job_that_failed_later_is_a_failure(job):
     assert result["status"] == "failed"
 
 
-def test_a_folder_without_a_record_is_one_clear_sentence(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "results.collect", str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"collect: {tmp_path}/record.json does not exist")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_an_error_is_one_sentence_for_who_called_it_as_a_function(tmp_path, capsys):
     assert main([str(tmp_path)]) == 1
     told = capsys.readouterr()
@@ -814,20 +804,6 @@ def test_a_reason_comes_before_what_the_jobs_files_say(job):
     code, result = run(job, "--exit-code", "1", "--reason", "the node was lost")
     assert code == 1
     assert "the node was lost" in result["error"]
-
-
-def test_the_help_says_what_the_command_takes(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    told = capsys.readouterr().out
-    assert told.startswith("usage: python -m results.collect [-h] [--exit-code N]")
-    for words in (
-        "Join record.json and the power traces of a job's folder into result.json.",
-        "the job's folder, with record.json and power/*/trace.csv",
-        "the job failed with this exit code",
-        "why the job failed, if known",
-    ):
-        assert words in " ".join(told.split())
 
 
 LONG_S = [i * 0.5 for i in range(141)]  # of a trace, to 70 s

@@ -418,14 +418,6 @@ def test_committed_power_is_a_requirement(limit_w, passes, tmp_path):
     assert verdict.outcome is (Outcome.PASSED if passes else Outcome.FAILED), verdict
 
 
-@pytest.mark.parametrize("value", ["maybe", "1"])
-def test_filled_is_true_or_false(value, tmp_path):
-    file = tmp_path / "requirements.yaml"
-    file.write_text(f"workloads: {{gpt: {{benchmark: llm_training, filled: {value}}}}}\n")
-    with pytest.raises(RecordError, match=r"filled is .*, but must be true or false"):
-        read_requirements(file)
-
-
 def test_a_stored_group_is_read_again(copies):
     job = of_two_gpus(copies)
     (job.path / "result.json").write_text(json.dumps(collect(job.path)))

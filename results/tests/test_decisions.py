@@ -189,9 +189,7 @@ def test_an_offer_has_its_own_price_or_that_of_its_tag(tmp_path, capsys, monkeyp
     asked(tmp_path, GPT + "budget: {money: 100}\n")
     command = ["report", "A", "B", "--prices", "prices.yaml", "--requirements", "requirements.yaml", "--out", "r.html"]
     assert main(command) == 0
-    page = (tmp_path / "r.html").read_text()
-    assert "H200 (B) is first" in page
-    assert "there is no price" not in page
+    assert "H200 (B) is first" in (tmp_path / "r.html").read_text()
 
 
 @pytest.mark.parametrize("points", [1, 9])
@@ -308,38 +306,6 @@ def test_systems_whose_intervals_overlap_tie(tmp_path):
     c, b, _ = ranked.scores
     assert b.interval.high > c.interval.low
     assert words[0] == "Per device, each at its best point, C, B tie."
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "must: [{of: gpt, what: throughput, at_least: 1, unit: tokens/min}]",
-            "unit is 'tokens/min', but must be one of s, min, h, days",
-        ),
-        ("must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
-        ("score: {formula: T, terms: {T: {of: gpt, what: time_to_solution}}}", "lacks 'better'"),
-        (
-            "must: [{of: gpt, what: time_to_solution, at_most: 1, work_unit: images}]",
-            "work_unit is 'images', but GPT training counts tokens",
-        ),
-    ],
-)
-def test_what_could_be_read_otherwise_is_refused(tmp_path, capsys, text, message):
-    builder.store(tmp_path / "runs", thrice("V", 100.0))
-    command = ["accept", str(tmp_path / "runs"), "--requirements", str(asked(tmp_path, GPT + text))]
-    assert main(command) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_time_to_solution_names_its_work(tmp_path):
-    [item] = read_requirements(asked(tmp_path, GPT + "must: [{of: gpt, what: time_to_solution, at_most: 1.4}]")).must
-    assert str(item) == "gpt: time to solution of 20,000,000 tokens at most 1.4 h"
-
-
-def test_one_requirement_is_counted_as_one(tmp_path):
-    decision = decided(tmp_path, thrice("V", 100.0), GPT + THROUGHPUT)
-    assert decision.counts == ["V passes the requirement."]
 
 
 def test_a_price_under_another_name_is_named(tmp_path):

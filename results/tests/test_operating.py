@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from results.find.records import RecordError
 from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of, unsettled
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
@@ -16,7 +15,7 @@ from results.tests.of_dicts import by_point, contradictions, deviations, limits_
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
 from results.verdicts.outcome import Outcome
-from results.verdicts.requirements import Item, Requirements, Selection, read_requirements
+from results.verdicts.requirements import Item, Requirements, Selection
 
 pytestmark = pytest.mark.arithmetic
 
@@ -269,13 +268,3 @@ def test_costs_use_the_operating_point_that_is_named_and_no_other():
     costs = Costs("EUR", 0.25, {"A100": Price(20000.0, power_limit_w=500.0)})
     assert cheapest(points, costs) == {}
     assert {why_not_costed(one, costs) for one in points} == {"not at the operating point that the prices file names"}
-
-
-def test_a_named_limit_is_above_0(tmp_path):
-    file = tmp_path / "requirements.yaml"
-    file.write_text(
-        "workloads: {gpt: {benchmark: llm_training}}\n"
-        "must: [{of: gpt, what: work_per_energy, clock_limit_mhz: 0, at_least: 1}]\n"
-    )
-    with pytest.raises(RecordError, match="clock_limit_mhz is 0, but must be a number above 0"):
-        read_requirements(file)

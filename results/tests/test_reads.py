@@ -235,26 +235,6 @@ def test_damaged_times_of_regions_are_said(job, capsys, text):
     assert "record.regions.json cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "lie",
-    [
-        {"job": 3},
-        {"windows": {"effective": {}}},
-        {"files": [{"path": "/a"}]},
-        {"coverage_percent": "all"},
-        {"over_time": [1]},
-    ],
-)
-def test_a_record_whose_reads_make_no_sense_is_left_out(job, lie):
-    record = run(job)
-    del record["file"]
-    record["io"] |= lie
-    write_record(record, job.path / "result.json")
-    records, skipped = find_records([job.path])
-    assert records == []
-    assert "result.json" in skipped[0]
-
-
 def test_an_archive_has_the_profile_and_its_numbers_are_computed_again(tmp_path, capsys):
     work = tmp_path / "runs" / "8_benchmark" / "work"
     run = builder.result(batch=8)

@@ -143,15 +143,6 @@ def test_energies_of_unlike_scope_are_not_ranked_where_they_say_how_much_there_i
     assert by_system(same)["B"].value is not None
 
 
-def test_workloads_of_unlike_energies_do_not_say_together_how_much_there_is(tmp_path):
-    records = vendors()
-    of_scope("node", [one for one in records if (one["system"], one["model"]) in (("A", "big"), ("B", "small"))])
-    found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
-    assert {one.value for one in found.scores} == {None}
-    kinds = "Q1, device and Q2, node"
-    assert f"its energy is {kinds}, that of A is {kinds}" in by_system(found)["B"].why_not
-
-
 def test_energy_of_a_node_has_what_devices_sensors_do_not_see(tmp_path):
     records = vendors()
     for record in records:
@@ -205,11 +196,6 @@ def test_fewer_devices_than_measured_are_no_speed():
         (vendors((0.5, 1.0, 1.5)), ["A"], ""),  # the spread is larger than the lead
         (vendors((1.0,)), ["A"], ""),  # one run each
         ([one for one in vendors() if (one["system"], one["model"]) != ("B", "small")], [], "small of B: no good run"),
-        (
-            [one | ({"precision": "fp8"} if one["system"] == "B" else {}) for one in vendors()],
-            [],
-            "no good run in a precision that all systems have",
-        ),
     ],
 )
 def test_ties_and_missing_parts(tmp_path, records, level, why_not):
@@ -232,12 +218,6 @@ def test_a_reference_of_which_a_part_is_missing_is_no_reference(tmp_path):
     ]
     assert (found.tied, found.turns) == ([], [])
     assert by_system(found)["B"].total.purchase == 100_000  # its price is known all the same
-
-
-def test_what_only_one_system_has_in_another_precision_is_left_out(tmp_path):
-    of_b = [one | {"precision": "fp8"} for one in vendors() if one["system"] == "B"]
-    [found] = ranked(tmp_path, TWO, [*vendors(), *of_b])
-    assert by_system(found)["B"].value == pytest.approx(2**0.75 * 0.5**0.25)
 
 
 def test_two_precisions_must_be_chosen_from(tmp_path):
@@ -443,19 +423,6 @@ ALL = TWO + "budget: {devices: 4, money: 50000, power_kw: 1}"
         (Price(0.0, 50), {}, "money", "a device of B has the price 0"),
         (Price(60_000, 50), {}, "money", "the money is too little for one device"),
         (Price(25_000, 5000), {}, "power", "the power is too low for one device"),
-        (
-            Price(25_000, 50),
-            {"energy": None},
-            "power",
-            "not every workload has an energy that counts (big: there is none; small: there is none)",
-        ),
-        (
-            Price(25_000, 50),
-            {"estimated": True},
-            "power",
-            "not every workload has an energy that counts (big: it is an estimate from load, and no measurement; "
-            "small: it is an estimate from load, and no measurement)",
-        ),
     ],
 )
 def test_a_system_that_a_budget_says_nothing_of_has_a_reason(tmp_path, price, changes, way, why):
@@ -473,31 +440,6 @@ def test_a_system_that_a_budget_says_nothing_of_has_a_reason(tmp_path, price, ch
     assert (total is None) == (price is None)
     if total and changes:
         assert (total.power_kw, total.electricity, total.total) == (None, None, None)
-
-
-def test_a_budget_without_prices_asks_for_them(tmp_path):
-    for budget in ("money: 1", "power_kw: 1"):
-        with pytest.raises(RecordError, match="give --prices FILE"):
-            ranked(tmp_path, TWO + f"budget: {{{budget}}}", vendors())
-
-
-@pytest.mark.parametrize(
-    ("channel", "metrics", "why"),
-    [
-        ({"largest_gap_s": 30.0}, {}, "(small: gaps: the longest time without a sample is 30.0 s, at most 2.0 wanted)"),
-        ({"samples": 20}, {}, "(small: sampling rate: 0.3 samples/s of the slowest channel, at least 0.9 wanted)"),
-        ({}, {"comparable": False}, "(small: no run that counts)"),
-    ],
-)
-def test_an_energy_that_does_not_count_says_how_much_there_is_of_no_system(tmp_path, channel, metrics, why):
-    records = vendors()
-    for record in records:
-        if (record["system"], record["model"]) == ("B", "small"):
-            record["energy"]["channels"][0].update(channel)
-            record["metrics"].update(metrics)
-    found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
-    assert by_system(found)["B"].why_not == f"big of B: not every workload has an energy that counts {why}"
-    assert by_system(found)["B"].total is None
 
 
 def test_power_is_that_of_a_device_where_many_were_measured(tmp_path):
@@ -584,11 +526,6 @@ def test_a_price_turns_only_a_ranking_of_what_money_buys(tmp_path):
     found = ranked(tmp_path, ALL, vendors(), COSTS)
     assert {one.by for one in found if any("price" in turn.what for turn in one.turns)} <= {"budget", "money"}
     assert {one.by for one in found if one.by_money} == {"budget", "money"}
-
-
-def test_the_place_of_a_speed_per_device_is_told(tmp_path):
-    [found] = ranked(tmp_path, TWO, vendors())
-    assert {speed.words for one in found.scores for speed in one.speeds.values()} == {"1 device, batch 8"}
 
 
 def test_a_formulas_missing_system_is_last_and_named(tmp_path):

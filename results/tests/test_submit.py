@@ -469,14 +469,6 @@ def test_runs_that_learn_worse_than_the_reference_are_refused(keys, to, tmp_path
     assert ("none of its points can be ranked" in capsys.readouterr().err) == bool(code)
 
 
-@pytest.mark.parametrize("text", ["run: {reason: x, version: 1}", "run: {reason: x, date: soon, version: 1}", "- run"])
-def test_a_mistake_in_the_marks_is_a_sentence(to, capsys, text):
-    builder.store(to / "A100", [builder.result()])
-    (to / "wrong_records.yaml").write_text(text)
-    assert main(["table", str(to)]) == 2
-    assert f"{to}/wrong_records.yaml" in capsys.readouterr().err
-
-
 def lines(text):
     """The commands in a workflow file."""
     if isinstance(text, dict | list):

@@ -151,7 +151,7 @@ def test_a_requirement_on_the_time_or_energy_to_a_loss(records, item, outcome, v
     wanted = requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]\n")
     [verdict] = accept(by_point(records), wanted)
     assert (verdict.outcome, verdict.answer.value) == (outcome, value and pytest.approx(value, rel=1e-6))
-    assert why in verdict.reason
+    assert (why in verdict.reason, bool(verdict.reason)) == (True, bool(why))
 
 
 def test_the_energy_to_a_loss_is_that_of_its_window_and_is_checked(tmp_path):
