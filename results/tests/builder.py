@@ -7,6 +7,7 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,17 @@ def flops_per_token(model: str) -> float:
 
 def _device(devices: list[Record]) -> str:
     return "gpu" if any(device["device_id"] for device in devices) else "cpu"
+
+
+def altered(record: Record, values: dict[str, Any]) -> Record:
+    """Give a record other values by their paths, such as energy.channels.0.scope; return it."""
+    for path, value in values.items():
+        place: Any = record
+        *above, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+        for key in above:
+            place = place[key]
+        place[last] = deepcopy(value)
+    return record
 
 
 def of_scope(scope: str, records: list[Record]) -> list[Record]:

@@ -15,6 +15,7 @@ from record.values import cpus_in, rounded
 from results.show.tables.cells import Amount, for_programs, text_of
 from results.show.tables.points import point_table
 from results.tests import builder
+from results.tests.builder import altered
 from results.tests.of_dicts import (
     by_point,
     deviations,
@@ -129,42 +130,6 @@ def test_what_a_run_is_split_over_is_in_its_variant_and_failed_places_are_kept_a
 )
 def test_a_list_of_cpus_is_counted(text, cpus):
     assert len(cpus_in(text)) == cpus
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda record: record["devices"][0].update(name="A100-80GB"), "device A100-80GB"),
-        (lambda record: record["devices"][0].update(cpus="0-127"), "CPUs bound 128"),
-        (
-            lambda record: record["energy"]["channels"][0]["clocks"].update(power_limit_w=700.0),
-            "power limit 700 W",
-        ),
-        (lambda record: record["metrics"].update(model_flops_per_token=8e9), "model_flops_per_token 8000000000.0"),
-    ],
-)
-def test_what_a_container_hides_from_the_vendors_tool_makes_runs_unlike_all_the_same(change, words):
-    records = [builder.result() for _ in range(4)]
-    for record in records:
-        record["devices"][0] |= {"name": "A100-40GB", "cpus": "0-3,8-11"}
-        record["energy"]["channels"][0]["clocks"] = {"power_limit_w": 300.0}
-    assert len(by_point(records)) == 1
-    change(records[0])
-    usual, other = sorted(by_point(records), key=lambda one: -len(one.good))
-    assert (len(usual.good), len(other.good)) == (3, 1)
-    assert other.variant[-1] == words
-
-
-def test_other_kernels_are_another_point_and_are_named():
-    config = builder.result()["config"]
-    usual = builder.result(config=config | {"kernels": {"layers": "megatron", "cuda_graph": False}})
-    kernels = {"layers": "transformer-engine", "cuda_graph": True}
-    other = builder.result(config=config | {"kernels": kernels}, variant=["TransformerEngine", "CUDA graph"])
-    results = by_point([usual, other, usual, usual])
-    assert [(one.variant, len(one.good)) for one in results] == [
-        (("bf16", "micro batch 4"), 3),
-        (("bf16", "micro batch 4", "TransformerEngine", "CUDA graph"), 1),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -507,22 +472,77 @@ def test_what_is_not_known_of_a_run_is_said_as_what_is_broken(left_out, words):
     assert deviations(one) == [words]
 
 
+def amd(*limits_w, serial="0x1"):
+    """What amd-smi says of devices, each with a serial number of its own."""
+    return [
+        {
+            "gpu": index,
+            "asic": {"market_name": "AMD Instinct MI300X", "asic_serial": f"{serial}{index}"},
+            "bus": {"bdf": f"0000:0{index}:00.0"},
+            "limit": {"max_power": {"value": limit_w, "unit": "W"}},
+        }
+        for index, limit_w in enumerate(limits_w)
+    ]
+
+
+OF_750_W = {"provenance.nodes": [{"devices": amd(750, 750)}]}
+KERNELS = {"config.kernels": {"layers": "megatron"}, "config.model": {"layers": 16}}
+
+
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("usual", "path", "value", "words"),
     [
-        ({"packages": {"torch": "2.14.0"}}, ("torch 2.13.0", "torch 2.14.0")),
-        ({"container": "image:2"}, ("container not known", "container image:2")),
-        ({"devices": [{"driver_version": "570.1"}]}, ("driver_version not known", "driver_version 570.1")),
-        ({"nodes": [{"devices": [{"power.limit": "300.00 W"}]}]}, ("power.limit not known", "power.limit 300.00 W")),
-        ({"nodes": [{"cpu": "a processor"}, {"cpu": "an EPYC"}]}, ("cpu a processor", "cpu a processor and an EPYC")),
-        ({"environment": {"NCCL_ALGO": "Ring"}}, ("NCCL_ALGO not known", "NCCL_ALGO Ring")),
+        ({}, "provenance.packages.torch", "2.14.0", ("torch 2.13.0", "torch 2.14.0")),
+        ({}, "provenance.container", "image:2", ("container not known", "container image:2")),
+        ({}, "provenance.devices", [{"driver_version": "570.1"}], ("driver_version not known", "driver_version 570.1")),
+        (
+            {},
+            "provenance.nodes",
+            [{"cpu": "a processor"}, {"cpu": "an EPYC"}],
+            ("cpu a processor", "cpu a processor and an EPYC"),
+        ),
+        ({}, "provenance.environment", {"NCCL_ALGO": "Ring"}, ("NCCL_ALGO not known", "NCCL_ALGO Ring")),
+        ({}, "layout.num_nodes", 2, ("1 node", "2 nodes")),
+        ({}, "layout.grad_accum_steps", 4, ("grad_accum_steps not known", "grad_accum_steps 4")),
+        (
+            {},
+            "metrics.model_flops_per_token",
+            8e9,
+            ("model_flops_per_token 56623104", "model_flops_per_token 8000000000.0"),
+        ),
+        # whatever a container hides from the vendor's tool
+        ({"devices.0.name": "A100"}, "devices.0.name", "A100-80GB", ("device A100", "device A100-80GB")),
+        ({"devices.0.cpus": "0-3,8-11"}, "devices.0.cpus", "0-127", ("CPUs bound 8", "CPUs bound 128")),
+        (
+            {"energy.channels.0.clocks": {"power_limit_w": 300.0}},
+            "energy.channels.0.clocks.power_limit_w",
+            700.0,
+            ("power limit 300 W", "power limit 700 W"),
+        ),
+        # of AMD's tool, serial numbers and addresses do not count
+        (OF_750_W, "provenance.nodes", [{"devices": amd(750, 750, serial="0x2")}], None),
+        (
+            OF_750_W,
+            "provenance.nodes",
+            [{"devices": {"gpu_data": amd(750, 650)}}],
+            ("limit.max_power 750 W", "limit.max_power 650 W and 750 W"),
+        ),
+        # options of one name in several groups, and one that has the name of something else
+        (KERNELS, "config.model.layers", 32, ("model.layers 16", "model.layers 32")),
+        (KERNELS, "config.kernels.layers", "te", ("kernels.layers megatron", "kernels.layers te")),
+        ({"config.data.python": "fast"}, "config.data.python", "slow", ("option python fast", "option python slow")),
+        *(
+            ({"provenance.environment": {}}, f"provenance.environment.{name}", "1", None)
+            for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG")
+        ),
+        ({"provenance.devices": [{"uuid": "GPU-0"}]}, "provenance.devices", [{"uuid": "GPU-1"}], None),
     ],
 )
-def test_runs_that_were_made_with_something_else_are_no_repeats(changes, words):
-    origin = builder.result()["provenance"]
-    records = [*(builder.result() for _ in range(3)), *(builder.result(provenance={**origin, **changes}) for _ in "ab")]
-    points = by_point(records)
-    assert sorted((len(one.good), one.variant[-1]) for one in points) == sorted(zip((3, 2), words, strict=True))
+def test_runs_that_differ_in_what_counts_are_no_repeats(usual, path, value, words):
+    records = [altered(builder.result(), usual) for _ in range(3)]
+    altered(records[1], {path: value})
+    found = [(len(one.good), one.variant[-1]) for one in by_point(records)]
+    assert found == list(zip((2, 1), words, strict=True)) if words else [number for number, _ in found] == [3]
 
 
 def test_processors_of_one_architecture_are_different_setups_and_are_shown_by_name():
@@ -532,87 +552,6 @@ def test_processors_of_one_architecture_are_different_setups_and_are_shown_by_na
     records = [builder.result(provenance={**origin, "nodes": one}) for one in nodes]
     assert [one.variant[-1][:18] for one in by_point(records)] == ["cpu AWS Graviton4 ", "cpu NVIDIA Grace ("]
     assert sorted(row[2] for row in origin_table(records).rows) == list(names)
-
-
-@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG"])
-def test_what_differs_from_job_to_job_makes_no_other_run(name):
-    origin = builder.result()["provenance"]
-    records = [builder.result(provenance={**origin, "environment": {name: value}}) for value in ("1", "2", "3")]
-    assert [len(one.good) for one in by_point(records)] == [3]
-
-
-def amd(*limits_w, driver="6.10.5", vbios="022.040.003", serial="0x1"):
-    """What amd-smi says of a device for each limit, each with a serial number and a place of its own."""
-    return [
-        {
-            "gpu": index,
-            "asic": {"market_name": "AMD Instinct MI300X", "asic_serial": f"{serial}{index}"},
-            "bus": {"bdf": f"0000:0{index}:00.0", "pcie_interface_version": "Gen 5"},
-            "vbios": {"version": vbios},
-            "driver": {"name": "amdgpu", "version": driver},
-            "limit": {"max_power": {"value": limit_w, "unit": "W"}},
-        }
-        for index, limit_w in enumerate(limits_w)
-    ]
-
-
-@pytest.mark.parametrize("wrap", [lambda devices: devices, lambda devices: {"gpu_data": devices}])
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        (amd(750, 750, serial="0x2"), None),
-        (amd(550, 550), ("limit.max_power 750 W", "limit.max_power 550 W")),
-        (amd(750, 650), ("limit.max_power 750 W", "limit.max_power 650 W and 750 W")),
-        (amd(750, 750, driver="6.12.1"), ("driver.version 6.10.5", "driver.version 6.12.1")),
-        (amd(750, 750, vbios="022.040.009"), ("vbios.version 022.040.003", "vbios.version 022.040.009")),
-    ],
-)
-def test_amds_devices_are_told_apart_by_what_their_tool_says(wrap, other, words):
-    origin = builder.result()["provenance"]
-    records = [
-        builder.result(provenance={**origin, "nodes": [{"devices": wrap(devices)}]})
-        for devices in (amd(750, 750), amd(750, 750), other)
-    ]
-    found = [(len(one.good), one.variant[-1]) for one in by_point(records)]
-    assert found == ([(3, "micro batch 4")] if words is None else list(zip((2, 1), words, strict=True)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"num_nodes": 2}, ("1 node", "2 nodes")),
-        ({"grad_accum_steps": 4}, ("grad_accum_steps not known", "grad_accum_steps 4")),
-    ],
-)
-def test_runs_that_were_laid_out_otherwise_are_no_repeats(changes, words):
-    layout = builder.result(devices=8)["layout"]
-    records = [builder.result(devices=8), builder.result(devices=8, layout=layout | changes), builder.result(devices=8)]
-    assert [(len(one.good), one.variant[-1]) for one in by_point(records)] == list(zip((2, 1), words, strict=True))
-
-
-@pytest.mark.parametrize(("group", "words"), [("model", "model.layers"), ("kernels", "kernels.layers")])
-def test_options_of_one_name_in_several_groups_are_all_looked_at(group, words):
-    config = {**builder.result()["config"], "model": {"layers": 16}, "kernels": {"layers": 16, "name": "x"}}
-    other = {**config, group: {**config[group], "layers": 32}}
-    points = by_point([builder.result(config=config), builder.result(config=config), builder.result(config=other)])
-    assert [(len(one.good), one.variant[-1]) for one in points] == [(2, f"{words} 16"), (1, f"{words} 32")]
-
-
-def test_an_option_is_not_hidden_by_what_else_has_its_name():
-    origin = builder.result()["provenance"] | {"python": "3.11"}
-    config = builder.result()["config"]
-    records = [
-        builder.result(config={**config, "data": {"data": "text", "python": value}}, provenance=origin)
-        for value in ("fast", "slow")
-    ]
-    assert [one.variant[-1] for one in by_point(records)] == ["option python fast", "option python slow"]
-
-
-def test_devices_of_one_kind_differ_in_nothing_that_counts():
-    origin = builder.result()["provenance"]
-    found = [[{"uuid": f"GPU-{index}", "power.limit": "700.00 W"} for index in pair] for pair in ((0, 1), (2, 3))]
-    records = [builder.result(provenance={**origin, "devices": devices}) for devices in found]
-    assert [len(one.good) for one in by_point(records)] == [2]
 
 
 def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other():

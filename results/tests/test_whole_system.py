@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,17 +12,14 @@ import pytest
 from caraml.cli import main
 from caraml.plan.plan import plan
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.process.host import boot_id
-from jpwr.tests.conftest import install_method
 from record.model import Record, as_json
 from results.collect import collect
 from results.files.systems import read_systems
-from results.find.records import RecordError, read_checked, write_record
-from results.points.repeats import by_point
+from results.find.records import RecordError, read_checked
 from results.tests import builder
 from results.tests.builder import GPU0, GPU1, JobFolder, make_record
 from results.tests.of_dicts import contradictions
-from results.verdicts.cost import Costs, Price, read_prices, uncovered_w
+from results.verdicts.cost import read_prices
 from results.verdicts.power_level import power_level
 
 NODE = ChannelInfo("ipmi:node", Scope.NODE, "IPMI", period_s=1.0, held_s=1.0)
@@ -312,59 +306,3 @@ def test_throughput_by_provisioned_power_is_by_what_the_prices_state_or_else_the
         page = (tmp_path / "report.html").read_text()
         assert "tokens/s/kW" in page
         assert sentence.format(*words) in page
-
-
-RUN = """
-import json, pathlib, time
-record = json.load(open("record.json"))
-[window] = record["windows"]
-time.sleep(20)
-for step in range(10):
-    pathlib.Path("next").write_text(str(100 + 50 * (step + 1)))
-    pathlib.Path("next").replace("load")
-    time.sleep(1)
-window["start_s"], window["start_epoch_s"] = time.monotonic(), time.time()
-time.sleep(40)
-window["end_s"], window["end_epoch_s"] = time.monotonic(), time.time()
-took_s = window["end_s"] - window["start_s"]
-record["metrics"] |= {"measured_s": took_s, "tokens_per_s": 1000 / took_s, "tokens_per_s_per_device": 1000 / took_s}
-record["step_times_s"] = [took_s]
-json.dump(record, open("record.json", "w"))
-time.sleep(2)
-"""
-IPMITOOL = """#!/bin/sh
-echo " Instantaneous power reading:  $((500 + $(cat load) * 6 / 5)) Watts"
-"""
-BOARDS = """read = lambda: float(open("load").read())
-return [Channel(ChannelInfo("boards:0", Scope("device"), "boards", limit_w=700.0), read)]"""
-
-
-@pytest.mark.slow
-def test_a_management_controllers_power_goes_from_jpwr_to_the_costs(tmp_path):
-    """The program ipmitool and the boards are stand-ins; an energy by IPMI needs a minute."""
-    (tmp_path / "methods").mkdir()
-    install_method(tmp_path / "methods", "boards", BOARDS)
-    program = tmp_path / "bin" / "ipmitool"
-    program.parent.mkdir()
-    program.write_text(IPMITOOL)
-    program.chmod(0o755)
-    folder = tmp_path / "runs" / "0_benchmark" / "work"
-    folder.mkdir(parents=True)
-    (folder / "load").write_text("100")
-    record = make_record()
-    record["windows"][0] |= {"hostname": os.uname().nodename, "boot_id": boot_id()}
-    record["devices"][0]["hostname"] = os.uname().nodename
-    (folder / "record.json").write_text(json.dumps(record))
-    paths = os.pathsep.join(map(str, [tmp_path / "methods", Path.cwd()]))
-    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": paths}
-    command = ["jpwr", "--methods", "boards", "ipmi", "--df-out", "power/node", "--", sys.executable, "-c", RUN]
-    done = subprocess.run([sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    result = collect(folder)
-    assert result["status"] == "ok", result["error"]
-    write_record(result, folder / "result.json")
-    energy = result["energy"]
-    assert energy["run_wh"] > energy["energy_wh"]
-    [one] = by_point([Record.of(result)])
-    costs = Costs("EUR", 0.25, {one.system: Price(10_000, 1.0)})
-    assert uncovered_w(one, costs).value_w == pytest.approx((node_w(600.0) - 600.0) / 2, rel=0.02)  # of two devices
