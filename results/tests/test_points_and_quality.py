@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import math
-import re
 from random import Random
 
 import numpy as np
@@ -12,24 +11,22 @@ from scipy import stats
 from caraml.cli import main
 from record.model import Record
 from record.values import cpus_in, rounded
+from results.points.repeats import unsteady
 from results.show.tables.cells import Amount, for_programs, text_of
 from results.show.tables.points import point_table
 from results.tests import builder
 from results.tests.builder import altered
 from results.tests.of_dicts import (
     by_point,
-    deviations,
     energy_kind,
     energy_rules,
     grade,
     origin_table,
     point_of,
     sort_key,
-    unsteady,
     value_at,
-    why_not_ranked,
 )
-from results.verdicts.quality import rising
+from results.verdicts.quality import deviations, rising, why_not_ranked
 
 
 def test_repeats_become_one_row_with_the_median_and_scipys_interval():
@@ -154,59 +151,71 @@ def test_a_number_for_machines_has_all_digits():
         assert [text_of(cell, ".1f", for_programs) for cell in cells] == ["85012.345678", "0.1", "", "", ""]
 
 
-def test_a_trend_and_outliers_in_step_times_are_told():
-    noise = np.random.default_rng(1).normal(0, 0.005, 60)
-    assert unsteady(list(1 + noise)) == []
-    [trend] = unsteady(list(1 + noise + np.linspace(0, 0.2, 60)))
-    assert trend.startswith("trend: steps take +1")
-    slow = 1 + noise
-    slow[[10, 30, 50]] = 3.0
-    [outliers] = unsteady(list(slow))
-    assert outliers == "outliers: 3 of 60 steps are slow and cost 9% of the time"
-    for steps, change in ((12, 0.4), (15, -0.1), (20, 1.0), (24, 0.05), (200, 0.04)):
-        for share in (1 / 3, 1 / 2, 2 / 3):
-            at = round(steps * share)
-            shifted = [(1 + change * (index >= at)) * (1 + noise[index % 60] / 4) for index in range(steps)]
-            words = unsteady(shifted)[0]
-            assert re.match(r"(trend|shift): steps take [+-]", words)
-    assert unsteady([1 + noise[index] / 4 + 0.4 * (index >= 4) for index in range(12)]) == [
-        "shift: steps take +40% after the first 4 of 12"
-    ]
-    # Within its halves it falls, so that it has no trend and no other shift.
-    halves = [level - 0.01 * index for level in (1.05, 1.15) for index in range(6)]
-    assert unsteady(halves) == ["shift: steps take +10% after the first 6 of 12"]
-    # After a third and after half of the steps, of which the first is more.
-    assert unsteady([1.0] * 40 + [1.2 - 0.001 * index for index in range(80)]) == [
-        "shift: steps take +16% after the first 40 of 120"
-    ]
-    assert unsteady([1.0, 1.4, 1.0]) == ["3 steps are too few to check whether they are steady, 12 wanted"]
-    assert unsteady([]) == ["0 steps are too few to check whether they are steady, 12 wanted"]
-    few = unsteady([1.0, 5.0, 1.0])
-    assert few == [
-        "outliers: 1 of 3 steps are slow and cost 57% of the time",
-        "3 steps are too few to check whether they are steady, 12 wanted",
-    ]
+def kinds(findings):
+    return [one.kind for one in findings]
 
 
-def test_a_trend_is_of_the_thirds_and_neither_small_nor_chance():
-    assert unsteady([1 + 0.1 * step for step in range(12)]) == ["trend: steps take +70% at the end"]
-    assert unsteady([10 - 0.1 * step for step in range(12)]) == ["trend: steps take -8% at the end"]
-    assert unsteady([1 + 0.0005 * step for step in range(12)]) == []  # sure, and 0.4 %
-    assert unsteady([1.2, 1.0, 1.0, 1.2, 1.1, 1.2, 1.0, 1.1, 1.2, 1.2, 1.0, 1.2]) == []  # 9 %, by chance
+NOISE = np.random.default_rng(1).normal(0, 0.005, 60)
+SLOW = 1 + NOISE
+SLOW[[10, 30, 50]] = 3.0  # 6 of 66 s more than others
+
+
+@pytest.mark.parametrize(
+    ("times_s", "found"),
+    [
+        (1 + NOISE, {}),
+        (SLOW, {"outliers": {"slow": 3, "steps": 60, "cost": pytest.approx(6 / 66, rel=0.01)}}),
+        ([1 + 0.1 * step for step in range(12)], {"trend": {"change": pytest.approx(1.95 / 1.15 - 1)}}),
+        ([10 - 0.1 * step for step in range(12)], {"trend": {"change": pytest.approx(9.05 / 9.85 - 1)}}),
+        ([1 + 0.0005 * step for step in range(12)], {}),  # sure, and 0.4 %
+        ([1.2, 1.0, 1.0, 1.2, 1.1, 1.2, 1.0, 1.1, 1.2, 1.2, 1.0, 1.2], {}),  # 9 %, by chance
+        (
+            [1 + NOISE[index] / 4 + 0.4 * (index >= 4) for index in range(12)],
+            {"shift": {"change": pytest.approx(0.4, rel=0.02), "first": 4, "steps": 12}},
+        ),
+        # Within its halves it falls, so that it has no trend and no other shift.
+        (
+            [level - 0.01 * index for level in (1.05, 1.15) for index in range(6)],
+            {"shift": {"change": pytest.approx(0.1 / 1.025), "first": 6, "steps": 12}},
+        ),
+        # After a third and after half of the steps, of which the first is more.
+        (
+            [1.0] * 40 + [1.2 - 0.001 * index for index in range(80)],
+            {"shift": {"change": pytest.approx(0.1605), "first": 40, "steps": 120}},
+        ),
+        ([1.0, 1.4, 1.0], {"few_steps": {"steps": 3, "wanted": 12}}),
+        ([], {"few_steps": {"steps": 0, "wanted": 12}}),
+        (
+            [1.0, 5.0, 1.0],
+            {
+                "outliers": {"slow": 1, "steps": 3, "cost": pytest.approx(4 / 7)},
+                "few_steps": {"steps": 3, "wanted": 12},
+            },
+        ),
+    ],
+)
+def test_a_trend_a_shift_and_outliers_of_step_times_are_found(times_s, found):
+    assert {one.kind: dict(one.values) for one in unsteady(list(times_s))} == found
+
+
+@pytest.mark.parametrize("share", [1 / 3, 1 / 2, 2 / 3])
+@pytest.mark.parametrize(("steps", "change"), [(12, 0.4), (15, -0.1), (20, 1.0), (24, 0.05), (200, 0.04)])
+def test_a_shift_anywhere_is_found(steps, change, share):
+    at = round(steps * share)
+    times_s = [(1 + change * (index >= at)) * (1 + NOISE[index % 60] / 4) for index in range(steps)]
+    assert kinds(unsteady(times_s))[0] in ("trend", "shift")
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
 def test_an_outlier_is_one_on_any_scale(scale):
     steps = [scale, 1.4 * scale] * 10
     assert unsteady([*steps, *steps]) == []
-    [words] = unsteady([*steps, 4 * scale, *steps])
-    assert words.startswith("outliers: 1 of 41 steps are slow and cost ")
+    assert kinds(unsteady([*steps, 4 * scale, *steps])) == ["outliers"]
 
 
 @pytest.mark.parametrize("steps", [12, 13, 14, 20])
 def test_a_trend_is_found_in_as_few_steps_as_are_wanted(steps):
-    [trend] = unsteady([1 + 0.2 * step / steps for step in range(steps)])
-    assert trend.startswith("trend")
+    assert kinds(unsteady([1 + 0.2 * step / steps for step in range(steps)])) == ["trend"]
 
 
 def test_grades_tell_where_energy_was_measured():
@@ -251,7 +260,7 @@ def changed(**changes):
 
 def same_window(record, of="energy"):
     [rule] = [rule for rule in energy_rules(record, of) if rule.name == "same window"]
-    return rule.kept, rule.words
+    return rule.kept
 
 
 def with_windows(record, kind, *lengths_s):
@@ -264,37 +273,24 @@ def with_windows(record, kind, *lengths_s):
     return record
 
 
-@pytest.mark.parametrize(
-    ("lengths_s", "told"),
-    [
-        ((), (True, "")),
-        ((60.0, 60.01), (True, "")),
-        ((60.0, 50.0, 55.0), (False, ", on one node 50.00 s and on another 60.00 s")),
-    ],
-)
-def test_energy_is_over_one_window_on_all_nodes(lengths_s, told):
+@pytest.mark.parametrize(("lengths_s", "kept"), [((), True), ((60.0, 60.01), True), ((60.0, 50.0, 55.0), False)])
+def test_energy_is_over_one_window_on_all_nodes(lengths_s, kept):
     record = with_windows(builder.result(), "measured", *lengths_s)
     del record["windows"][0]
-    kept, more = told
-    assert same_window(record) == (kept, f"throughput over 60.00 s, energy over 60.00 s{more}")
+    assert same_window(record) is kept
 
 
 def test_energy_with_the_input_path_is_over_the_window_of_that_throughput():
     record = with_windows(builder.result(), "effective", 90.0)
     record["metrics"] |= {"effective_tokens": 7200.0, "effective_tokens_per_s": 80.0}
-    record["energy_effective"] = {**record["energy"], "window_s": 90.0}
-    assert same_window(record) == (True, "throughput over 60.00 s, energy over 60.00 s")
-    assert same_window(record, "energy_effective") == (True, "throughput over 90.00 s, energy over 90.00 s")
-    [results] = by_point([record])
-    assert why_not_ranked(results, "energy_effective") == ""
-    record["energy_effective"]["window_s"] = 60.0
-    [results] = by_point([record])
-    assert why_not_ranked(results) == ""
-    words = "same window: throughput over 90.00 s, energy over 60.00 s"
-    assert why_not_ranked(results, "energy_effective") == words
+    for window_s, kept in ((90.0, True), (60.0, False)):
+        record["energy_effective"] = {**record["energy"], "window_s": window_s}
+        assert (same_window(record), same_window(record, "energy_effective")) == (True, kept)
+        [results] = by_point([record])
+        assert (why_not_ranked(results), why_not_ranked(results, "energy_effective") is None) == (None, kept)
     del record["energy_effective"]
     [results] = by_point([record])
-    assert why_not_ranked(results, "energy_effective") == "there is none"
+    assert why_not_ranked(results, "energy_effective").kind == "is_missing"
 
 
 def of_energy(**changes):
@@ -349,7 +345,7 @@ def test_an_energy_without_channels_keeps_no_rule_of_them():
     record["energy"]["channels"] = []
     kept = {rule.name for rule in energy_rules(record) if rule.kept}
     assert kept == {"same window", "interval", "idle power"}
-    assert why_not_ranked(by_point([record])[0]) == "sampling rate: the record lacks the data"
+    assert why_not_ranked(by_point([record])[0]).kind == "sampling_rate"
     assert energy_rules(builder.failed()) == []
 
 
@@ -375,42 +371,26 @@ def on_gpu(record):
 
 
 @pytest.mark.parametrize(
-    ("record", "kept", "words"),
+    ("record", "kept"),
     [
-        (of_channels("aa", ("a", "device", 1), ("a", "device", 1)), True, "2 of 2 devices"),
-        (of_channels("ab", ("a", "device", 1), ("b", "device", 1)), True, "2 of 2 devices"),
-        (of_channels("aaaa", ("a", "module", 1)), False, "1 of 4 devices"),
-        (of_channels("aaaa", ("a", "module", 2), ("a", "module", 2)), True, "4 of 4 devices"),
-        (of_channels("aa", ("a", "module", 4)), False, "the energy of 4 devices is counted, 2 trained"),
-        (of_channels("a", ("a", "cpu", 1), ("a", "dram", 1)), True, "the processors trained"),
-        (of_channels("a", ("a", "dram", 1)), False, "the energy is of memory alone"),
-        (
-            on_unknown(of_channels("a", ("a", "cpu", 1))),
-            None,
-            "whether the processors or accelerators trained is not known",
-        ),
-        (
-            of_channels("aabb", ("a", "device", 3), ("b", "device", 1)),
-            False,
-            "3 of 2 devices of a, 1 of 2 devices of b",
-        ),
-        (
-            of_channels("ab", ("a", "device", 1), ("b", "cpu", 1)),
-            False,
-            "the sensors have different scopes: cpu, device",
-        ),
-        (of_channels("a", ("a", "cpu", 1), ("a", "dram", 1)), True, "the processors trained"),
-        (
-            on_gpu(of_channels("a", ("a", "cpu", 1), ("a", "dram", 1))),
-            False,
-            "accelerators trained, and the energy is of processors alone",
-        ),
-        (on_gpu(of_channels("aaaa", ("a", "node", 1))), True, "the sensors are of scope node, which contains them"),
+        (of_channels("aa", ("a", "device", 1), ("a", "device", 1)), True),
+        (of_channels("ab", ("a", "device", 1), ("b", "device", 1)), True),
+        (of_channels("aaaa", ("a", "module", 1)), False),
+        (of_channels("aaaa", ("a", "module", 2), ("a", "module", 2)), True),
+        (of_channels("aa", ("a", "module", 4)), False),
+        (of_channels("a", ("a", "cpu", 1), ("a", "dram", 1)), True),
+        (of_channels("a", ("a", "dram", 1)), False),
+        (on_unknown(of_channels("a", ("a", "cpu", 1))), None),
+        (of_channels("aabb", ("a", "device", 3), ("b", "device", 1)), False),
+        (of_channels("ab", ("a", "device", 1), ("b", "cpu", 1)), False),
+        (of_channels("a", ("a", "cpu", 1), ("a", "dram", 1)), True),
+        (on_gpu(of_channels("a", ("a", "cpu", 1), ("a", "dram", 1))), False),
+        (on_gpu(of_channels("aaaa", ("a", "node", 1))), True),
     ],
 )
-def test_the_energy_is_of_all_devices_that_trained_and_of_no_other(record, kept, words):
+def test_the_energy_is_of_all_devices_that_trained_and_of_no_other(record, kept):
     [rule] = [rule for rule in energy_rules(record) if rule.name == "all devices"]
-    assert (rule.kept, rule.words) == (kept, words)
+    assert rule.kept is kept
 
 
 @pytest.mark.parametrize("key", ["samples", "missing", "largest_gap_s"])
@@ -441,35 +421,28 @@ def test_deviations_of_a_point_are_listed():
             builder.failed(),
         ]
     )
-    assert deviations(one) == [
-        "2 runs, 3 wanted",
-        "1 of 3 runs failed",
-        "energy is an estimate",
-        "the code had local changes",
-        "the node was shared with other jobs",
-        "its runs are of 2 versions of the code",
-    ]
+    assert kinds(deviations(one)) == ["few_runs", "some_failed", "estimate", "code_changed", "shared", "versions"]
     assert deviations(by_point([builder.result() for _ in range(3)])[0]) == []
     [alone] = by_point([builder.result(metrics=builder.result()["metrics"] | {"comparable": False})])
-    assert deviations(alone) == ["1 run, 3 wanted", "not the workload of the comparison: smaller samples"]
+    assert kinds(deviations(alone)) == ["few_runs", "smaller_workload"]
     records = [builder.result() for _ in range(3)]
     del records[1]["step_times_s"]
-    assert deviations(by_point(records)[0]) == ["0 steps are too few to check whether they are steady, 12 wanted"]
+    assert kinds(deviations(by_point(records)[0])) == ["few_steps"]
 
 
 @pytest.mark.parametrize(
-    ("left_out", "words"),
+    ("left_out", "kind"),
     [
-        ("git_commit", "the version of the code is not known"),
-        ("git_dirty", "whether the code had local changes is not known"),
-        ("exclusive", "exclusive use of the node is not known"),
+        ("git_commit", "code_unknown"),
+        ("git_dirty", "changes_unknown"),
+        ("exclusive", "exclusive_unknown"),
     ],
 )
-def test_what_is_not_known_of_a_run_is_said_as_what_is_broken(left_out, words):
+def test_what_is_not_known_of_a_run_is_said_as_what_is_broken(left_out, kind):
     origin = builder.result()["provenance"]
     del origin[left_out]
     [one] = by_point([builder.result(provenance=origin) for _ in range(3)])
-    assert deviations(one) == [words]
+    assert kinds(deviations(one)) == [kind]
 
 
 def amd(*limits_w, serial="0x1"):
@@ -590,23 +563,27 @@ FALLING = [10 - step / 2 for step in range(16)]
 
 
 @pytest.mark.parametrize(
-    ("losses", "words"),
+    ("losses", "found"),
     [
-        ([3.0, 2.0], []),
-        ([2.0, 2.0], []),
-        ([], []),
-        ([2.0, 2.1], []),  # chance
-        ([2.0] * 8 + [9.0] * 16 + [1.0] * 8, []),
+        ([3.0, 2.0], None),
+        ([2.0, 2.0], None),
+        ([], None),
+        ([2.0, 2.1], None),  # chance
+        ([2.0] * 8 + [9.0] * 16 + [1.0] * 8, None),
         (
             [*FALLING, None, *(10.0**step for step in range(2, 10))],
-            ["the loss rises over the run, from 8.25 to 1.389e+08"],
+            {"first": 8.25, "last": pytest.approx(1.389e8, rel=1e-3)},
         ),
-        ([2.0 + step / 1e3 for step in range(16)], ["the loss rises over the run, from 2.003 to 2.011"]),
+        (
+            [2.0 + step / 1e3 for step in range(16)],
+            {"first": pytest.approx(2.0035), "last": pytest.approx(2.0115)},
+        ),
     ],
 )
-def test_a_loss_that_rises_over_the_run_is_a_doubt(losses, words):
+def test_a_loss_that_rises_over_the_run_is_a_doubt(losses, found):
     [one] = by_point([builder.result(losses=losses)])
-    assert [found for found in deviations(one) if "loss" in found] == words
+    rising = [dict(each.values) for each in deviations(one) if "loss" in each.kind]
+    assert rising == ([found] if found else [])
 
 
 def test_flat_losses_with_noise_rise_in_one_of_a_thousand_at_most():
@@ -616,17 +593,17 @@ def test_flat_losses_with_noise_rise_in_one_of_a_thousand_at_most():
 
 
 @pytest.mark.parametrize(
-    ("scope", "used_wh", "words"),
+    ("scope", "used_wh", "kind"),
     [
-        ("device", [4.0, 2.1], ""),
-        ("device", [4.0, 1.9], "devices alike: one used 2.1 times the energy of another, at most 2.0 wanted"),
-        ("module", [4.0, 4.0, 0.5, 0.5], "devices alike: one used 8.0 times the energy of another, at most 2.0 wanted"),
-        ("cpu", [4.0, 0.5], ""),  # a run may be on one of several sockets
+        ("device", [4.0, 2.1], None),
+        ("device", [4.0, 1.9], "devices_alike"),
+        ("module", [4.0, 4.0, 0.5, 0.5], "devices_alike"),
+        ("cpu", [4.0, 0.5], None),  # a run may be on one of several sockets
     ],
 )
-def test_energies_of_devices_that_are_unlike_are_not_ranked(scope, used_wh, words):
+def test_energies_of_devices_that_are_unlike_are_not_ranked(scope, used_wh, kind):
     [record] = builder.of_scope(scope, [builder.result(devices=len(used_wh))])
     [channel] = record["energy"]["channels"]
     record["energy"]["channels"] = [channel | {"energy_wh": wh, "num_devices": 1} for wh in used_wh]
-    [one] = by_point([record])
-    assert why_not_ranked(one) == words
+    why = why_not_ranked(by_point([record])[0])
+    assert (why and why.kind) == kind
