@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -32,16 +31,13 @@ def requirements(folder: Path, text: str):
 
 
 THREE = runs(100.0, 101.0, 99.0)
-NOISY = runs(100.0, 130.0, 70.0)
 
 
 @pytest.mark.parametrize(
     ("records", "item", "outcome", "value", "why"),
     [
         (THREE, "what: throughput, at_least: 90", PASSED, 100.0, ""),
-        (THREE, "what: throughput, at_least: 110", FAILED, 100.0, ""),
         (THREE, "what: throughput, at_least: 100", OPEN, 100.0, "the limit is within the interval, 97"),
-        (NOISY, "what: throughput, at_least: 60", OPEN, 100.0, "the limit is within the interval"),
         (THREE[:1], "what: throughput, at_least: 1", OPEN, 100.0, "one run gives no interval"),
         (
             THREE,
@@ -49,14 +45,6 @@ NOISY = runs(100.0, 130.0, 70.0)
             OPEN,
             None,
             "no run at this point, only at 1 device, batch 8",
-        ),
-        (THREE, "what: throughput, global_batch: 16, at_least: 1", OPEN, None, "no run at this point"),
-        (
-            [*THREE, *runs(300.0, 303.0, 297.0, devices=4)],
-            "what: throughput_per_device, devices: 4, at_least: 70",
-            PASSED,
-            75.0,
-            "",
         ),
         (
             [*THREE, *runs(300.0, 303.0, 297.0, devices=4)],
@@ -89,18 +77,14 @@ NOISY = runs(100.0, 130.0, 70.0)
             )
         ),
         (THREE, "what: work_per_energy, at_least: 3000", PASSED, 3600.0, ""),
-        (THREE, "what: work_per_energy, at_least: 3590", OPEN, 3600.0, "the limit is within the interval"),
         (runs(1.0, 1.0, energy=None), "what: work_per_energy, at_least: 1", OPEN, None, "there is none"),
         (THREE, "what: time_to_solution, work: 720000, at_most: 2.1", PASSED, 2.0, ""),
-        (THREE, "what: time_to_solution, work: 6000, unit: s, at_most: 50", FAILED, 60.0, ""),
         (THREE, "what: time_to_solution, unit: days, at_most: 3", PASSED, 20e6 / 100 / 86400, ""),
-        (THREE, "what: energy_grade, at_least: Q1", PASSED, "Q1", ""),
         (THREE, "what: energy_grade, at_least: Q2", FAILED, "Q1", ""),
         (runs(1.0, estimated=True), "what: energy_grade, at_least: Q1", FAILED, "Q0", ""),
         ([*THREE, *runs(1.0, energy=None)], "what: energy_grade, at_least: Q0", OPEN, None, "runs without an energy"),
         (THREE, "what: failed_runs, at_most: 0", PASSED, 0, ""),
         ([*THREE, builder.failed("V")], "what: failed_runs, at_most: 0", FAILED, 1, ""),
-        ([*THREE, builder.failed("V")], "what: failed_runs, at_most: 1", PASSED, 1, ""),
         (
             [builder.failed("V", status="out_of_memory")] * 3,
             "what: throughput, at_least: 1",
@@ -136,10 +120,7 @@ FOUR = [*THREE, *runs(300.0, 303.0, 297.0, devices=4)]
     ("records", "item", "unit", "at"),
     [
         (THREE, "what: throughput, at_least: 1", "tokens/s", "1 device, batch 8, bf16, micro batch 4"),
-        (THREE, "what: work_per_energy, at_least: 1", "tokens/Wh", "1 device, batch 8, bf16, micro batch 4"),
-        (THREE, "what: mfu, at_least: 0", "", "1 device, batch 8, bf16, micro batch 4"),
         (THREE, "what: time_to_solution, unit: min, at_most: 1", "min", "1 device, batch 8, bf16, micro batch 4"),
-        (THREE, "what: throughput, of_runs: 9, at_least: 1", "", "1 device, batch 8, bf16, micro batch 4"),
         (
             FOUR,
             "what: scaling_efficiency, at_least: 0",
@@ -203,14 +184,6 @@ def test_how_a_system_scales_is_not_told_across_setups(tmp_path, of_few, of_many
         assert verdict.answer.value == pytest.approx(1.0)
 
 
-def test_runs_that_tell_of_no_choice_are_as_usual(tmp_path):
-    few, many = runs(100.0, 101.0, 99.0), runs(800.0, 801.0, 799.0, devices=8)
-    for record in few:
-        del record["variant"]
-    [verdict] = accept(by_point([*few, *many]), requirements(tmp_path, SCALING))
-    assert (verdict.outcome, verdict.answer.value) == (PASSED, pytest.approx(1.0))
-
-
 def test_what_goes_with_the_number_of_devices_is_no_other_setup(tmp_path):
     few, many = runs(100.0, 101.0, 99.0, batch=8), runs(760.0, 768.0, 752.0, devices=8, batch=64)
     for records, devices in ((few, 1), (many, 8)):
@@ -229,13 +202,6 @@ def test_what_goes_with_the_number_of_devices_is_no_other_setup(tmp_path):
         record["config"] = many[0]["config"]
     [verdict] = accept(by_point([*few, *many, *faster]), requirements(tmp_path, text))
     assert verdict.answer.value == pytest.approx(0.95)
-
-
-def test_the_fastest_of_a_throughput_is_the_largest(tmp_path):
-    records = runs(60.0, 50.0, 40.0, 30.0, 20.0)
-    item = "what: throughput, of_runs: 5, without_fastest: 2, at_least: 1"
-    [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
-    assert verdict.answer.value == pytest.approx(30.0)
 
 
 def test_a_mean_without_ends_of_a_time_leaves_out_the_shortest_as_the_fastest(tmp_path):
@@ -343,7 +309,6 @@ def test_a_good_run_that_does_not_say_what_is_asked_for_is_none_of_it(tmp_path, 
     [
         ({"model": "13B"}, "of gpt are of 13B and tiny: set 'model' of the workload"),
         ({"data": "synthetic"}, "of gpt are of synthetic and text: set 'data' of the workload"),
-        ({"sample": "1024 tokens"}, "of gpt are of 1024 tokens and 2048 tokens"),
     ],
 )
 def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
@@ -427,47 +392,8 @@ def test_nothing_to_be_reached_is_no_pass(tmp_path):
         accept(by_point(THREE), requirements(tmp_path, GPT))
 
 
-def _accepted(tmp_path, capsys, records, *more: str) -> tuple[int, str]:
-    builder.store(tmp_path / "runs", records)
-    code = main(["accept", str(tmp_path / "runs"), "--requirements", str(EXAMPLE), *more])
-    return code, capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("vendors", "code", "counts"),
-    [
-        ((("H200", 85e3, 690.0),), 1, "H200: 5 passed, 2 failed"),
-        ((("B", 1e3, 400.0), ("H200", 85e3, 690.0)), 1, "H200: 7 passed"),
-    ],
-)
-def test_the_example_judges_made_vendors(tmp_path, capsys, vendors, code, counts):
-    found, text = _accepted(tmp_path, capsys, builder.many(vendors))
-    assert found == code
-    assert counts in text
-
-
 def test_the_example_has_an_answer_for_the_shipped_records(capsys):
     assert main(["accept", str(EXAMPLE.parent / "results" / "records" / "H200"), "--requirements", str(EXAMPLE)]) == 3
     text = capsys.readouterr().out
     assert "H200: 2 passed, 5 undecided" in text
     assert "no run at this point" not in text
-
-
-def test_a_vendor_that_passes_ends_with_0_and_a_program_can_read_why(tmp_path, capsys):
-    records = [one for one in builder.many((("H200", 85e3, 690.0),)) if one["status"] == "ok"]
-    for repeat in (-1, 0, 1):
-        records.append(builder.result("H200", 4, 256, 310e3 * (1 + 0.004 * repeat), 690.0, model="800M"))
-    code, text = _accepted(tmp_path, capsys, records, "--json")
-    told = json.loads(text)
-    assert (code, told["exit_code"]) == (0, 0)
-    assert {one["outcome"] for one in told["requirements"]} == {"passed"}
-    first = told["requirements"][0]
-    assert first["low"] <= first["value"] <= first["high"]
-    assert (first["unit"], first["at_least"]) == ("tokens/s", 70000)
-    assert first["value"] == pytest.approx(85e3 * 64 / 72)
-
-
-def test_filters_choose_what_is_judged(tmp_path, capsys):
-    records = builder.many((("B", 1e3, 400.0), ("H200", 85e3, 690.0)))
-    code, text = _accepted(tmp_path, capsys, records, "--filter", "system=H200")
-    assert (code, "B " in text) == (0, False)

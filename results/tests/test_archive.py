@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 import shutil
 import struct
@@ -121,36 +120,13 @@ def test_a_flipped_byte_is_found_wherever_it_is(archive, tmp_path, capsys):
     assert verify(changed).problems == ["its bytes have changed, although each file in it is unchanged"]
 
 
-def test_names_of_any_bytes_are_archived_and_a_list_of_checksums_of_any_bytes_is_checked(
-    runs, archive, tmp_path, capsys
-):
-    folder = tmp_path / "named"
-    shutil.copytree(runs, folder)
-    names = (b"l\xc3\xa4ufe.txt", b"l\xe4ufe.txt", "line\u2028end.txt".encode(), b"two  spaces.txt")
-    for name in names:
-        (folder / "8_benchmark" / "work" / "power" / "n1" / os.fsdecode(name)).write_text("a note")
-    assert main(["archive", str(folder), "-o", str(tmp_path / "named.tar.zst")]) == 0
-    assert main(["verify", str(tmp_path / "named.tar.zst")]) == 0
-    stored = [os.fsencode(name) for name in members(tmp_path / "named.tar.zst")]
-    assert all(any(one.endswith(b"/power/n1/" + name) for one in stored) for name in names)
-    capsys.readouterr()
-    files = members(archive)
-    repack(archive, files, sums=files["SHA256SUMS"][:-1] + b"\xe2")
-    assert main(["verify", str(archive)]) == 1
-    assert "has no checksum" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("kept", "code", "words"),
     [
         (0, 2, "is empty: copy or download it again"),
         (3, 2, "is cut short, after 3 bytes"),
-        (10, 2, "is cut short"),
         (0.5, 2, "is cut short"),
-        (-200, 2, "is cut short"),
-        (-41, 2, "is cut short"),
         (-40, 1, "its end was cut off: copy or download it again"),
-        (-1, 1, "its end was cut off"),
     ],
 )
 def test_an_archive_that_is_cut_short_is_said_to_be(archive, capsys, kept, code, words):
@@ -220,15 +196,6 @@ def test_every_run_whose_numbers_do_not_follow_is_named(archive):
     assert (found.runs, found.commits) == (3, ("0123456789abcdef",))
 
 
-def test_beside_numbers_that_differ_it_is_said_at_which_version_they_were_made(archive, capsys):
-    files = members(archive)
-    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], better_energy)
-    assert main(["verify", str(repack(archive, files))]) == 1
-    assert "the archive was made at commit 0123456789abcdef of the suite" in capsys.readouterr().err
-    assert main(["verify", str(repack(archive, files, b""))]) == 1  # where bytes differ, no version explains it
-    assert "at commit" not in capsys.readouterr().err
-
-
 def test_a_run_whose_result_was_taken_away_is_named(archive):
     files = members(archive)
     del files[WORK + "result.json"]
@@ -296,13 +263,9 @@ def test_a_good_run_is_not_stored_as_failed(archive):
     ("of_run", "status", "is_wrong"),
     [
         ("ok", "out_of_memory", True),
-        ("ok", "unfinished", True),
         ("unfinished", "failed", False),
-        ("unfinished", "unfinished", False),
         ("unfinished", "out_of_memory", True),
         ("failed", "failed", False),
-        ("failed", "out_of_memory", True),
-        ("out_of_memory", "out_of_memory", False),
         ("out_of_memory", "failed", True),
     ],
 )
@@ -337,12 +300,6 @@ def test_a_path_that_climbs_out_is_not_unpacked(archive, name, tmp_path):
         f"{name} is missing",  # all others are there
     ]
     assert not list(tmp_path.rglob("*climbed*"))
-
-
-def test_two_folders_of_one_name_are_refused(runs, tmp_path, capsys):
-    builder.store(tmp_path / "other" / "llm_run", [builder.failed()])
-    assert main(["archive", str(runs), str(tmp_path / "other" / "llm_run"), "-o", str(tmp_path / "c.tar.zst")]) == 2
-    assert "two folders are called llm_run" in capsys.readouterr().err
 
 
 def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
@@ -494,8 +451,6 @@ def test_a_signature_of_a_stranger_is_refused(runs, keys, tmp_path, capsys):
         ("a@x {key}b@x {key}", "a@x or b@x"),
         ("a@x,b@x {key}", "a@x or b@x"),
         ('# ours\na@x namespaces="other" {key}b@x {key}', "b@x"),
-        ("a@x {key}a@x {key}", "a@x"),
-        ('"a@x" {key}', "a@x"),
         ("a@x {other}b@x {key}", "b@x"),
     ],
 )
@@ -505,25 +460,6 @@ def test_all_names_of_a_key_are_told(runs, keys, tmp_path, lines, names):
     (tmp_path / "signers").write_text(text)
     found = verify(path, tmp_path / "signers")
     assert (found.problems, found.signer) == ([], names)
-
-
-@pytest.mark.parametrize(
-    "answer", ["ssh-keygen: unknown option -- Y", "ssh-keygen: invalid option -- 'Y'", "Unsupported operation for -Y"]
-)
-def test_an_openssh_that_is_too_old_is_said_to_be(runs, keys, tmp_path, monkeypatch, capsys, answer):
-    path = archived(runs, tmp_path, "--sign", keys / "centre")
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name, text in (("ssh-keygen", f'echo "{answer}" >&2; exit 1'), ("ssh", "echo OpenSSH_7.4p1, SSL >&2")):
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
-    capsys.readouterr()
-    words = "signatures need OpenSSH 8.2 or later, but OpenSSH_7.4p1 was found"
-    assert main(["verify", str(path), "--signers", str(keys / "signers")]) == 2
-    assert words in capsys.readouterr().err
-    assert main(["archive", str(runs), "-o", str(path), "--sign", str(keys / "centre")]) == 2
-    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,6 @@ def test_an_epoch_costs_its_images_over_images_per_watt_hour(job):
     assert found["epoch_wh"] == pytest.approx(1_281_167 / 5000)
 
 
-def test_an_estimate_is_labelled_wherever_it_stands(job):
-    job.record().trace([CPU], lambda _, __: 10.0)
-    found = energy(job)
-    assert (found["power_kind"], found["power_source"]) == ("estimated", "ESTIMATED, cpu")
-
-
 def test_only_devices_that_trained_are_counted(job):
     devices = [{"hostname": "n1", "rank": 0, "name": "GPU", "device_id": "GPU-1", "peak_memory_bytes": 1}]
     job.record(devices=devices).trace(
@@ -138,12 +132,6 @@ def test_a_channel_that_could_not_be_read_says_why_there_is_no_energy(job):
 
 def test_a_device_that_trained_counts_whatever_the_environment_hides(job):
     job.record(devices=on_gpus("GPU-1")).trace([GPU0, GPU1._replace(mine=False)], lambda channel, _: 100.0 + channel)
-    assert energy(job)["avg_power_w"] == pytest.approx(101.0)
-
-
-def test_of_a_device_with_several_ids_one_is_enough(job):
-    by_address = GPU1._replace(device_id="0000:C6:00.0")
-    job.record(devices=on_gpus("GPU-7 0000:c6:00.0")).trace([GPU0, by_address], lambda channel, _: 100.0 + channel)
     assert energy(job)["avg_power_w"] == pytest.approx(101.0)
 
 
@@ -299,15 +287,6 @@ def test_what_was_not_told_is_none_and_no_zero(job):
     ]
 
 
-def test_a_single_sample_in_the_window_is_an_energy_of_little_worth(job):
-    limited = CPU._replace(limit_w=200.0)
-    job.record().trace([limited], lambda _, __: 100.0, times_s=[0.0, 9.8, 15.0, 20.2, 25.0])
-    found = energy(job)
-    assert found["samples"] == 1
-    assert found["energy_wh"] == pytest.approx(1000 / 3600)
-    assert found["uncertainty_wh"] > 0
-
-
 def test_missing_readings_are_counted_and_are_no_zeros(job):
     limited = CPU._replace(limit_w=200.0)
     job.record().trace([limited], lambda _, time_s: math.nan if 12 <= time_s < 14 else 100.0)
@@ -444,12 +423,6 @@ def test_what_several_methods_show_is_counted_once(job, estimated_first):
     [note] = found["notes"]
     assert "cray:cpu, cray:memory" in note
     assert note.endswith("of node n1 measure the same by another method: not counted")
-
-
-def test_memory_may_be_shown_by_another_method_than_its_processor(job):
-    memory = ChannelInfo("cray:memory", Scope.DRAM, "")
-    job.record().trace([PACKAGE, memory], lambda channel, _: [250.0, 30.0][channel])
-    assert energy(job)["avg_power_w"] == pytest.approx(280.0)
 
 
 def test_accelerators_without_ids_leave_the_nodes_power(job):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of, unsettled
+from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.points import point_table
@@ -194,15 +194,6 @@ def test_the_table_of_points_has_limits_what_bound_and_what_drifted():
     assert "clock limit [MHz]" not in header
 
 
-@pytest.mark.parametrize(
-    ("drift", "said"), [((1.9, 2.9), ""), ((-2.1, 0.0), "the clock changed by -2.1 %"), ((None, None), "")]
-)
-def test_small_drifts_are_none(drift, said):
-    record = run()
-    record["energy"] |= {"clock_drift_percent": drift[0], "temperature_drift_c": drift[1]}
-    assert unsettled(by_point([record])[0]) == said
-
-
 def test_a_clock_above_its_limit_is_a_contradiction():
     """The sampler cannot check on an idle device whether a scheduler has set a clock."""
     record = run(clock_limit_mhz=1380.0)
@@ -231,11 +222,6 @@ def test_sweeps_that_differ_in_an_option_have_names_of_their_own():
     lines = [bars.lines[0] for axes in chart.figure.axes for bars in axes.containers]
     assert {line.get_color() for line in lines} == {styles["A100"]["color"]}
     assert len({line.get_marker() for line in lines}) == 2
-
-
-def test_estimates_are_in_no_chart_of_operating_points():
-    records = swept([(watts, None) for watts in CAPS], estimated=True)
-    assert operating_charts(by_point(records), {}) == []
 
 
 def test_a_requirement_may_name_an_operating_point():

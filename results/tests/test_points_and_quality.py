@@ -12,7 +12,6 @@ from caraml.cli import main
 from record.model import Record
 from record.values import cpus_in, rounded
 from results.points.repeats import unsteady
-from results.show.tables.cells import Amount, for_programs, text_of
 from results.show.tables.points import point_table
 from results.tests import builder
 from results.tests.builder import altered
@@ -24,7 +23,6 @@ from results.tests.of_dicts import (
     origin_table,
     point_of,
     sort_key,
-    value_at,
 )
 from results.verdicts.quality import deviations, rising, why_not_ranked
 
@@ -145,12 +143,6 @@ def test_a_number_has_the_digits_that_its_interval_supports(value, half, text):
     assert rounded(value, half) == text
 
 
-def test_a_number_for_machines_has_all_digits():
-    values = (85012.345678, 0.1, None, math.nan, math.inf)
-    for cells in (values, map(Amount, values)):
-        assert [text_of(cell, ".1f", for_programs) for cell in cells] == ["85012.345678", "0.1", "", "", ""]
-
-
 def kinds(findings):
     return [one.kind for one in findings]
 
@@ -227,12 +219,6 @@ def test_grades_tell_where_energy_was_measured():
     assert energy_kind(builder.result()) == "Q1, device"
     assert energy_kind(builder.result(estimated=True)) == "Q0, ESTIMATED, cpu"
     assert grade(builder.result(energy={**energy, "power_scope": "device+supply"})) == "Q1"
-
-
-def test_of_several_paths_the_first_with_a_value_counts():
-    record = builder.result(tokens_per_s=5.0)
-    assert value_at(record, "metrics.none|metrics.{unit}_per_s|system") == 5.0
-    assert value_at(record, "metrics.none|system.none") is None
 
 
 def test_values_of_a_point_are_those_of_all_runs_or_none():
@@ -393,15 +379,6 @@ def test_the_energy_is_of_all_devices_that_trained_and_of_no_other(record, kept)
     assert rule.kept is kept
 
 
-@pytest.mark.parametrize("key", ["samples", "missing", "largest_gap_s"])
-def test_what_one_of_several_channels_does_not_say_is_unknown(key):
-    record = builder.result(devices=2)
-    [first] = record["energy"]["channels"]
-    second = {name: value for name, value in first.items() if name != key}
-    record["energy"]["channels"] = [{**first, "num_devices": 1}, {**second, "num_devices": 1, "name": "made:1"}]
-    assert any(rule.kept is None for rule in energy_rules(record))
-
-
 def test_the_worst_of_several_channels_decides():
     record = builder.result(devices=2)
     [first] = record["energy"]["channels"]
@@ -546,17 +523,6 @@ def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other
     assert found[changed] == (1, 0)
     assert failed[0] == "fp8"
     assert found[failed] == (0, 1)
-
-
-def test_points_are_in_the_order_of_a_column_smallest_first_unless_it_is_said():
-    results = by_point([builder.result(batch=batch, tokens_per_s=speed) for batch, speed in ((8, 3), (16, 1), (32, 2))])
-
-    def order(*largest_first):
-        table = point_table(results).in_order("tokens/s", *largest_first)
-        return [row[table.at("tokens/s")].value for row in table.rows]
-
-    assert order() == order(False) == [1, 2, 3]
-    assert order(True) == [3, 2, 1]
 
 
 FALLING = [10 - step / 2 for step in range(16)]

@@ -139,12 +139,6 @@ def test_a_profile_of_another_boot_says_nothing_of_these_windows(tmp_path):
     assert reads_of(make_record(windows=WINDOWS), tmp_path)["windows"]["effective"]["bytes"] == 0
 
 
-def test_names_that_are_no_text_are_told_with_their_bytes(tmp_path):
-    profile(tmp_path, process([file("/data/caf\udce9", MB)], (0, 13.0, 14.0, 1, MB, 1.0)))
-    found = reads_of(make_record(windows=WINDOWS), tmp_path)
-    assert found["files"][0]["path"] == r"/data/caf\xe9"
-
-
 METRICS = {"measured_tokens": 1000, "tokens_per_s": 100.0, "effective_s": 6.0, "input_wait_percent": 25.0}
 
 
@@ -193,15 +187,6 @@ def test_what_was_not_seen_is_told_first(job):
     record["io"] |= {"coverage_percent": 60.0, "missing": ["4 MB in 'loader', which is linked statically"]}
     assert any(
         "ONLY 60 % of the bytes that the kernel counted were seen: 4 MB in 'loader'" in text
-        for text in of_reads(by_point([record]))
-    )
-
-
-def test_many_small_files_are_told(job):
-    record = run(job)
-    record["io"]["data"] |= {"files": 5000, "size_bytes": 5000 * 20_000, "opens": 10_000, "open_s": 12.0}
-    assert any(
-        "SMALL FILES: 5,000 files of 20 kB on average were opened 10,000 times" in text
         for text in of_reads(by_point([record]))
     )
 

@@ -11,7 +11,7 @@ from record.demand import made_trace
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.predict.predict import groups_of
-from results.show.plots.serving import frontier, serving_charts
+from results.show.plots.serving import serving_charts
 from results.show.plots.style import SPEED, styles_of_systems
 from results.show.plots.systems import dots
 from results.show.tables.anchors import anchor_table
@@ -39,15 +39,6 @@ def test_joules_per_token_are_the_windows_energy_by_its_tokens():
     share = record["energy"]["uncertainty_wh"] / record["energy"]["energy_wh"]
     half = record["energy"]["j_per_output_token_half_width"]
     assert half == pytest.approx(share * record["energy"]["j_per_output_token"])
-
-
-def test_a_good_record_contradicts_nothing():
-    record = served()
-    assert contradictions(record) == []
-    record["metrics"]["e2e_mean_s"] *= 0.92  # requests that the window's edges cut
-    assert contradictions(record) == []
-    record["metrics"] |= {"e2e_mean_s": record["metrics"]["e2e_mean_s"] * 0.8, "e2e_p99_s": WINDOW_S / 10}
-    assert contradictions(record) == []  # where some take long, an edge cuts one of them
 
 
 def test_an_edge_may_cut_a_request_that_is_longer_than_most_of_a_trace():
@@ -198,10 +189,6 @@ def test_a_report_has_a_section_for_servers(tmp_path):
         assert (f'<figure id="llm_inference_0_{name}">' in page) == is_there
     assert "TTFT<br>p99" in page or "TTFT p99 [s]" in page
     assert "MFU" not in page
-
-
-def test_a_frontier_has_what_no_other_point_exceeds():
-    assert frontier([(1.0, 5.0), (2.0, 4.0), (1.5, 3.0), (3.0, 1.0)]) == [(1.0, 5.0), (2.0, 4.0), (3.0, 1.0)]
 
 
 def test_what_limits_a_run_is_in_its_deviations_and_steps_are_not_asked_for():
