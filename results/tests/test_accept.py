@@ -10,10 +10,10 @@ import pytest
 from caraml.cli import main
 from results.find.records import RecordError
 from results.tests import builder
+from results.tests.builder import needs, verdicts
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome, exit_code
-from results.verdicts.requirements import read_requirements
 from results.verdicts.score import scores
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "requirements.example.yaml"
@@ -24,10 +24,10 @@ PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 runs = partial(builder.runs, "V")
 
 
-def requirements(folder: Path, text: str):
-    path = folder / "requirements.yaml"
-    path.write_text(text)
-    return read_requirements(path)
+def judged(folder, records, item, workloads=GPT):
+    """Return the verdict on one requirement."""
+    [verdict] = verdicts(folder, records, f"{workloads}must: [{{of: gpt, {item}}}]")
+    return verdict
 
 
 THREE = runs(100.0, 101.0, 99.0)
@@ -105,7 +105,7 @@ THREE = runs(100.0, 101.0, 99.0)
     ],
 )
 def test_verdicts(tmp_path, records, item, outcome, value, why):
-    [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
+    verdict = judged(tmp_path, records, item)
     assert (verdict.outcome, verdict.answer.value) == (outcome, pytest.approx(value) if value != "" else value)
     assert (verdict.item.of, verdict.system) == ("gpt", "V")
     assert why in verdict.reason
@@ -131,7 +131,7 @@ FOUR = [*THREE, *runs(300.0, 303.0, 297.0, devices=4)]
     ],
 )
 def test_an_answer_has_its_unit_and_its_place(tmp_path, records, item, unit, at):
-    [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
+    verdict = judged(tmp_path, records, item)
     assert (verdict.answer.unit, verdict.answer.at) == (unit, at)
     assert verdict.answer.energy_kind == ("Q1, device" if "energy" in item else "")
 
@@ -140,9 +140,7 @@ def test_the_best_point_is_that_of_what_is_asked(tmp_path):
     # The fastest of all is not the most efficient, and neither the fastest per device.
     records = [*runs(100.0, 101.0, 99.0, power_w=50.0), *runs(150.0, 151.0, 149.0, devices=2, batch=16, power_w=200.0)]
     for what, value in (("throughput", 150.0), ("throughput_per_device", 100.0), ("work_per_energy", 7200.0)):
-        text = f"{GPT}must: [{{of: gpt, what: {what}, at_least: 1}}]"
-        [verdict] = accept(by_point(records), requirements(tmp_path, text))
-        assert verdict.answer.value == pytest.approx(value)
+        assert judged(tmp_path, records, f"what: {what}, at_least: 1").answer.value == pytest.approx(value)
 
 
 def setup(torch: str = "2.13.0", **changes):
@@ -164,23 +162,22 @@ SCALING = f"{GPT}must: [{{of: gpt, what: scaling_efficiency, at_least: 0.9}}]"
     ],
 )
 def test_how_a_system_scales_is_not_told_across_setups(tmp_path, of_few, of_many, words):
-    asked = requirements(tmp_path, SCALING)
     unlike = [*runs(50.0, 50.5, 49.5, **of_few), *runs(800.0, 808.0, 792.0, devices=8, **of_many)]
-    [verdict] = accept(by_point(unlike), asked)
+    [verdict] = verdicts(tmp_path, unlike, SCALING)
     told = f"the runs on 1 device have {words[0]}, those on 8 devices have {words[1]}"
     assert (verdict.outcome, verdict.answer.value, verdict.reason) == (OPEN, None, told)
     # Of the setups that have both, it is that in which many are fastest; of one, whatever else was run.
     like = [*unlike, *runs(125.0, 126.0, 124.0, **of_many), *runs(300.0, 303.0, 297.0, devices=2, **of_few)]
-    [verdict] = accept(by_point(like), asked)
+    [verdict] = verdicts(tmp_path, like, SCALING)
     assert (verdict.outcome, verdict.answer.value) == (FAILED, pytest.approx(0.8))
     more = [*like, *runs(390.0, 390.5, 389.5, devices=8, **of_few)]
-    [verdict] = accept(by_point(more), asked)
+    [verdict] = verdicts(tmp_path, more, SCALING)
     assert verdict.answer.value == pytest.approx(0.8)
     # Of two that are as fast, one of which has a single run, either is.
     alone = [*runs(50.0, **of_few), *runs(400.0, devices=8, **of_few)]
     level = [*alone, *runs(50.0, 50.0, **of_many), *runs(400.0, 400.0, devices=8, **of_many)]
     for records in (level, level[::-1]):
-        [verdict] = accept(by_point(records), asked)
+        [verdict] = verdicts(tmp_path, records, SCALING)
         assert verdict.answer.value == pytest.approx(1.0)
 
 
@@ -192,7 +189,7 @@ def test_what_goes_with_the_number_of_devices_is_no_other_setup(tmp_path):
             record["layout"] |= layout
             parallel = {**layout, "devices": devices, "nodes": devices, "global_batch_size": 8 * devices}
             record["config"] = {**record["config"], "parallel": parallel}
-    [verdict] = accept(by_point([*few, *many]), requirements(tmp_path, SCALING))
+    [verdict] = verdicts(tmp_path, [*few, *many], SCALING)
     assert (verdict.outcome, verdict.answer.value) == (PASSED, pytest.approx(0.95))
     # Of a batch that is asked for.
     text = f"{GPT}must: [{{of: gpt, what: scaling_efficiency, global_batch: 64, at_least: 0.9}}]"
@@ -200,14 +197,14 @@ def test_what_goes_with_the_number_of_devices_is_no_other_setup(tmp_path):
     for record in faster:
         record["layout"] |= {"tensor_parallel_size": 2, "micro_batch_size": 16, "num_nodes": 8}
         record["config"] = many[0]["config"]
-    [verdict] = accept(by_point([*few, *many, *faster]), requirements(tmp_path, text))
+    [verdict] = verdicts(tmp_path, [*few, *many, *faster], text)
     assert verdict.answer.value == pytest.approx(0.95)
 
 
 def test_a_mean_without_ends_of_a_time_leaves_out_the_shortest_as_the_fastest(tmp_path):
     records = runs(60.0, 50.0, 40.0, 30.0, 20.0)
     item = "what: time_to_solution, work: 3600, unit: s, of_runs: 5, without_fastest: 2, at_most: 1"
-    [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
+    verdict = judged(tmp_path, records, item)
     assert verdict.answer.value == pytest.approx((90 + 120 + 180) / 3)
 
 
@@ -219,15 +216,9 @@ def test_a_mean_without_ends_is_no_surer_than_its_sensor(tmp_path, ends, sensor,
     records = runs(100.0, 100.1, 99.9, 100.05, 99.95)
     for record in records:
         record["energy"] |= dict.fromkeys(("uncertainty_wh", "random_wh"), sensor * record["energy"]["energy_wh"])
-    item = f"of_runs: 5, without_fastest: {ends[0]}, without_slowest: {ends[1]}, at_least: {3600 * (1 - margin)}"
-    [verdict, speed] = accept(
-        by_point(records),
-        requirements(
-            tmp_path,
-            f"{GPT}must: [{{of: gpt, what: work_per_energy, {item}}}, {{of: gpt, what: throughput, of_runs: 5, "
-            f"without_fastest: {ends[0]}, without_slowest: {ends[1]}, at_least: 99}}]",
-        ),
-    )
+    ends = f"of_runs: 5, without_fastest: {ends[0]}, without_slowest: {ends[1]}"
+    verdict = judged(tmp_path, records, f"what: work_per_energy, {ends}, at_least: {3600 * (1 - margin)}")
+    speed = judged(tmp_path, records, f"what: throughput, {ends}, at_least: 99")
     assert verdict.outcome == outcome
     assert verdict.interval.half >= sensor * verdict.answer.value
     assert speed.outcome == PASSED  # it has no sensor
@@ -235,73 +226,44 @@ def test_a_mean_without_ends_is_no_surer_than_its_sensor(tmp_path, ends, sensor,
 
 def test_a_limit_on_energy_that_is_met_only_without_the_accuracy_of_the_sensor_is_undecided(tmp_path):
     records = runs(100.0, 100.1, 99.9)
-    asked = requirements(tmp_path, f"{GPT}must: [{{of: gpt, what: work_per_energy, at_least: 3500}}]")
     for accuracy, outcome in ((0.05, OPEN), (None, PASSED)):
         for record in records:
             record["energy"] |= {"accuracy": accuracy} | dict.fromkeys(("uncertainty_wh", "random_wh"), 0.0)
-        [verdict] = accept(by_point(records), asked)
+        verdict = judged(tmp_path, records, "what: work_per_energy, at_least: 3500")
         assert verdict.outcome == outcome
         assert verdict.reason.startswith("it passes only without the accuracy of the sensor; with it, 3,") == bool(
             accuracy
         )
 
 
-def test_a_system_that_did_not_run_a_workload_is_not_passed(tmp_path):
-    asked = requirements(tmp_path, "workloads: {r: {benchmark: resnet50}}\nmust: [{of: r, what: mfu, at_least: 0}]")
-    [verdict] = accept(by_point(THREE), asked)
-    assert (verdict.outcome, verdict.reason) == (OPEN, "no run of this workload")
+FAST = {"precision": "fp8"}
+SIZES = [*runs(100.0, model="117M"), *runs(100.0, model="800M")]
 
 
 @pytest.mark.parametrize(
-    ("fact", "reason"),
+    ("records", "facts", "outcome", "value", "why"),
     [
-        ("model: 800m", "no run has the model '800m': did you mean '800M'?"),
-        ("model: 13B", "no run has the model '13B': they have 117M, 800M"),
-        ("precision: BF16", "no run has the precision 'BF16': did you mean 'bf16'?"),
-        ("filled: true, model: 800m", "no run of this workload"),
+        (SIZES, "model: 800m", OPEN, None, "no run has the model '800m': did you mean '800M'?"),
+        (SIZES, "model: 13B", OPEN, None, "no run has the model '13B': they have 117M, 800M"),
+        (SIZES, "precision: BF16", OPEN, None, "no run has the precision 'BF16': did you mean 'bf16'?"),
+        (SIZES, "filled: true, model: 800m", OPEN, None, "no run of this workload"),
+        ([*THREE, *runs(500.0, 501.0, 499.0, **FAST)], "precision: bf16", PASSED, 100.0, ""),
+        ([*THREE, *runs(500.0, precision="")], "precision: bf16", PASSED, 100.0, ""),
+        ([*THREE, *runs(500.0, precision="")], "weight: 1", PASSED, 100.0, ""),
+        (runs(500.0, 505.0, precision=""), "precision: bf16", OPEN, None, "no run of this workload"),
+        (runs(500.0, 505.0, precision=""), "weight: 1", OPEN, None, "no run that counts: its precision is not known"),
+        ([builder.failed("V")], "precision: bf16", FAILED, None, "the one run: failed"),
+        (THREE, "data: text", PASSED, 100.0, ""),
+        (THREE, "sample: 2048 tokens", PASSED, 100.0, ""),
+        (runs(500.0, 505.0, data=""), "data: text", OPEN, None, "no run of this workload"),
+        (runs(500.0, 505.0, sample=""), "sample: 2048 tokens", OPEN, None, "no run of this workload"),
+        (runs(500.0, 505.0, benchmark="resnet50"), "weight: 1", OPEN, None, "no run of this workload"),
     ],
 )
-def test_a_fact_that_no_run_has_is_named_with_the_one_that_may_be_meant(tmp_path, fact, reason):
-    text = f"workloads: {{gpt: {{benchmark: llm_training, {fact}}}}}\nmust: [{{of: gpt, what: mfu, at_least: 0}}]"
-    known = [builder.result("V", model=model, tokens_per_s=100.0, precision="bf16") for model in ("117M", "800M")]
-    [verdict] = accept(by_point(known), requirements(tmp_path, text))
-    assert (verdict.outcome, verdict.reason) == (OPEN, reason)
-
-
-def test_a_precision_that_is_asked_for_is_the_one_that_is_judged(tmp_path):
-    fast = [one | {"precision": "fp8"} for one in runs(500.0, 501.0, 499.0)]
-    text = (
-        "workloads: {gpt: {benchmark: llm_training, precision: bf16}}\nmust: [{of: gpt, what: throughput, at_least: 1}]"
-    )
-    [verdict] = accept(by_point([*THREE, *fast]), requirements(tmp_path, text))
-    assert verdict.answer.value == 100.0
-
-
-@pytest.mark.parametrize(
-    ("precision", "of_none"),
-    [(", precision: bf16", "no run of this workload"), ("", "no run that counts: its precision is not known")],
-)
-def test_a_good_run_of_unknown_precision_is_none_of_what_is_asked(tmp_path, precision, of_none):
-    unknown = runs(500.0, 505.0, 495.0, precision="")
-    text = f"workloads: {{gpt: {{benchmark: llm_training{precision}}}}}\n"
-    text += "must: [{of: gpt, what: throughput, at_least: 1}]"
-    [verdict] = accept(by_point([*THREE, *unknown]), requirements(tmp_path, text))
-    assert (verdict.outcome, verdict.answer.value) == (PASSED, 100.0)
-    [verdict] = accept(by_point(unknown), requirements(tmp_path, text))
-    assert (verdict.outcome, verdict.reason) == (OPEN, of_none)
-    [verdict] = accept(by_point([builder.failed("V")]), requirements(tmp_path, text))
-    assert (verdict.outcome, verdict.reason) == (FAILED, "the one run: failed")
-
-
-@pytest.mark.parametrize("fact", ["data", "sample"])
-def test_a_good_run_that_does_not_say_what_is_asked_for_is_none_of_it(tmp_path, fact):
-    wanted = str(THREE[0][fact])
-    text = f"workloads: {{gpt: {{benchmark: llm_training, {fact}: {wanted}}}}}\n"
-    text += "must: [{of: gpt, what: throughput, at_least: 1}]"
-    [verdict] = accept(by_point(runs(500.0, 505.0, 495.0, **{fact: ""})), requirements(tmp_path, text))
-    assert (verdict.outcome, verdict.reason) == (OPEN, "no run of this workload")
-    [verdict] = accept(by_point(THREE), requirements(tmp_path, text))
-    assert verdict.outcome == PASSED
+def test_facts_of_a_workload_choose_the_runs_that_are_judged(tmp_path, records, facts, outcome, value, why):
+    workloads = f"workloads: {{gpt: {{benchmark: llm_training, {facts}}}}}\n"
+    verdict = judged(tmp_path, records, "what: throughput, at_least: 1", workloads)
+    assert (verdict.outcome, verdict.answer.value, verdict.reason) == (outcome, value, why)
 
 
 @pytest.mark.parametrize(
@@ -315,11 +277,11 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
     text = f"{GPT}must: [{{of: gpt, what: throughput, at_least: 1}}]"
     unlike = by_point([*THREE, *runs(500.0, 501.0, 499.0, **changes)])
     with pytest.raises(RecordError, match=message):
-        accept(unlike, requirements(tmp_path, text))
+        accept(unlike, needs(tmp_path, text))
     with pytest.raises(RecordError, match=message):
-        scores(unlike, requirements(tmp_path, text), None)
+        scores(unlike, needs(tmp_path, text), None)
     small = [one | {"metrics": {**one["metrics"], "comparable": False}} for one in runs(9.0, 9.0, **changes)]
-    [verdict] = accept(by_point([*THREE, *small]), requirements(tmp_path, text))
+    [verdict] = verdicts(tmp_path, [*THREE, *small], text)
     assert verdict.answer.value == 100.0
 
 
@@ -359,7 +321,7 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
 )
 def test_a_mistake_in_requirements_is_one_sentence(tmp_path, text, message):
     with pytest.raises(RecordError) as error:
-        requirements(tmp_path, text)
+        needs(tmp_path, text)
     assert message in str(error.value)
     assert str(tmp_path / "requirements.yaml") in str(error.value)
     assert "\n" not in str(error.value)
@@ -377,19 +339,19 @@ DIRECTIONS = {
 def test_a_limit_is_on_the_side_that_a_buyer_wants(tmp_path, what, good):
     [bad] = DIRECTIONS.keys() - {good}
     text = GPT + f"must: [{{of: gpt, what: {what}, global_batch: 8, SIDE: 1}}]"
-    assert requirements(tmp_path, text.replace("SIDE", good)).must
+    assert needs(tmp_path, text.replace("SIDE", good)).must
     with pytest.raises(RecordError, match=f"{what} has '{bad}', but (more|less) is better: write '{good}: 1'"):
-        requirements(tmp_path, text.replace("SIDE", bad))
+        needs(tmp_path, text.replace("SIDE", bad))
 
 
 def test_three_decimals_of_a_latency_and_a_share_are_decimals(tmp_path):
     text = GPT + "must: [{of: gpt, what: ttft_p99, global_batch: 1, at_most: 1.250}]"
-    assert requirements(tmp_path, text).must[0].at_most == 1.25
+    assert needs(tmp_path, text).must[0].at_most == 1.25
 
 
 def test_nothing_to_be_reached_is_no_pass(tmp_path):
     with pytest.raises(RecordError, match="have no list 'must'"):
-        accept(by_point(THREE), requirements(tmp_path, GPT))
+        verdicts(tmp_path, THREE, GPT)
 
 
 def test_the_example_has_an_answer_for_the_shipped_records(capsys):

@@ -12,12 +12,10 @@ from results.exchange.archive import verify, write_archive
 from results.find.records import RecordError
 from results.predict.predict import groups_of
 from results.show.tables.summary import summary_table
-from results.tests.builder import CPU, GPU0, GPU1, make_record, result
+from results.tests.builder import CPU, GPU0, GPU1, make_record, result, verdicts
 from results.tests.of_dicts import by_point, contradictions
-from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points
-from results.verdicts.requirements import read_requirements
 
 UUIDS = [f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in (1, 2)]
 GPUS = [info._replace(device_id=one) for info, one in zip((GPU0, GPU1), UUIDS, strict=True)]
@@ -388,13 +386,10 @@ def test_filled_nodes_are_not_ranked_with_other_runs_nor_predicted_from():
 
 @pytest.mark.parametrize(("limit_w", "passes"), [(450.0, True), (350.0, False)])
 def test_committed_power_is_a_requirement(limit_w, passes, tmp_path):
-    file = tmp_path / "requirements.yaml"
-    file.write_text(
-        "workloads: {gpt: {benchmark: llm_training, filled: true}}\n"
-        f"must: [{{of: gpt, what: power, at_most: {limit_w}}}]\n"
-    )
+    text = "workloads: {gpt: {benchmark: llm_training, filled: true}}\n"
+    text += f"must: [{{of: gpt, what: power, at_most: {limit_w}}}]"
     runs = [filled(2, power_w=power_w) for power_w in (199.0, 200.0, 201.0)]
     # An ordinary run is none of a filled machine, and so no way to keep to a power.
     runs += [result(devices=1, power_w=900.0) for _ in range(3)]
-    [verdict] = accept(by_point(runs), read_requirements(file))
+    [verdict] = verdicts(tmp_path, runs, text)
     assert verdict.outcome is (Outcome.PASSED if passes else Outcome.FAILED), verdict

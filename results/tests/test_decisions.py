@@ -16,7 +16,6 @@ from results.tests.builder import thrice
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price
-from results.verdicts.requirements import read_requirements
 
 GPT = "workloads: {gpt: {benchmark: llm_training, precision: bf16}}\n"
 THROUGHPUT = "must: [{of: gpt, what: throughput, at_least: 90}]\n"
@@ -36,7 +35,7 @@ def accepted(tmp_path, capsys, folders, text=GPT + THROUGHPUT, *flags):
 
 
 def decided(tmp_path, records, text, costs=None):
-    return decide(by_point(records), read_requirements(asked(tmp_path, text)), costs)
+    return decide(by_point(records), builder.needs(tmp_path, text), costs)
 
 
 def spoil(folder, change):
@@ -87,7 +86,7 @@ def test_page_one_says_whose_records_are_left_out(tmp_path):
     spoil(tmp_path / "slow", lambda record: record["metrics"].update(mfu=0.9))
     builder.store(tmp_path / "good", [*thrice("V", 100.0), *thrice("W", 100.0)])
     found = find_records([tmp_path])
-    needs = read_requirements(asked(tmp_path))
+    needs = builder.needs(tmp_path, GPT + THROUGHPUT)
     decision = decide(by_point(found.records), needs, None, found.skipped)
     assert "V: runs are missing: " in " ".join(decision.counts)
     assert "Not every requirement on V is decided." in " ".join(decision.rankings[0][1])
@@ -195,7 +194,7 @@ def test_an_offer_has_its_own_price_or_that_of_its_tag(tmp_path, capsys, monkeyp
 @pytest.mark.parametrize("points", [1, 9])
 def test_the_best_of_many_points_passes_no_more_often_than_one(tmp_path, points):
     """With the truth at the limit 2.5 % pass; with nine points and no correction 11 %."""
-    needs = read_requirements(asked(tmp_path, GPT + "must: [{of: gpt, what: throughput, at_least: 100}]"))
+    needs = builder.needs(tmp_path, GPT + "must: [{of: gpt, what: throughput, at_least: 100}]")
     rng = random.Random(f"best of {points}")
     passed, trials = 0, 400
     for _ in range(trials):
@@ -234,7 +233,7 @@ def short(record):
 
 
 def test_a_window_of_half_a_second_decides_nothing(tmp_path):
-    [verdict] = decide_verdicts([short(one) for one in thrice("V", 100.0)], read_requirements(asked(tmp_path)))
+    [verdict] = builder.verdicts(tmp_path, [short(one) for one in thrice("V", 100.0)], GPT + THROUGHPUT)
     assert (verdict.outcome.value, verdict.reason) == ("undecided", "its window is 0.5 s, at least 5 s wanted")
 
 
@@ -249,7 +248,7 @@ def test_a_window_of_half_a_second_decides_nothing(tmp_path):
 )
 def test_what_limits_a_result_is_next_to_its_verdict(tmp_path, changes, words):
     records = [one | changes for one in thrice("V", 100.0)]
-    needs = read_requirements(asked(tmp_path))
+    needs = builder.needs(tmp_path, GPT + THROUGHPUT)
     [verdict] = decide_verdicts(records, needs)
     assert verdict.outcome.value == "passed"
     assert any(str(one).startswith(words) for one in verdict.answer.doubts)
@@ -276,7 +275,7 @@ UNLIKE = "are not those of the runs in bf16"
     ],
 )
 def test_fp8_is_the_work_of_bf16_where_its_losses_are(tmp_path, bf16, words):
-    needs = read_requirements(asked(tmp_path, "workloads: {gpt: {benchmark: llm_training}}\n" + THROUGHPUT))
+    needs = builder.needs(tmp_path, "workloads: {gpt: {benchmark: llm_training}}\n" + THROUGHPUT)
     same = {"config": {"training": {"seed": 1}}}
     records = [one | {"precision": "fp8", "losses": [4.0] * 40} | same for one in thrice("V", 100.0)]
     if bf16:

@@ -62,14 +62,14 @@ def filled(power_w=7500.0, devices=16, scope="node", speed=2000.0, **changes):
 GOOD = runs(1010.0, 1011.0, 1009.0)
 
 
-def written(folder, text, name="pledge.yaml"):
-    path = folder / name
+def written(folder, text):
+    path = folder / "pledge.yaml"
     path.write_text(text)
     return path
 
 
 def judged(folder, records, pledge=PLEDGE, needed=NEEDS, skipped=()):
-    requirements = read_requirements(written(folder, needed, "requirements.yaml"))
+    requirements = builder.needs(folder, needed)
     of_vendor = read_pledge(written(folder, pledge), requirements.workloads) if pledge else None
     return judge_tender(by_point(records), requirements, of_vendor, skipped)
 
@@ -548,7 +548,7 @@ def test_a_mistake_in_a_pledge_is_a_sentence(tmp_path, text, message):
 )
 def test_a_mistake_in_the_rules_of_change_or_the_score_is_a_sentence(tmp_path, text, message):
     with pytest.raises(RecordError) as caught:
-        read_requirements(written(tmp_path, text, "requirements.yaml"))
+        builder.needs(tmp_path, text)
     assert message in str(caught.value)
 
 
@@ -558,7 +558,7 @@ def handed_in(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pledge")
     changed = runs(2000.0, heads=48)
     builder.store(folder / "runs", [*GOOD, filled(), *changed])
-    written(folder, NEEDS + SCORE, "requirements.yaml")
+    builder.needs(folder, NEEDS + SCORE)
     written(folder, PLEDGE)
     return folder
 

@@ -12,7 +12,6 @@ from results.tests import builder
 from results.tests.builder import of_scope
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cost_of, crossings
-from results.verdicts.requirements import read_requirements
 from results.verdicts.scale import Speed, power_at_supply, speed_of
 from results.verdicts.score import scores
 
@@ -42,9 +41,7 @@ def vendors(spread=SPREAD):
 
 
 def ranked(folder, text, records, costs=None):
-    path = folder / "requirements.yaml"
-    path.write_text(text)
-    return scores(by_point(records), read_requirements(path), costs)
+    return scores(by_point(records), builder.needs(folder, text), costs)
 
 
 def by_system(one):

@@ -18,11 +18,11 @@ from results.show.tables.anchors import anchor_table
 from results.show.tables.inference import COLUMNS, within_limits
 from results.show.tables.points import point_table
 from results.show.tables.summary import sentences
-from results.tests.builder import OUTPUT, WINDOW_S, result, served
-from results.tests.of_dicts import as_dict, by_point, columns_of, contradictions, deviations, failures, record_table
-from results.verdicts.accept import accept
+from results.tests.builder import OUTPUT, WINDOW_S, needs, result, served, store, verdicts
+from results.tests.of_dicts import by_point, columns_of, contradictions, deviations, failures, record_table
 from results.verdicts.outcome import Outcome
-from results.verdicts.requirements import read_requirements
+
+CHAT = "workloads: {chat: {benchmark: llm_inference}}\n"
 
 
 def stored(record, folder):
@@ -214,17 +214,12 @@ def test_what_limits_a_run_is_in_its_deviations_and_steps_are_not_asked_for():
     ],
 )
 def test_requirements_on_servers_are_judged(requirement, outcome, tmp_path):
-    file = tmp_path / "requirements.yaml"
-    file.write_text(f"workloads: {{chat: {{benchmark: llm_inference}}}}\nmust:\n  - {requirement}\n")
-    few, many = ((4, 0.5), (16, 2.5))
     records = [
         served(concurrency=streams, ttft_s=ttft_s * (1 + 0.001 * run))
-        for streams, ttft_s in (few, many)
+        for streams, ttft_s in ((4, 0.5), (16, 2.5))
         for run in range(3)
     ]
-    for number, record in enumerate(records):
-        record["windows"] = [{**one, "start_s": one["start_s"] + 1000 * number} for one in record["windows"]]
-    [verdict] = accept(by_point(records), read_requirements(file))
+    [verdict] = verdicts(tmp_path, records, f"{CHAT}must: [{requirement}]")
     assert verdict.outcome == outcome, verdict
 
 
@@ -239,29 +234,22 @@ def test_requirements_on_servers_are_judged(requirement, outcome, tmp_path):
     ],
 )
 def test_a_limit_of_a_percentile_is_met_by_the_interval_of_each_run(highs_s, at_most, outcome, why, tmp_path, capsys):
-    file = tmp_path / "requirements.yaml"
-    text = f"of: chat, what: ttft_p99, global_batch: 4, at_most: {at_most}"
-    file.write_text(f"workloads: {{chat: {{benchmark: llm_inference}}}}\nmust: [{{{text}}}]\n")
-    for run, high_s in enumerate(highs_s):
-        record = served(ttft_s=1.7 + 0.001 * run)
+    text = f"{CHAT}must: [{{of: chat, what: ttft_p99, global_batch: 4, at_most: {at_most}}}]"
+    records = [served(ttft_s=1.7 + 0.001 * run) for run in range(3)]
+    for record, high_s in zip(records, highs_s, strict=True):
         record["metrics"]["ttft_p99_high_s"] = high_s
-        record["windows"] = [{**one, "start_s": one["start_s"] + 1000 * run} for one in record["windows"]]
-        record["windows"] = [{**one, "end_s": one["start_s"] + WINDOW_S} for one in record["windows"]]
-        stored(record, tmp_path / "runs" / str(run))
-    results = by_point([as_dict(read_checked(one)) for one in sorted((tmp_path / "runs").rglob(RESULT_NAME))])
-    [verdict] = accept(results, read_requirements(file))
+    [verdict] = verdicts(tmp_path, records, text)
     assert (verdict.outcome, bool(verdict.reason)) == (outcome, bool(why))
     assert why in verdict.reason
-    main(["accept", str(tmp_path / "runs"), "--requirements", str(file), "--json"])
+    runs = store(tmp_path / "runs", records)
+    main(["accept", str(runs), "--requirements", str(tmp_path / "requirements.yaml"), "--json"])
     assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
 
 
 def test_a_latency_without_its_load_is_refused(tmp_path):
     """At one request in flight any server would pass."""
-    file = tmp_path / "requirements.yaml"
-    file.write_text("workloads: {chat: {benchmark: llm_inference}}\nmust: [{of: chat, what: ttft_p99, at_most: 2}]\n")
     with pytest.raises(RecordError, match="requirement 1: a ttft_p99 is of one load: give its requests in flight"):
-        read_requirements(file)
+        needs(tmp_path, f"{CHAT}must: [{{of: chat, what: ttft_p99, at_most: 2}}]")
 
 
 def test_the_curve_has_intervals_joules_and_hollow_markers_beyond_the_limits():
