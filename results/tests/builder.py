@@ -7,6 +7,7 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from results.files.workloads import workloads
 from results.find.records import write_record
 from results.find.restated import peaks
 from results.join.serving import energy_per_token
+from results.tests.of_dicts import by_point
+from results.verdicts.accept import Verdict, accept
+from results.verdicts.requirements import Requirements, read_requirements
 
 Record = dict[str, Any]
 IDLE_S = 5.0
@@ -154,10 +158,7 @@ def result(
             "compute": {"precision": changes.get("precision", "bf16"), "device": _device(changes.get("devices", []))},
         },
         "precision": "bf16",
-        "data": "text",
         "sample": "2048 tokens",
-        "choices": {},
-        "variant": [],
         "metrics": {
             "measured_s": WINDOW_S,
             "measured_tokens": tokens_per_s * WINDOW_S,
@@ -250,6 +251,17 @@ def _device(devices: list[Record]) -> str:
     return "gpu" if any(device["device_id"] for device in devices) else "cpu"
 
 
+def altered(record: Record, values: dict[str, Any]) -> Record:
+    """Give a record other values by their paths, such as energy.channels.0.scope; return it."""
+    for path, value in values.items():
+        place: Any = record
+        *above, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+        for key in above:
+            place = place[key]
+        place[last] = deepcopy(value)
+    return record
+
+
 def of_scope(scope: str, records: list[Record]) -> list[Record]:
     """The same, with energies that were measured there."""
     for record in records:
@@ -277,6 +289,18 @@ def failed(system: str = "A100", devices: int = 1, batch: int = 8, **changes: An
     record = {name: make_record()[name] for name in ("schema_version", "benchmark", "model", "work_unit")}
     layout = {"num_devices": devices, "num_nodes": 1, "global_batch_size": batch}
     return {**record, "system": system, "status": "failed", "error": "the node burned", "layout": layout, **changes}
+
+
+def needs(folder: Path, text: str) -> Requirements:
+    """Read requirements from a file with this text."""
+    path = folder / "requirements.yaml"
+    path.write_text(text)
+    return read_requirements(path)
+
+
+def verdicts(folder: Path, records: list[Record], text: str) -> list[Verdict]:
+    """Judge records by requirements with this text."""
+    return accept(by_point(records), needs(folder, text))
 
 
 def store(folder: Path, records: list[Record]) -> Path:

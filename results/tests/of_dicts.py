@@ -65,14 +65,6 @@ def _in_place(function: Callable[..., Any], several: list[dict[str, Any]], *more
     return sentences
 
 
-def why_not_ranked(*arguments: Any) -> str:
-    return str(quality.why_not_ranked(*arguments) or "")
-
-
-def unsteady(times_s: Any) -> list[str]:
-    return list(map(str, repeats.unsteady(times_s)))
-
-
 def deviations(*arguments: Any) -> list[str]:
     return list(map(str, quality.deviations(*arguments)))
 

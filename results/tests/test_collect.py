@@ -4,7 +4,6 @@ import json
 import math
 import os
 import pickle
-import subprocess
 import sys
 import uuid
 from contextlib import ExitStack
@@ -21,7 +20,6 @@ from jpwr.trace.writers import read_trace
 from record.checks.checkpoints import WORDS
 from record.model import Channel, Energy, Record
 from results.collect import collect, main
-from results.join.energy import UNCERTAINTIES
 from results.join.nodes import read_sums
 from results.tests.builder import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 from results.tests.of_dicts import energy_rules, grade
@@ -74,12 +72,6 @@ def test_an_epoch_costs_its_images_over_images_per_watt_hour(job):
     found = energy(job)
     assert found["images_per_wh"] == pytest.approx(500 / 0.1)
     assert found["epoch_wh"] == pytest.approx(1_281_167 / 5000)
-
-
-def test_an_estimate_is_labelled_wherever_it_stands(job):
-    job.record().trace([CPU], lambda _, __: 10.0)
-    found = energy(job)
-    assert (found["power_kind"], found["power_source"]) == ("estimated", "ESTIMATED, cpu")
 
 
 def test_only_devices_that_trained_are_counted(job):
@@ -140,12 +132,6 @@ def test_a_channel_that_could_not_be_read_says_why_there_is_no_energy(job):
 
 def test_a_device_that_trained_counts_whatever_the_environment_hides(job):
     job.record(devices=on_gpus("GPU-1")).trace([GPU0, GPU1._replace(mine=False)], lambda channel, _: 100.0 + channel)
-    assert energy(job)["avg_power_w"] == pytest.approx(101.0)
-
-
-def test_of_a_device_with_several_ids_one_is_enough(job):
-    by_address = GPU1._replace(device_id="0000:C6:00.0")
-    job.record(devices=on_gpus("GPU-7 0000:c6:00.0")).trace([GPU0, by_address], lambda channel, _: 100.0 + channel)
     assert energy(job)["avg_power_w"] == pytest.approx(101.0)
 
 
@@ -288,76 +274,6 @@ def test_a_counter_that_cannot_be_right_is_not_used(job, counter_j):
     assert channel["energy_wh"] == pytest.approx(1000 / 3600)
 
 
-def test_all_that_a_result_says_of_an_energy(job):
-    # Two GPUs of constant power with counters that agree, 10 s: 300 W and 200 W, of which the counters see as much.
-    power_w = [300.0, 200.0, 50.0, 60.0]
-    beside = [PACKAGE, PACKAGE._replace(name="rapl:package-1")]
-    layout = {**make_record()["layout"], "num_devices": 2}
-    job.record(devices=on_gpus("GPU-0", "GPU-1"), layout=layout)
-    job.trace([GPU0, GPU1, *beside], lambda index, _: power_w[index], lambda index, time_s: power_w[index] * time_s)
-    found = energy(job)
-    channels = found.pop("channels")
-    assert found == {
-        "energy_wh": pytest.approx(5000 / 3600),
-        "energy_wh_per_device": pytest.approx(2500 / 3600),
-        "avg_power_w": pytest.approx(500.0),
-        **{name: pytest.approx(sum(one[name] for one in channels)) for name in UNCERTAINTIES},
-        "accuracy": None,
-        "accuracy_from": "",
-        "idle_power_w": pytest.approx(500.0),
-        "tokens_per_wh": pytest.approx(1000 / (5000 / 3600)),
-        "epoch_wh": None,
-        "window_s": pytest.approx(10.0),
-        "power_kind": "measured",
-        "power_scope": "device",
-        "power_source": "measured, device",
-        "samples": 2 * 21,
-        "missing": 0,
-        "sampling_interval_s": 0.5,
-        "jpwr_version": "1",
-        "power_limit_w": None,
-        "clock_limit_mhz": None,
-        "power_limited_percent": None,
-        "clock_drift_percent": None,
-        "temperature_drift_c": None,
-        "notes": [],
-        "sampled_by_scope": {"cpu_wh": pytest.approx(1100 / 3600), "device_wh": pytest.approx(5000 / 3600)},
-        "part_s": 0.5,
-        "tenths": pytest.approx([500.0] * 10),
-        **{f"p{percent}_power_w": pytest.approx(500.0) for percent in (75, 90, 99)},
-    }
-    for number, channel in enumerate(channels):
-        wh = power_w[number] * 10 / 3600
-        uncertainty_wh, integral_uncertainty_wh = (channel.pop(f"{of}uncertainty_wh") for of in ("", "integral_"))
-        # Of constant power, what all samples may have missed is left open, and a counter's moments, read each 0.5 s.
-        assert 0 <= integral_uncertainty_wh < 0.1 * wh
-        assert 1e-6 < uncertainty_wh < 0.05 * wh
-        assert channel.pop("random_wh") + channel.pop("systematic_wh") == pytest.approx(uncertainty_wh)
-        assert channel == {
-            "name": f"nvml:{number}",
-            "hostname": "n1",
-            "scope": "device",
-            "source": "board power",
-            "limit_w": None,
-            "estimated": False,
-            "device_id": f"GPU-{number}",
-            "num_devices": 1,
-            "method": "counter",
-            "counter_not_used": "",
-            "energy_wh": pytest.approx(wh),
-            "integral_wh": pytest.approx(wh),
-            "counter_wh": pytest.approx(wh),
-            "integral_vs_counter": pytest.approx(0.0, abs=1e-6),
-            "idle_power_w": pytest.approx(power_w[number]),
-            "accuracy": None,
-            "accuracy_from": "",
-            "largest_gap_s": pytest.approx(0.5),
-            "samples": 21,
-            "missing": 0,
-            "limits": {"power_limit_w": None, "clock_limit_mhz": None, "limits_set_by": ""},
-        }
-
-
 def test_what_was_not_told_is_none_and_no_zero(job):
     # The second one's idle phase was not seen, and neither has a counter.
     plain = [one._replace(has_counter=False) for one in (GPU0, GPU1)]
@@ -369,15 +285,6 @@ def test_what_was_not_told_is_none_and_no_zero(job):
         (pytest.approx(100.0), None, None),
         (None, None, None),
     ]
-
-
-def test_a_single_sample_in_the_window_is_an_energy_of_little_worth(job):
-    limited = CPU._replace(limit_w=200.0)
-    job.record().trace([limited], lambda _, __: 100.0, times_s=[0.0, 9.8, 15.0, 20.2, 25.0])
-    found = energy(job)
-    assert found["samples"] == 1
-    assert found["energy_wh"] == pytest.approx(1000 / 3600)
-    assert found["uncertainty_wh"] > 0
 
 
 def test_missing_readings_are_counted_and_are_no_zeros(job):
@@ -518,12 +425,6 @@ def test_what_several_methods_show_is_counted_once(job, estimated_first):
     assert note.endswith("of node n1 measure the same by another method: not counted")
 
 
-def test_memory_may_be_shown_by_another_method_than_its_processor(job):
-    memory = ChannelInfo("cray:memory", Scope.DRAM, "")
-    job.record().trace([PACKAGE, memory], lambda channel, _: [250.0, 30.0][channel])
-    assert energy(job)["avg_power_w"] == pytest.approx(280.0)
-
-
 def test_accelerators_without_ids_leave_the_nodes_power(job):
     channels = [
         ChannelInfo(f"cray:{part}", scope, "") for part, scope in [("accel0", Scope.DEVICE), ("node", Scope.NODE)]
@@ -566,20 +467,6 @@ def test_two_containers_of_a_node_may_each_have_a_device_of_the_same_name(job):
     job.record(windows=windows, devices=devices, layout={**make_record()["layout"], "num_devices": 2, "num_nodes": 2})
     for index in range(2):
         job.trace([GPU0._replace(device_id=f"GPU-{index}")], lambda *_: 300.0, hostname=f"pod-{index}")
-    assert energy(job)["avg_power_w"] == pytest.approx(600.0)
-
-
-def test_a_channel_is_not_counted_for_two_names_of_one_node(job):
-    """Two containers of a node, whose names are others, and the node's one sampler."""
-    window = make_record()["windows"][0]
-    windows = [{**window, "hostname": name} for name in ("pod-0", "pod-1")]
-    job.record(windows=windows)
-    job.trace([GPU0._replace(device_id="")], lambda _, __: 300.0)
-    assert "channel nvml:0 is one sensor, but counts for pod-0 and for pod-1" in collect(job.path)["error"]
-    gpus = [{**on_gpus(f"GPU-{index}")[0], "hostname": f"pod-{index}"} for index in (0, 1)]
-    layout = {**make_record()["layout"], "num_devices": 2, "num_nodes": 2}
-    job.record(windows=windows, devices=gpus, layout=layout)
-    job.trace([GPU0, GPU0._replace(name="pynvml:1", device_id="GPU-1")], lambda _, __: 300.0)
     assert energy(job)["avg_power_w"] == pytest.approx(600.0)
 
 
@@ -739,38 +626,25 @@ Root Cause (first observed failure):
     ("exit_code", "errors", "expected"),
     [
         (137, "", "ended by signal 9 (SIGKILL)"),
-        (143, "jpwr: 5 samples\n", "ended by signal 15 (SIGTERM)"),
         (1, "RuntimeError: no such thing\ngood bye\n", "ended with exit code 1: RuntimeError: no such thing"),
         (125, "jpwr: method 'pynvml' was asked for\n", "ended with exit code 125: jpwr: method 'pynvml' was asked for"),
         (3, "last words\n", "ended with exit code 3: last words"),
-        (3, "last words\njob.sh: line 3: no error\n", "ended with exit code 3: last words"),
         (3, "an Error of \udcff\nlast words\n", "ended with exit code 3: an Error of \ufffd"),
-        (128, "", "ended with exit code 128"),
         (129, "", "ended by signal 1 (SIGHUP)"),
         (160, "", "ended by signal 32 (unknown)"),
-        (192, "", "ended by signal 64 (SIGRTMAX)"),
         (193, "", "ended with exit code 193"),
         (
             1,
             torchrun("llm: error: no such size\n", "exitcode  : 2"),
             "ended with exit code 1: llm: error: no such size",
         ),
-        (1, torchrun("an error of old\n", SIGKILL), f"ended with exit code 1: {SIGKILL}"),
         (1, torchrun("what(): an error\n", SIGABRT), "ended with exit code 1: what(): an error"),
-        (1, torchrun("a word\n", SIGABRT), f"ended with exit code 1: {SIGABRT}"),
         (1, torchrun("a word\n", "exitcode  : 3"), "ended with exit code 1: a word"),
         (1, torchrun("", "exitcode  : 3 (pid: 7)"), "ended with exit code 1: exitcode  : 3 (pid: 7)"),
         (2, f"llm: error: no such size\n{SPAWN.format(2)}", "ended with exit code 2: llm: error: no such size"),
         (137, f"an error of old\n{SPAWN.format(-9)}", f"ended by signal 9 (SIGKILL): {SPAWN.format(-9)}"),
-        (134, f"what(): an error\n{SPAWN.format(-6)}", "ended by signal 6 (SIGABRT): what(): an error"),
         (3, f"a word\n{SPAWN.format(3)}", f"ended with exit code 3: {SPAWN.format(3)}"),
-        (3, f"{SPAWN.format(3)}\nan error at exit\n", f"ended with exit code 3: {SPAWN.format(3)}"),
         (1, f"{SIGKILL}\nan error of old\n", "ended with exit code 1: an error of old"),
-        (
-            1,
-            torchrun("a word\n", "exitcode  : 3").replace("Root", "an error of another node\nRoot"),
-            "ended with exit code 1: a word",
-        ),
     ],
 )
 def test_a_job_that_left_no_record_says_why(job, exit_code, errors, expected):
@@ -793,15 +667,6 @@ def test_a_good_record_of_a_job_that_failed_later_is_a_failure(job):
     assert result["status"] == "failed"
 
 
-def test_a_folder_without_a_record_is_one_clear_sentence(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "results.collect", str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"collect: {tmp_path}/record.json does not exist")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_an_error_is_one_sentence_for_who_called_it_as_a_function(tmp_path, capsys):
     assert main([str(tmp_path)]) == 1
     told = capsys.readouterr()
@@ -814,20 +679,6 @@ def test_a_reason_comes_before_what_the_jobs_files_say(job):
     code, result = run(job, "--exit-code", "1", "--reason", "the node was lost")
     assert code == 1
     assert "the node was lost" in result["error"]
-
-
-def test_the_help_says_what_the_command_takes(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    told = capsys.readouterr().out
-    assert told.startswith("usage: python -m results.collect [-h] [--exit-code N]")
-    for words in (
-        "Join record.json and the power traces of a job's folder into result.json.",
-        "the job's folder, with record.json and power/*/trace.csv",
-        "the job failed with this exit code",
-        "why the job failed, if known",
-    ):
-        assert words in " ".join(told.split())
 
 
 LONG_S = [i * 0.5 for i in range(141)]  # of a trace, to 70 s

@@ -14,7 +14,8 @@ from results.find.records import RecordError
 from results.join.meter import read_meter
 from results.points.operating import OperatingLimits, limited_percent, unsettled
 from results.tests import builder
-from results.tests.of_dicts import add_meter, by_point, grade, limits_of, why_not_ranked
+from results.tests.of_dicts import add_meter, by_point, grade, limits_of
+from results.verdicts.quality import why_not_ranked
 
 EPOCH_S = 1_770_000_000.0  # at which the node's clock is 0
 POWER_W = 1500.0
@@ -61,7 +62,7 @@ def test_energy_is_that_of_the_supply_over_the_window_and_the_sensors_own_stays_
     assert energy["sampled_by_scope"] == pytest.approx({"supply_wh": 25.0, "device_wh": 4 * 200 / 60})
     assert grade(record) == "Q3"
     [one] = by_point([record])
-    assert why_not_ranked(one) == ""
+    assert why_not_ranked(one) is None
 
 
 def test_power_that_changes_is_integrated_where_the_window_is(tmp_path):
@@ -218,22 +219,18 @@ def test_gaps_of_a_meter_are_gaps_of_the_measurement(tmp_path):
     rows = [row for row in constant() if not EPOCH_S + 20 < row[0] < EPOCH_S + 30]
     add_meter([record], read_meter(write(tmp_path, rows)))
     [one] = by_point([record])
-    assert why_not_ranked(one).startswith(("sampling rate", "samples", "gaps"))
+    assert why_not_ranked(one).kind in ("sampling_rate", "samples", "gaps")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "needs the columns timestamp and watts"),
-        ("time,power\n1,2\n", "needs the columns timestamp and watts"),
         ("timestamp,watts\n", "no reading below its header"),
         ("timestamp,watts\n1,x\n", "line 2: '1,x' is not a reading"),
         ("timestamp,watts\n1,1,500\n", "line 2: '1,1,500' has 3 fields below 2 titles: write decimals with a point"),
-        ("timestamp;watts\n1;1;500\n", "'1;1;500' has 3 fields below 2 titles"),
         ("timestamp;watts\n1;1500,5\n", "'1;1500,5' is not a reading"),
-        ("timestamp,watts\n1\n", "line 2: '1' is not a reading"),
         ("timestamp,watts\n2026-01-01T00:00:00,5\n", "its time has no zone"),
-        ("timestamp,watts\n1,-5\n", "-5 W at 1 s is not a reading"),
         ("timestamp,watts\n1,nan\n", "nan W at 1 s is not a reading"),
         ("timestamp,watts\n1,5\x00\n", "meter.csv"),
     ],

@@ -14,7 +14,6 @@ from results.achievable import published_rates as published
 from results.find.schema import violation
 from results.join.figures import add_power
 from results.join.nodes import sums_of
-from results.show.tables.machine.nodes import node_table
 from results.tests import builder
 from results.tests.builder import PER_NODE, REPEATS, check, figure
 from results.tests.of_dicts import add_achievable, contradictions, differences, judge, medians
@@ -86,12 +85,6 @@ def test_a_device_is_slow_if_its_whole_interval_is_below_the_threshold(share, sp
     assert (one.interval is None) is (len(spread) < 6)
 
 
-def test_the_threshold_is_a_choice():
-    record = check(slow={("matmul_bf16", 1): 0.9})
-    assert named([record], threshold=85.0) == []
-    assert len(named([record], threshold=95.0)) == 1
-
-
 def test_a_single_device_is_compared_with_a_baseline_or_with_nothing():
     alone = check(per_node=1)
     assert exit_code(outcomes(judge([alone], [], 95.0))) == 3
@@ -133,11 +126,6 @@ def test_a_device_without_a_figure_that_others_have_is_undecided():
     assert len(found) == PER_NODE
 
 
-def test_a_node_without_a_link_s_figure_is_undecided():
-    found = undecided([check(), without(check(("n2",)), "all_reduce_node")])
-    assert [(str(one), name) for one, name, _ in found] == [("n2", "all_reduce_node")]
-
-
 def test_a_figure_that_only_the_baseline_has_is_undecided():
     verdicts = judge([without(check(("n1", "n2")), "matmul_bf16")], [check()], 95.0)
     lacking = [one for one in verdicts if one.kind.name == "matmul_bf16"]
@@ -150,15 +138,6 @@ def test_a_node_with_fewer_devices_is_undecided():
     assert ("n2", "3 of its devices were checked, 4 of another node's") in [
         (str(one), words) for one, _, words in found
     ]
-
-
-def test_checks_without_any_figure_are_compared_with_nothing():
-    empty = check(("n2",), per_node=PER_NODE - 1)
-    empty["node_check"] = empty["node_check"] | {"figures": []}
-    assert (
-        judge([check(system="A100", hosts=("n3",)) | {"node_check": {"figures": [], "devices": []}}, empty], [], 95.0)
-        == []
-    )
 
 
 def test_figures_of_one_node_are_not_those_of_another():
@@ -218,13 +197,6 @@ def test_a_baseline_with_nothing_to_compare_is_refused_and_what_it_lacks_is_name
     )
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["not_in_baseline"] == ["matmul_bf16", "all_reduce_node"]
-
-
-def test_sizes_that_share_a_column_hide_nothing():
-    verdicts = judge([check(slow={("matmul_bf16", 0): 0.5}), check(slow={}, model="matrices of 512")], [], 95.0)
-    [titles, row, *_] = node_table(verdicts).filled().texts()
-    assert (titles.count("bf16 [TFLOP/s]"), row[-1]) == (1, "✗ slow")
-    assert row[titles.index("bf16 [TFLOP/s]")].startswith("✗ 400") and " / 800" in row[titles.index("bf16 [TFLOP/s]")]
 
 
 def test_of_two_devices_each_differs_from_the_other():
@@ -331,9 +303,7 @@ def test_a_check_that_failed_leaves_the_verdict_open(tmp_path, capsys):
         (["trained"], "has no node check: run jube/node_check.yaml"),
         (["good", "--baseline", "trained"], "has no good node check: give a result of jube/node_check.yaml"),
         (["good", "--baseline", "nothing"], "does not exist"),
-        (["good", "--threshold", "0"], "'0' is not a number above 0"),
         (["good", "--threshold", "0.95"], "'0.95' is not a percentage from 1 to 100"),
-        (["nothing"], "nothing"),
     ],
 )
 def test_what_cannot_be_checked_is_one_sentence(arguments, message, tmp_path, capsys, monkeypatch):

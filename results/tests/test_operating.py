@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from results.find.records import RecordError
-from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of, unsettled
+from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.points import point_table
@@ -16,7 +15,7 @@ from results.tests.of_dicts import by_point, contradictions, deviations, limits_
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
 from results.verdicts.outcome import Outcome
-from results.verdicts.requirements import Item, Requirements, Selection, read_requirements
+from results.verdicts.requirements import Item, Requirements, Selection
 
 pytestmark = pytest.mark.arithmetic
 
@@ -195,15 +194,6 @@ def test_the_table_of_points_has_limits_what_bound_and_what_drifted():
     assert "clock limit [MHz]" not in header
 
 
-@pytest.mark.parametrize(
-    ("drift", "said"), [((1.9, 2.9), ""), ((-2.1, 0.0), "the clock changed by -2.1 %"), ((None, None), "")]
-)
-def test_small_drifts_are_none(drift, said):
-    record = run()
-    record["energy"] |= {"clock_drift_percent": drift[0], "temperature_drift_c": drift[1]}
-    assert unsettled(by_point([record])[0]) == said
-
-
 def test_a_clock_above_its_limit_is_a_contradiction():
     """The sampler cannot check on an idle device whether a scheduler has set a clock."""
     record = run(clock_limit_mhz=1380.0)
@@ -232,11 +222,6 @@ def test_sweeps_that_differ_in_an_option_have_names_of_their_own():
     lines = [bars.lines[0] for axes in chart.figure.axes for bars in axes.containers]
     assert {line.get_color() for line in lines} == {styles["A100"]["color"]}
     assert len({line.get_marker() for line in lines}) == 2
-
-
-def test_estimates_are_in_no_chart_of_operating_points():
-    records = swept([(watts, None) for watts in CAPS], estimated=True)
-    assert operating_charts(by_point(records), {}) == []
 
 
 def test_a_requirement_may_name_an_operating_point():
@@ -269,13 +254,3 @@ def test_costs_use_the_operating_point_that_is_named_and_no_other():
     costs = Costs("EUR", 0.25, {"A100": Price(20000.0, power_limit_w=500.0)})
     assert cheapest(points, costs) == {}
     assert {why_not_costed(one, costs) for one in points} == {"not at the operating point that the prices file names"}
-
-
-def test_a_named_limit_is_above_0(tmp_path):
-    file = tmp_path / "requirements.yaml"
-    file.write_text(
-        "workloads: {gpt: {benchmark: llm_training}}\n"
-        "must: [{of: gpt, what: work_per_energy, clock_limit_mhz: 0, at_least: 1}]\n"
-    )
-    with pytest.raises(RecordError, match="clock_limit_mhz is 0, but must be a number above 0"):
-        read_requirements(file)

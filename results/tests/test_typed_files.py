@@ -142,10 +142,27 @@ def test_a_block_without_a_value_is_one_that_is_left_out(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("a: [", "cannot be read as a party: line 2: "), ("- 1", "is not a file of a party: it holds [1]")],
+    [
+        ("a: [", " cannot be read as a party: line 2: "),
+        ("- 1", " is not a file of a party: it holds [1]"),
+        (
+            "guests: {ADA: {age: '5'}}",
+            ", guest ADA: age is '5', but must be a whole number",
+        ),
+        ("guests: {ADA: {age: .nan}}", ", guest ADA: age is nan, but must be a whole number"),
+        ("guests: {ADA: {age: 1}}\nprices: {plum: 1.0e+400}", ", prices: plum is inf, but must be a number above 0"),
+        ("guests: {ADA: {age: 1}}\nprices: {plum: 10.000}", ", prices: plum is 10.000, where the point may separate"),
+        ("guests: {AD\u0410: {age: 1}}", ", guests: 'AD\u0410' has U+0410 CYRILLIC CAPITAL LETTER A"),
+    ],
 )
-def test_a_file_that_is_no_mapping_is_one_sentence(tmp_path, text, sentence):
+def test_a_mistake_in_a_file_is_one_sentence(tmp_path, text, sentence):
     (tmp_path / "a.yaml").write_text(text)
     with pytest.raises(RecordError) as error:
         read_file(Party, tmp_path / "a.yaml", "a party")
-    assert str(error.value).startswith(f"{tmp_path / 'a.yaml'} {sentence}")
+    assert str(error.value).startswith(f"{tmp_path / 'a.yaml'}{sentence}")
+
+
+@pytest.mark.parametrize("text", ["0.125", "1.25", "80.0", "80000", "1.1234", "1.250e+3"])
+def test_a_number_that_can_mean_one_thing_alone_is_taken(tmp_path, text):
+    (tmp_path / "a.yaml").write_text(f"guests: {{ADA: {{age: 5}}}}\nprices: {{plum: {text}}}")
+    assert read_file(Party, tmp_path / "a.yaml", "a party").prices == {"plum": float(text)}

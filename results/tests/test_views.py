@@ -16,6 +16,7 @@ import pytest
 
 from caraml.cli import main
 from record.errors import RecordError
+from record.findings import NOT_RANKED
 from record.model import Record, StoredFinding, changed
 from record.values import grouped
 from results import load as loading
@@ -180,7 +181,7 @@ def test_what_is_not_comparable_is_first_in_no_view_and_passes_nothing(kind, gro
     assert {view for view in wrong if next(filter(view.startswith, GROUPS), "ranking") in groups} == set()
 
 
-@pytest.mark.parametrize("kind", ["", "answers_wrong", "answers_vary", "cache_impossible"])
+@pytest.mark.parametrize("kind", ["", *sorted(NOT_RANKED)])
 def test_a_server_that_answers_wrongly_is_not_ranked_and_passes_nothing(kind, tmp_path):
     write_served(tmp_path / "run", "run")
     (tmp_path / "needs.yaml").write_text(NEEDS_OF_SERVER)

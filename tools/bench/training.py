@@ -104,7 +104,8 @@ def resnet(table: Table, batch: int = 8) -> None:
 
     flags = f"--image-size 224 --global-batch-size {batch}"
     config: Any = parse_options(ResNet50, f"--device cpu {flags}".split())
-    target, training = choose_target(config.compute, Launch()), config.training
+    choose_target(config.compute, Launch())  # sets the threads of TensorFlow
+    training = config.training
     fitted = model.build_model(config.model.variant, 224, training.seed)
     step_size = training.learning_rate * batch / 256 / training.learning_rate_warmup_steps
     loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=training.label_smoothing)
