@@ -398,7 +398,7 @@ def test_deviations_of_a_point_are_listed():
             builder.failed(),
         ]
     )
-    assert kinds(deviations(one)) == ["few_runs", "some_failed", "estimate", "code_changed", "shared", "versions"]
+    assert kinds(deviations(one)) == ["shared", "few_runs", "some_failed", "estimate", "code_changed", "versions"]
     assert deviations(by_point([builder.result() for _ in range(3)])[0]) == []
     [alone] = by_point([builder.result(metrics=builder.result()["metrics"] | {"comparable": False})])
     assert kinds(deviations(alone)) == ["few_runs", "smaller_workload"]
