@@ -6,11 +6,9 @@ import json
 import math
 
 import pytest
-from scipy import stats
 
 from caraml.cli import main
 from results.find.records import RecordError
-from results.points.repeats import summarise
 from results.show.tables.comparison import comparison_text
 from results.tests import builder
 from results.tests.of_dicts import by_point, compare, point_of
@@ -26,17 +24,6 @@ def result(speed, batch=8, devices=1, system="A", scope="device", per_wh=10.0, *
 
 def thrice(speed, batch=8, **options):
     return [result(speed * share, batch, **options) for share in (0.99, 1.0, 1.01)]
-
-
-def test_repeats_are_summarised_as_scipy_does():
-    values = [10.0, 11.0, 13.0]
-    found = summarise(values)
-    assert found.median == 11.0
-    low, high = stats.t.interval(0.95, 2, loc=sum(values) / 3, scale=stats.sem(values))
-    assert found.interval == pytest.approx((low, high), rel=1e-9)
-    assert summarise([5.0]).interval is None
-    with pytest.raises(ValueError, match="at least one"):
-        summarise([])
 
 
 def of_sensor(source, accuracy, per_wh, **options):
