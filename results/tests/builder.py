@@ -83,22 +83,39 @@ def make_record(**changes: Any) -> Record:
         },
         "losses": [3.0, 2.0],
         "step_times_s": [10.0],
-        "windows": [
-            {
-                "hostname": "n1",
-                "boot_id": "boot-1",
-                "start_s": 10.0,
-                "end_s": 20.0,
-                "start_epoch_s": 1010.0,
-                "end_epoch_s": 1020.0,
-                "kind": "measured",
-            }
-        ],
+        "windows": [window()],
         "devices": [{"hostname": "n1", "rank": 0, "name": "CPU", "device_id": "", "peak_memory_bytes": 1}],
         "provenance": {},
     }
     record.update(changes)
     return record
+
+
+def window(
+    start_s: float = 10.0, end_s: float = 20.0, kind: str = "measured", hostname: str = "n1", boot_id: str = "boot-1"
+) -> Record:
+    """Return a window on a node whose monotonic clock was 0 at 1000 s of its wall clock."""
+    times = {"start_s": start_s, "end_s": end_s, "start_epoch_s": 1000 + start_s, "end_epoch_s": 1000 + end_s}
+    return {"hostname": hostname, "boot_id": boot_id, **times, "kind": kind}
+
+
+def on_gpus(*ids: str, hostname: str = "n1") -> list[Record]:
+    """Return the devices of a node, by their ids."""
+    return [
+        {"hostname": hostname, "rank": rank, "name": "GPU", "device_id": device_id, "peak_memory_bytes": 1}
+        for rank, device_id in enumerate(ids)
+    ]
+
+
+def on_nodes(nodes: Sequence[tuple[str, str]], ids: Sequence[str], end_s: float = 20.0) -> Record:
+    """Return the parts of a record of nodes, by name and boot id, with one device each."""
+    return {
+        "windows": [window(end_s=end_s, hostname=hostname, boot_id=boot_id) for hostname, boot_id in nodes],
+        "devices": [
+            device | {"hostname": hostname} for device, (hostname, _) in zip(on_gpus(*ids), nodes, strict=True)
+        ],
+        "layout": make_record()["layout"] | {"num_devices": len(nodes), "num_nodes": len(nodes)},
+    }
 
 
 def result(

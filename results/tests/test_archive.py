@@ -383,28 +383,6 @@ def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive, later_s, e
     assert any("is not marked in the trace" in problem for problem in verify(repack(archive, files)).problems)
 
 
-@pytest.mark.parametrize("share", [0.995, 0.95, 0.905, 0.5])
-def test_a_window_that_was_made_shorter_with_all_that_follows_from_it_is_found(archive, tmp_path, share):
-    files = members(archive)
-    place = tmp_path / "run"
-    for name, content in files.items():
-        if name.startswith(WORK):
-            (place / name.removeprefix(WORK)).parent.mkdir(parents=True, exist_ok=True)
-            (place / name.removeprefix(WORK)).write_bytes(content)
-    record = json.loads((place / "record.json").read_text())
-    window, metrics = record["windows"][0], record["metrics"]
-    window["end_s"] = window["start_s"] + share * (window["end_s"] - window["start_s"])
-    record["step_times_s"] = [share * time_s for time_s in record["step_times_s"]]
-    for name in ("measured_s", "tokens_per_s", "tokens_per_s_per_device", "tflops_per_device", "mfu"):
-        metrics[name] *= share if name == "measured_s" else 1 / share
-    (place / "record.json").write_text(json.dumps(record))
-    write_record(collect(place), place / "result.json")
-    for name in ("record.json", "result.json"):
-        files[WORK + name] = (place / name).read_bytes()
-    [problem] = verify(repack(archive, files)).problems
-    assert "is not marked in the trace" in problem
-
-
 def test_a_file_with_two_checksums_or_two_contents_is_found(archive):
     files = members(archive)
     name = WORK + "record.json"

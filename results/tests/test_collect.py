@@ -21,7 +21,19 @@ from record.checks.checkpoints import WORDS
 from record.model import Channel, Energy, Record
 from results.collect import collect, main
 from results.join.nodes import read_sums
-from results.tests.builder import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
+from results.tests.builder import (
+    CPU,
+    DRAM,
+    GPU0,
+    GPU1,
+    MODULE,
+    PACKAGE,
+    JobFolder,
+    make_record,
+    on_gpus,
+    on_nodes,
+    window,
+)
 from results.tests.of_dicts import energy_rules, grade
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -75,8 +87,7 @@ def test_an_epoch_costs_its_images_over_images_per_watt_hour(job):
 
 
 def test_only_devices_that_trained_are_counted(job):
-    devices = [{"hostname": "n1", "rank": 0, "name": "GPU", "device_id": "GPU-1", "peak_memory_bytes": 1}]
-    job.record(devices=devices).trace(
+    job.record(devices=on_gpus("GPU-1")).trace(
         [GPU0, GPU1, PACKAGE],
         lambda channel, _: [50.0, 300.0, 80.0][channel],
         lambda channel, t: [50.0, 300.0, 0][channel] * t,
@@ -88,19 +99,11 @@ def test_only_devices_that_trained_are_counted(job):
 
 
 def test_a_device_without_a_power_channel_is_a_failure_and_not_a_smaller_sum(job):
-    devices = [{"hostname": "n1", "rank": 0, "name": "GPU", "device_id": "GPU-7", "peak_memory_bytes": 1}]
-    job.record(devices=devices).trace([GPU0, GPU1], lambda _, __: 50.0)
+    job.record(devices=on_gpus("GPU-7")).trace([GPU0, GPU1], lambda _, __: 50.0)
     result = collect(job.path)
     assert result["status"] == "failed"
     assert "GPU-7 trained, but no power channel has its id" in result["error"]
     assert result["metrics"]["tokens_per_s"] == 100.0
-
-
-def on_gpus(*ids: str, hostname: str = "n1") -> list[dict]:
-    return [
-        {"hostname": hostname, "rank": rank, "name": "GPU", "device_id": device_id, "peak_memory_bytes": 1}
-        for rank, device_id in enumerate(ids)
-    ]
 
 
 @pytest.mark.parametrize("gone_at_s", [-1.0, 8.0])
@@ -196,9 +199,9 @@ def test_pytorchs_ids_of_amd_gpus_find_their_channels(job, amdsmi_folder, gpu, t
     assert done.returncode == 0, done.stderr
     trace = read_trace(job.path / "power" / "n1" / "trace.csv")
     times_s = trace.series()[0].times_s
-    window = {**trace.meta, "start_s": times_s[1], "end_s": times_s[-2], "kind": "measured"}
+    of_trace = {**trace.meta, "start_s": times_s[1], "end_s": times_s[-2], "kind": "measured"}
     devices = on_gpus(*map(as_pytorch_writes, trained), hostname=trace.meta["hostname"])
-    job.record(windows=[window], devices=devices, layout={**make_record()["layout"], "num_devices": len(trained)})
+    job.record(windows=[of_trace], devices=devices, layout={**make_record()["layout"], "num_devices": len(trained)})
     found = energy(job)
     assert [channel["name"] for channel in found["channels"]] == channels
     assert found["power_scope"] == scope
@@ -336,7 +339,7 @@ def test_a_trace_without_a_channel_of_the_job_has_no_energy(job, channels):
     ],
 )
 def test_a_windows_trace_is_that_of_its_boot_and_then_of_its_name(job, boots, names, power_w):
-    job.record(windows=[{**make_record()["windows"][0], "boot_id": boots[0]}])
+    job.record(windows=[window(boot_id=boots[0])])
     for boot_id, name, power in zip(boots, names, (100.0, 200.0), strict=True):
         job.trace([CPU], lambda _, __, power=power: power, hostname=name, boot_id=boot_id)
     result = collect(job.path)
@@ -373,10 +376,7 @@ def test_an_accelerators_power_is_none_of_a_processors_work(job):
 
 @pytest.mark.parametrize("ids", [("GPU-0", "GPU-1"), ("", "")])
 def test_two_nodes_of_one_host_name_are_told_apart_by_their_boot(job, ids):
-    [window] = make_record()["windows"]
-    windows = [{**window, "boot_id": f"boot-{number}"} for number in (1, 2)]
-    layout = {**make_record()["layout"], "num_devices": 2, "num_nodes": 2}
-    job.record(windows=windows, devices=on_gpus(*ids), layout=layout)
+    job.record(**on_nodes([("n1", "boot-1"), ("n1", "boot-2")], ids))
     for number, gpu in ((1, GPU0), (2, GPU1)):
         channel = gpu._replace(device_id=ids[number - 1])
         job.trace([channel], lambda *_, watts=100.0 * number: watts, boot_id=f"boot-{number}")
@@ -449,11 +449,8 @@ def test_one_channel_of_several_that_used_nothing_is_a_failure(job):
     ],
 )
 def test_a_sensor_that_two_traces_show_is_not_counted_twice(job, boots, channel, other):
-    window = make_record()["windows"][0]
-    windows = [{**window, "hostname": f"pod-{index}", "boot_id": boot} for index, boot in enumerate(boots)]
     ids = [info.device_id if info.scope is Scope.DEVICE else "" for info in (channel, other)]
-    devices = [{**on_gpus(one)[0], "hostname": f"pod-{index}"} for index, one in enumerate(ids)]
-    job.record(windows=windows, devices=devices, layout={**make_record()["layout"], "num_devices": 2, "num_nodes": 2})
+    job.record(**on_nodes([(f"pod-{index}", boot) for index, boot in enumerate(boots)], ids))
     for index, info in enumerate((channel, other)):
         job.trace([info], lambda *_: 300.0, hostname=f"pod-{index}", boot_id=boots[index])
     error = collect(job.path)["error"]
@@ -461,18 +458,14 @@ def test_a_sensor_that_two_traces_show_is_not_counted_twice(job, boots, channel,
 
 
 def test_two_containers_of_a_node_may_each_have_a_device_of_the_same_name(job):
-    window = make_record()["windows"][0]
-    windows = [{**window, "hostname": f"pod-{index}"} for index in range(2)]
-    devices = [{**on_gpus(f"GPU-{index}")[0], "hostname": f"pod-{index}"} for index in range(2)]
-    job.record(windows=windows, devices=devices, layout={**make_record()["layout"], "num_devices": 2, "num_nodes": 2})
+    job.record(**on_nodes([("pod-0", "boot-1"), ("pod-1", "boot-1")], ("GPU-0", "GPU-1")))
     for index in range(2):
         job.trace([GPU0._replace(device_id=f"GPU-{index}")], lambda *_: 300.0, hostname=f"pod-{index}")
     assert energy(job)["avg_power_w"] == pytest.approx(600.0)
 
 
 def test_nodes_that_were_measured_at_different_places_have_no_sum(job):
-    window = make_record()["windows"][0]
-    job.record(windows=[{**window, "hostname": name, "boot_id": name} for name in ("n1", "n2")])
+    job.record(windows=[window(hostname=name, boot_id=name) for name in ("n1", "n2")])
     job.trace([GPU0._replace(device_id="")], lambda _, __: 300.0, boot_id="n1")
     job.trace([PACKAGE], lambda _, __: 50.0, hostname="n2", boot_id="n2")
     result = collect(job.path)
@@ -481,10 +474,7 @@ def test_nodes_that_were_measured_at_different_places_have_no_sum(job):
 
 
 def test_two_nodes_are_summed_each_over_its_own_window(job):
-    windows = [
-        {"hostname": name, "boot_id": f"boot-{name}", "start_s": start, "end_s": start + 10, "kind": "measured"}
-        for name, start in (("n1", 5.0), ("n2", 10.0))
-    ]
+    windows = [window(5.0, 15.0, boot_id="boot-n1"), window(10.0, 20.0, hostname="n2", boot_id="boot-n2")]
     layout = {"num_devices": 4, "num_nodes": 2, "global_batch_size": 8}
     job.record(windows=windows, devices=[], layout=layout)
     node = ChannelInfo("ipmi", Scope.NODE, "BMC")
@@ -497,7 +487,7 @@ def test_two_nodes_are_summed_each_over_its_own_window(job):
 
 def test_windows_of_one_kind_are_summed_and_kinds_are_kept_apart(job):
     windows = [
-        {"hostname": "n1", "boot_id": "boot-1", "start_s": start, "end_s": start + 2.5, "kind": kind}
+        window(start, start + 2.5, kind)
         for start, kind in ((6.0, "measured"), (10.0, "effective"), (14.0, "measured"), (18.0, "effective"))
     ]
     job.record(windows=windows, metrics={"measured_tokens": 1000, "effective_tokens": 500})
@@ -512,10 +502,7 @@ def test_windows_of_one_kind_are_summed_and_kinds_are_kept_apart(job):
 
 def test_energy_of_a_checkpoint_is_over_its_own_windows_and_not_in_that_of_the_steps(job):
     kinds = (("measured", 5.0, 15.0), ("checkpoint", 16.0, 18.0), ("restore", 18.0, 19.0), ("checkpoint", 20.0, 22.0))
-    windows = [
-        {"hostname": "n1", "boot_id": "boot-1", "start_s": start_s, "end_s": end_s, "kind": kind}
-        for kind, start_s, end_s in kinds
-    ]
+    windows = [window(start_s, end_s, kind) for kind, start_s, end_s in kinds]
     job.record(windows=windows, metrics=make_record()["metrics"] | {"checkpoint_rounds": 2})
     job.trace([CPU], lambda _, time_s: 690.0 if time_s < 15.5 else 300.0 if time_s < 25 else 100.0)
     found = energy(job)
@@ -529,9 +516,10 @@ def test_energy_of_a_checkpoint_is_over_its_own_windows_and_not_in_that_of_the_s
 
 
 def test_a_checkpoint_whose_energy_is_unknown_is_noted_and_fails_no_run(job):
-    [window] = make_record()["windows"]
-    windows = [window, window | {"kind": "checkpoint", "start_s": 90.0, "end_s": 91.0}]
-    job.record(windows=windows, metrics=make_record()["metrics"] | {"checkpoint_rounds": 1})
+    job.record(
+        windows=[window(), window(90.0, 91.0, "checkpoint")],
+        metrics=make_record()["metrics"] | {"checkpoint_rounds": 1},
+    )
     job.trace([CPU], lambda _, __: 200.0)
     found = energy(job)
     assert "checkpoint_write_wh" not in found
@@ -686,10 +674,8 @@ LONG_S = [i * 0.5 for i in range(141)]  # of a trace, to 70 s
 
 def moved(job, start_s, end_s, busy_s=(5.0, 65.0), warm_w=690.0, **changes):
     """A run on one device that is at 690 W while it works and at 126 W else, with a window anywhere."""
-    window = make_record()["windows"][0] | {"start_s": start_s, "end_s": end_s}
     metrics = make_record()["metrics"] | {"measured_s": end_s - start_s}
-    devices = [{"hostname": "n1", "rank": 0, "name": "an accelerator", "device_id": "GPU-0"}]
-    job.record(**{"windows": [window], "metrics": metrics, "devices": devices, **changes})
+    job.record(windows=[window(start_s, end_s)], metrics=metrics, devices=on_gpus("GPU-0"), **changes)
     power_w = lambda _, time_s: warm_w if time_s < start_s else 690.0 if busy_s[0] <= time_s < busy_s[1] else 126.0  # noqa: E731
     return job.trace([GPU0._replace(has_counter=False)], power_w, times_s=LONG_S, started_s=1.0)
 
@@ -739,9 +725,8 @@ def test_an_estimate_that_rises_with_the_work_of_others_says_nothing_of_the_wind
 
 
 def test_turns_are_one_time_of_work(job):
-    [window] = make_record()["windows"]
     turns = [
-        window | {"kind": kind, "start_s": start_s, "end_s": start_s + 5.0}
+        window(start_s, start_s + 5.0, kind)
         for kind, start_s in (("measured", 10.0), ("effective", 15.0), ("measured", 20.0), ("effective", 25.0))
     ]
     metrics = make_record()["metrics"] | {"effective_tokens": 500, "effective_s": 10.0, "effective_tokens_per_s": 50.0}
@@ -753,11 +738,7 @@ def test_turns_are_one_time_of_work(job):
 
 
 def test_a_scope_that_a_node_lacks_has_no_sum(job):
-    windows = make_record()["windows"]
-    windows.append(windows[0] | {"hostname": "n2", "boot_id": "boot-2"})
-    devices = [{"hostname": f"n{n}", "rank": n, "name": "a", "device_id": "GPU-0"} for n in (1, 2)]
-    layout = make_record()["layout"] | {"num_devices": 2, "num_nodes": 2}
-    job.record(windows=windows, devices=devices, layout=layout)
+    job.record(**on_nodes([("n1", "boot-1"), ("n2", "boot-2")], ("GPU-0", "GPU-0")))
     node = ChannelInfo("ipmi:node", Scope.NODE, "DCMI")
     job.trace([GPU0, node], lambda channel, _: 100.0 + 50.0 * channel, lambda _, time_s: 100.0 * time_s)
     job.trace([GPU0], lambda *_: 100.0, lambda _, time_s: 100.0 * time_s, hostname="n2", boot_id="boot-2")
@@ -774,7 +755,7 @@ def of_nodes(folder, nodes):
         where = {"hostname": f"n{number}", "boot_id": f"boot-{number}"}
         gpus = [gpu._replace(device_id=f"{gpu.device_id}-{number}") for gpu in (GPU0, GPU1)]
         job.trace(gpus, lambda one, time_s: math.nan if one and time_s == 7.0 else 300.0 + 10 * one, **where)
-        windows += [{**make_record()["windows"][0], **where, "kind": kind} for kind in ("measured", "effective")]
+        windows += [window(kind=kind, **where) for kind in ("measured", "effective")]
         devices += on_gpus(*(gpu.device_id for gpu in gpus), hostname=where["hostname"])
     devices = [{**device, "rank": rank} for rank, device in enumerate(devices)]
     layout = {**make_record()["layout"], "num_devices": 2 * nodes, "num_nodes": nodes}

@@ -14,7 +14,7 @@ from results.predict.predict import groups_of
 from results.show.page.first_page import first_page
 from results.show.plots.style import styles_of_systems
 from results.show.words import times_to_report
-from results.tests.builder import CPU, GPU0, GPU1, make_record, result, verdicts
+from results.tests.builder import CPU, GPU0, GPU1, make_record, result, verdicts, window
 from results.tests.of_dicts import by_point, contradictions
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points
@@ -31,8 +31,8 @@ PLANNED = {
 def copy_of(tokens_per_s=100.0, start_s=10.0, end_s=20.0, device_id="", hostname="n1", ahead_s=0.0, **changes):
     """A copy's record, from a node whose monotonic clock began `ahead_s` earlier than that of another."""
     base = make_record()
-    window = {"hostname": hostname, "boot_id": f"boot-of-{hostname}", "start_s": start_s, "end_s": end_s}
-    window |= {"start_epoch_s": 1000 + start_s - ahead_s, "end_epoch_s": 1000 + end_s - ahead_s, "kind": "measured"}
+    own = window(start_s, end_s, hostname=hostname, boot_id=f"boot-of-{hostname}")
+    own |= {key: own[key] - ahead_s for key in ("start_epoch_s", "end_epoch_s")}
     time_s = end_s - start_s
     return base | {
         "metrics": {
@@ -43,7 +43,7 @@ def copy_of(tokens_per_s=100.0, start_s=10.0, end_s=20.0, device_id="", hostname
             "tokens_per_s_per_device": tokens_per_s,
         },
         "step_times_s": [1000 / tokens_per_s],
-        "windows": [window],
+        "windows": [own],
         "devices": [{**base["devices"][0], "hostname": hostname, "device_id": device_id}],
         **changes,
     }

@@ -7,8 +7,6 @@ import random
 import pytest
 
 from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of
-from results.show.plots.operating import operating_charts
-from results.show.plots.style import styles_of_systems
 from results.show.tables.points import point_table
 from results.tests import builder
 from results.tests.of_dicts import by_point, contradictions, deviations, limits_of
@@ -204,24 +202,6 @@ def test_a_clock_above_its_limit_is_a_contradiction():
     ):
         channel["clocks"]["mean_mhz"] = mean_mhz
         assert contradictions(record) == words
-
-
-def test_sweeps_that_differ_in_an_option_have_names_of_their_own():
-    def of(micro_batch_size):
-        records = swept([(watts, None) for watts in CAPS[:2]])
-        for record in records:
-            record["layout"]["micro_batch_size"] = micro_batch_size
-        return records
-
-    points = by_point([*of(2), *of(4)])
-    names = {f"A100, tiny, 1 device, batch 8, bf16, micro batch {size}" for size in (2, 4)}
-    assert {sweep.name for sweep in sweeps_of(points)} == names
-    styles = styles_of_systems([*by_point([builder.result("another")]), *points])
-    [chart] = operating_charts(points, styles)
-    assert all(f"{name} at 595 W: work per energy " in chart.words for name in names)
-    lines = [bars.lines[0] for axes in chart.figure.axes for bars in axes.containers]
-    assert {line.get_color() for line in lines} == {styles["A100"]["color"]}
-    assert len({line.get_marker() for line in lines}) == 2
 
 
 def test_a_requirement_may_name_an_operating_point():

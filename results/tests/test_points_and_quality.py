@@ -12,7 +12,6 @@ from caraml.cli import main
 from record.model import Record
 from record.values import cpus_in, rounded
 from results.points.repeats import unsteady
-from results.show.tables.points import point_table
 from results.tests import builder
 from results.tests.builder import altered
 from results.tests.of_dicts import (
@@ -35,12 +34,6 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert estimate.value == 101.0
     assert estimate.interval == pytest.approx((low, high), rel=1e-9)
     assert one.half_width("metrics.{unit}_per_s") == pytest.approx((high - low) / 2, rel=1e-9)
-    header, row = point_table([one]).filled().texts()
-    assert row[header.index("tokens/s")] == "101.0"
-    assert row[header.index("± 95 %")] == "3.8"
-    assert row[header.index("runs")] == "3"
-    assert row[header.index("MFU [%]")] == "0.001833"
-    assert row[header.index("sampling ± [%]")] == "1.000"
     [two] = by_point([builder.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
     low, high = np.exp(stats.t.interval(0.95, 1, loc=math.log(101.0), scale=stats.sem(np.log([100.0, 102.0]))))
     assert two.estimate("metrics.tokens_per_s").interval == pytest.approx((low, high), rel=1e-9)
@@ -64,27 +57,6 @@ def test_a_table_of_points_for_machines_has_the_numbers_as_they_are(tmp_path, ca
     assert float(row[header.index("tokens/s")]) == 100.125
     assert main(["table", str(tmp_path), "--repeats"]) == 0
     assert " 100 " in capsys.readouterr().out
-
-
-def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
-    layout = builder.result()["layout"]
-    results = by_point(
-        [
-            builder.result(),
-            builder.result(batch=32),
-            builder.result(batch=32, layout={**layout, "global_batch_size": 32, "micro_batch_size": 8}),
-            builder.failed(),
-            builder.failed(batch=16),
-        ]
-    )
-    assert [(one.point.global_batch, len(one.good), len(one.bad)) for one in results] == [
-        (8, 1, 1),
-        (16, 0, 1),
-        (32, 1, 0),
-        (32, 1, 0),
-    ]
-    header, *rows = point_table(results).filled().texts()
-    assert [row[header.index("status")] for row in rows] == ["1 of 2 failed", "failed", "ok", "ok"]
 
 
 def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():

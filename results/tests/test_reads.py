@@ -15,7 +15,7 @@ from results.find.records import write_record
 from results.join.reads import Times
 from results.show.tables.reads import COLUMNS, file_table, of_reads, read_table
 from results.tests import builder
-from results.tests.builder import CPU, make_record
+from results.tests.builder import CPU, make_record, window
 from results.tests.of_dicts import by_point, contradictions, find_records, reads_of
 
 MB = 1_000_000
@@ -31,18 +31,6 @@ def process(files, *stretches, pid=7):
     for one in stretches:
         reads.append(Stretch(*one))
     return ProcessCounts(pid, 1, 1.0, "python", 0, 0, 0, 0.0, 0, 0, files, reads)
-
-
-def window(start_s, end_s, kind, hostname="n1"):
-    epochs = {"start_epoch_s": 1000 + start_s, "end_epoch_s": 1000 + end_s}
-    return {
-        "hostname": hostname,
-        "boot_id": f"boot-{hostname[1:]}",
-        "start_s": start_s,
-        "end_s": end_s,
-        **epochs,
-        "kind": kind,
-    }
 
 
 WINDOWS = [window(10.0, 12.0, "measured"), window(12.0, 16.0, "effective"), window(18.0, 20.0, "effective")]
@@ -114,7 +102,7 @@ def test_bytes_are_told_by_window_and_by_what_the_step_did(tmp_path):
 
 
 def test_ranks_of_a_node_share_what_is_read_there_and_nodes_are_added_up(tmp_path):
-    windows = [window(10.0, 20.0, "effective"), window(10.0, 20.0, "effective", "n2")]
+    windows = [window(10.0, 20.0, "effective"), window(10.0, 20.0, "effective", "n2", "boot-2")]
     for hostname in ("n1", "n2"):
         profile(tmp_path, process([file("/data/part-0", 4 * MB)], (0, 10.0, 20.0, 10, 4 * MB, 1.0)), hostname=hostname)
     waits, computes = effective((10.0, "IO"), 20.0), effective((10.0, "Forward"), 20.0)

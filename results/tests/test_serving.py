@@ -244,30 +244,3 @@ def test_a_latency_without_its_load_is_refused(tmp_path):
     """At one request in flight any server would pass."""
     with pytest.raises(RecordError, match="requirement 1: a ttft_p99 is of one load: give its requests in flight"):
         needs(tmp_path, f"{CHAT}must: [{{of: chat, what: ttft_p99, at_most: 2}}]")
-
-
-def test_the_curve_has_intervals_joules_and_hollow_markers_beyond_the_limits():
-    slow = served(concurrency=8, ttft_s=2.5)
-    own = served(concurrency=4)
-    own["metrics"] |= {
-        "tpot_p50_low_s": 0.019,
-        "tpot_p50_high_s": 0.021,
-        "tokens_per_s_low": 90.0,
-        "tokens_per_s_high": 100.0,
-    }
-    points = by_point([own, slow])
-    chart = serving_charts(points, styles_of_systems(points))[0]
-    [axes] = chart.figure.axes
-    joules = own["energy"]["j_per_output_token"]
-    assert [text.get_text() for text in axes.texts] == [
-        f"4, {joules:.2g} J",
-        f"8, {slow['energy']['j_per_output_token']:.2g} J",
-    ]
-    assert [line.get_fillstyle() for line in axes.lines if line.get_marker() not in ("None", "")] == [
-        "full",
-        "none",
-        "none",
-    ]
-    ends = [list(line.get_xdata()) for line in axes.lines]
-    assert [1 / 0.021, 50.0, 1 / 0.019] in ends
-    assert [90.0, 100.0] in [list(line.get_ydata())[::2] for line in axes.lines if len(line.get_ydata()) == 3]

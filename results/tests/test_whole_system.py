@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -17,7 +16,7 @@ from results.collect import collect
 from results.files.systems import read_systems
 from results.find.records import RecordError, read_checked
 from results.tests import builder
-from results.tests.builder import GPU0, GPU1, JobFolder, make_record
+from results.tests.builder import GPU0, GPU1, JobFolder, on_gpus, on_nodes, window
 from results.tests.of_dicts import contradictions
 from results.verdicts.cost import read_prices
 from results.verdicts.power_level import power_level
@@ -117,13 +116,9 @@ def test_a_level_can_be_required(tmp_path, capsys, records, limit, code, words):
 
 def test_percentiles_are_of_the_sum_over_nodes_at_the_same_time(tmp_path):
     """Two nodes are busy one after the other: their sum is even, although each of them is not."""
-    window, boots = make_record()["windows"][0], ("boot-1", "boot-2")
+    boots = ("boot-1", "boot-2")
     job = JobFolder(tmp_path)
-    windows = [window | {"hostname": f"n{number}", "boot_id": boot, "end_s": 30.0} for number, boot in enumerate(boots)]
-    gpus = [
-        {"hostname": f"n{number}", "rank": number, "name": "GPU", "device_id": f"GPU-{number}"} for number in (0, 1)
-    ]
-    job.record(windows=windows, devices=gpus, layout={**make_record()["layout"], "num_devices": 2, "num_nodes": 2})
+    job.record(**on_nodes([("n0", "boot-1"), ("n1", "boot-2")], ("GPU-0", "GPU-1"), end_s=30.0))
     for number, info in enumerate((GPU0, GPU1)):
         info = info._replace(has_counter=False, limit_w=500.0)
         times_s = [0.1 * step for step in range(351)]
@@ -175,13 +170,10 @@ def run_on(folder, hostname="n1", with_node=True, level_w=600.0, boot="boot-1"):
         return 100.0 + (level_w - 100.0) * min(1.0, max(0.0, (time_s - 40) / 20))
 
     base = builder.result("H200", 1, 8, 100.0)
-    window = base["windows"][0] | {"hostname": hostname, "boot_id": boot, "start_s": 100.0, "end_s": 160.0}
-    window |= {"end_epoch_s": window["start_epoch_s"] + 60.0}
-    gpus = [{"hostname": hostname, "rank": 0, "name": "GPU", "device_id": "GPU-0"}]
-    plain = {key: value for key, value in base.items() if key != "energy"}
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    job = JobFolder(Path(folder))
-    (job.path / "record.json").write_text(json.dumps(plain | {"windows": [window], "devices": gpus}))
+    base |= {"windows": [window(100.0, 160.0, hostname=hostname, boot_id=boot)]}
+    base["devices"] = on_gpus("GPU-0", hostname=hostname)
+    builder.write_plain(folder, base)
+    job = JobFolder(folder)
     infos = [GPU0._replace(has_counter=False, limit_w=700.0), *([NODE] if with_node else [])]
     job.trace(
         infos,
@@ -202,9 +194,7 @@ def test_boards_and_nodes_that_several_methods_read_count_once(tmp_path):
     more = [ChannelInfo(*one, "other", estimated=one[1] is Scope.CPU) for one in zip(names, scopes, strict=True)]
     gpu = GPU0._replace(has_counter=False, limit_w=700.0)
     job = JobFolder(tmp_path)
-    window = make_record()["windows"][0] | {"end_s": 60.0, "end_epoch_s": 1060.0}
-    gpus = [{"hostname": "n1", "rank": 0, "name": "GPU", "device_id": "GPU-0"}]
-    job.record(windows=[window], devices=gpus)
+    job.record(windows=[window(end_s=60.0)], devices=on_gpus("GPU-0"))
     shown_w = (300.0, 301.0, 400.0, 410.0, 820.0, 50.0)
     job.trace(
         [gpu, *(one._replace(device_id="GPU-0") if one.name == "dcgm:0" else one for one in more)],
