@@ -16,7 +16,7 @@ from results.join.figures import add_power
 from results.join.nodes import sums_of
 from results.tests import builder
 from results.tests.builder import PER_NODE, REPEATS, check, figure
-from results.tests.of_dicts import add_achievable, contradictions, differences, judge, medians
+from results.tests.of_dicts import add_achievable, differences, judge, medians
 from results.verdicts.nodes import Subject, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 
@@ -199,18 +199,6 @@ def test_a_baseline_with_nothing_to_compare_is_refused_and_what_it_lacks_is_name
     assert json.loads(capsys.readouterr().out)["not_in_baseline"] == ["matmul_bf16", "all_reduce_node"]
 
 
-def test_of_two_devices_each_differs_from_the_other():
-    record = check(per_node=2)
-    record["node_check"]["devices"][1] |= {"pcie_width": "8", "cpu_throttled_percent": 40.0}
-    record["node_check"]["devices"][0] |= {"cpu_throttled_percent": 0.0}
-    [one, other] = differences([record]).values()
-    assert other == [
-        "PCIe width 8 (others: 16)",
-        "percent of its quota's periods in which its process was throttled 40 (others: 0)",
-    ]
-    assert one[0] == "PCIe width 16 (others: 8)"
-
-
 def test_devices_that_are_all_slow_are_found_by_the_baseline():
     all_slow = check(slow={("triad", rank): 0.9 for rank in range(PER_NODE)})
     assert named([all_slow]) == []
@@ -226,21 +214,6 @@ def test_a_figure_that_one_device_lacks_is_undecided_and_one_that_all_lack_is_le
     [reason] = [one.reason for one in judge([record], [], 95.0) if one.outcome is Outcome.UNDECIDED]
     assert reason == "it has none, and others have one: it broke"
     assert "matmul_fp8" not in {one.kind.name for one in judge([record], [], 95.0)}
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("value", 900.0, "value of matmul_bf16, rank 0 is stored as 900, but its repeats give 800"),
-        ("high", 900.0, "high of matmul_bf16, rank 0 is stored as 900"),
-        ("rank", 99, "node_check.figures are of rank 99, but it has no device of that rank"),
-    ],
-)
-def test_a_figure_that_contradicts_its_repeats_or_devices_is_found(name, value, message):
-    record = check()
-    assert contradictions(record) == []
-    record["node_check"]["figures"][0][name] = value
-    assert contradictions(record)[0].startswith(message)
 
 
 def test_what_differs_on_a_device_is_said():

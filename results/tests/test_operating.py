@@ -7,12 +7,12 @@ import random
 import pytest
 
 from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of
-from results.show.tables.points import point_table
 from results.tests import builder
-from results.tests.of_dicts import by_point, contradictions, deviations, limits_of
+from results.tests.of_dicts import by_point, contradictions, limits_of
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
 from results.verdicts.outcome import Outcome
+from results.verdicts.quality import deviations
 from results.verdicts.requirements import Item, Requirements, Selection
 
 pytestmark = pytest.mark.arithmetic
@@ -168,8 +168,8 @@ def test_a_run_whose_limit_varied_is_noted_and_at_no_operating_point():
     points = by_point([*records, varied])
     [sweep] = sweeps_of(points)
     assert [len(one.results.good) for one in sweep.points] == [3, 3]
-    said = "the power limit did not hold (490 W to 700 W, mean 665 W): no operating point"
-    assert [said in deviations(one) for one in points].count(True) == 1
+    found = [dict(each.values) for one in points for each in deviations(one) if each.kind == "limit_changed"]
+    assert found == [{"least_w": 490.0, "most_w": 700.0, "mean_w": 665.0}]
 
 
 def test_devices_with_different_limits_are_at_no_operating_point():
@@ -178,18 +178,6 @@ def test_devices_with_different_limits_are_at_no_operating_point():
     record["energy"]["channels"].append(other)
     assert limits_of(record) == OperatingLimits(None, None)
     assert sweeps_of(by_point([record, run(490.0)])) == []
-
-
-def test_the_table_of_points_has_limits_what_bound_and_what_drifted():
-    records = swept([(watts, None) for watts in CAPS])
-    records[0]["energy"] |= {"clock_drift_percent": -4.0, "temperature_drift_c": 6.0}
-    header, *rows = point_table(by_point(records)).filled().texts()
-    cells = sorted((dict(zip(header, row, strict=True)) for row in rows), key=lambda one: one["power limit [W]"])
-    assert [one["power limit [W]"] for one in cells] == ["385.0", "490.0", "595.0", "700.0"]
-    assert [one["power limit bound [%]"] for one in cells] == ["100.0", "100.0", "100.0", "0"]
-    drifts = ["", "", "", "the clock changed by -4.0 % and the temperature changed by +6 °C"]
-    assert [one["unsettled"] for one in cells] == drifts
-    assert "clock limit [MHz]" not in header
 
 
 def test_a_clock_above_its_limit_is_a_contradiction():
