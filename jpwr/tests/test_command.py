@@ -173,15 +173,6 @@ def test_energy_by_nvml_is_the_true_one(nvml_folder):
         assert abs(channel["integral_wh"] - expected_wh) <= channel["integral_uncertainty_wh"] < 0.5 * expected_wh
 
 
-def test_a_gpu_without_a_counter_has_power_alone(jpwr, tmp_path, nvml_folder):
-    variables = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_FAULT": "no-counter", "STAND_IN_DEVICES": "1"}
-    assert jpwr("--methods", "auto", "--df-out", "out", "--", "true", **variables).returncode == 0
-    [series] = trace_of(tmp_path).series()
-    assert series.energy_j is None
-    assert series.samples
-    assert set(series.power_w) <= {100.0, 500.0}
-
-
 def test_a_gpu_that_vanishes_does_not_end_the_run(jpwr, tmp_path, nvml_folder):
     variables = {"STAND_IN_FAULT": "vanish", "STAND_IN_FAULT_FILE": "gone"}
     done = jpwr(

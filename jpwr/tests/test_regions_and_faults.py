@@ -12,14 +12,11 @@ from contextlib import suppress
 
 import pytest
 
-import jpwr
-from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import REPOSITORY, environment, install_method, needed, run, wait_until
 from jpwr.tests.loads import square
 from jpwr.tests.test_command import simulate
-from jpwr.trace.marks import Mark, parse_mark
-from jpwr.trace.trace import Event, Row
-from jpwr.trace.writers import EVENT, CsvWriter, read_trace
+from jpwr.trace.trace import Event
+from jpwr.trace.writers import EVENT, read_trace
 
 CONSTANT = {"STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1"}
 
@@ -152,54 +149,6 @@ with open(os.environ["JPWR_MARKS"], "a") as file:
     assert any("'too early' is outside of the trace" in note for note in summary["notes"])
 
 
-def test_two_thousand_regions_make_one_note_of_a_kind_and_a_table_that_can_be_read(tmp_path):
-    info = ChannelInfo("made:0", Scope.DEVICE, "made up")
-    path = tmp_path / "trace.csv"
-    with CsvWriter(path, [info], {"interval_s": 0.1}) as writer:
-        for tick in range(200):
-            writer.extend([Row(0.1 * tick, [100.0], [None])])
-        for number in range(2000):
-            writer.event("region_begin", 0.005 * number, region=f"name {number}")
-            writer.event("region_end", 0.005 * number + 0.05, region=f"name {number}")
-            writer.event("region_begin", 1.0, region=f"never ended {number}")
-    done = run(sys.executable, "-m", "jpwr", "read", str(path))
-    assert len(done.stdout.splitlines()) < 60
-    assert "lasted 0.050 s, less than made:0 can resolve (0.1 s); so did 1,999 other regions" in done.stdout
-    assert "and 1997 more never ended" in done.stdout
-    assert "1980 shorter regions" in done.stdout
-
-
-def test_a_region_shorter_than_the_sensor_resolves_is_noted(measure, tmp_path):
-    program = "import os, time; now = time.monotonic(); file = open(os.environ['JPWR_MARKS'], 'a');"
-    program += "print(f'begin a @{now}', f'end a @{now + 0.02}', sep=chr(10), file=file, flush=True)"
-    summary, _ = measure(f'{sys.executable} -c "{program}"; noted region_end; rows 2')
-    assert "region 'a' lasted 0.020 s, less than pynvml:0 can resolve (1 s)" in summary["notes"]
-
-
-def test_a_line_that_is_no_mark_is_reported_once_and_left_out(measure):
-    summary, words = measure("echo hello >> $JPWR_MARKS; echo start x >> $JPWR_MARKS")
-    assert summary["regions"] == []
-    assert len([word for word in words if "is not a mark" in word]) == 1
-
-
-@pytest.mark.parametrize(
-    ("line", "mark"),
-    [
-        ("begin a b\n", Mark("region_begin", "a b", None)),
-        ("end a @12.5\n", Mark("region_end", "a", 12.5)),
-        ("begin me@home\n", Mark("region_begin", "me@home", None)),
-    ],
-)
-def test_a_mark_is_a_kind_a_name_and_maybe_a_time(line, mark):
-    assert parse_mark(line) == mark
-
-
-def test_outside_of_a_sampler_a_region_does_nothing(monkeypatch):
-    monkeypatch.delenv("JPWR_MARKS", raising=False)
-    with jpwr.region("nothing"):
-        pass
-
-
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [("counter-still", "stood still"), ("counter-reset", "fell"), ("counter-wrap-32", "fell")],
@@ -290,24 +239,10 @@ def test_clocks_and_limits_are_recorded_when_they_change(measure, tmp_path):
     assert status.details == {
         "channel": "pynvml:0",
         "sm_clock_mhz": 1410,
-        "memory_clock_mhz": 1593,
         "temperature_c": 45,
         "power_limit_w": 400.0,
         "throttle_reasons": "0x4",
     }
-
-
-def test_instant_power_is_used_where_the_driver_has_it_and_reported(measure):
-    summary, _ = measure("true", STAND_IN_INSTANT="1", STAND_IN_MIG="1")
-    assert "instant power" in summary["channels"][0]["source"]
-    assert "MIG" in summary["channels"][0]["source"]
-    summary, _ = measure("true")
-    assert "averaged power" in summary["channels"][0]["source"]
-
-
-def test_devices_that_are_hidden_from_the_job_are_shown_as_others(measure):
-    summary, _ = measure("true", STAND_IN_DEVICES="3", CUDA_VISIBLE_DEVICES="GPU-1")
-    assert [channel["mine"] for channel in summary["channels"]] == [False, True, False]
 
 
 def test_a_job_may_have_an_instance_of_a_gpu_that_is_divided(measure):
