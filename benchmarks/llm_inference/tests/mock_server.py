@@ -2,9 +2,8 @@
 
     python -m benchmarks.llm_inference.tests.mock_server --ttft-s 0.05 --tpot-s 0.02
 
-prints its port. Times are log-normal around the given medians where a noise is given. `sent_s` of an event is when it
-was due to be sent, on the node's monotonic clock. With --log it prints when each request came, and when its events
-were sent in fact.
+prints its port. `sent_s` of an event is when it was due to be sent, on the node's monotonic clock. With --log it prints
+when each request came, and when its events were sent in fact.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ TEXT_TOKENS = list(range(1, 41))
 # A number of streams chooses one, so that the points of one sweep fail each in another way.
 FAULTS = (
     *("none", "exit", "die", "oom", "error", "other-model", "stall", "slow-start", "answers-other", "cut", "short"),
-    *("empty", "early", "halve", "drop", "pause"),
+    *("empty", "halve", "drop", "pause"),
 )
 TEXTS = "known", "less", "nameless"
 STREAMS = "same", "others", "padded"  # streamed answers, against those in one piece
@@ -118,7 +117,7 @@ class Mock:
     """A server of tokens on a schedule, with the faults and answers that its options name."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options, self.chance = options, random.Random(options.seed)
+        self.options, self.chance = options, random.Random(0)
         self.tokens = self.requests = self.steps = self.accepted = 0
         self.cache = Cache(options.cache_blocks, options.block_tokens) if options.cache_blocks else None
 
@@ -164,7 +163,7 @@ class Mock:
         writer.write(b"0\r\n\r\n")
         if self.options.log:
             print(json.dumps({"tokens": len(asked["prompt"]), "came_s": received_s, "sent_s": sent_s}), flush=True)
-        return not self.options.close
+        return True
 
     def _put(self, status: int, body: bytes, writer: asyncio.StreamWriter) -> bool:
         writer.write(b"HTTP/1.1 %d Mock\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
@@ -234,10 +233,6 @@ class Mock:
         head = {"object": "text_completion", "model": model}
         if options.fault == "stall" and self.requests > options.after:
             await asyncio.sleep(3600)
-        if options.fault == "early":
-            early = {"choices": [{"index": 0, "text": ""}], "usage": {"prompt_tokens": prompt, "completion_tokens": 1}}
-            self._event({**head, **early, "sent_s": loop.time()}, writer)
-            given, left = 1, left - 1
         if options.fault == "pause" and self.requests == options.after:
             time.sleep(options.pause_s)
         ids, cached, ttft_s = [], options.cached, options.ttft_s
@@ -247,9 +242,9 @@ class Mock:
             ttft_s *= (prompt - cached) / prompt
             cached += options.boast
         begun_s = loop.time()
-        due_s = begun_s + self._noisy(ttft_s)
+        due_s = begun_s + ttft_s
         computed_s, due_s = due_s, begun_s + options.first_s if options.first_s else due_s
-        step_s = self._noisy(options.tpot_s)
+        step_s = options.tpot_s
         while left:
             await asyncio.sleep(due_s - loop.time())
             new = min(left, self._of_a_step() if options.accepts and given else options.tokens_per_chunk)
@@ -290,9 +285,6 @@ class Mock:
         text = b"data: " + json.dumps(event).encode() + b"\n\n"
         writer.write(b"%x\r\n%b\r\n" % (len(text), text))
 
-    def _noisy(self, median_s: float) -> float:
-        return median_s * self.chance.lognormvariate(0.0, self.options.noise)
-
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser()
@@ -301,14 +293,12 @@ def parser() -> argparse.ArgumentParser:
         ("port", 0, ""),
         ("ttft-s", 0.02, ""),
         ("tpot-s", 0.005, ""),
-        ("noise", 0.0, "of the logarithm of both times"),
         ("tokens-per-chunk", 1, ""),
         ("accepts", 0.0, "tokens of a step of speculative decoding, of 3 drafts"),
         ("cached", 0, ""),
         ("cache-blocks", 0, "of a prefix cache, whose prompts are faster"),
         ("block-tokens", 1, "tokens of such a block"),
         ("boast", 0, "tokens that it never had, and states as cached"),
-        ("seed", 0, ""),
         ("reads", 0, "tokens of a prompt, or letters of a chat; 0: all"),
         ("first-s", 0.0, "when a first word is sent that is not computed"),
         ("fault-number", 0, "its place in the list, in place of its name"),
@@ -324,7 +314,6 @@ def parser() -> argparse.ArgumentParser:
     add("--certificate", help="file of a certificate and its private key, for https")
     add("--silent", action="store_true", help="state no cached tokens")
     add("--log", action="store_true", help="print the times of each request")
-    add("--close", action="store_true", help="close each connection, though it was to be kept")
     return made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
@@ -58,7 +57,7 @@ def test_a_record_has_the_servers_own_times(against_mock, tmp_path):
         longer_s.append(abs(delays_s[-1] - delays_s[0]))
     assert statistics.median(late_s) < LATE_S
     assert statistics.median(longer_s) < LATE_S
-    assert record["layout"]["global_batch_size"] == 4
+    assert (record["layout"]["global_batch_size"], record["sample"]) == (4, "lengths of lengths.txt")
     assert [window["kind"] for window in record["windows"]] == ["measured"]
     assert list(request_problems(record, tmp_path)) == []
     checked = Record.of({**record, "energy": {}})
@@ -107,23 +106,6 @@ def test_a_server_accepts_as_many_drafts_as_stated(accepts, names, kinds, agains
     assert [one for rule in RULES for one in rule(Record.of({**record, "energy": {}}))] == []
 
 
-def test_an_open_loop_has_its_rate(against_mock, tmp_path):
-    code, record = against_mock("--concurrency", "4", "--rate-per-s", "40", "--min-s", "2")
-    assert code == 0, record["error"]
-    due_us = [one["due_us"] for one in requests_of(tmp_path)]
-    assert (max(due_us) - min(due_us)) / (len(due_us) - 1) == pytest.approx(25_000, rel=0.4)
-    assert record["variant"] == ["vllm", "40 requests/s at random"]
-
-
-def test_requests_of_several_lengths_are_as_asked(against_mock, tmp_path):
-    lengths = tmp_path / "lengths.txt"
-    lengths.write_text("8 4\n20 9\n")
-    code, record = against_mock(*TWO, "--lengths-file", str(lengths))
-    assert (code, record["sample"]) == (0, "lengths of lengths.txt")
-    assert record["layout"]["work_per_sample"] == 6  # the mean of 4 and 9
-    assert {(one["prompt_tokens"], one["output"]) for one in requests_of(tmp_path)} == {(8, 4), (20, 9)}
-
-
 @pytest.mark.parametrize(
     ("server", "words"),
     [
@@ -165,17 +147,13 @@ def test_conversations_that_are_idle_for_too_long_fail_with_advice(against_mock,
     assert (code, "lower the load, or --idle-limit-s" in record["error"]) == (1, True), record["error"]
 
 
-@pytest.mark.parametrize("rule", ["late_client", pytest.param("miscounted", marks=pytest.mark.slow)])
-def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, against_mock, monkeypatch):
-    for name in ("late_client", "miscounted"):
-        found = note("as told") if name == rule else None
-        found = found if name == "miscounted" else list(filter(None, [found]))
-        monkeypatch.setattr(run, name, lambda *_, found=found: found)
+def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(against_mock, monkeypatch):
+    monkeypatch.setattr(run, "late_client", lambda *_: [note("as told")])
     _, record = against_mock(*TWO)
     assert (record["status"], note("as told").as_data() in record["serving"]["findings"]) == ("ok", True)
     monkeypatch.setenv("CARAML_EXCLUSIVE", "yes")
     code, record = against_mock(*TWO)
-    assert (code, record["error"]) == (1, "as told")
+    assert (code, "as told" in record["error"]) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -311,18 +289,6 @@ def test_fewer_requests_are_enough_after_the_longest_time(against_mock):
     assert 30 <= record["metrics"]["measured_requests"] < 200
 
 
-def test_a_changed_file_of_requests_is_found(against_mock, tmp_path):
-    _, record = against_mock(*TWO)
-    path = tmp_path / "record.requests.jsonl.gz"
-    lines = gzip.decompress(path.read_bytes()).splitlines()
-    path.write_bytes(gzip.compress(b"\n".join([*lines[:15], *lines[16:]])))
-    assert any("metrics.measured_tokens is stored as" in one for one in request_problems(record, tmp_path))
-    path.write_bytes(b"no gzip")
-    assert "is not as a benchmark has written it" in next(request_problems(record, tmp_path))
-    path.unlink()
-    assert "it has no record.requests" in next(request_problems(record, tmp_path))
-
-
 def test_a_server_that_runs_already_is_measured(against_mock):
     with subprocess.Popen([*MOCK, "--model", "mine"], stdout=subprocess.PIPE, text=True) as server:
         url = f"http://127.0.0.1:{int(server.stdout.readline())}"
@@ -411,30 +377,20 @@ def test_options_that_make_no_run_are_one_sentence(flags, words, capsys, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("flags", "device"),
+    ("flags", "device", "precision"),
     [
-        ((), "cpu"),
-        (("--server", "vllm"), "gpu"),
-        (("--url", "http://127.0.0.1:8000"), "gpu"),
-        (("--url", "http://127.0.0.1:8000", "--device", "cpu"), "cpu"),
+        ("", "cpu", "fp32"),
+        ("--server vllm", "gpu", "bf16"),  # on a node with GPUs a server is taken to use them
+        ("--url http://127.0.0.1:8000/v1", "gpu", ""),
+        ("--url http://127.0.0.1:8000 --device cpu", "cpu", ""),
+        ("--url http://127.0.0.1:8000 --precision fp8", "gpu", "fp8"),
+        ("--real-weights --precision bf16", "cpu", "int4"),
     ],
 )
-def test_a_server_on_a_node_with_gpus_is_taken_to_use_them(flags, device, monkeypatch):
+def test_a_record_has_the_device_and_the_precision_of_its_weights(flags, device, precision, monkeypatch):
     monkeypatch.setattr("benchmarks.llm_inference.config.gpu_ids", lambda: ["GPU-1"])
-    assert run.describe(run.parse(flags)).config["compute"]["device"] == device
-
-
-@pytest.mark.parametrize(
-    ("flags", "precision"),
-    [
-        (("--server", "vllm", "--device", "gpu"), "bf16"),
-        (("--url", "http://127.0.0.1:8000/v1"), ""),
-        (("--url", "http://127.0.0.1:8000", "--precision", "fp8"), "fp8"),
-        (("--real-weights", "--precision", "bf16"), "int4"),
-    ],
-)
-def test_a_record_has_the_precision_of_its_weights(flags, precision):
-    assert run.describe(run.parse(flags)).precision == precision
+    record = run.describe(run.parse(flags.split()))
+    assert (record.config["compute"]["device"], record.precision) == (device, precision)
 
 
 def test_a_launcher_that_is_ended_ends_its_server(tmp_path):

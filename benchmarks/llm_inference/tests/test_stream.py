@@ -18,24 +18,20 @@ def prompt(body: bytes) -> list[int]:
     return json.loads(body)["prompt"]
 
 
-def test_prompts_have_the_length_that_was_asked_for_and_share_no_beginning():
-    bodies = Bodies("model", 32000, {"stream_options": {}}, "salt")
-    for length in (1, 8, 16, 17, 1000):
-        assert len(prompt(bodies.body(0, length, 2))) == length
-    first, second, of_another_run = (
-        prompt(made.body(index, 100, 2)) for made, index in ((bodies, 0), (bodies, 1), (Bodies("m", 32000, {}, "x"), 0))
-    )
-    assert first[:3] != second[:3] != of_another_run[:3]
-    assert all(10000 <= one < 32000 for one in first)
+@pytest.mark.parametrize("length", [1, 3, 4, 17, 1000, 200_000])
+def test_prompts_have_the_length_that_was_asked_for(length):
+    made = Bodies("model", 32000, {}, "salt")
+    assert len(prompt(made.body(0, length, 2))) == length
+    chat = json.loads(Bodies("model", 32000, {}, "salt", 7).body(0, length + 7, 2))["messages"][0]["content"]
+    assert (len(chat.split(" ")), {len(one) for one in chat.split(" ")}) == (length, {1})  # letters
 
 
-def test_prompts_of_chat_are_letters_after_those_of_the_template():
-    bodies = Bodies("model", 32000, {}, "salt", 7)
-    letters = [json.loads(bodies.body(index, 100, 2))["messages"][0]["content"].split(" ") for index in (0, 1)]
-    assert [{len(one) for one in of_one} for of_one in letters] == [{1}, {1}]
-    assert [len(one) for one in letters] == [93, 93]
-    assert letters[0][:3] != letters[1][:3]
-    assert len(json.loads(bodies.body(0, 8, 2))["messages"][0]["content"]) == 1
+@pytest.mark.parametrize("template", [None, 7])
+def test_prompts_share_no_beginning_with_another_one_or_another_run(template):
+    made = [Bodies("model", 32000, {}, salt, template) for salt in ("salt", "salt", "other")]
+    texts = [one.made(f"{index}", 100) for one, index in zip(made, (0, 1, 0), strict=True)]
+    assert len({text[:16] for text in texts}) == 3
+    assert made[0].made("0", 50) == texts[0][: len(made[0].made("0", 50))]
 
 
 @pytest.mark.parametrize(

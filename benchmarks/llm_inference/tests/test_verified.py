@@ -250,3 +250,12 @@ def test_a_file_of_requests_says_how_its_run_ended_and_what_it_has(run, tmp_path
     record, folder = run
     write(tmp_path, change(*lines_of(folder)))
     assert any(words in one for one in request_problems(record, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"no gzip", "is not as a benchmark has written it"), (None, f"it has no {REQUESTS_NAME}")]
+)
+def test_a_file_of_requests_that_is_damaged_or_missing_is_found(run, tmp_path, content, words):
+    if content:
+        (tmp_path / REQUESTS_NAME).write_bytes(content)
+    assert words in next(request_problems(run[0], tmp_path))
