@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 import os
 import resource
-import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,13 +17,14 @@ from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Device, Window
 from jpwr.process.cgroup import cpu_quota
 from jpwr.process.host import boot_id as boot_id
+from jpwr.process.host import node_name as node_name
+from jpwr.trace.marks import mark as mark
 from record.model import COPIES_VARIABLE as COPIES_VARIABLE
 from record.model import COPY_VARIABLE as COPY_VARIABLE
 
 CORES_VARIABLE = "CARAML_CORES"  # share of the node's CPUs for one of several copies of a point; unset: all
 FOLDER_VARIABLE = "CARAML_COPIES_FOLDER"  # which the copies share
 FAILED_COPY = "failed"  # file there with number and exit code of the copy that failed first
-MARKS_VARIABLE = "JPWR_MARKS"  # path of the file from which a sampler reads marks; unset without a sampler
 
 
 @dataclass(frozen=True)
@@ -77,23 +76,6 @@ def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:
     edges_s = {"start_s": start_s, "end_s": end_s}
     of_wall_s = {"start_epoch_s": start_s + epoch_offset_s, "end_epoch_s": end_s + epoch_offset_s}
     return Window.of({"hostname": node_name(), "boot_id": boot_id(), **edges_s, **of_wall_s, "kind": kind})
-
-
-def node_name(environ: Mapping[str, str] = os.environ) -> str:
-    """Return this node's name, from Slurm if it started us, as that is the same inside and outside of a container."""
-    return environ.get("SLURMD_NODENAME") or socket.gethostname()
-
-
-def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.environ) -> None:
-    """Mark the beginning or end ("begin", "end") of a region for the sampler around this process, if there is one.
-
-    The sampler then reads its sensors at once, so that it has samples at the edges. `time_s` is of the monotonic clock.
-    """
-    path = environ.get(MARKS_VARIABLE)
-    if path:
-        # A lost mark must not end the training.
-        with suppress(OSError), open(path, "a") as file:
-            file.write(f"{kind} {name} @{time_s:.6f}\n")
 
 
 def mark_window(launch: Launch, edge: str, kind: str, time_s: float) -> None:

@@ -60,14 +60,19 @@ class SampleWorkload(Workload):
         return run_problem(losses, read, damaged, self.damage)
 
 
+def divergence(losses: Sequence[float]) -> str:
+    """Return which loss is not a finite number, or an empty string."""
+    bad = next((call for call, loss in enumerate(losses) if not abs(loss) < float("inf")), None)
+    return "" if bad is None else f"the loss is {losses[bad]} in call {bad}: the training diverged"
+
+
 def run_problem(losses: Sequence[float], read: int, damaged: int, damage: str) -> str:
     """Return why the run is not valid, or an empty string; `damage` describes unusable records.
 
     Random labels cannot be learnt in a few steps: the loss can only show that the training diverged.
     """
-    bad = next((call for call, loss in enumerate(losses) if not abs(loss) < float("inf")), None)
-    if bad is not None:
-        return f"the loss is {losses[bad]} in call {bad}: the training diverged"
+    if diverged := divergence(losses):
+        return diverged
     if damaged > MAX_DAMAGED * read:
         return f"{damaged} of {read} records could not be used ({damage}), more than {MAX_DAMAGED:.1%}: check the data"
     return ""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.deepcam.config import CHANNELS, CLASSES, FREQUENCIES, WEIGHT_POWER, Config
+from benchmarks.on_pytorch.files import memory_format
 from benchmarks.on_pytorch.target import Target
 from benchmarks.on_pytorch.trainer import Lamb, Trainer, rising_rate
 from jpwr.regions import RegionTimer
@@ -165,7 +166,7 @@ def build_trainer(config: Config, passes: int, target: Target, regions: RegionTi
     """Return the trainer with `passes` passes per optimizer step."""
     options = config.training
     torch.backends.cudnn.benchmark = True
-    model = build_model(options.seed).to(target.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = build_model(options.seed).to(target.device, memory_format=memory_format(target.device))  # type: ignore[call-overload]
     optimizer = OPTIMIZERS[options.optimizer](
         model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay
     )

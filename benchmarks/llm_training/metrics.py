@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import cos, pi
 
+from benchmarks.common.samples import divergence
 from benchmarks.llm_training.config import ModelOptions, TrainingOptions
 
 DECAY_STEPS = 1000  # of the learning rate
@@ -15,9 +16,8 @@ def loss_problem(losses: Sequence[float]) -> str:
 
     The mean over the last quarter of the steps must be below the mean over the first quarter.
     """
-    for step, loss in enumerate(losses):
-        if not abs(loss) < float("inf"):
-            return f"the loss is {loss} in step {step}: the training diverged"
+    if diverged := divergence(losses):
+        return diverged
     quarter = max(1, len(losses) // 4)
     first = sum(losses[:quarter]) / quarter
     last = sum(losses[-quarter:]) / quarter

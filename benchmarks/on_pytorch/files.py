@@ -150,9 +150,17 @@ class MadePasses:
 
 
 def to_device(samples: torch.Tensor, labels: torch.Tensor, device: torch.device) -> Pass:
-    """Return samples with channels last in memory, as stored, and second in shape, and labels as indices."""
+    """Return samples with channels second in shape, in the device's order in memory, and labels as indices."""
     samples, labels = (part.to(device, non_blocking=True) for part in (samples, labels))
-    return samples.movedim(-1, 1), labels.long()
+    return samples.movedim(-1, 1).contiguous(memory_format=memory_format(device)), labels.long()
+
+
+def memory_format(device: torch.device) -> torch.memory_format:
+    """Return the order of channels in memory: as stored, last, on GPUs.
+
+    On CPUs a backward pass of transposed and of dilated convolutions takes up to three times as long with that order.
+    """
+    return torch.contiguous_format if device.type == "cpu" else torch.channels_last
 
 
 def feed(trainer: Trainer, regions: RegionTimer, unit: str, made: MadePasses, passes: Iterable[Pass]) -> Feed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common import session
@@ -29,8 +28,7 @@ class ResNet50(TensorFlowWorkload):
     damage = f"damaged, or a label that is not from 1 to {NUM_CLASSES}"
 
     def __init__(self, options: Config, launch: Launch) -> None:
-        files = find_tfrecords(Path(options.data.data_dir)) if options.data.reads_files else []
-        super().__init__(options, launch, files)
+        super().__init__(options, launch, find_tfrecords(options.data))
         size = options.model.image_size
         self.layout["image_size"] = size
         self.sample = f"{size} pixels"

@@ -50,16 +50,20 @@ class Mark(NamedTuple):
 @contextmanager
 def region(name: str) -> Iterator[None]:
     """Mark the block as a region, which may contain others. Without a sampler, do nothing."""
-    _mark("begin", name)
+    mark("begin", name)
     try:
         yield
     finally:
-        _mark("end", name)
+        mark("end", name)
 
 
-def _mark(kind: str, name: str) -> None:
+def mark(kind: str, name: str, time_s: float | None = None) -> None:
+    """Mark the beginning or end ("begin", "end") of a region, now or at a time of the monotonic clock.
+
+    A sampler around this program reads its sensors at once, so that it has samples at the edges.
+    """
     name = printable(str(name))
-    line = f"{kind} {name} @{time.monotonic():.6f}\n"
+    line = f"{kind} {name} @{time.monotonic() if time_s is None else time_s:.6f}\n"
     sampling = sys.modules.get("jpwr.sampling.monitor")  # without the module, there is no monitor
     for monitor in sampling.active_monitors() if sampling else []:
         monitor.mark(KINDS[kind], name)

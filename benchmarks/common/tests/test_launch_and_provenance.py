@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from benchmarks.common.launch import Launch, mark, node_window, read_launch
+from benchmarks.common.launch import Launch, node_window, read_launch
 from benchmarks.common.node import provenance
 from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import ConfigError
@@ -52,14 +52,6 @@ def test_a_window_has_the_same_moments_on_both_clocks():
     offset_s = window.start_epoch_s - window.start_s
     assert min(earliest_s, latest_s) - 1.0 < offset_s < max(earliest_s, latest_s) + 1.0
     assert window.end_epoch_s - window.start_epoch_s == pytest.approx(1.0)
-
-
-def test_a_mark_is_a_line_in_the_samplers_file_and_nothing_without_a_sampler(tmp_path):
-    path = tmp_path / "marks"
-    mark("begin", "measured window", 12.5, {"JPWR_MARKS": str(path)})
-    mark("end", "measured window", 20.25, {"JPWR_MARKS": str(path)})
-    mark("begin", "measured window", 1.0, {})
-    assert path.read_text() == "begin measured window @12.500000\nend measured window @20.250000\n"
 
 
 def test_provenance_names_versions_and_leaves_the_rest_of_the_environment_out(monkeypatch):

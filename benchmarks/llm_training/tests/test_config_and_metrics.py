@@ -124,8 +124,8 @@ def test_a_loss_that_falls_is_fine(losses):
 @pytest.mark.parametrize(
     ("losses", "problem"),
     [
-        ([9.0, math.nan], "the loss is nan in step 1: the training diverged"),
-        ([9.0, -math.inf], "the loss is -inf in step 1: the training diverged"),
+        ([9.0, math.nan], "the loss is nan in call 1: the training diverged"),
+        ([9.0, -math.inf], "the loss is -inf in call 1: the training diverged"),
         ([8.0, 8.0, 8.1, 8.2], "did not fall: 8.0000 at the beginning, 8.2000 at the end"),
         ([8.0, 8.0], "did not fall: 8.0000 at the beginning, 8.0000 at the end"),
         ([7.0, 9.0, 1.0, 1.0, 1.0, 1.0, 8.5, 9.5], "did not fall: 8.0000 at the beginning, 9.0000 at the end"),

@@ -91,7 +91,7 @@ def pictures(tmp_path_factory):
 
 
 def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictures):
-    files = find_tfrecords(pictures)
+    files = find_tfrecords(DataOptions("imagenet", str(pictures)))
     assert [Path(file).name for file in files] == ["train-00000-of-00002", "train-00001-of-00002"]
     labels, sizes = [], []
     for serialised in tf.data.TFRecordDataset(list(map(str, files))):
@@ -179,7 +179,7 @@ def imagenet_tar(folder):
 def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source, jobs, tmp_path, capsys):
     source, out = make_source(tmp_path / "source"), tmp_path / "out"
     assert prepare.main(["--imagenet", str(source), "--out", str(out), "--files", "3", "--jobs", jobs]) == 0
-    files = find_tfrecords(out)
+    files = find_tfrecords(DataOptions("imagenet", str(out)))
     assert [Path(file).name for file in files] == [f"train-{index:05d}-of-00003" for index in range(3)]
     found = [tf.io.parse_single_example(one, data.FEATURES) for one in tf.data.TFRecordDataset(list(map(str, files)))]
     sides = [(int(one["image/class/label"]), tf.io.decode_jpeg(one["image/encoded"]).shape[0]) for one in found]
@@ -192,7 +192,7 @@ def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source
 def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):
     shutil.copy(pictures / "train-00000-of-00002", tmp_path)
     with pytest.raises(ConfigError, match="has 1 of 2 TFRecords"):
-        find_tfrecords(tmp_path)
+        find_tfrecords(DataOptions("imagenet", str(tmp_path)))
 
 
 def jpeg(side=80):

@@ -101,7 +101,7 @@ def test_a_worker_that_dies_ends_the_run(tmp_path):
     ("flags", "message"),
     [
         (["--imag-size", "32"], "no option --imag-size: did you mean '--image-size'"),
-        (["--data", "imagenet", "--data-dir", "{tmp}"], "has no TFRecords"),
+        (["--data", "imagenet", "--data-dir", "{tmp}"], "has no files train-"),
         (["--device", "gpu"], "--device gpu was asked for, but TensorFlow shows none"),
         (["--record", "{tmp}/file"], "exists already"),
     ],
