@@ -75,13 +75,11 @@ class Table:
         return measured
 
     def compare(
-        self, what: str, unit: str, rounds: int, contestants: Mapping[str, Callable[[], float]], **limits: float
+        self, what: str, unit: str, rounds: int, pair: Mapping[str, Callable[[], float]], **limits: float
     ) -> None:
-        """Measure our own, which is the first, and its peers in turns; limits concern the first peer."""
-        own, *peers = self.in_turns(rounds, contestants).items()
-        for name, theirs in peers:
-            self.add(what, unit, own[1], name, theirs, **limits)
-            limits = {}
+        """Measure our own and a peer in turns, and print their line."""
+        (_, own), (peer, theirs) = self.in_turns(rounds, pair).items()
+        self.add(what, unit, own, peer, theirs, **limits)
 
     def add(
         self,
