@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from caraml.installation import SYSTEM, SYSTEMS
+from caraml.installation import SYSTEMS
 from jpwr.messages import near
-from results.files.systems import find_mistakes
+from record.errors import RecordError
+from results.files.systems import read_systems
 from results.files.yaml_files import YamlError, read_nodes
 from results.files.yaml_nodes import entries, read_otherwise, text_of
 
@@ -42,7 +44,8 @@ KEYS: dict[str, set[str]] = {
 }
 STATISTICS = ("first", "last", "min", "max", "avg", "sum", "std", "cnt")  # of a pattern that matches several times
 SETS = ("parameterset", "fileset", "substituteset", "patternset")
-INCLUDE = re.compile(r"""([^:]+):\["(\w+)"\](:.*)?""")  # what follows is an expression on the taken part
+# The taken part, and an expression on it; without a part, the expression makes one set of all systems.
+INCLUDE = re.compile(r"""([^:]+):(?:\["(\w+)"\])?(:.*)?""")
 SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -84,8 +87,7 @@ def lint(file: Path) -> list[Mistake]:
         workflow = Workflow(path, roots[path])
         _check_keys(workflow, workflow.root, "")
         _check_twice(workflow)
-        find = find_mistakes if path.name in (SYSTEM.name, SYSTEMS.name) else read_otherwise
-        for node, text in find(workflow.root):
+        for node, text in read_otherwise(workflow.root):
             workflow.find(node, text)
         if path == file:  # a step from another file is checked as one of this file
             included = _references(workflow)
@@ -96,7 +98,17 @@ def lint(file: Path) -> list[Mistake]:
             if not any(isinstance(roots[other], Mistake) for other in included):
                 _check_names(workflow, roots)
         findings.update(workflow.findings)
+    findings.update(_of_systems(file.parent / "include" / SYSTEMS.name))
     return sorted(findings, key=lambda finding: (str(finding.file), finding.line, finding.text))
+
+
+def _of_systems(file: Path) -> Iterator[Mistake]:
+    """Yield the first mistake in the blocks of systems next to a workflow."""
+    try:
+        if file.exists():
+            read_systems(file)
+    except RecordError as error:
+        yield Mistake(file, 0, str(error).removeprefix(str(file)).lstrip(",: "))
 
 
 def _compose(file: Path) -> Any:
@@ -122,11 +134,21 @@ def _included(file: Path, node: Any) -> Any:
     line = node.start_mark.line + 1
     if not found:
         return Mistake(file, line, f"'!include {node.value}' is not of the form !include FILE:[\"KEY\"]")
+    if not found[2]:
+        return system_set()
     other = _compose(file.parent / found[1])
     if isinstance(other, Mistake):
         return Mistake(file, line, f"cannot take in {found[1]}: {other.text}")
     taken = next((value for key, value in other.value if key.value == found[2]), None)
     return taken or Mistake(file, line, f"there is no '{found[2]}' in {found[1]}")
+
+
+@cache
+def system_set() -> Any:
+    """Return the set that JUBE makes of all systems, as a node."""
+    import yaml
+
+    return yaml.compose("[{name: system, parameter: [{name: system_name}]}]")
 
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from caraml.errors import SchedulerError, SweepError
 from caraml.installation import checkout
+from caraml.plan.job import POINT, REQUEST, SCRIPTS, UNFINISHED
 from caraml.schedulers.job import Job
 from caraml.schedulers.schedulers import SCHEDULERS, Scheduler
 from caraml.sweep import check_run, no_results, not_started
@@ -25,19 +26,17 @@ from record.model import Json
 from record.values import count
 from results.collect import failed_result
 from results.find.folders import ATTEMPTS, points, runs_of
+from results.find.jube_row import write_row
 from results.find.records import RESULT_NAME, read_record, write_record
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
 # Files in a point's folder before its job starts; all others belong to one attempt.
 MADE_BY_JUBE = {
     "prepare",
-    "job.sh",
-    "node.sh",
-    "job.sh.in",
-    "node.sh.in",
-    "result.json.in",
-    "request.yaml",
-    "request.yaml.in",
+    *SCRIPTS,
+    POINT,
+    f"{POINT}.in",
+    REQUEST,
     "stdout",
     "stderr",
     ATTEMPTS,
@@ -195,6 +194,7 @@ def _settle_point(point: Point, job: Job | None, scheduler: Scheduler | None, in
     statuses = {record["status"] for record in point.records.values()}
     if job is not None and scheduler is not None:
         statuses = {_settle_run(point, folder, job, scheduler) for folder in point.records}
+        write_row(point.folder)
     good = statuses == {"ok"}
     if not point.has_results:
         (point.folder / ("ready" if good else "error")).touch()
@@ -258,10 +258,11 @@ def retry_failed(run: Path) -> list[Path]:
             shutil.move(path, kept / path.name)
         (point.parent / "error").unlink(missing_ok=True)
         again = {key: result[key] for key in ("schema_version", "benchmark", "system", "model", "work_unit", "layout")}
-        again |= {"status": "unfinished", "error": "the job has not ended, or ended without a result"}
+        again |= UNFINISHED
         if fill := result.get("fill"):
             again["fill"] = {key: fill[key] for key in ("copies", "devices_per_copy")}
         write_record(again, point / RESULT_NAME)
+        write_row(point)
         subprocess.run([submit, *command], cwd=point)
     return failed
 

@@ -15,8 +15,7 @@ import yaml
 from benchmarks.common.measure.together import LIMIT_S
 from caraml.cli import main
 from caraml.plan.systems import read_refused
-from results.files.systems import OPTIONAL, read_systems
-from results.files.workloads import workloads
+from results.files.systems import read_systems
 from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout, read_blocks, write_systems
 from tests.waiting import PATIENCE_S
 
@@ -27,8 +26,7 @@ ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", 
 GOLDEN = Path(__file__).with_name("golden")
 UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 BLOCKS = read_blocks()
-NAMES = [block["tag"] for block in BLOCKS]
-NUMBERS = {"int": int, "float": (int, float)}
+NAMES = list(BLOCKS)
 
 
 def _is_stored(name: str) -> bool:
@@ -44,46 +42,31 @@ GOLDEN_SYSTEMS = [
 ]
 
 
-def types(block) -> dict[str, str]:
-    return {parameter["name"]: parameter.get("type", "string") for parameter in block["parameter"]}
-
-
-def test_every_system_of_the_suite_is_described_once():
+def test_every_system_of_the_suite_is_described_once_with_a_source_of_its_figures():
     assert set(NAMES) >= SHIPPED
-    assert len(NAMES) == len(set(NAMES))
+    for name, system in read_systems().items():
+        has_peak = any(system.peak_tflops(precision) for precision in ("fp32", "fp16", "bf16", "fp8"))
+        assert re.search("20[12][0-9]", system.hardware_source) or not has_peak
+        assert system.peak_tflops(system.default_precision) or name == "CPU" or name not in SHIPPED
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=NAMES)
-def test_every_system_has_the_same_keys_of_the_same_types(block):
-    of_workloads = {parameter for facts in workloads().values() for parameter in facts.parameters}
-    every = {name: kind for name, kind in types(BLOCKS[0]).items() if name not in of_workloads}
-    stated = {name: kind for name, kind in types(block).items() if name not in of_workloads}
-    assert stated == {name: kind for name, kind in every.items() if name in stated or name not in OPTIONAL}
-    entries = [(parameter["name"], parameter.get("tag")) for parameter in block["parameter"]]
-    assert len(entries) == len(set(entries))
-    for parameter in block["parameter"]:
-        kind = parameter.get("type", "string")
-        if kind in NUMBERS and "mode" not in parameter:
-            assert isinstance(parameter["_"], NUMBERS[kind]), parameter
-    system = read_systems()[block["tag"]]
-    values = system.values
-    assert values["system_name"] == block["tag"]
-    # A figure that is stated has a source with its year.
-    has_peak = any(values[key] for key in values if key.startswith("peak_tflops_"))
-    assert re.search("20[12][0-9]", values["hardware_source"]) or not has_peak
-    if block["tag"] in SHIPPED - {"CPU"}:
-        assert system.peak_tflops(system.default_precision)
-
-
-def test_a_block_may_leave_out_what_few_ask_for(tmp_path):
-    text = (REPOSITORY / SYSTEMS).read_text()
-    shorter = tmp_path / "systems.yaml"
-    shorter.write_text(
-        "\n".join(line for line in text.splitlines() if not any(f"name: {key}," in line for key in OPTIONAL))
-    )
-    found = read_systems(shorter)
-    assert list(found) == NAMES
-    assert all(getattr(block, key) == value for block in found.values() for key, value in OPTIONAL.items())
+@pytest.mark.parametrize(
+    ("vendor", "values"),
+    [
+        ("nvidia", ("pynvml", "gpu", "nvidia.com/gpu", "pytorch-nvidia-x86_64", "apptainer")),
+        ("amd", ("rocm", "gpu", "amd.com/gpu", "pytorch-amd-x86_64", "apptainer")),
+        ("graphcore", ("gc", "", "", "pytorch-graphcore-x86_64", "apptainer")),
+        ("none", ("rapl/estimate", "", "", "cpu", "none")),
+    ],
+)
+def test_a_block_states_what_differs_from_the_defaults_of_its_vendor(tmp_path, vendor, values):
+    file = tmp_path / "systems.yaml"
+    file.write_text(f"X: {{vendor: {vendor}, accelerator: a device, devices_per_node: 6, hardware_source: none}}\n")
+    system = read_systems(file)["X"]
+    found = (system.power_methods, system.gres, system.kubernetes_resource)
+    assert (*found, system.image_of("pytorch"), system.container_runtime) == values
+    assert (system.system_name, system.devices_sweep, system.submit) == ("X", "1 2 4", "sbatch")
+    assert (system.values["default_repeats"], system.values["warmup_steps"]) == (3, "5")
 
 
 def test_no_other_file_knows_a_systems_name():
@@ -120,18 +103,15 @@ def one_point_checkout(tmp_path_factory):
 
 def one_point(system: str) -> dict:
     """Return the block of a system with its largest point alone."""
-    [block] = [block for block in (*BLOCKS, *yaml.safe_load(ONE_POINT)) if block["tag"] == system]
+    block = {"devices_sweep": read_systems()[system].devices_sweep} if system in BLOCKS else {}
+    block |= {**BLOCKS, **ONE_POINT}[system]
     sweeps = r"(devices|batch|\w+_batch)_sweep"
-    largest = [
-        {**one, "_": str(one["_"]).split()[-1]} if re.fullmatch(sweeps, one["name"]) and "mode" not in one else one
-        for one in block["parameter"]
-    ]
-    return {**block, "parameter": largest}
+    return {key: value.split()[-1] if re.fullmatch(sweeps, key) else value for key, value in block.items()}
 
 
 def jube_run(checkout: Path, jube: str, workflow: str, system: str, *tags: str, out: Path, **environ: str):
     """Run a workflow in a checkout with one system alone, whose scheduler may be replaced by `PATH`."""
-    write_systems(checkout, one_point(system))
+    write_systems(checkout, {system: one_point(system)})
     path = f"{environ.pop('PATH', '')}:{checkout}/bin:{os.environ['PATH']}"
     command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, *tags, "--outpath", str(out)]
     environ = {**os.environ, "PATH": path, **environ}
@@ -354,7 +334,7 @@ def test_copies_take_the_nodes_to_fill_and_begin_at_a_node_of_their_own(
         assert (after("--node-rank", words), after("--master-addr", words)) == rendezvous
     else:
         assert "--standalone" in words
-    request = yaml.safe_load((point / "request.yaml").read_text())
+    request = json.loads((point / "request.json").read_text())
     assert (request["nodes"], request["devices_on_node"]) == (nodes, 4)
     hours, minutes, _ = map(int, request["time_limit"].split(":"))
     of_800m_min = 120  # each run, and the copies wait twice for each other

@@ -94,7 +94,6 @@ def job(options: argparse.Namespace) -> int:
     argument("--model", default="", help="size or variant of the workload's model; default: the system's own"),
     argument("--get", metavar="KEY", help="only this value"),
     argument("--run", type=Path, metavar="FOLDER", help="a run of JUBE: check its tags, and ask the scheduler"),
-    argument("--name", default="", help="name of the workflow whose tags are checked; default: BENCHMARK"),
     argument("--tags", nargs="*", default=[], metavar="TAG", help="check that the workflow has these tags"),
     flag("--ask-scheduler", "exit with 2 unless the system's scheduler answers"),
     is_listed=False,  # for workflows and scripts
@@ -106,7 +105,6 @@ def plan(options: argparse.Namespace) -> int:
         options.benchmark,
         options.model,
         options.run,
-        options.name,
         options.tags,
     )
     if options.ask_scheduler or is_submitted(options.run):  # before anything is submitted

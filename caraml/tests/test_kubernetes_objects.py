@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from caraml.errors import SiteError
 from caraml.plan.site import Site, read_site
@@ -21,6 +20,7 @@ from caraml.schedulers.kubernetes.kubectl import Kubectl
 from caraml.schedulers.kubernetes.submit import check_claim, write_objects
 from caraml.schedulers.schedulers import check_scheduler
 from results.tests.builder import make_record
+from tests.conftest import write_job
 from tests.needs import need, package
 from tests.waiting import PATIENCE_S, until
 
@@ -57,7 +57,7 @@ def made(point):
     """A function that returns the objects of a point by kind."""
 
     def make(site: Site = SITE, **request: object) -> dict:
-        (point / "request.yaml").write_text(yaml.safe_dump({**REQUEST, **request}))
+        (point / "request.json").write_text(json.dumps({**REQUEST, **request}))
         return {found["kind"]: found for found in write_objects(point, site)}
 
     return make
@@ -218,11 +218,10 @@ def test_a_claim_is_asked_for_before_the_cluster(monkeypatch):
         )
 
 
-@pytest.mark.parametrize("resource", ["", "$kubernetes_resource"])
-def test_devices_that_no_resource_hands_out_are_refused(made, resource):
+def test_devices_that_no_resource_hands_out_are_refused(made):
     with pytest.raises(SiteError, match="no kubernetes_resource"):
-        made(vendor="graphcore", resource=resource)
-    assert pod_of(made(vendor="none", resource=resource))["containers"][0]["resources"]["limits"] == {"cpu": "16"}
+        made(vendor="graphcore", resource="")
+    assert pod_of(made(vendor="none", resource=""))["containers"][0]["resources"]["limits"] == {"cpu": "16"}
 
 
 @pytest.mark.parametrize(
@@ -287,9 +286,8 @@ def test_a_job_of_which_it_is_unknown_whether_it_was_made_is_not_made_twice(kube
 
 def start(point: Path, program: str, runs: int = 1, nodes: int = 1, **environ: str) -> subprocess.Popen[bytes]:
     """Start job.sh as in a pod."""
-    values = {"REPO": str(REPOSITORY), "RUNS_IN_JOB": str(runs), "JOB_NODES": str(nodes), "GRES": "#", "EXCLUSIVE": "#"}
-    text = (REPOSITORY / "jube" / "include" / "job.sh.in").read_text()
-    (point / "job.sh").write_text(re.sub("#([A-Z_]+)#", lambda found: values.get(found[1], "1"), text))
+    (point / "node.sh").unlink(missing_ok=True)
+    write_job(point, "", nodes, devices_per_node=1, runs_in_job=runs)
     (point / "node.sh").write_text(program)
     for run in range(2, runs + 1):
         (point / f"run_{run}").mkdir(exist_ok=True)

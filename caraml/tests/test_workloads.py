@@ -55,11 +55,7 @@ def asked(capsys, *arguments):
 
 def test_a_workflow_is_told_what_the_workloads_file_says(capsys):
     told = asked(capsys, "GC200", "llm_training")
-    assert (told["work_unit"], told["framework"], told["process_starter"]) == (
-        "tokens",
-        "pytorch",
-        "python3 -m torch.distributed.run",
-    )
+    assert (told["work_unit"], told["process_starter"]) == ("tokens", "python3 -m torch.distributed.run")
     # The system's block has both.
     assert (told["model"], told["micro_batch_size"]) == ("117M", "1")
     assert asked(capsys, "CPU", "resnet50")["default_image_size"] == "64"

@@ -1,6 +1,6 @@
 """Submit the point of the current folder as a Job of Kubernetes, for the workflow.
 
-The workflow has written the point's resources to `request.yaml`. This command makes the objects from
+The workflow has written the point's resources to `request.json`. This command makes the objects from
 jube/include/pod.yaml.in, and leaves in the folder: `kubernetes.yaml`, the submitted objects, and `job.id`, the name,
 namespace and context of the Job.
 
@@ -22,6 +22,7 @@ from benchmarks.common.node.programs import words
 from benchmarks.common.node.provenance import commit, has_changes
 from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.installation import checkout
+from caraml.plan.job import REQUEST
 from caraml.plan.site import Site, read_site
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object
 from jpwr.limits.kept import FOLDER
@@ -86,7 +87,7 @@ def write_objects(folder: Path, site: Site) -> list[Object]:
     import yaml
 
     check_claim(site, {})
-    request = yaml.safe_load((folder / "request.yaml").read_text(encoding="utf-8"))
+    request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     values = _values(request, site, folder)
     text = (checkout() / "jube/include/pod.yaml.in").read_text(encoding="utf-8")
     text = re.sub("#([A-Z_]+)#", lambda found: json.dumps(values[found[1]], ensure_ascii=False), text)
@@ -145,8 +146,7 @@ def _values(request: Object, site: Site, folder: Path) -> dict[str, Any]:
     place = "-".join(part.partition("_")[0] for part in folder.parts[-3:-1])
     readable = re.sub(r"[^a-z0-9]+", "-", f"{request['benchmark']}-{place}".lower())[: LONGEST_NAME - 7].strip("-")
     name = f"{readable}-{secrets.token_hex(3)}"
-    # JUBE leaves the name of a parameter that a system's block omits.
-    resource = "" if request["resource"].startswith("$") else request["resource"]
+    resource = request["resource"]
     if request["vendor"] != "none" and not resource:
         raise SiteError(
             "the system's block has no kubernetes_resource for a pod to request: add it in systems.yaml if the "
