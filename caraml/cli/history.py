@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
-from caraml.cli.after import FILTER, loaded, out
-from caraml.cli.command import Group, above_0, argument
+from caraml.cli.loading import loaded
+from caraml.cli.options import above_0, add_filter, add_folders, add_out
 from record.values import epoch_s
 from results.exchange.archive import unpacked
 from results.find.records import RecordError
 from results.history import changes_of, series_of
 from results.verdicts.outcome import Outcome, exit_code
 
-COMMANDS = Group()
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the command of this module."""
+    parser = add(history)
+    add_folders(parser, "results of all times, as folders or archives")
+    parser.add_argument("--last", type=int, default=5, metavar="N", help="runs on each side; default: %(default)s")
+    parser.add_argument("--baseline", default="", metavar="DATE", help="the first runs are those from this day on")
+    text = "what counts as worse; default: %(default)g"
+    parser.add_argument("--threshold", type=above_0, default=2.0, metavar="PERCENT", help=text)
+    add_filter(parser)
+    add_out(parser, "draw all runs over time into this PNG")
 
 
-@COMMANDS.command(
-    argument("folders", type=Path, nargs="+", metavar="FOLDER", help="results of all times, as folders or archives"),
-    argument("--last", type=int, default=5, metavar="N", help="runs on each side; default: %(default)s"),
-    argument("--baseline", default="", metavar="DATE", help="the first runs are those from this day on"),
-    argument(
-        "--threshold", type=above_0, default=2.0, metavar="PERCENT", help="what counts as worse; default: %(default)g"
-    ),
-    FILTER,
-    out("draw all runs over time into this PNG"),
-)
 def history(options: argparse.Namespace) -> int:
     """Compare the last runs of each point with its first; exits with 1 if one got worse, with 3 if undecided."""
     since_s = epoch_s(options.baseline) if options.baseline else -math.inf

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 
-from caraml.cli.after import JSON, loaded
-from caraml.cli.command import Group, argument, file, flag, folders, percent
+from caraml.cli.loading import loaded
+from caraml.cli.options import add_file, add_flag, add_folders, add_json, percent
 from caraml.sweep import run_folder
 from record.values import count
 from results.find.records import RecordError
@@ -17,23 +18,21 @@ from results.show.tables.table import failures
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 
-COMMANDS = Group()
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the command of this module."""
+    parser = add(check_nodes)
+    add_folders(
+        parser, "results of jube/node_check.yaml, such as jube/node_check_run; the devices of all are one group"
+    )
+    add_file(parser, "--baseline", "compare also with a good node check: its result.json or its folder")
+    text = "share of the group's median or the baseline, below which a figure is slow; default: %(default)g"
+    parser.add_argument("--threshold", type=percent, default=THRESHOLD_PERCENT, metavar="PERCENT", help=text)
+    parser.add_argument("--nodes", type=int, metavar="N", help="exit with 3 if fewer nodes were checked")
+    add_json(parser)
+    add_flag(parser, "--all", "every figure; default: with more than six, those that are slow or undecided")
 
 
-@COMMANDS.command(
-    folders(help="results of jube/node_check.yaml, such as jube/node_check_run; the devices of all are one group"),
-    file("--baseline", "compare also with a good node check: its result.json or its folder"),
-    argument(
-        "--threshold",
-        type=percent,
-        default=THRESHOLD_PERCENT,
-        metavar="PERCENT",
-        help="share of the group's median or the baseline, below which a figure is slow; default: %(default)g",
-    ),
-    argument("--nodes", type=int, metavar="N", help="exit with 3 if fewer nodes were checked"),
-    JSON,
-    flag("--all", "every figure; default: with more than six, those that are slow or undecided"),
-)
 def check_nodes(options: argparse.Namespace) -> int:
     """Find slow devices and nodes; exits with 1 if one is slow, with 3 if that cannot be decided."""
     found = loaded(options.folders)

@@ -49,8 +49,10 @@ COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a pr
 NOT_FILLED = ("effective", "cold", IO, CHECKPOINT, "shared", TO_LOSS, GATE)
 RUNS_TO_LOSS = 5  # the fastest and the slowest are left out, and three give an interval
 SETTLING = 3  # times the warm-up, until the temperature at another limit settles
-FROM_BLOCK = ("vendor", "devices_per_node", "gres", "kubernetes_resource", "launcher", "launcher_args", "host_suffix")
-FROM_BLOCK += ("network_env", "power_methods")
+FROM_BLOCK = (
+    *("vendor", "devices_per_node", "gres", "kubernetes_resource", "launcher", "launcher_args", "host_suffix"),
+    *("network_env", "power_methods"),
+)
 
 
 def check_fill(tags: set[str], block: System, site: Site) -> None:

@@ -134,7 +134,7 @@ def _system(name: str, block: Any, where: str) -> System:
     by_vendor = BY_VENDOR.get(str(block.get("vendor")), {})
     values = {**by_vendor, **{key: value for key, value in block.items() if key in KEYS}}
     own = {key: value_as(known[key], value, where, key) for key, value in block.items() if key not in KEYS}
-    if "devices_sweep" not in values and str(most := values.get("devices_per_node")).isdecimal():
+    if "devices_sweep" not in values and (most := str(values.get("devices_per_node"))).isdecimal():
         values["devices_sweep"] = " ".join(str(2**power) for power in range(int(most).bit_length()))
     system = System(**typed(System, values, where), system_name=name, values=own)
     system.check(where)

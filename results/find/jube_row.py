@@ -35,7 +35,7 @@ def row_of(records: Sequence[Json]) -> dict[str, Any]:
     """Return the row of a point: the medians of its good runs, as `caraml table --repeats` has them, and the status."""
     first, good = records[0], [record for record in records if record["status"] == "ok"]
     unit, layout = first.get("work_unit", ""), first.get("layout") or {}
-    sources = {(record.get("energy") or {}).get("power_source") for record in good} - {None}
+    sources = {str(record["energy"]["power_source"]) for record in good if record.get("energy")}
     energies = [record.get("energy") or {} for record in good] if len(sources) == 1 else []
     figures = {
         "per_s": _median([record.get("metrics") or {} for record in good], f"{unit}_per_s"),

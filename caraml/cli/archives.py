@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
 from caraml import submission
-from caraml.cli.after import loaded, out
-from caraml.cli.command import Group, above_0, argument, file, flag, folders, say
+from caraml.cli.loading import loaded
+from caraml.cli.options import above_0, add_file, add_flag, add_folders, add_out, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
@@ -21,16 +21,38 @@ from results.find.folders import results_below
 from results.find.records import RecordError
 from results.show.tracking import MODES, log_to_mlflow, log_to_tensorboard, log_to_wandb
 
-COMMANDS = Group()
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module."""
+    parser = add(track)
+    add_folders(parser)
+    parser.add_argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db")
+    parser.add_argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'")
+    parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="curves and numbers, for TensorBoard")
+    parser.add_argument("--project", default="caraml", help="project in Weights & Biases; default: %(default)s")
+
+    parser = add(archive)
+    add_folders(parser)
+    add_out(parser, default="results.zip")
+    parser.add_argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH")
+    text = "make it public: data alone, with neutral texts"
+    parser.add_argument("--licence", choices=get_args(Licence), help=text)
+    add_flag(parser, "--keep-names", "with --licence: keep the texts that show the site on purpose")
+
+    parser = add(verify)
+    text = "a file written by 'caraml archive', packed or unpacked"
+    parser.add_argument("archive", type=Path, metavar="ARCHIVE", help=text)
+    add_file(parser, "--signers", "refuse the archive unless one of these signed it: lines of a name and a public key")
+    text = "limit of the unpacked size, and a twentieth of it per file; default: %(default)g"
+    parser.add_argument("--most-gb", type=above_0, default=archives.MOST_GB, metavar="GB", help=text)
+
+    parser = add(submit)
+    text = "signed and public; default: check FOLDER"
+    parser.add_argument("archive", nargs="?", type=Path, metavar="ARCHIVE", help=text)
+    text = "the repository of results; default: results/records"
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help=text)
 
 
-@COMMANDS.command(
-    folders(),
-    argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db"),
-    argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'"),
-    argument("--tensorboard", type=Path, metavar="DIR", help="curves and numbers, for TensorBoard"),
-    argument("--project", default="caraml", help="project in Weights & Biases; default: %(default)s"),
-)
 def track(options: argparse.Namespace) -> int:
     """Log runs into MLflow, Weights & Biases or TensorBoard, each once."""
     if not (options.mlflow or options.wandb or options.tensorboard):
@@ -52,13 +74,6 @@ def track(options: argparse.Namespace) -> int:
     return 0
 
 
-@COMMANDS.command(
-    folders(),
-    out(default=Path("results.zip")),
-    argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH"),
-    argument("--licence", choices=get_args(Licence), help="make it public: data alone, with neutral texts"),
-    flag("--keep-names", "with --licence: keep the texts that show the site on purpose"),
-)
 def archive(options: argparse.Namespace) -> int:
     """Store results, traces and workflow in one file that can be checked."""
     for folder in options.folders:
@@ -74,17 +89,6 @@ def archive(options: argparse.Namespace) -> int:
     return 0
 
 
-@COMMANDS.command(
-    argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive', packed or unpacked"),
-    file("--signers", "refuse the archive unless one of these signed it: lines of a name and a public key"),
-    argument(
-        "--most-gb",
-        type=above_0,
-        default=archives.MOST_GB,
-        metavar="GB",
-        help="limit of the unpacked size, and a twentieth of it per file; default: %(default)g",
-    ),
-)
 def verify(options: argparse.Namespace) -> int:
     """Check each file of an archive, and recompute its numbers from the traces."""
     checked = archives.verify(options.archive, options.signers, options.most_gb)
@@ -109,10 +113,6 @@ def verify(options: argparse.Namespace) -> int:
     return 0
 
 
-@COMMANDS.command(
-    argument("archive", nargs="?", type=Path, metavar="ARCHIVE", help="signed and public; default: check FOLDER"),
-    argument("--to", type=Path, metavar="FOLDER", help="the repository of results; default: results/records"),
-)
 def submit(options: argparse.Namespace) -> int:
     """Put an archive into the repository of results, or check all that are there; exits with 1 if one is refused."""
     to = options.to or checkout() / "results" / "records"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
-from caraml.cli.command import Group, above_0, argument, flag, folders, say
+from caraml.cli.options import A_SWEEP, above_0, add_flag, add_folders, say
 from caraml.errors import SweepError
 from caraml.lint import lint
 from caraml.plan.paths import wrong_path
@@ -13,10 +14,20 @@ from caraml.wait import NOT_IN_TIME, check_open, check_schedulers, retry_failed
 from caraml.wait import wait as wait_for
 from record.values import count
 
-COMMANDS = Group()
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module."""
+    add_folders(add(check), f"{A_SWEEP}; or a workflow such as jube/llm.yaml")
+
+    parser = add(wait)
+    add_folders(parser)
+    add_flag(parser, "--retry-failed", "first submit the failed points again")
+    text = "seconds between two queries of the scheduler; default: %(default)g"
+    parser.add_argument("--interval", type=above_0, default=10.0, metavar="S", help=text)
+    parser.add_argument("--limit", type=above_0, metavar="S", help="exit with 3 after so many seconds")
+    add_flag(parser, "--keep", "leave ended Jobs of Kubernetes in the cluster")
 
 
-@COMMANDS.command(folders("; or a workflow such as jube/llm.yaml"))
 def check(options: argparse.Namespace) -> int:
     """Check a workflow file for keys that JUBE would ignore, or list the failed points of a sweep."""
     found: list[object] = []
@@ -36,19 +47,6 @@ def check(options: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-@COMMANDS.command(
-    folders(),
-    flag("--retry-failed", "first submit the failed points again"),
-    argument(
-        "--interval",
-        type=above_0,
-        default=10.0,
-        metavar="S",
-        help="seconds between two queries of the scheduler; default: %(default)g",
-    ),
-    argument("--limit", type=above_0, metavar="S", help="exit with 3 after so many seconds"),
-    flag("--keep", "leave ended Jobs of Kubernetes in the cluster"),
-)
 def wait(options: argparse.Namespace) -> int:
     """Wait until the last job of a sweep has ended; exits with 1 if any failed."""
     runs = [run_folder(folder) for folder in options.folders]
