@@ -61,7 +61,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Identify the system of this machine, and check what its first job needs."""
+    """Print which system this machine is, or what the first job of a system lacks."""
     if options.workload and not options.system:
         raise SiteError("--workload needs --system TAG: see 'caraml systems'")
     findings = examine(options.system, options.workload) if options.system else identify()

@@ -188,7 +188,7 @@ def test_a_partition_that_slurm_does_not_know_is_found_before_the_first_job(prog
     block = read_system("A100")
     site = read_site("A100", REPOSITORY / "none.yaml", {})
     assert states(doctor.scheduler(block, replace(site, partition="gpu")))["partition"] == "FAIL"
-    assert states(doctor.scheduler(block, site)) == {"scheduler": "ok", "partition": "look", "account": "look"}
+    assert states(doctor.scheduler(block, site)) == {"partition": "look", "account": "look"}
 
 
 @pytest.mark.parametrize(
@@ -208,16 +208,15 @@ def test_a_partition_has_devices_if_any_of_its_kinds_of_nodes_does(programs, gre
     programs("sbatch", "exit 0")
     programs("sinfo", "\n".join(f"echo 'batch 2:00:00 {offer}'" for offer in offers))
     found = states(doctor.scheduler(replace(read_system("A100"), gres=gres), Site(partition="batch")))
-    assert found["partition"] == "ok"
-    assert ("devices" not in found) == has_devices
+    assert found == {"account": "look"} | ({} if has_devices else {"devices": "FAIL"})
 
 
 def test_an_image_that_is_not_there_is_found_and_how_to_make_it(tmp_path):
     block, site = read_system("A100"), Site(container_folder=str(tmp_path))
     (tmp_path / "pytorch-nvidia-x86_64.sif").touch()
     images = [finding for finding in doctor.container(block, site, "apptainer") if finding.what == "image"]
-    assert [finding.state for finding in images] == ["ok", "FAIL", "FAIL"]
-    assert images[1].to_do == "caraml image tensorflow-nvidia-x86_64 --runtime apptainer"
+    assert [finding.state for finding in images] == ["FAIL", "FAIL"]
+    assert images[0].to_do == "caraml image tensorflow-nvidia-x86_64 --runtime apptainer"
 
 
 def test_a_container_runtime_that_is_missing_here_is_bad_where_jobs_run_here(monkeypatch):
@@ -245,12 +244,6 @@ def test_an_image_of_another_architecture_is_found(tmp_path):
             "Python has no module pynvml: pip install nvidia-ml-py",
             "FAIL",
             "its package nvidia-ml-py is not installed",
-        ),
-        (
-            "apptainer",
-            "Python has no module pynvml: pip install nvidia-ml-py",
-            "ok",
-            "its package nvidia-ml-py is in the images",
         ),
         (
             "apptainer",
@@ -293,8 +286,7 @@ def test_a_host_whose_own_name_does_not_resolve_is_found(error):
     assert finding.state == "look"
     assert f"{asked[0]} does not resolve" in finding.found
     assert f"add its address and name to /etc/hosts, such as '127.0.0.1 {asked[0]}'" in finding.to_do
-    [finding] = doctor.host_name(lambda name, port: [])
-    assert (finding.state, finding.found, finding.to_do) == ("ok", asked[0], "")
+    assert list(doctor.host_name(lambda name, port: [])) == []
 
 
 def test_the_command_names_what_is_missing_and_fails(capsys, programs):
@@ -312,19 +304,12 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
     assert "there is no system 'GH2000': did you mean 'GH200'?" in capsys.readouterr().err
 
 
-def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):
-    block = replace(read_system("CPU"), values={**read_system("CPU").values, "default_size": "tinny"})
-    [line] = [one for one in doctor.jobs(block, read_site("CPU", environ={})) if "llm" in one.what]
-    assert (line.state, line.found) == (BAD, "GPT training has no model tinny: did you mean 'tiny'?")
-    assert "correct the block" in line.to_do
-
-
 def test_a_method_that_jpwr_does_not_have_is_named():
     found = {one.what: one for one in doctor.sensors(replace(read_system("CPU"), power_methods="rapl/estimte"), "none")}
     wrong = found["sensor estimte"]
     assert (wrong.state, wrong.found) == (BAD, "jpwr has no such method")
-    assert wrong.to_do == "did you mean 'estimate'?"
-    assert "no such method" not in found["sensor rapl"].found
+    assert (wrong.to_do, list(found)) == ("did you mean 'estimate'?", ["sensor estimte"])
+    assert list(doctor.sensors(read_system("CPU"), "none")) == []  # one of rapl/estimate is enough
 
 
 def test_a_method_that_jpwr_cannot_use_here_is_no_good_finding():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +12,7 @@ from benchmarks.cosmoflow.train import CosmoFlow
 from benchmarks.deepcam.train import DeepCam
 from caraml.cli import main
 from caraml.errors import SiteError
-from caraml.machine.doctor import jobs, report
 from caraml.plan.plan import plan
-from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_refused, read_system
 from caraml.plan.workloads import Workload, refusal
 from results.files import workloads
@@ -106,7 +103,7 @@ def test_tags_that_make_no_run_are_one_sentence(workflow, tags, message):
 
 def test_a_workload_needs_little_to_be_known(described):
     facts = described(MADE_UP)
-    assert (facts.title, facts.precisions, facts.data, facts.costed) == ("Sums", "fp32", None, None)
+    assert (facts.title, facts.precisions, facts.costed) == ("Sums", "fp32", None)
     assert title_of("sums") == "Sums"
     assert title_of("elsewhere") == "elsewhere"
     known = Workload(facts)
@@ -185,26 +182,18 @@ def test_a_program_refuses_for_the_same_reason(program):
 
 
 @pytest.mark.parametrize("name", read_systems())
-def test_every_workload_has_jobs_on_every_system_or_a_reason(name):
-    found = list(jobs(read_system(name), read_site(name, environ={})))
-    assert [one.what for one in found] == [f"jube/{facts.workflow}.yaml" for facts in workloads.workloads().values()]
-    for one in found:
-        assert re.match(r"(.*: )?[1-9]\d* jobs? with [1-9]\d* runs?$|it does not run on ", one.found)
+def test_every_workload_has_points_on_every_system_or_a_reason(name):
+    for facts in workloads.workloads().values():
+        if read_system(name).vendor in facts.refused:
+            with pytest.raises(SiteError, match="does not run on"):
+                plan(name, facts.name)
+        else:
+            assert all(plan(name, facts.name)["batches"].values())
 
 
-def test_the_doctor_counts_the_jobs_of_a_narrowed_sweep():
-    block = replace(read_system("A100"), default_repeats=2)
-    for batches, found in (("64 128", "800M: 2 jobs with 4 runs"), ("64", "800M: 1 job with 2 runs")):
-        [one] = jobs(block, Site(devices="4", batches=batches), [workloads.workloads()["llm_training"]])
-        assert one.found == found
-        assert "CARAML_DEVICES=4 CARAML_BATCHES=64 jube run jube/llm.yaml --tag A100 once" in one.to_do
-
-
-def test_the_doctor_says_why_instead_of_what_it_would_take():
-    lines = report(list(jobs(read_system("GC200"), read_site("GC200", environ={})))).splitlines()
-    [line] = [line for line in lines if "jube/cosmoflow.yaml" in line]
-    assert line.startswith("look  jube/cosmoflow.yaml: it does not run on Graphcore GC200: volumes of this size need")
-    assert [line[:4] for line in lines if "jube/llm.yaml: " in line] == ["ok  "]
+def test_a_model_that_a_workload_does_not_have_is_named():
+    with pytest.raises(SiteError, match="GPT training has no model tinny: did you mean 'tiny'"):
+        plan("CPU", "llm_training", "tinny")
 
 
 def test_a_system_that_cannot_be_run_is_no_unknown_one(tmp_path):

@@ -27,15 +27,6 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Data:
-    """Training data."""
-
-    what: Annotated[Text, "a description"]
-    files: Annotated[Text, "in the data folder"]
-    prepare: Annotated[Text, "the program that creates them"]
-
-
-@dataclass(frozen=True)
 class Facts:
     """Facts about one workload."""
 
@@ -54,7 +45,6 @@ class Facts:
     parameters: Mapping[str, Parameter] = no_keys()
     tags: Annotated[str, "those of its workflow that caraml/plan/tags.py has, other than the common ones"] = ""
     refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()
-    data: Data | None = None
     costed: Amount | None = None
     reported: Amount | None = None
     target_loss: Annotated[ByName, "by model, of a training to a loss on synthetic data"] = no_keys()
