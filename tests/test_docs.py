@@ -480,7 +480,7 @@ def test_nothing_that_has_a_place_in_a_table_is_missing_there():
     assert set(METHODS) <= rows["jpwr/README.md"]
     all_tags = {tag for name in workloads() for tag in known_tags(REPOSITORY / "jube", name)}
     assert all_tags - systems <= rows["docs/reference/tags.md"]
-    assert set(KEYS) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
+    assert set(KEYS) <= set(yaml.safe_load((REPOSITORY / "examples/site.yaml").read_text()))
 
 
 def test_the_presets_of_a_server_are_those_of_the_code():

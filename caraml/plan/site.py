@@ -51,8 +51,8 @@ FORMER = {
 class Site:
     """Settings of a site for one system.
 
-    Each field is a key of site.yaml, which site.example.yaml explains. An empty value leaves the choice to the system's
-    block or to the scheduler.
+    Each field is a key of site.yaml, which examples/site.yaml explains. An empty value leaves the choice to the
+    system's block or to the scheduler.
     """
 
     submit: Submit | Literal[""] = ""

@@ -29,7 +29,7 @@ def site_file(tmp_path):
 
 
 def test_the_example_copied_as_it_is_changes_nothing(site_file):
-    example = (REPOSITORY / "site.example.yaml").read_text()
+    example = (REPOSITORY / "examples/site.yaml").read_text()
     site_file.write_text(example)
     assert read_site("JEDI", site_file, {}) == read_site("JEDI", site_file.with_name("none.yaml"), {})
     site_file.write_text(example.replace("# systems:", "systems:").replace("#   JEDI", "  JEDI"))
