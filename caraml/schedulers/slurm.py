@@ -47,6 +47,7 @@ CLUSTER_LINE = re.compile(r"^ClusterName *= *(\S+)", re.MULTILINE)
 # changes dates, and SLURM_EXPORT_ENV=NONE passes no variables to a job.
 OPTIONS = re.compile(r"(SLURM|SBATCH|SRUN|SQUEUE|SACCT|SINFO|SCONTROL)_")
 KEPT = {"SLURM_CONF", "SLURM_JWT", *(f"SBATCH_{name}" for name in ("ACCOUNT", "PARTITION", "QOS", "RESERVATION"))}
+TITLE, KEY = "Slurm", "slurm"
 SUBMISSION = "slurm.json"
 PING_LIMIT_S = 10  # a working controller answers at once, even if a query of jobs takes long
 LIMIT_S = 60
@@ -129,37 +130,28 @@ SHOWN = ("JobId", "JobName", "WorkDir", "JobState", "Reason", "ExitCode", "Start
 ACCOUNTED = ("JobIDRaw", "JobName", "WorkDir", "State", "Reason", "ExitCode", "Start", "End", "ConsumedEnergyRaw")
 
 
-class Slurm:
-    """Slurm and its accounting: one query for all jobs of a cluster."""
+def ping(job_id: str) -> None:
+    """Raise SchedulerError, within seconds, unless the cluster of a job answers; empty: the current one."""
+    _ping(job_id.partition(";")[2])
 
-    title, key = "Slurm", "slurm"
 
-    def ping(self, job_id: str) -> None:
-        """Raise SchedulerError, within seconds, unless the cluster of a job answers."""
-        _ping(job_id.partition(";")[2])
+def jobs(submitted: Mapping[Path, str]) -> dict[Path, Job]:
+    """Return the jobs that were submitted in folders, from the scheduler or, if that forgot them, its accounting.
 
-    def jobs(self, submitted: Mapping[Path, str]) -> dict[Path, Job]:
-        """Return the jobs that were submitted in folders, from the scheduler or, if that forgot them, its accounting.
-
-        The state of a job is UNKNOWN if neither knows it. Raises SchedulerError if a cluster does not answer.
-        """
-        submissions = {folder: Submission.read(folder) for folder in submitted}
-        local = local_cluster() if any(one.cluster for one in submissions.values()) else ""
-        numbers: dict[str, dict[Path, str]] = {}
-        for folder, text in submitted.items():
-            number, _, cluster = text.partition(";")
-            home = submissions[folder].cluster
-            numbers.setdefault(cluster or (home if home != local else ""), {})[folder] = number
-        found: dict[Path, Job] = {}
-        for cluster, of_cluster in numbers.items():
-            found |= _jobs(cluster, of_cluster, submissions)
-        return found
-
-    def bring_results(self, job: Job, folder: Path) -> None:
-        """Do nothing: a job of Slurm writes its results itself."""
-
-    def remove(self, folder: Path) -> None:
-        """Do nothing: Slurm forgets a job by itself."""
+    One query is for all jobs of a cluster. The state of a job is UNKNOWN if neither knows it. Raises SchedulerError if
+    a cluster does not answer.
+    """
+    submissions = {folder: Submission.read(folder) for folder in submitted}
+    local = local_cluster() if any(one.cluster for one in submissions.values()) else ""
+    numbers: dict[str, dict[Path, str]] = {}
+    for folder, text in submitted.items():
+        number, _, cluster = text.partition(";")
+        home = submissions[folder].cluster
+        numbers.setdefault(cluster or (home if home != local else ""), {})[folder] = number
+    found: dict[Path, Job] = {}
+    for cluster, of_cluster in numbers.items():
+        found |= _jobs(cluster, of_cluster, submissions)
+    return found
 
 
 def ask_slurm(

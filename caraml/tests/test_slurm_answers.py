@@ -15,7 +15,7 @@ from caraml import wait as waiting
 from caraml.cli import main
 from caraml.errors import SchedulerError
 from caraml.schedulers import slurm, slurm_submit
-from caraml.schedulers.slurm import SUBMISSION, Slurm
+from caraml.schedulers.slurm import SUBMISSION
 from caraml.wait import settle, wait
 
 HERE = Path("/somewhere")
@@ -87,7 +87,7 @@ def add_points(run, *numbers):
 
 
 def look(job_id, folder=HERE):
-    return Slurm().jobs({folder: job_id})[folder]
+    return slurm.jobs({folder: job_id})[folder]
 
 
 def test_a_job_that_slurm_remembers_is_as_the_scheduler_says(answers):
@@ -133,7 +133,7 @@ def test_an_accounting_that_stays_behind_is_not_asked_for_ever_and_no_part_of_an
     shown = SHOWN.format(state="COMPLETED", reason="None")
     rows = "7|x|/somewhere/a|RUNNING|None|0:0|a|Unknown|50\n8|x|/somewhere/b|COMPLETED|None|0:0|a|b|7200"
     answers(f"{shown}/a\n{shown.replace('JobId=7', 'JobId=8')}/b", rows)
-    both = Slurm().jobs({HERE / "a": "7", HERE / "b": "8"})
+    both = slurm.jobs({HERE / "a": "7", HERE / "b": "8"})
     assert [job.consumed_energy_j for job in both.values()] == [None, 7200.0]
 
 
