@@ -206,7 +206,7 @@ def _settle_run(point: Point, folder: Path, job: Job) -> str:
     result, ended = point.records[folder], f"{scheduler.TITLE} ended the {job}"
     if not point.has_results and result["status"] == "unfinished":
         result = failed_result(folder, 1, ended)
-    result[scheduler.KEY] = job.to_record()
+    result[scheduler.KEY] = scheduler.entry(job)
     if result["status"] != "ok" and not job.ended_by_itself and scheduler.TITLE not in result["error"]:
         result["error"] = f"{ended}; {result['error']}"
     write_record(result, folder / RESULT_NAME)

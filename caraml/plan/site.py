@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -39,12 +39,6 @@ Folder = Annotated[str, {"format": "path"}]
 Nodes = Annotated[str, like("([1-9][0-9]*)?", "a whole number from 1 on")]
 Label = Annotated[str, like("[^=]+=.*", "LABEL=VALUE")]
 Minutes = Annotated[str, like(r"[0-9]*\.?[0-9]+", "a number from 0 on")]
-# Former keys, and what states the same below `spec` in the file kubernetes_pod.
-FORMER = {
-    "kubernetes_tolerations": "tolerations",
-    "kubernetes_pull_secret": "imagePullSecrets",
-    "kubernetes_user": "securityContext",
-}
 
 
 @dataclass(frozen=True)
@@ -148,7 +142,6 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of the variables CARAML_KEY that are set; raises RecordError for one that nothing reads."""
     variables = {f"CARAML_{key.upper()}": key for key in KEYS}
     values: dict[str, Any] = {}
-    _refuse_former([name[7:].lower() for name in environ if name.startswith("CARAML_")], "the environment")
     for name, text in environ.items():
         if name in variables and text:
             key = variables[name]
@@ -159,16 +152,9 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _refuse_former(keys: Iterable[str], where: str) -> None:
-    for key in FORMER.keys() & {*keys}:
-        field = f"spec: {{{FORMER[key]}: ...}} in the file kubernetes_pod"
-        raise RecordError(f"{where} has {key}, which is not a key any more: state {field}")
-
-
 def _expanded(block: Any, where: str) -> dict[str, Any]:
     """Return the values of a block, with those of environment variables in them."""
     if isinstance(block, dict):
-        _refuse_former(block, where)
         block = {key: _value(key, value) for key, value in block.items()}
     return stated(SiteFile, block, where)
 

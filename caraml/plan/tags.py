@@ -38,24 +38,30 @@ def check_tags(folder: Path, facts: Facts, asked: set[str]) -> None:
     """
     if not asked:
         return
-    refused, systems = read_refused(), {*read_systems()}
+    refused = read_refused()
     for tag in sorted(asked & set(refused)):
         raise SiteError(refusal(tag, refused[tag]))
-    expressions = list(_tagged(_read(folder / f"{facts.workflow}.yaml")))
-    precisions = {*facts.precisions.split()}
-    own = {tag for _, expression in expressions for tag in re.findall(r"[\w.-]+", expression)}
-    known = own - PRECISIONS | COMMON | precisions | systems | {*facts.tags.split()}
+    choices = tags_by_choice(folder, facts)
+    known = set().union(*choices.values())
     if unknown := sorted(asked - known):
         hints = "; ".join(f"'{tag}' ({near(tag, sorted(known))})" for tag in unknown)
         raise SiteError(f"{facts.name} has no tag {hints}")
-    choices = {"system": systems, "precision": precisions}
+    for kind, tags in choices.items():
+        if kind and len(both := sorted(asked & tags)) > 1:
+            what = "each is a system" if kind == "system" else f"each chooses the {kind.removeprefix('asked_')}"
+            raise SiteError(f"the tags {' and '.join(both)} exclude each other, as {what}: give one of them")
+
+
+def tags_by_choice(folder: Path, facts: Facts) -> dict[str, set[str]]:
+    """Return the tags of a workload's workflow by what they choose among; under an empty name those of all kinds."""
+    expressions = list(_tagged(_read(folder / f"{facts.workflow}.yaml")))
+    own = {tag for _, expression in expressions for tag in re.findall(r"[\w.-]+", expression)} - PRECISIONS
+    choices = {"": own | COMMON | {*facts.tags.split()}, "system": {*read_systems()}}
+    choices["precision"] = {*facts.precisions.split()}
     for name, expression in expressions:
         if expression in own:  # a tag alone chooses the value of a parameter
             choices.setdefault(name, set()).add(expression)
-    for kind, tags in choices.items():
-        if len(both := sorted(asked & tags)) > 1:
-            what = "each is a system" if kind == "system" else f"each chooses the {kind.removeprefix('asked_')}"
-            raise SiteError(f"the tags {' and '.join(both)} exclude each other, as {what}: give one of them")
+    return choices
 
 
 def _read(workflow: Path) -> Any:

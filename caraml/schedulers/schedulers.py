@@ -1,7 +1,7 @@
 """Schedulers by a system's `submit`: modules with the same functions for jobs, by their folders and `job.id`.
 
-`ping` and `jobs` are in both. `bring_results` and `remove` are in that of Kubernetes alone: a job of Slurm writes its
-results itself, and Slurm forgets it by itself. Each raises SchedulerError if the scheduler does not answer.
+`ping`, `jobs` and `entry` are in both. `bring_results` and `remove` are in that of Kubernetes alone: a job of Slurm
+writes its results itself, and Slurm forgets it by itself. SchedulerError: the scheduler does not answer.
 """
 
 from __future__ import annotations

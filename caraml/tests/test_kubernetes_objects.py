@@ -230,8 +230,6 @@ def test_devices_that_no_resource_hands_out_are_refused(made):
         ("node_selector", "gpu", "is 'gpu', but must be LABEL=VALUE"),
         ("patience_min", "soon", "is 'soon', but must be a number from 0 on"),
         ("patience_min", "nan", "is 'nan'"),
-        ("tolerations", "team", "state spec: {tolerations: ...} in the file kubernetes_pod"),
-        ("user", "5", "state spec: {securityContext: ...} in the file kubernetes_pod"),
     ],
 )
 def test_what_a_site_cannot_mean_is_one_sentence(key, value, words):

@@ -93,11 +93,16 @@ def bring_results(job: KubernetesJob, folder: Path) -> None:
     if job.state == "UNKNOWN":
         return
     for run in runs_of(folder):
-        planned = {**read_record(run / RESULT_NAME), KEY: job.to_record()}
+        planned = {**read_record(run / RESULT_NAME), KEY: entry(job)}
         write_record(planned, run / RESULT_NAME)  # from which the result takes the image's digest
         write_record(_result(run, planned), run / RESULT_NAME)
     if not job.end:
         remove(folder)
+
+
+def entry(job: KubernetesJob) -> Json:
+    """Return a Job's entry in a result."""
+    return job.to_record()
 
 
 def remove(folder: Path) -> None:
