@@ -80,10 +80,10 @@ def run_in_place_of_training(checkout: Path, program: str) -> None:
     node.write_text(text.replace(STARTER, f" {program} # ").replace(IDLE, "--idle 0"))
 
 
-def write_job(folder: Path, program: str, devices: int = 1, **planned: object) -> Path:
+def write_job(folder: Path, program: str, num_devices: int = 1, **planned: object) -> Path:
     """Write the job of a point of a CPU, which does not look at the idle machine first; return its folder."""
     values = plan("CPU", "llm_training") | planned
-    point = Point(values, program, "tiny", 1, 1, devices, 1, "", "", 1)
+    point = Point(values, program, "tiny", 1, 1, num_devices, 1, "", "", 1)
     (folder / POINT).write_text("".join(f"{name}: {value}\n" for name, value in point._asdict().items()))
     write(folder)
     node = folder / "node.sh"

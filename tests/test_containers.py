@@ -245,11 +245,6 @@ def test_every_system_has_its_images_and_each_a_definition():
             assert f"'{package}'" in definition(image, "apptainer")
 
 
-def test_a_base_whose_digest_is_known_is_taken_by_it():
-    image = read_image("cpu").__class__("x", "host/base:1", "x86_64", digest="sha256:ab")
-    assert image.source == "host/base@sha256:ab"
-
-
 def test_an_image_that_is_there_is_not_made_again_nor_by_two_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda program: program)
     image = read_image("cpu")

@@ -98,12 +98,12 @@ def wrong_arguments(text: str) -> list[str]:
     """Return the commands of caraml in a text whose arguments its parser refuses."""
     parsers = {name: parser for group in cli.commands().values() for name, parser in group.items()}
     wrong = []
-    for command, name, rest in re.findall(r"((?:^|(?<=[&|;] )|(?<=\n))[\w=./ ]*\bcaraml ([\w-]+)([^&|;>\n]*))", text):
+    for name, rest in re.findall(r"(?<![=/\w])caraml ([a-z][a-z-]*)([^&|;>\n]*)", text.replace(".venv/bin/", "")):
         try:
             with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
                 parsers[name].parse_args(shlex.split(rest))
         except (KeyError, SystemExit) as error:
-            wrong += [command] if getattr(error, "code", 1) else []
+            wrong += [name] if getattr(error, "code", 1) else []
     return wrong
 
 

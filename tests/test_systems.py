@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -14,32 +15,19 @@ import yaml
 
 from benchmarks.common.measure.together import LIMIT_S
 from caraml.cli import main
-from caraml.plan.systems import read_refused
+from caraml.plan.job import SCRIPTS
+from caraml.plan.plan import plan
 from results.files.systems import read_systems
-from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout, read_blocks, write_systems
+from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout, read_blocks, write_job, write_systems
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", image_batch_sweep="8")
-GOLDEN = Path(__file__).with_name("golden")
-UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 BLOCKS = read_blocks()
 NAMES = list(BLOCKS)
-
-
-def _is_stored(name: str) -> bool:
-    """Whether it is known how the system's jobs look."""
-    return any(GOLDEN.glob(f"{name}.*.txt"))
-
-
-QUICK_GOLDEN = ("A100", "MI250", "GC200")  # one of each vendor; JUBE takes seconds for each
-GOLDEN_SYSTEMS = [
-    pytest.param(name, marks=[] if name in QUICK_GOLDEN else pytest.mark.slow)
-    for name in NAMES
-    if name in SHIPPED - {"CPU"} or UPDATE or _is_stored(name)
-]
+GOLDEN = Path(__file__).with_name("golden_jobs.txt")
 
 
 def test_every_system_of_the_suite_is_described_once_with_a_source_of_its_figures():
@@ -142,13 +130,6 @@ def test_a_site_gives_a_benchmark_flags_of_its_own(one_point_checkout, jube_comm
     assert " --peak-tflops-per-device 1979 --compile layers --cuda-graph on --record record.json" in job
 
 
-def test_where_reads_are_counted_the_sampler_starts_what_counts_them(one_point_checkout, jube_command, tmp_path):
-    counted = job_of(one_point_checkout, jube_command, "resnet50", "H200", "io", out=tmp_path / "counted")
-    assert counted.endswith(" --record record.json --region-times\n")
-    [node] = (tmp_path / "counted").rglob("node.sh")
-    assert 'if [ "yes" = yes ]; then\n    count_reads=(python3 -m ioprof --out "io/' in node.read_text()
-
-
 def test_an_operating_point_is_set_by_the_sampler_or_by_slurm(one_point_checkout, jube_command, monkeypatch, tmp_path):
     monkeypatch.setenv("CARAML_POWER_LIMITS", "70%")
     monkeypatch.setenv("CARAML_CLOCKS", "1380")
@@ -192,19 +173,6 @@ def test_a_scheduler_that_does_not_answer_is_said_before_anything_is_submitted(
     assert not list(tmp_path.rglob("result.json"))
 
 
-def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_command, tmp_path, monkeypatch):
-    monkeypatch.setenv("CARAML_BATCHES", "64")
-    monkeypatch.setenv("CARAML_DEVICES", "2")
-    job = job_of(one_point_checkout, jube_command, "resnet50", "A100", "fp16", out=tmp_path / "narrow")
-    assert "--global-batch-size 64 " in job
-    assert "--nproc-per-node 2 " in job
-    assert "--precision fp16 " in job
-    monkeypatch.setenv("CARAML_BATCHES", "63")
-    done = jube_run(one_point_checkout, jube_command, "resnet50", "A100", "synthetic", out=tmp_path / "none")
-    assert done.returncode != 0
-    assert "v1.5 on 2 devices: global_batch_size 63 is not a multiple of the 2 devices" in done.stdout + done.stderr
-
-
 @pytest.mark.parametrize(
     ("workflow", "tags", "sentence"),
     [
@@ -235,17 +203,6 @@ def test_what_does_not_run_on_a_system_is_refused_with_the_reason(
     assert not list(tmp_path.rglob("result.json"))
 
 
-# Of the order in which JUBE evaluates.
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
-def test_what_is_refused_is_said_before_that_no_scheduler_answers(seed, one_point_checkout, jube_command, tmp_path):
-    (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Slurmctld(primary) at made-up is DOWN'\n")
-    (tmp_path / "scontrol").chmod(0o755)
-    environ = {"PATH": str(tmp_path), "PYTHONHASHSEED": str(seed)}
-    done = jube_run(one_point_checkout, jube_command, "cosmoflow", "GC200", out=tmp_path / "run", **environ)
-    assert done.returncode != 0
-    assert "CosmoFlow training was asked for on GC200, but it does not run" in done.stdout + done.stderr
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("submit", ["sbatch", "kubernetes"])
 def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, capsys, monkeypatch):
@@ -268,31 +225,6 @@ def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, ca
         [container] = job["spec"]["template"]["spec"]["containers"]
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert "/tmp" not in text.replace(str(REPOSITORY), "").replace("value: /tmp", "").replace("HOME=/tmp", "")
-
-
-@pytest.mark.parametrize(
-    ("words", "lines"),
-    [
-        ("JEDI llm 13B", ("--nodes=1", "--gres=gpu:4")),
-        pytest.param("JEDI llm 175B", ("--nodes=16", "--gres=gpu:4"), marks=pytest.mark.slow),
-        pytest.param("A100 deepcam tiny", ("--nodes=1", "--gres=gpu:1"), marks=pytest.mark.slow),
-    ],
-)
-def test_a_printed_job_has_the_devices_that_its_model_needs(jube_command, capsys, words, lines):
-    assert main(["job", *words.split(), "synthetic"]) == 0
-    text = capsys.readouterr().out
-    assert all(f"#SBATCH {line}\n" in text for line in lines)
-
-
-def test_a_system_that_is_refused_has_a_sentence_and_no_block():
-    refused = read_refused()
-    assert refused
-    assert not set(refused) & set(NAMES)
-
-
-def test_a_large_model_takes_the_nodes_that_it_needs(one_point_checkout, jube_command, tmp_path):
-    job = job_of(one_point_checkout, jube_command, "llm", "GH200", "13B", out=tmp_path / "large")
-    assert "#SBATCH --nodes=4\n" in job  # two-way tensor and pipeline parallel, one device on each node
 
 
 def started_on(node: int, script: str, names: str) -> list[str]:
@@ -342,16 +274,29 @@ def test_copies_take_the_nodes_to_fill_and_begin_at_a_node_of_their_own(
     assert 60 * hours + minutes == runs * (of_800m_min + 2 * LIMIT_S / 60)
 
 
-@pytest.mark.parametrize("workflow", ["llm", "resnet50"])
-@pytest.mark.parametrize("system", GOLDEN_SYSTEMS)
-def test_a_systems_job_is_what_it_was(system, workflow, one_point_checkout, jube_command):
+def lines_of(folder: Path) -> list[str]:
+    """What differs between systems: the scheduler's lines, the launcher, and the command on each node."""
+    job, node = ((folder / name).read_text() for name in SCRIPTS)
+    lines = re.findall(r"^(?:#SBATCH|.*export [A-Z]*_SOCKET|launcher=|    nodes=).*", job, re.MULTILINE)
+    return [*lines, *node[node.index("exec ") :].splitlines()]
+
+
+def test_the_jobs_of_all_systems_are_what_they_were(tmp_path):
     """`UPDATE_GOLDEN=1 pytest tests/test_systems.py` stores what comes out now: look at the difference."""
-    found = job_of(one_point_checkout, jube_command, workflow, system)
-    golden = GOLDEN / f"{system}.{workflow}.txt"
-    if UPDATE:
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(found)
-    assert found == golden.read_text()
+    lines = []
+    for system, benchmark in itertools.product(NAMES, ("llm_training", "resnet50")):
+        planned = plan(system, benchmark, tags=["synthetic", "once"]) | {"repo": "$repo", "data_folder": "data"}
+        if system == "CPU":
+            planned["cpus_per_task"] = 2  # of the machine that plans
+        devices = int(planned["devices"].split(",")[-1])
+        folder = tmp_path / f"{system}_{benchmark}"
+        folder.mkdir()
+        write_job(folder, f"-m {benchmark} {planned['common_flags']}", devices, **planned)
+        lines += [f"## {system}, {benchmark}", *lines_of(folder)]
+    found = "\n".join(lines) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(found)
+    assert found == GOLDEN.read_text()
 
 
 def test_a_system_is_added_by_one_block_and_nothing_else(one_point_checkout, jube_command):

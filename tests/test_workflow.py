@@ -21,7 +21,6 @@ from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-WORKFLOW = str(REPOSITORY / "jube" / "llm.yaml")
 NEWER_JUBE = REPOSITORY / "build" / "test-packages" / "jube"  # by `make test-packages`, on Debian 12
 COLUMNS = ["model", "devices", "batch", "work", "work/s", "avg power [W]", "work/Wh", "power source", "status"]
 
@@ -132,13 +131,6 @@ def test_a_killed_point_is_a_failed_row_and_makes_the_check_fail(sweep):
     assert done.returncode == 1
     assert "000002_benchmark: TESTBED, tiny, 1 device, global batch 12: failed" in done.stderr
     assert "SIGKILL" in done.stderr
-
-
-def test_earlier_results_are_untouched_by_a_later_run(sweep):
-    jube, out = sweep
-    before = {path: path.read_bytes() for path in out.rglob("result.json")}
-    assert run(jube, "run", WORKFLOW, "--tag", "CPU", "no-such-tag", "--outpath", str(out)).returncode != 0
-    assert {path: path.read_bytes() for path in out.rglob("result.json")} == before
 
 
 @pytest.mark.parametrize(
@@ -392,16 +384,6 @@ def test_a_job_that_fails_says_why_in_its_row(tmp_path, program, methods, reason
     assert not (tmp_path / "ready").exists()
 
 
-def test_a_module_that_is_missing_fails_the_job_before_its_work(tmp_path):
-    (tmp_path / "rank.py").write_text("open('trained', 'w')\n")
-    (tmp_path / "modules.sh").write_text("module() { echo \"no modulefile for '$2'\" >&2; }\n")
-    environ = {**os.environ, "BASH_ENV": str(tmp_path / "modules.sh"), "CARAML_MODULES": "CUDA/12"}
-    done, result = submit(job_folder(tmp_path, "rank.py"), env=environ)
-    assert done.returncode == 1
-    assert (result["status"], (tmp_path / "trained").exists()) == ("failed", False)
-    assert "the module 'CUDA/12' was asked for, but" in result["error"]
-
-
 def test_a_modules_packages_do_not_go_before_those_of_the_environment(tmp_path):
     """As of a module of the site that sets PYTHONPATH and PYTHONHOME."""
     (tmp_path / "module").mkdir()
@@ -443,27 +425,6 @@ def test_a_job_needs_no_package_of_python_but_its_programs_own(tmp_path):
     assert list(job.glob("copy_1/io/*"))
 
 
-def test_a_node_alone_trains_also_where_its_own_name_does_not_resolve(tmp_path):
-    (tmp_path / "rank.py").write_text("import os\nopen('rank' + os.environ['RANK'], 'w')\n")
-    node = job_folder(tmp_path, "rank.py") / "node.sh"
-    with_that_name = [
-        "unshare",
-        "--map-root-user",
-        "--uts",
-        "bash",
-        "-c",
-        'hostname no-such-host.invalid && exec "$@"',
-        "-",
-    ]
-    if subprocess.run([*with_that_name, "true"], capture_output=True).returncode:
-        pytest.skip("a host name of its own takes namespaces of users: run this test where 'unshare -r' works")
-    done = subprocess.run(
-        [*with_that_name, "bash", node], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "rank0").exists()
-
-
 @pytest.mark.parametrize(
     ("slurm", "reason"), [({}, "can't open file"), ({"SLURM_JOB_ID": "1"}, "ended with exit code 127")]
 )
@@ -475,18 +436,6 @@ def test_a_job_by_bash_needs_no_launcher_of_a_scheduler(tmp_path, slurm, reason)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     _, result = submit(folder, env={**environment, **slurm})
     assert reason in result["error"]
-
-
-def test_a_scheduler_that_refuses_the_job_is_a_failed_row(tmp_path):
-    programs, refusal = tmp_path / "bin", "echo 'sbatch: error: invalid account' >&2; exit 1"
-    programs.mkdir()
-    for name, script in (("sbatch", refusal), ("squeue", ""), ("scontrol", "echo ClusterName = made-up")):
-        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
-        (programs / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    done, result = submit(job_folder(tmp_path, "x"), "sbatch", env=environment)
-    assert done.returncode == 1
-    assert result["error"] == "sbatch refused the job: sbatch: error: invalid account"
 
 
 def test_a_job_that_is_told_to_stop_leaves_a_failed_row(tmp_path):
@@ -501,19 +450,6 @@ def test_a_job_that_is_told_to_stop_leaves_a_failed_row(tmp_path):
         assert job.wait(timeout=PATIENCE_S) == 143
     result = json.loads((folder / "result.json").read_text())
     assert (result["status"], result["error"].split(":")[0]) == ("failed", "ended by signal 15 (SIGTERM)")
-
-
-def test_a_job_whose_own_end_is_killed_does_not_say_that_it_has_told(tmp_path):
-    collector = tmp_path / "elsewhere" / "jube" / "include" / "python.sh"
-    collector.parent.mkdir(parents=True)
-    collector.write_text("#!/bin/sh\nkill -9 $$\n")
-    collector.chmod(0o755)
-    folder = job_folder(tmp_path, "x", repo=str(tmp_path / "elsewhere"))
-    (folder / "site.sh").touch()
-    done = subprocess.run(["bash", "job.sh"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode != 0
-    assert json.loads((folder / "result.json").read_text())["status"] == "unfinished"
-    assert not (folder / "error").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import stat
 import subprocess
@@ -14,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from caraml.errors import SiteError
-from caraml.plan.site import Site, read_site
+from caraml.plan.site import Site
 from caraml.schedulers.kubernetes import cluster, submit
-from caraml.schedulers.kubernetes.kubectl import Kubectl
 from caraml.schedulers.kubernetes.submit import check_claim, write_objects
 from caraml.schedulers.schedulers import check_scheduler
 from results.tests.builder import make_record
@@ -107,14 +105,6 @@ def test_pods_of_several_nodes_know_each_other_and_are_never_on_one(made):
     assert term["labelSelector"]["matchLabels"] == {"app.kubernetes.io/instance": name}
 
 
-def test_points_that_ask_to_be_alone_are_never_on_one_node(made):
-    found = made()
-    [term] = pod_of(found)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    others = term["labelSelector"]["matchLabels"]
-    assert others == {"app.kubernetes.io/name": "caraml"}
-    assert others.items() <= found["Job"]["spec"]["template"]["metadata"]["labels"].items()
-
-
 @pytest.mark.parametrize(("user", "is_not_root"), [(1234, True), (0, False)])
 def test_a_pod_runs_as_the_user_whose_files_are_on_the_claim(made, monkeypatch, user, is_not_root):
     monkeypatch.setattr(os, "getuid", lambda: user)
@@ -153,14 +143,6 @@ def test_every_object_is_what_the_api_of_a_version_takes(made, nodes, version):
     validate = package("kubernetes_validate", "kubernetes-validate").validate
     for found in made(replace(SITE, kubernetes_queue="q"), nodes=nodes, sampler="pynvml --power-limit 70%").values():
         validate(found, version, strict=True)
-
-
-def test_a_jobs_name_is_one_that_a_cluster_takes(made):
-    names = {made()["Job"]["metadata"]["name"] for _ in range(9)}
-    assert len(names) == 9
-    for name in names:
-        assert len(name) <= submit.LONGEST_NAME
-        assert all((part and part.isalnum() and part.islower()) or part.isdecimal() for part in name.split("-"))
 
 
 def test_further_fields_of_a_site_join_those_of_a_pod(made, tmp_path):
@@ -224,19 +206,6 @@ def test_devices_that_no_resource_hands_out_are_refused(made):
     assert pod_of(made(vendor="none", resource=""))["containers"][0]["resources"]["limits"] == {"cpu": "16"}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("node_selector", "gpu", "is 'gpu', but must be LABEL=VALUE"),
-        ("patience_min", "soon", "is 'soon', but must be a number from 0 on"),
-        ("patience_min", "nan", "is 'nan'"),
-    ],
-)
-def test_what_a_site_cannot_mean_is_one_sentence(key, value, words):
-    with pytest.raises(SiteError, match=f"kubernetes_{key} .*{re.escape(words)}|{re.escape(words)}"):
-        read_site("CPU", environ={f"CARAML_KUBERNETES_{key.upper()}": value})
-
-
 @pytest.fixture
 def kubectl(tmp_path, monkeypatch):
     """A function that lets kubectl answer `create` by a line of shell."""
@@ -251,15 +220,6 @@ def kubectl(tmp_path, monkeypatch):
 
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return answer
-
-
-def test_where_a_job_was_submitted_is_kept(kubectl, made, point):
-    kubectl("echo team")
-    made()
-    submit.submit(point, SITE)
-    name, where = cluster.read_job_id((point / "job.id").read_text())
-    assert name in (point / "kubernetes.yaml").read_text()
-    assert where == Kubectl("here", "team")
 
 
 def test_a_job_that_is_refused_leaves_nothing_and_several_nodes_need_a_shared_claim(kubectl, made, point, tmp_path):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from caraml.check import BAD, WARNING
+from caraml.check import BAD
 from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.installation import checkout
@@ -133,32 +133,6 @@ def test_a_site_with_a_mistake_is_one_clear_sentence(site_file, text, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "account"),
-    [
-        ("account: 123", "123"),
-        ("account: 0123", "0123"),
-        ("account: 12:30", "12:30"),
-        ("account: no", "no"),
-        ("account:", ""),
-        ("account: ~", ""),
-        ("account: null\nqos: Null\nsbatch: null\nsystems: {JEDI: null}", ""),
-        ("account: 'null'", "null"),
-        ("account: Müller", "Müller"),
-        ("systems: {JEDI: {account: 1_000}}", "1_000"),
-        ("systems:\n  JEDI:\n", ""),
-    ],
-)
-def test_a_value_is_what_is_written(site_file, text, account):
-    site_file.write_text(text, encoding="utf-8")
-    assert read_site("JEDI", site_file, {}).account == account
-
-
-def test_nothing_said_is_nothing_and_no_folder_of_that_name(site_file):
-    site_file.write_text("\n".join(f"{key}: null" for key in KEYS))
-    assert read_site("JEDI", site_file, {}) == read_site("JEDI", site_file.with_name("none.yaml"), {})
-
-
 def test_folders_are_whole_paths(site_file, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("SCRATCH", "/scratch")
@@ -170,12 +144,6 @@ def test_folders_are_whole_paths(site_file, monkeypatch):
     assert site.container_folder == str(REPOSITORY / "images")
     assert site.container_mounts == ("/home/me", "/scratch/x")
     assert read_site("JEDI", site_file, {"CARAML_DATA_FOLDER": "~/other"}).data_folder == "/home/me/other"
-
-
-def test_without_a_file_folders_are_in_the_checkout(site_file):
-    site = read_site("JEDI", site_file, {})
-    assert site.data_folder == str(REPOSITORY / "data")
-    assert site.container_folder == str(REPOSITORY / "containers" / "images")
 
 
 def states(findings):
@@ -225,15 +193,6 @@ def test_a_container_runtime_that_is_missing_here_is_bad_where_jobs_run_here(mon
         site = Site(submit=submit)
         [found] = [one for one in doctor.container(read_system("A100"), site, "podman") if one.what == "container"]
         assert found.state == state
-
-
-def test_an_image_of_another_architecture_is_found(tmp_path):
-    block = replace(read_system("A100"), image="$framework-nvidia-aarch64")
-    (tmp_path / "pytorch-nvidia-aarch64.tar").touch()
-    found = [
-        one for one in doctor.container(block, Site(container_folder=str(tmp_path)), "podman") if "image" in one.what
-    ]
-    assert "is for aarch64, the system is x86_64" in found[0].found
 
 
 @pytest.mark.parametrize(
@@ -312,12 +271,6 @@ def test_a_method_that_jpwr_does_not_have_is_named():
     assert list(doctor.sensors(read_system("CPU"), "none")) == []  # one of rapl/estimate is enough
 
 
-def test_a_method_that_jpwr_cannot_use_here_is_no_good_finding():
-    [ipu] = doctor.sensors(replace(read_system("GC200"), power_methods="gc", submit="bash"), "apptainer")
-    assert (ipu.state, ipu.to_do) == (WARNING, "")
-    assert ipu.found.startswith("unavailable: ")
-
-
 @pytest.mark.parametrize("odd", list(" ,:;|\"'`\\&()*?#\n\t"))
 @pytest.mark.parametrize("key", ["data_folder", "container_folder", "container_mounts", "kubernetes_pod"])
 def test_a_folder_that_would_be_read_as_more_than_one_is_refused(site_file, monkeypatch, key, odd):
@@ -325,12 +278,6 @@ def test_a_folder_that_would_be_read_as_more_than_one_is_refused(site_file, monk
     site_file.write_text(f"{key}: {'[$ODD]' if key == 'container_mounts' else '$ODD'}\n")
     with pytest.raises(SiteError, match=rf"{key} is '/some(?s:.)where', with .* in its name: take a path of"):
         read_site("JEDI", site_file, {})
-
-
-@pytest.mark.parametrize("name", ["/Fö-ö_1/a.b+c=d@e", "/数据/x~y%z^"])
-def test_other_names_of_folders_are_taken(site_file, name):
-    site_file.write_text(f"data_folder: {name}\n", encoding="utf-8")
-    assert read_site("JEDI", site_file, {}).data_folder == name
 
 
 def test_a_workflow_in_a_folder_that_cannot_work_is_found_by_the_first_check(tmp_path, capsys, monkeypatch):

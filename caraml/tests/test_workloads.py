@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +13,7 @@ from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.plan.plan import plan
 from caraml.plan.systems import read_refused, read_system
-from caraml.plan.workloads import Workload, refusal
+from caraml.plan.workloads import Workload
 from results.files import workloads
 from results.files.systems import read_systems
 from results.files.workloads import Facts, title_of
@@ -56,11 +55,6 @@ def test_a_workflow_is_told_what_the_workloads_file_says(capsys):
     # The system's block has both.
     assert (told["model"], told["micro_batch_size"]) == ("117M", "1")
     assert asked(capsys, "CPU", "resnet50")["default_image_size"] == "64"
-
-
-def test_a_value_may_be_another_for_a_model(capsys):
-    for model, micro_batch_size in (("117M", "1"), ("tiny", ""), ("", "")):
-        assert asked(capsys, "CPU", "llm_training", "--model", model)["micro_batch_size"] == micro_batch_size
 
 
 @pytest.mark.parametrize(
@@ -137,18 +131,6 @@ def test_a_file_that_describes_no_workload_is_one_sentence(text, message, descri
         described(text)
 
 
-def test_numbers_need_no_quotes(described):
-    facts = described(MADE_UP.replace("2 4", "8") + "model: 256\nreported: {amount: 1e9, words: work}\n")
-    assert (facts.batches, facts.model, facts.reported.amount) == ("8", "256", 1e9)
-
-
-def test_a_workload_that_cannot_be_read_is_one_sentence_in_a_sweep(described, capsys):
-    with pytest.raises(RecordError):
-        described("title: [\n")
-    assert main(["plan", "CPU", "sums"]) == 2
-    assert "workload.yaml cannot be read" in capsys.readouterr().err
-
-
 def test_a_parameter_is_the_systems_where_its_block_states_one():
     facts = Facts(
         "sums", "Sums", "numbers", "pytorch", "sums", model="$size", parameters={"size": "9", "step": "1; 9: 2"}
@@ -167,13 +149,6 @@ def test_a_workload_that_does_not_run_on_a_system_is_refused_with_the_reason(ben
     assert facts.refused["graphcore"] in said
     assert "choose another system, or run jube/llm.yaml or jube/resnet50.yaml on this one" in said
     assert asked(capsys, "CPU", benchmark)
-
-
-def test_where_no_other_workload_runs_none_is_named(described):
-    facts = described(MADE_UP + "refused: {none: it sums on accelerators alone}\n")
-    why = refusal(facts, SimpleNamespace(vendor="none", accelerator="CPU"))
-    assert why == "it does not run on CPU: it sums on accelerators alone; choose another system"
-    assert refusal(facts, SimpleNamespace(vendor="amd", accelerator="GPU")) == ""
 
 
 @pytest.mark.parametrize("program", [CosmoFlow, DeepCam])
