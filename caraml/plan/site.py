@@ -1,24 +1,20 @@
 """Settings of a site: accounts, partitions, folders, modules.
 
 They come from `site.yaml` in the checkout, where a block under `systems` overrides keys for one system, and the
-environment variable CARAML_KEY overrides each key. submit.sh runs this module as a command, which writes site.sh into
-the current folder:
-
-    python -m caraml.plan.site SYSTEM
+environment variable CARAML_KEY overrides each key.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from caraml.errors import CaramlError, SiteError
-from caraml.installation import checkout, missing_package
+from caraml.errors import SiteError
+from caraml.installation import checkout
 from caraml.plan.paths import wrong_path
 from jpwr.messages import near
 from record.errors import RecordError
@@ -198,20 +194,3 @@ def job_lines(site: Site) -> list[str]:
     if site.srun:
         lines.append(f"((${{#launcher[@]}})) && launcher+=({shlex.join(site.srun)})")
     return [*lines, "true"]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the site's lines for a job into the current folder; return the exit code."""
-    [system] = sys.argv[1:] if argv is None else argv
-    try:
-        site = read_site(system)
-    except (CaramlError, RecordError, ImportError) as error:
-        print(f"site: {missing_package(error) if isinstance(error, ImportError) else error}", file=sys.stderr)
-        return 2
-    text = "".join(f"{line}\n" for line in job_lines(site))
-    Path("site.sh").write_text(text, encoding="utf-8", errors="surrogateescape")  # names of files as they are
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

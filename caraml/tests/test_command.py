@@ -83,7 +83,7 @@ def test_names_of_folders_reach_a_script_as_they_are_from_any_terminal(folder, t
     variables = {"CARAML_DATA_FOLDER": "/dat\u00e4", **TERMINALS[2]}
     code, out, _ = ended(started(folder, "plan", "CPU", "llm_training", **variables))
     assert (code, ast.literal_eval(out)["data_folder"]) == (0, "/dat\u00e4")
-    assert ended(started(tmp_path, "CPU", module="caraml.plan.site", **variables)) == (0, "", "")
+    assert ended(started(tmp_path, "bash", "CPU", module="caraml.schedulers.submit", **variables)) == (0, "", "")
     assert "export CARAML_DATA_FOLDER='/dat\u00e4'" in (tmp_path / "site.sh").read_text(encoding="utf-8")
 
 

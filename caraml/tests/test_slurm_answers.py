@@ -13,7 +13,7 @@ import pytest
 from caraml import wait as waiting
 from caraml.cli import main
 from caraml.errors import SchedulerError
-from caraml.schedulers import slurm, slurm_submit
+from caraml.schedulers import slurm, submit
 from caraml.schedulers.slurm import SUBMISSION
 from caraml.wait import settle, wait
 
@@ -344,7 +344,7 @@ def test_a_submitted_job_is_known_by_its_number_or_found_by_its_name(answers, tm
     answers.program("sbatch", f'#!/bin/sh\necho "$0 $*" >>{answers.folder}/asked\n{sbatch}\n')
     answers.program("squeue", f'#!/bin/sh\necho "$0 $*" >>{answers.folder}/asked\n{squeue}\n')
     (tmp_path / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
-    code = slurm_submit.main(["A100"])
+    code = submit.main(["sbatch", "A100"])
     told = capsys.readouterr().err
     submission = json.loads((tmp_path / SUBMISSION).read_text())
     assert submission["cluster"] == "private"
@@ -358,7 +358,7 @@ def test_a_submitted_job_is_known_by_its_number_or_found_by_its_name(answers, tm
         # Asked again, Slurm has it: there is no second job.
         answers.program("sbatch", "#!/bin/sh\necho 8\n")
         answers.program("squeue", f'#!/bin/sh\ncase "$*" in *--name={submission["name"]}) echo 7 ;; esac\n')
-        assert slurm_submit.main(["A100"]) == 0
+        assert submit.main(["sbatch", "A100"]) == 0
         assert written.read_text() == "7\n"
     else:
         assert code == (1 if error else 0)

@@ -1,10 +1,8 @@
-"""Submit the point of the current folder as a Job of Kubernetes, for the workflow.
+"""Submit the point of a folder as a Job of Kubernetes.
 
 The workflow has written the point's resources to `request.json`. This command makes the objects from
 jube/include/pod.yaml.in, and leaves in the folder: `kubernetes.yaml`, the submitted objects, and `job.id`, the name,
 namespace and context of the Job.
-
-python -m caraml.schedulers.kubernetes.submit SYSTEM
 """
 
 from __future__ import annotations
@@ -14,16 +12,15 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.node.programs import words
 from benchmarks.common.node.provenance import commit, has_changes
-from caraml.errors import CaramlError, SchedulerError, SiteError
+from caraml.errors import SchedulerError, SiteError
 from caraml.installation import checkout
 from caraml.plan.job import REQUEST
-from caraml.plan.site import Site, read_site
+from caraml.plan.site import Site
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object
 from jpwr.limits.kept import FOLDER
 from jpwr.limits.setting import OPTIONS
@@ -33,17 +30,6 @@ from results.files.typed_files import read_mapping
 JOB_ID, OBJECTS = "job.id", "kubernetes.yaml"
 LONGEST_NAME = 50  # leaves room for a pod's suffix in a label of 63 characters
 SHARED = "ReadWriteMany"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; return 1, after one sentence, if the point cannot be submitted."""
-    [system] = sys.argv[1:] if argv is None else argv
-    try:
-        submit(Path.cwd(), read_site(system))
-    except CaramlError as error:
-        print(f"submit: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
 def submit(folder: Path, site: Site) -> None:
@@ -193,7 +179,3 @@ def image_of(name: str, site: Site) -> str:
             "kubernetes_image"
         )
     return site.kubernetes_image or f"{site.kubernetes_registry.rstrip('/')}/{name}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
