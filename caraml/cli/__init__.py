@@ -22,8 +22,8 @@ from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
 from jpwr.process.parser import HelpfulParser, removed_words
+from record.errors import RecordError
 from results.files.workloads import workloads
-from results.find.records import RecordError
 
 EXIT_CODES = f"""exit codes:
   0    done

@@ -1,4 +1,4 @@
-"""Commands before the first job."""
+"""Commands before the first job. JUBE plans each step by one: it loads no module of the others."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from caraml.check import BAD
 from caraml.cli.options import add_flag
 from caraml.errors import SiteError
-from caraml.machine.doctor import examine, identify, report
 from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.plan.plan import is_submitted
 from caraml.plan.plan import plan as plan_of
 from caraml.plan.site import read_site
 from caraml.plan.systems import read_system, systems_table
 from caraml.plan.workloads import workload_of
-from caraml.schedulers.preview import job_text
-from caraml.schedulers.schedulers import check_scheduler
 from jpwr.messages import near
 from results.files.systems import read_systems
 
@@ -62,6 +58,9 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def doctor(options: argparse.Namespace) -> int:
     """Print which system this machine is, or what the first job of a system lacks."""
+    from caraml.check import BAD
+    from caraml.machine.doctor import examine, identify, report
+
     if options.workload and not options.system:
         raise SiteError("--workload needs --system TAG: see 'caraml systems'")
     findings = examine(options.system, options.workload) if options.system else identify()
@@ -97,6 +96,8 @@ def image(options: argparse.Namespace) -> int:
 
 def job(options: argparse.Namespace) -> int:
     """Print the job that 'jube run' submits for the first point of a sweep, and submit nothing."""
+    from caraml.schedulers.preview import job_text
+
     print(job_text(options.system, workload_of(options.workload), options.tags))
     return 0
 
@@ -111,6 +112,8 @@ def plan(options: argparse.Namespace) -> int:
         options.tags,
     )
     if options.ask_scheduler or is_submitted(options.run_folder):  # before anything is submitted
+        from caraml.schedulers.schedulers import check_scheduler
+
         check_scheduler(found["submit"], read_site(options.system))
     if options.get and options.get not in found:
         raise SiteError(f"a plan has no key {options.get}: {near(options.get, found)}")
