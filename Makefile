@@ -3,11 +3,10 @@ SHELL := bash
 ALL_PARTS := llm resnet inference report frames tracking darshan dev docs
 unexport PYTHONDONTWRITEBYTECODE # tests and demo start Python some thousand times: each would compile the suite
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/build/test-packages/bin:$(PATH)
-LINTS := lint-types lint-workflows lint-style lint-format lint-imports lint-language
 # Each core runs one test file after the other, so that a file's shared fixtures are made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-all test-nightly test-skipped test-packages test-quick test-busy test-kubernetes test-arm64 lint $(LINTS) bench coverage docs docs-serve release-check gpu-check image clean
+.PHONY: help setup demo test test-all test-contract test-nightly test-skipped test-packages test-kubernetes test-arm64 lint bench coverage docs docs-serve gpu-check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 17
@@ -33,12 +32,6 @@ test-skipped: ## the tests that the last run skipped for a missing program: afte
 test-packages: ## install the programs that only some tests need: Slurm, containers, a browser, compilers
 	@scripts/test_packages.sh
 
-test-quick: lint ## the tests that neither train nor run JUBE, Slurm or containers
-	pytest $(PARALLEL) -m 'not slow and not long'
-
-test-busy: lint ## the tests 5 times with twice as many busy loops as cores: make test-busy ROUNDS=5 TIER=quick
-	@scripts/test_busy.sh $(or $(ROUNDS),5) $(or $(TIER),all) $(PARALLEL)
-
 test-kubernetes: lint ## as root: the workflow through a real Kubernetes of one node, which is built first
 	@scripts/build_kubernetes.sh $(or $(KUBERNETES),build/kubernetes)
 	CARAML_KUBERNETES_PROGRAMS=$(or $(KUBERNETES),build/kubernetes) pytest tests/real_kubernetes.py
@@ -48,25 +41,11 @@ test-arm64: setup ## as root: power methods, ioprof and a node's facts on aarch6
 
 lint: ## set-up, then workflows, style, imports and types: 20 seconds on two cores with AVX-512, 40 without
 	@scripts/setup.sh $(ALL_PARTS)
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync $(LINTS) # types take as long as all others
-
-lint-types:
-	mypy
-
-lint-workflows:
-	caraml check jube/*.yaml
-
-lint-style:
-	ruff check
-
-lint-format:
-	ruff format --check
-
-lint-imports:
-	lint-imports --no-logo
-
-lint-language:
-	python scripts/language.py
+	@mypy & types=$$! failed=0; \
+	for check in "caraml check jube/*.yaml" "ruff check" "ruff format --check" "lint-imports --no-logo" "python scripts/language.py"; do \
+		$$check || failed=1; \
+	done; \
+	wait $$types && exit $$failed
 
 bench: ## speed and memory, as ratios against a peer in the same run
 	@scripts/setup.sh $(ALL_PARTS)
@@ -76,7 +55,6 @@ coverage: ## whether the stated intervals of energy hold, every case 100 times: 
 	@scripts/setup.sh $(ALL_PARTS)
 	python -m tools.bench.coverage > docs/explanation/energy_coverage.md
 
-.PHONY: test-contract
 test-contract: ## names, keywords, flags, metrics and fields against real packages, which are downloaded: 5 minutes
 	@scripts/setup.sh $(ALL_PARTS)
 	CARAML_DOWNLOAD=1 pytest -s -m '' tests/contracts
@@ -88,15 +66,8 @@ docs: ## the documentation as a site in build/docs; a warning is an error
 docs-serve: docs ## the documentation on http://127.0.0.1:8000
 	python -m http.server --bind 127.0.0.1 --directory build/docs 8000
 
-release-check: ## build the distribution of jpwr, and install it in a new environment
-	@scripts/setup.sh $(ALL_PARTS)
-	scripts/release_check.sh
-
 gpu-check: setup ## train both GPT sizes on one NVIDIA GPU, 8 minutes: make gpu-check SYSTEM=H200
 	@scripts/gpu_check.sh $(SYSTEM)
-
-image: ## build or pull a container image: make image NAME=cpu
-	caraml image $(NAME)
 
 clean: ## remove results of the workflow, data and .venv
 	rm -rf jube/*_run data .venv

@@ -9,7 +9,6 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yaml")
 REFUSED = SYSTEMS.with_name("refused.yaml")
-SYSTEM = SYSTEMS.with_name("system.yaml")  # for JUBE: the blocks as one set
 OURS = ("benchmarks", "caraml", "ioprof", "record", "results")
 SAMPLER = "jpwr"  # a separate distribution, possibly in another folder
 

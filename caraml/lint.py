@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from caraml.installation import SYSTEM, SYSTEMS
+from caraml.installation import SYSTEMS
 from jpwr.messages import near
-from results.files.systems import find_mistakes
+from record.errors import RecordError
+from results.files.systems import read_systems
 from results.files.yaml_files import YamlError, read_nodes
 from results.files.yaml_nodes import entries, read_otherwise, text_of
 
@@ -40,9 +42,9 @@ KEYS: dict[str, set[str]] = {
     "table": {"name", "tag", "style", "sort", "separator", "filter", "transpose", "column"},
     "column": {"title", "tag", "format", "colw", "null_value", "_"},
 }
-STATISTICS = ("first", "last", "min", "max", "avg", "sum", "std", "cnt")  # of a pattern that matches several times
 SETS = ("parameterset", "fileset", "substituteset", "patternset")
-INCLUDE = re.compile(r"""([^:]+):\["(\w+)"\](:.*)?""")  # what follows is an expression on the taken part
+# The taken part, and an expression on it; without a part, the expression makes one set of all systems.
+INCLUDE = re.compile(r"""([^:]+):(?:\["(\w+)"\])?(:.*)?""")
 SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -84,8 +86,7 @@ def lint(file: Path) -> list[Mistake]:
         workflow = Workflow(path, roots[path])
         _check_keys(workflow, workflow.root, "")
         _check_twice(workflow)
-        find = find_mistakes if path.name in (SYSTEM.name, SYSTEMS.name) else read_otherwise
-        for node, text in find(workflow.root):
+        for node, text in read_otherwise(workflow.root):
             workflow.find(node, text)
         if path == file:  # a step from another file is checked as one of this file
             included = _references(workflow)
@@ -96,7 +97,17 @@ def lint(file: Path) -> list[Mistake]:
             if not any(isinstance(roots[other], Mistake) for other in included):
                 _check_names(workflow, roots)
         findings.update(workflow.findings)
+    findings.update(_of_systems(file.parent / "include" / SYSTEMS.name))
     return sorted(findings, key=lambda finding: (str(finding.file), finding.line, finding.text))
+
+
+def _of_systems(file: Path) -> Iterator[Mistake]:
+    """Yield the first mistake in the blocks of systems next to a workflow."""
+    try:
+        if file.exists():
+            read_systems(file)
+    except RecordError as error:
+        yield Mistake(file, 0, str(error).removeprefix(str(file)).lstrip(",: "))
 
 
 def _compose(file: Path) -> Any:
@@ -122,11 +133,21 @@ def _included(file: Path, node: Any) -> Any:
     line = node.start_mark.line + 1
     if not found:
         return Mistake(file, line, f"'!include {node.value}' is not of the form !include FILE:[\"KEY\"]")
+    if not found[2]:
+        return system_set()
     other = _compose(file.parent / found[1])
     if isinstance(other, Mistake):
         return Mistake(file, line, f"cannot take in {found[1]}: {other.text}")
     taken = next((value for key, value in other.value if key.value == found[2]), None)
     return taken or Mistake(file, line, f"there is no '{found[2]}' in {found[1]}")
+
+
+@cache
+def system_set() -> Any:
+    """Return the set that JUBE makes of all systems, as a node."""
+    import yaml
+
+    return yaml.compose("[{name: system, parameter: [{name: system_name}]}]")
 
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
@@ -145,15 +166,14 @@ def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
 
 
 def _check_twice(workflow: Workflow) -> None:
-    """Find entries of one set with the same name and tag, of which JUBE would use the last."""
-    for kind, entry_kind in (("parameterset", "parameter"), ("patternset", "pattern")):
-        for node in entries(workflow.root, kind):
-            seen: dict[tuple[str, str], int] = {}
-            for entry in entries(node, entry_kind):
-                key = text_of(entry, "name"), text_of(entry, "tag")
-                if key in seen:
-                    workflow.find(entry, f"{entry_kind} '{key[0]}' is written twice, first in line {seen[key]}")
-                seen.setdefault(key, entry.start_mark.line + 1)
+    """Find parameters of one set with the same name and tag, of which JUBE would use the last."""
+    for node in entries(workflow.root, "parameterset"):
+        seen: dict[tuple[str, str], int] = {}
+        for entry in entries(node, "parameter"):
+            key = text_of(entry, "name"), text_of(entry, "tag")
+            if key in seen:
+                workflow.find(entry, f"parameter '{key[0]}' is written twice, first in line {seen[key]}")
+            seen.setdefault(key, entry.start_mark.line + 1)
 
 
 def _uses(node: Any) -> Iterator[tuple[Any, str, str]]:
@@ -166,7 +186,7 @@ def _uses(node: Any) -> Iterator[tuple[Any, str, str]]:
 def _references(workflow: Workflow) -> set[Path]:
     """Return the files that sets are taken from; a missing one is a finding."""
     found = set()
-    for node in [*entries(workflow.root, "step"), *entries(workflow.root, "analyser")]:
+    for node in entries(workflow.root, "step"):
         for entry, source, _ in _uses(node):
             path = workflow.file.parent / source
             if source and not path.is_file():
@@ -177,7 +197,7 @@ def _references(workflow: Workflow) -> set[Path]:
 
 
 def _used_sets(workflow: Workflow, roots: dict[Path, Any], node: Any) -> list[Any]:
-    """Return the sets that a step or an analyser uses; a system is one name with many tagged sets."""
+    """Return the sets that a step uses."""
     chosen = []
     for entry, source, name in _uses(node):
         path = workflow.file.parent / source if source else workflow.file
@@ -193,52 +213,23 @@ def _used_sets(workflow: Workflow, roots: dict[Path, Any], node: Any) -> list[An
 
 def _check_names(workflow: Workflow, roots: dict[Path, Any]) -> None:
     """Find steps, sets and variables that are used and do not exist."""
-    steps = {text_of(step, "name"): step for step in entries(workflow.root, "step")}
-    known: dict[str, set[str]] = {}
-    for name, step in steps.items():
-        known[name] = _check_step(workflow, name, _used_sets(workflow, roots, step), steps, known)
-    analysers = {text_of(node, "name"): node for node in entries(workflow.root, "analyser")}
-    columns = set().union(*known.values())
-    for node in analysers.values():
-        for pattern in (one for used in _used_sets(workflow, roots, node) for one in entries(used, "pattern")):
-            name = text_of(pattern, "name")
-            columns |= {name, *(f"{name}_{statistic}" for statistic in STATISTICS)}
-        for entry in entries(node, "analyse"):
-            if text_of(entry, "step") not in steps:
-                workflow.find(entry, f"the analyser reads step '{text_of(entry, 'step')}', which is no step")
-    for result in entries(workflow.root, "result"):
-        if text_of(result, "use") not in analysers:
-            workflow.find(result, f"the result uses '{text_of(result, 'use')}', which is no analyser")
-        for column in (one for table in entries(result, "table") for one in entries(table, "column")):
-            if text_of(column) not in columns:
-                workflow.find(column, f"column '{text_of(column)}' is neither a parameter nor a pattern")
-
-
-def _check_step(
-    workflow: Workflow, name: str, used: list[Any], steps: dict[str, Any], known: dict[str, set[str]]
-) -> set[str]:
-    """Check the variables of a step and of its sets; return those that are defined for it, also by other steps."""
-    defined = {text_of(entry, "name") for node in used for entry in entries(node, "parameter")}
-    for parent in (one.strip() for one in text_of(steps[name], "depend").split(",") if one.strip()):
-        if parent not in steps:
-            workflow.find(steps[name], f"step '{name}' depends on '{parent}', which is no step")
-        defined |= known.get(parent, set())
-    texts = [
-        (entry, text_of(entry, key))
-        for kind, key in (("parameter", "_"), ("sub", "dest"))
-        for node in used
-        for entry in entries(node, kind)
-    ]
-    for entry, text in [*texts, *((entry, text_of(entry)) for entry in entries(steps[name], "do"))]:
-        _check_variables(workflow, entry, text, defined, f"step '{name}'")
-    return defined
-
-
-def _check_variables(workflow: Workflow, node: Any, text: str, defined: set[str], where: str) -> None:
-    for found in SHELL.finditer(text):
-        name = found[1] or found[2]
-        if name not in defined and not name.startswith("jube_") and not name.isdigit():
-            workflow.find(node, f"there is no parameter '{name}' in {where}{_near(name, defined, '$')}")
+    known: dict[str, set[str]] = {}  # parameters by the steps that have them
+    for step in entries(workflow.root, "step"):
+        name, used = text_of(step, "name"), _used_sets(workflow, roots, step)
+        known[name] = {text_of(entry, "name") for node in used for entry in entries(node, "parameter")}
+        for parent in (word.strip() for word in text_of(step, "depend").split(",") if word.strip()):
+            if parent not in known:
+                workflow.find(step, f"step '{name}' depends on '{parent}', which is no step before it")
+            known[name] |= known.get(parent, set())
+        texts = [(entry, text_of(entry)) for entry in entries(step, "do")]
+        for node in used:
+            texts += [(entry, text_of(entry)) for entry in entries(node, "parameter")]
+            texts += [(entry, text_of(entry, "dest")) for entry in entries(node, "sub")]
+        for entry, text in texts:
+            for variable in (found[1] or found[2] for found in SHELL.finditer(text)):
+                if variable not in known[name] and not variable.startswith("jube_") and not variable.isdigit():
+                    hint = _near(variable, known[name], "$")
+                    workflow.find(entry, f"there is no parameter '{variable}' in step '{name}'{hint}")
 
 
 def _near(name: str, known: set[str], sign: str = "") -> str:

@@ -18,26 +18,27 @@ from typing import NamedTuple
 
 from caraml.errors import SchedulerError, SweepError
 from caraml.installation import checkout
+from caraml.plan.job import POINT, REQUEST, SCRIPTS, UNFINISHED
 from caraml.schedulers.job import Job
-from caraml.schedulers.schedulers import SCHEDULERS, Scheduler
+from caraml.schedulers.kubernetes import cluster
+from caraml.schedulers.kubernetes.state import KubernetesJob
+from caraml.schedulers.schedulers import SCHEDULERS
 from caraml.sweep import check_run, no_results, not_started
 from record.model import Json
 from record.values import count
 from results.collect import failed_result
 from results.find.folders import ATTEMPTS, points, runs_of
+from results.find.jube_row import write_row
 from results.find.records import RESULT_NAME, read_record, write_record
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
 # Files in a point's folder before its job starts; all others belong to one attempt.
 MADE_BY_JUBE = {
     "prepare",
-    "job.sh",
-    "node.sh",
-    "job.sh.in",
-    "node.sh.in",
-    "result.json.in",
-    "request.yaml",
-    "request.yaml.in",
+    *SCRIPTS,
+    POINT,
+    f"{POINT}.in",
+    REQUEST,
     "stdout",
     "stderr",
     ATTEMPTS,
@@ -102,7 +103,7 @@ def _mark_for_jube(folder: Path, standing: Standing) -> None:
 def check_schedulers(run: Path) -> None:
     """Raise SchedulerError, within seconds, unless the schedulers of all jobs without a known end answer."""
     for how, job_id in {point.how: point.job_id for point in map(Point.read, points(run)) if point.job_id}.items():
-        SCHEDULERS[how]().ping(job_id)
+        SCHEDULERS[how].ping(job_id)
 
 
 def settle(run: Path) -> dict[Path, Standing]:
@@ -115,22 +116,19 @@ def settle(run: Path) -> dict[Path, Standing]:
     for point in found:
         if point.job_id:
             submitted.setdefault(point.how, {})[point.folder] = point.job_id
-    asked: dict[str, Scheduler] = {how: SCHEDULERS[how]() for how in submitted}
     jobs: dict[Path, Job] = {}
     for how, ids in submitted.items():
-        jobs |= asked[how].jobs(ids)
+        jobs |= SCHEDULERS[how].jobs(ids)
     ended = [one for one in found if one.folder in jobs and jobs[one.folder].has_ended and not one.has_results]
     if ended:
         time.sleep(SETTLE_S)
     for point in ended:
-        asked[point.how].bring_results(jobs[point.folder], point.folder)
+        if isinstance(job := jobs[point.folder], KubernetesJob):  # one of Slurm writes them itself
+            cluster.bring_results(job, point.folder)
     now = {point.folder: Point.read(point.folder) for point in ended}
     has_none = any(point.folder not in jobs and not point.has_results for point in found)
     in_use = _folders_in_use() if has_none else set[tuple[int, int]]()
-    return {
-        one.folder: _settle_point(now.get(one.folder, one), jobs.get(one.folder), asked.get(one.how), in_use)
-        for one in found
-    }
+    return {one.folder: _settle_point(now.get(one.folder, one), jobs.get(one.folder), in_use) for one in found}
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ class Point:
         has_ended = (folder / "ready").exists() or (folder / "error").exists()
         has_results = has_ended and not any(record["status"] == "unfinished" for record in records.values())
         file = folder / JOB_ID
-        if not file.exists() or (has_results and SCHEDULERS[how].key in records[folder]):
+        if not file.exists() or (has_results and SCHEDULERS[how].KEY in records[folder]):
             return cls(folder, how, records, "", has_results)
         return cls(folder, how, records, file.read_text(errors="replace").strip(), has_results)
 
@@ -169,8 +167,8 @@ def _how(folder: Path) -> str:
 def remove(found: Sequence[Path]) -> None:
     """Remove the jobs of points from their schedulers; raises SchedulerError if one does not answer."""
     for point in found:
-        if _how(point) in SCHEDULERS:
-            SCHEDULERS[_how(point)]().remove(point)
+        if _how(point) == "kubernetes":  # Slurm forgets a job by itself
+            cluster.remove(point)
 
 
 def describe(standings: Sequence[Standing]) -> str:
@@ -187,27 +185,29 @@ def describe(standings: Sequence[Standing]) -> str:
     return f"{count(len(standings), 'point')}: {', '.join(parts)}" + (f"; ends by {latest}" if latest else "")
 
 
-def _settle_point(point: Point, job: Job | None, scheduler: Scheduler | None, in_use: Set[tuple[int, int]]) -> Standing:
+def _settle_point(point: Point, job: Job | None, in_use: Set[tuple[int, int]]) -> Standing:
     if job is not None and not job.has_ended:
         return Standing("queued" if job.is_queued else "running", job.reason if job.is_queued else "", job.latest_end)
     if not point.has_results and job is None:
         return Standing("running" if _identity(point.folder) in in_use else "open")
     statuses = {record["status"] for record in point.records.values()}
-    if job is not None and scheduler is not None:
-        statuses = {_settle_run(point, folder, job, scheduler) for folder in point.records}
+    if job is not None:
+        statuses = {_settle_run(point, folder, job) for folder in point.records}
+        write_row(point.folder)
     good = statuses == {"ok"}
     if not point.has_results:
         (point.folder / ("ready" if good else "error")).touch()
     return Standing("ok" if good else "failed")
 
 
-def _settle_run(point: Point, folder: Path, job: Job, scheduler: Scheduler) -> str:
+def _settle_run(point: Point, folder: Path, job: Job) -> str:
     """Write what the scheduler knows of an ended job into a run's result, and return the run's status."""
-    result, ended = point.records[folder], f"{scheduler.title} ended the {job}"
+    scheduler = SCHEDULERS[point.how]
+    result, ended = point.records[folder], f"{scheduler.TITLE} ended the {job}"
     if not point.has_results and result["status"] == "unfinished":
         result = failed_result(folder, 1, ended)
-    result[scheduler.key] = job.to_record()
-    if result["status"] != "ok" and not job.ended_by_itself and scheduler.title not in result["error"]:
+    result[scheduler.KEY] = scheduler.entry(job)
+    if result["status"] != "ok" and not job.ended_by_itself and scheduler.TITLE not in result["error"]:
         result["error"] = f"{ended}; {result['error']}"
     write_record(result, folder / RESULT_NAME)
     return str(result["status"])
@@ -248,7 +248,7 @@ def retry_failed(run: Path) -> list[Path]:
     commands = {point: _submitted(point) for point in failed}
     jobs = {how: point / JOB_ID for point, (how, *_) in commands.items() if how in SCHEDULERS}
     for how, job in jobs.items():
-        SCHEDULERS[how]().ping(job.read_text(errors="replace").strip() if job.exists() else "")
+        SCHEDULERS[how].ping(job.read_text(errors="replace").strip() if job.exists() else "")
     remove(failed)
     for point, command in commands.items():
         result = read_record(point / RESULT_NAME)
@@ -258,10 +258,11 @@ def retry_failed(run: Path) -> list[Path]:
             shutil.move(path, kept / path.name)
         (point.parent / "error").unlink(missing_ok=True)
         again = {key: result[key] for key in ("schema_version", "benchmark", "system", "model", "work_unit", "layout")}
-        again |= {"status": "unfinished", "error": "the job has not ended, or ended without a result"}
+        again |= UNFINISHED
         if fill := result.get("fill"):
             again["fill"] = {key: fill[key] for key in ("copies", "devices_per_copy")}
         write_record(again, point / RESULT_NAME)
+        write_row(point)
         subprocess.run([submit, *command], cwd=point)
     return failed
 

@@ -14,6 +14,7 @@ from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
 from record.causes import cause
 from record.model import Json, Record, as_json
+from results.find.jube_row import point_of, write_row
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
 from results.join.channels import EnergyError
 from results.join.checkpoints import energy_per_checkpoint
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             result = failed_result(options.folder, options.exit_code, options.reason)
         write_record(result, options.folder / RESULT_NAME)
+        write_row(point_of(options.folder))
     except (RecordError, OSError) as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1

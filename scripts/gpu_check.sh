@@ -37,9 +37,11 @@ for point in "${points[@]}"; do
         repo=$OLDPWD
         export PYTHONPATH=$repo${PYTHONPATH:+:$PYTHONPATH}
         # The result of a run that ends without one.
-        sed -e "s/#BENCHMARK#/llm_training/; s/#SYSTEM#/$system/; s/#MODEL#/$size/; s/#WORK_UNIT#/tokens/" \
-            -e "s/#FILL_ENTRY#//; s/#JOB_DEVICES#/1/; s/#JOB_NODES#/1/; s/#JOB_BATCH_SIZE#/$global/" \
-            "$repo/jube/include/result.json.in" >result.json
+        cat >result.json <<END
+{"schema_version": 3, "benchmark": "llm_training", "system": "$system", "model": "$size", "work_unit": "tokens",
+ "status": "unfinished", "error": "the run ended without a result",
+ "layout": {"num_devices": 1, "num_nodes": 1, "global_batch_size": $global}}
+END
         code=0
         python3 -m jpwr --methods pynvml --idle 4 --df-out "power/$(hostname)" -- \
             python3 -m benchmarks.llm_training --device gpu --size "$size" --micro-batch-size "$micro" \

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from caraml.plan.job import POINT, Point, write
+from caraml.plan.plan import plan
 from tests.needs import need
 from tests.waiting import PATIENCE_S
 
@@ -18,6 +20,7 @@ SYSTEMS = Path("jube") / "include" / "systems.yaml"
 # A system that a user adds need not be in golden files, nor in the pages on what has run.
 SHIPPED = {"A100", "H100", "WAIH100", "GH200", "JEDI", "MI250", "GC200", "CPU", "H200", "MI300X", "MI300A", "GB200"}
 SHIPPED |= {"ARCHER2", "MI210", "V100", "BOW", "B200", "B300", "GB300", "MI325X", "MI355X", "HGX-A100", "HGX-H100"}
+STARTER, IDLE = " {{ process_starter }} ", "--idle 4"  # in node.sh.j2
 # The site's facts for a checkout that trains: what is tested takes no long steps.
 SMALL = "llm_training_flags: --sequence-length 64\nresnet50_flags: --image-size 32\n"
 
@@ -37,32 +40,22 @@ class InCheckout:
         return self.call(sys.executable, "-m", "caraml", *arguments)
 
 
-def read_blocks() -> list[dict]:
-    """Return the blocks of all systems, with the types that JUBE reads."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load((REPOSITORY / SYSTEMS).read_text(), loader)["parameterset"]
+def read_blocks() -> dict[str, dict]:
+    """Return the block of each system by its tag."""
+    return yaml.load((REPOSITORY / SYSTEMS).read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def made_up_system(**values: str) -> str:
-    """The block of a system TESTBED, as a user adds it: that of the CPU with other values."""
-    [block] = [block for block in read_blocks() if block["tag"] == "CPU"]
-    kept = [one for one in block["parameter"] if one.get("tag", "").startswith("!") or "tag" not in one]
-    changed = {"system_name": "TESTBED", **values}
-    for parameter in kept:
-        parameter.pop("tag", None)
-        if parameter["name"] in changed:
-            parameter["_"] = changed.pop(parameter["name"])
-            parameter.pop("mode", None)
-    assert not changed, f"there are no such keys: {changed}"
-    return yaml.safe_dump([{"name": "system", "tag": "TESTBED", "parameter": kept}], sort_keys=False)
+def made_up_system(**values: object) -> dict[str, dict]:
+    """Return the block of a system TESTBED, as a user adds it: that of the CPU with other values."""
+    return {"TESTBED": {**read_blocks()["CPU"], **values}}
 
 
-def write_systems(checkout: Path, *blocks: dict) -> None:
+def write_systems(checkout: Path, blocks: dict[str, dict]) -> None:
     """Keep only some systems in a checkout: JUBE reads the file of all several times in a run, and slowly."""
-    (checkout / SYSTEMS).write_text(yaml.safe_dump({"parameterset": blocks}, sort_keys=False))
+    (checkout / SYSTEMS).write_text(yaml.safe_dump(blocks, sort_keys=False))
 
 
-def make_checkout(folder: Path, block: str = "", site: str = "") -> Path:
+def make_checkout(folder: Path, block: dict[str, dict] | None = None, site: str = "") -> Path:
     """Copy this checkout as git has it, with its environment and a site.yaml; a given block is added to the CPU's."""
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -73,8 +66,7 @@ def make_checkout(folder: Path, block: str = "", site: str = "") -> Path:
     if (REPOSITORY / ".venv").exists():
         (folder / ".venv").symlink_to(REPOSITORY / ".venv")
     if block:
-        cpu = [one for one in read_blocks() if one["tag"] == "CPU"]
-        write_systems(folder, *cpu, *yaml.safe_load(block))
+        write_systems(folder, {"CPU": read_blocks()["CPU"], **block})
     if site:
         (folder / "site.yaml").write_text(site)
     return folder
@@ -82,10 +74,21 @@ def make_checkout(folder: Path, block: str = "", site: str = "") -> Path:
 
 def run_in_place_of_training(checkout: Path, program: str) -> None:
     """Let jobs run another program under the sampler, which does not look at the idle machine first."""
-    node = checkout / "jube" / "include" / "node.sh.in"
+    node = checkout / "jube" / "include" / "node.sh.j2"
     text = node.read_text()
-    assert text.count(" #PROCESS_STARTER# ") == text.count("#IDLE_S#") == 1
-    node.write_text(text.replace(" #PROCESS_STARTER# ", f" {program} # ").replace("#IDLE_S#", "0"))
+    assert text.count(STARTER) == text.count(IDLE) == 1
+    node.write_text(text.replace(STARTER, f" {program} # ").replace(IDLE, "--idle 0"))
+
+
+def write_job(folder: Path, program: str, num_devices: int = 1, **planned: object) -> Path:
+    """Write the job of a point of a CPU, which does not look at the idle machine first; return its folder."""
+    values = plan("CPU", "llm_training") | planned
+    point = Point(values, program, "tiny", 1, 1, num_devices, 1, "", "", 1)
+    (folder / POINT).write_text("".join(f"{name}: {value}\n" for name, value in point._asdict().items()))
+    write(folder)
+    node = folder / "node.sh"
+    node.write_text(node.read_text().replace(IDLE, "--idle 0"))
+    return folder
 
 
 @pytest.fixture(scope="session")

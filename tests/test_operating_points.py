@@ -62,7 +62,7 @@ def test_a_sweep_over_power_limits_has_the_speeds_and_powers_of_the_stand_ins_mo
     assert (tmp_path / "state" / "gpu-0").read_text().split()[0] == "400"
     assert list((tmp_path / "kept").iterdir()) == []
     table = run("jube", "result", str(out), "--id", "last", "--analyse")
-    assert "power limit [W]" in table
+    assert "power limit" in table
     csv_text = run(sys.executable, "-m", "caraml", "table", str(out), "--repeats", "--all", "--format", "csv")
     rows = {float(row["power limit [W]"]): row for row in csv.DictReader(io.StringIO(csv_text))}
     # 220 W at 0.778 of the speed: 29 % less energy for the same work than 400 W.

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from jpwr.errors import JpwrError
 from jpwr.hooks import keras_callback, mark_torch
-from jpwr.regions import RegionTimer, torch_events
+from jpwr.regions import RegionTimer
 from jpwr.regions.times import BATCH
 from tests.later import Later
 
@@ -75,16 +72,3 @@ def test_a_backward_pass_that_fails_is_not_told_and_those_after_it_are():
     model.weight._backward_hooks.clear()
     model(torch.ones(2, 4)).sum().backward()
     assert len(of_key(timer, "Backward")) == 1
-
-
-def test_without_keras_it_is_said(monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras", None)
-    with pytest.raises(JpwrError, match="Keras is missing"):
-        keras_callback(RegionTimer())
-
-
-def test_events_of_a_gpu_are_refused_where_there_is_none():
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(JpwrError, match="PyTorch finds none"):
-        torch_events()

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from caraml.schedulers.slurm import SUBMISSION, TIME_LIMIT, Slurm
+from caraml.schedulers import slurm as scheduler
+from caraml.schedulers.slurm import SUBMISSION, TIME_LIMIT
 from tests.conftest import SMALL, InCheckout, made_up_system, make_checkout, run_in_place_of_training
 from tests.needs import PATH, need
 from tests.private_slurm import CLUSTERS, PROGRAMS, private_slurm, restart_without_jobs
@@ -394,7 +395,7 @@ def test_a_number_that_is_used_again_brings_no_other_jobs_energy(jube_command, t
     # The scheduler has forgotten all of them.
     for name in ("SLURM_CONF", "PATH"):
         monkeypatch.setenv(name, slurm[name])
-    forgotten = Slurm().jobs({point: found["job_id"]})[point]
+    forgotten = scheduler.jobs({point: found["job_id"]})[point]
     assert (forgotten.state, forgotten.consumed_energy_j) == ("COMPLETED", found["consumed_energy_j"])
     # Neither they nor a job of the shell's cluster are that of another folder.
     monkeypatch.setenv("SLURM_CLUSTERS", OTHER)
@@ -402,7 +403,7 @@ def test_a_number_that_is_used_again_brings_no_other_jobs_energy(jube_command, t
     shutil.copytree(point, copy_of)
     (copy_of / SUBMISSION).write_text(json.dumps({**submission, "name": "ours"}))
     for job_id in (found["job_id"], "1"):
-        foreign = Slurm().jobs({copy_of: job_id})[copy_of]
+        foreign = scheduler.jobs({copy_of: job_id})[copy_of]
         assert (foreign.state, foreign.consumed_energy_j) == ("UNKNOWN", None)
 
 

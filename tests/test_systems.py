@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -14,76 +15,46 @@ import yaml
 
 from benchmarks.common.measure.together import LIMIT_S
 from caraml.cli import main
-from caraml.plan.systems import read_refused
-from results.files.systems import OPTIONAL, read_systems
-from results.files.workloads import workloads
-from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout, read_blocks, write_systems
+from caraml.plan.job import SCRIPTS
+from caraml.plan.plan import plan
+from results.files.systems import read_systems
+from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout, read_blocks, write_job, write_systems
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", image_batch_sweep="8")
-GOLDEN = Path(__file__).with_name("golden")
-UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 BLOCKS = read_blocks()
-NAMES = [block["tag"] for block in BLOCKS]
-NUMBERS = {"int": int, "float": (int, float)}
+NAMES = list(BLOCKS)
+GOLDEN = Path(__file__).with_name("golden_jobs.txt")
 
 
-def _is_stored(name: str) -> bool:
-    """Whether it is known how the system's jobs look."""
-    return any(GOLDEN.glob(f"{name}.*.txt"))
-
-
-QUICK_GOLDEN = ("A100", "MI250", "GC200")  # one of each vendor; JUBE takes seconds for each
-GOLDEN_SYSTEMS = [
-    pytest.param(name, marks=[] if name in QUICK_GOLDEN else pytest.mark.slow)
-    for name in NAMES
-    if name in SHIPPED - {"CPU"} or UPDATE or _is_stored(name)
-]
-
-
-def types(block) -> dict[str, str]:
-    return {parameter["name"]: parameter.get("type", "string") for parameter in block["parameter"]}
-
-
-def test_every_system_of_the_suite_is_described_once():
+def test_every_system_of_the_suite_is_described_once_with_a_source_of_its_figures():
     assert set(NAMES) >= SHIPPED
-    assert len(NAMES) == len(set(NAMES))
+    for name, system in read_systems().items():
+        has_peak = any(system.peak_tflops(precision) for precision in ("fp32", "fp16", "bf16", "fp8"))
+        assert re.search("20[12][0-9]", system.hardware_source) or not has_peak
+        assert system.peak_tflops(system.default_precision) or name == "CPU" or name not in SHIPPED
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=NAMES)
-def test_every_system_has_the_same_keys_of_the_same_types(block):
-    of_workloads = {parameter for facts in workloads().values() for parameter in facts.parameters}
-    every = {name: kind for name, kind in types(BLOCKS[0]).items() if name not in of_workloads}
-    stated = {name: kind for name, kind in types(block).items() if name not in of_workloads}
-    assert stated == {name: kind for name, kind in every.items() if name in stated or name not in OPTIONAL}
-    entries = [(parameter["name"], parameter.get("tag")) for parameter in block["parameter"]]
-    assert len(entries) == len(set(entries))
-    for parameter in block["parameter"]:
-        kind = parameter.get("type", "string")
-        if kind in NUMBERS and "mode" not in parameter:
-            assert isinstance(parameter["_"], NUMBERS[kind]), parameter
-    system = read_systems()[block["tag"]]
-    values = system.values
-    assert values["system_name"] == block["tag"]
-    # A figure that is stated has a source with its year.
-    has_peak = any(values[key] for key in values if key.startswith("peak_tflops_"))
-    assert re.search("20[12][0-9]", values["hardware_source"]) or not has_peak
-    if block["tag"] in SHIPPED - {"CPU"}:
-        assert system.peak_tflops(system.default_precision)
-
-
-def test_a_block_may_leave_out_what_few_ask_for(tmp_path):
-    text = (REPOSITORY / SYSTEMS).read_text()
-    shorter = tmp_path / "systems.yaml"
-    shorter.write_text(
-        "\n".join(line for line in text.splitlines() if not any(f"name: {key}," in line for key in OPTIONAL))
-    )
-    found = read_systems(shorter)
-    assert list(found) == NAMES
-    assert all(getattr(block, key) == value for block in found.values() for key, value in OPTIONAL.items())
+@pytest.mark.parametrize(
+    ("vendor", "values"),
+    [
+        ("nvidia", ("pynvml", "gpu", "nvidia.com/gpu", "pytorch-nvidia-x86_64", "apptainer")),
+        ("amd", ("rocm", "gpu", "amd.com/gpu", "pytorch-amd-x86_64", "apptainer")),
+        ("graphcore", ("gc", "", "", "pytorch-graphcore-x86_64", "apptainer")),
+        ("none", ("rapl/estimate", "", "", "cpu", "none")),
+    ],
+)
+def test_a_block_states_what_differs_from_the_defaults_of_its_vendor(tmp_path, vendor, values):
+    file = tmp_path / "systems.yaml"
+    file.write_text(f"X: {{vendor: {vendor}, accelerator: a device, devices_per_node: 6, hardware_source: none}}\n")
+    system = read_systems(file)["X"]
+    found = (system.power_methods, system.gres, system.kubernetes_resource)
+    assert (*found, system.image_of("pytorch"), system.container_runtime) == values
+    assert (system.system_name, system.devices_sweep, system.submit) == ("X", "1 2 4", "sbatch")
+    assert (system.values["default_repeats"], system.values["warmup_steps"]) == (3, "5")
 
 
 def test_no_other_file_knows_a_systems_name():
@@ -120,18 +91,15 @@ def one_point_checkout(tmp_path_factory):
 
 def one_point(system: str) -> dict:
     """Return the block of a system with its largest point alone."""
-    [block] = [block for block in (*BLOCKS, *yaml.safe_load(ONE_POINT)) if block["tag"] == system]
+    block = {"devices_sweep": read_systems()[system].devices_sweep} if system in BLOCKS else {}
+    block |= {**BLOCKS, **ONE_POINT}[system]
     sweeps = r"(devices|batch|\w+_batch)_sweep"
-    largest = [
-        {**one, "_": str(one["_"]).split()[-1]} if re.fullmatch(sweeps, one["name"]) and "mode" not in one else one
-        for one in block["parameter"]
-    ]
-    return {**block, "parameter": largest}
+    return {key: value.split()[-1] if re.fullmatch(sweeps, key) else value for key, value in block.items()}
 
 
 def jube_run(checkout: Path, jube: str, workflow: str, system: str, *tags: str, out: Path, **environ: str):
     """Run a workflow in a checkout with one system alone, whose scheduler may be replaced by `PATH`."""
-    write_systems(checkout, one_point(system))
+    write_systems(checkout, {system: one_point(system)})
     path = f"{environ.pop('PATH', '')}:{checkout}/bin:{os.environ['PATH']}"
     command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, *tags, "--outpath", str(out)]
     environ = {**os.environ, "PATH": path, **environ}
@@ -160,13 +128,6 @@ def test_a_site_gives_a_benchmark_flags_of_its_own(one_point_checkout, jube_comm
     job = job_of(one_point_checkout, jube_command, "llm", "H200", "fp8", out=out)
     assert "--precision fp8 " in job
     assert " --peak-tflops-per-device 1979 --compile layers --cuda-graph on --record record.json" in job
-
-
-def test_where_reads_are_counted_the_sampler_starts_what_counts_them(one_point_checkout, jube_command, tmp_path):
-    counted = job_of(one_point_checkout, jube_command, "resnet50", "H200", "io", out=tmp_path / "counted")
-    assert counted.endswith(" --record record.json --region-times\n")
-    [node] = (tmp_path / "counted").rglob("node.sh")
-    assert 'if [ "yes" = yes ]; then\n    count_reads=(python3 -m ioprof --out "io/' in node.read_text()
 
 
 def test_an_operating_point_is_set_by_the_sampler_or_by_slurm(one_point_checkout, jube_command, monkeypatch, tmp_path):
@@ -212,19 +173,6 @@ def test_a_scheduler_that_does_not_answer_is_said_before_anything_is_submitted(
     assert not list(tmp_path.rglob("result.json"))
 
 
-def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_command, tmp_path, monkeypatch):
-    monkeypatch.setenv("CARAML_BATCHES", "64")
-    monkeypatch.setenv("CARAML_DEVICES", "2")
-    job = job_of(one_point_checkout, jube_command, "resnet50", "A100", "fp16", out=tmp_path / "narrow")
-    assert "--global-batch-size 64 " in job
-    assert "--nproc-per-node 2 " in job
-    assert "--precision fp16 " in job
-    monkeypatch.setenv("CARAML_BATCHES", "63")
-    done = jube_run(one_point_checkout, jube_command, "resnet50", "A100", "synthetic", out=tmp_path / "none")
-    assert done.returncode != 0
-    assert "v1.5 on 2 devices: global_batch_size 63 is not a multiple of the 2 devices" in done.stdout + done.stderr
-
-
 @pytest.mark.parametrize(
     ("workflow", "tags", "sentence"),
     [
@@ -255,17 +203,6 @@ def test_what_does_not_run_on_a_system_is_refused_with_the_reason(
     assert not list(tmp_path.rglob("result.json"))
 
 
-# Of the order in which JUBE evaluates.
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
-def test_what_is_refused_is_said_before_that_no_scheduler_answers(seed, one_point_checkout, jube_command, tmp_path):
-    (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Slurmctld(primary) at made-up is DOWN'\n")
-    (tmp_path / "scontrol").chmod(0o755)
-    environ = {"PATH": str(tmp_path), "PYTHONHASHSEED": str(seed)}
-    done = jube_run(one_point_checkout, jube_command, "cosmoflow", "GC200", out=tmp_path / "run", **environ)
-    assert done.returncode != 0
-    assert "CosmoFlow training was asked for on GC200, but it does not run" in done.stdout + done.stderr
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("submit", ["sbatch", "kubernetes"])
 def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, capsys, monkeypatch):
@@ -288,31 +225,6 @@ def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, ca
         [container] = job["spec"]["template"]["spec"]["containers"]
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert "/tmp" not in text.replace(str(REPOSITORY), "").replace("value: /tmp", "").replace("HOME=/tmp", "")
-
-
-@pytest.mark.parametrize(
-    ("words", "lines"),
-    [
-        ("JEDI llm 13B", ("--nodes=1", "--gres=gpu:4")),
-        pytest.param("JEDI llm 175B", ("--nodes=16", "--gres=gpu:4"), marks=pytest.mark.slow),
-        pytest.param("A100 deepcam tiny", ("--nodes=1", "--gres=gpu:1"), marks=pytest.mark.slow),
-    ],
-)
-def test_a_printed_job_has_the_devices_that_its_model_needs(jube_command, capsys, words, lines):
-    assert main(["job", *words.split(), "synthetic"]) == 0
-    text = capsys.readouterr().out
-    assert all(f"#SBATCH {line}\n" in text for line in lines)
-
-
-def test_a_system_that_is_refused_has_a_sentence_and_no_block():
-    refused = read_refused()
-    assert refused
-    assert not set(refused) & set(NAMES)
-
-
-def test_a_large_model_takes_the_nodes_that_it_needs(one_point_checkout, jube_command, tmp_path):
-    job = job_of(one_point_checkout, jube_command, "llm", "GH200", "13B", out=tmp_path / "large")
-    assert "#SBATCH --nodes=4\n" in job  # two-way tensor and pipeline parallel, one device on each node
 
 
 def started_on(node: int, script: str, names: str) -> list[str]:
@@ -354,7 +266,7 @@ def test_copies_take_the_nodes_to_fill_and_begin_at_a_node_of_their_own(
         assert (after("--node-rank", words), after("--master-addr", words)) == rendezvous
     else:
         assert "--standalone" in words
-    request = yaml.safe_load((point / "request.yaml").read_text())
+    request = json.loads((point / "request.json").read_text())
     assert (request["nodes"], request["devices_on_node"]) == (nodes, 4)
     hours, minutes, _ = map(int, request["time_limit"].split(":"))
     of_800m_min = 120  # each run, and the copies wait twice for each other
@@ -362,16 +274,29 @@ def test_copies_take_the_nodes_to_fill_and_begin_at_a_node_of_their_own(
     assert 60 * hours + minutes == runs * (of_800m_min + 2 * LIMIT_S / 60)
 
 
-@pytest.mark.parametrize("workflow", ["llm", "resnet50"])
-@pytest.mark.parametrize("system", GOLDEN_SYSTEMS)
-def test_a_systems_job_is_what_it_was(system, workflow, one_point_checkout, jube_command):
+def lines_of(folder: Path) -> list[str]:
+    """What differs between systems: the scheduler's lines, the launcher, and the command on each node."""
+    job, node = ((folder / name).read_text() for name in SCRIPTS)
+    lines = re.findall(r"^(?:#SBATCH|.*export [A-Z]*_SOCKET|launcher=|    nodes=).*", job, re.MULTILINE)
+    return [*lines, *node[node.index("exec ") :].splitlines()]
+
+
+def test_the_jobs_of_all_systems_are_what_they_were(tmp_path):
     """`UPDATE_GOLDEN=1 pytest tests/test_systems.py` stores what comes out now: look at the difference."""
-    found = job_of(one_point_checkout, jube_command, workflow, system)
-    golden = GOLDEN / f"{system}.{workflow}.txt"
-    if UPDATE:
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(found)
-    assert found == golden.read_text()
+    lines = []
+    for system, benchmark in itertools.product(sorted(SHIPPED), ("llm_training", "resnet50")):
+        planned = plan(system, benchmark, tags=["synthetic", "once"]) | {"repo": "$repo", "data_folder": "data"}
+        if system == "CPU":
+            planned["cpus_per_task"] = 2  # of the machine that plans
+        devices = int(planned["devices"].split(",")[-1])
+        folder = tmp_path / f"{system}_{benchmark}"
+        folder.mkdir()
+        write_job(folder, f"-m {benchmark} {planned['common_flags']}", devices, **planned)
+        lines += [f"## {system}, {benchmark}", *lines_of(folder)]
+    found = "\n".join(lines) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(found)
+    assert found == GOLDEN.read_text()
 
 
 def test_a_system_is_added_by_one_block_and_nothing_else(one_point_checkout, jube_command):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from jpwr.process.parser import HelpfulParser
-from record.derived import SMOOTHED_LOSSES
 
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
@@ -175,7 +174,7 @@ class WindowOptions:
     max_measured_s: float = option(0.0, "measure no more steps than fit into this many seconds; 0: no limit")
     to_loss: float = option(
         0.0,
-        f"train until the mean of the last {SMOOTHED_LOSSES} losses is at most this, for up to --max-measured-s, in a "
+        "train until the mean of the last losses is at most this, for up to --max-measured-s, in a "
         "window that begins with the first step; 0: a window of steps",
     )
 

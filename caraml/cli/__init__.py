@@ -1,24 +1,29 @@
-"""The command line of `caraml`: its subcommands are in before, during, after and exchange; __main__.py starts it."""
+"""The command line of `caraml`: each module of this package has commands; __main__.py starts it.
+
+A command is a function, whose docstring is its help. A module's `add_commands(add)` adds each by `add(function)`, which
+returns the parser for its arguments.
+"""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from caraml.cli.command import Command, Group, say
+from caraml.cli.options import say
 from caraml.cli.removed import REMOVED
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
 from jpwr.process.parser import HelpfulParser, removed_words
+from record.errors import RecordError
 from results.files.workloads import workloads
-from results.find.records import RecordError
 
 EXIT_CODES = f"""exit codes:
   0    done
@@ -28,20 +33,45 @@ EXIT_CODES = f"""exit codes:
   {os.EX_SOFTWARE}   an internal error: no result
   130  interrupted"""
 GROUPS = {
-    "Before the first job": ("before",),
-    "While a sweep runs": ("during",),
-    "With its results": ("after", "further", "nodes", "exchange", "history"),
+    "Before the first job": ("machine",),
+    "While a sweep runs": ("sweeps",),
+    "With its results": ("tables", "pages", "verdicts", "predictions", "archives"),
 }
+HIDDEN = ("plan",)  # for workflows and scripts
+Command = Callable[[argparse.Namespace], int]
 
 
-def commands(wanted: str = "") -> dict[str, Group]:
-    """Return the commands by title; with the name of one, no module after its own is loaded: each JUBE step plans."""
-    found: dict[str, Group] = {}
+class Parser(HelpfulParser):
+    """Parser that reports a wrong command line in one sentence, and accepts no abbreviated flag."""
+
+    removed = REMOVED
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"caraml: {self._explained(message)}; '{self.prog} --help' lists the options\n")
+
+
+def commands(wanted: str = "", parent: Any = None) -> dict[str, dict[str, Parser]]:
+    """Return the parsers of commands by group and name; with a wanted one, no module after its own is loaded.
+
+    JUBE plans each step by a command.
+    """
+    parent = parent or Parser().add_subparsers()
+    found: dict[str, dict[str, Parser]] = {}
     for title, modules in GROUPS.items():
-        found[title] = Group()
+        group = found[title] = {}
+
+        def add(run: Command, group: dict[str, Parser] = group) -> Parser:
+            name = run.__name__.strip("_").replace("_", "-")
+            group[name] = parent.add_parser(name, description=inspect.getdoc(run))
+            group[name].set_defaults(run=run)
+            return group[name]
+
         for module in modules:
-            found[title] |= import_module(f"{__name__}.{module}").COMMANDS
-            if wanted in found[title]:
+            import_module(f"{__name__}.{module}").add_commands(add)
+            if wanted in group:
                 return found
     return found
 
@@ -49,15 +79,24 @@ def commands(wanted: str = "") -> dict[str, Group]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    known = commands(words[0] if words else "")
-    parser = _parser(known)
+    parser = Parser(
+        prog="caraml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="caraml [--help] [--version] COMMAND ...",
+        add_help=False,
+    )
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=f"caraml {__version__}", help=argparse.SUPPRESS)
+    parent = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="caraml")
+    known = commands(words[0] if words else "", parent)
+    parser.description, parser.epilog = _overview(known), EXIT_CODES
     options = parser.parse_args(words)
     if options.command is None:
         parser.print_help(sys.stderr)
         return 2
     try:
         _check_out(getattr(options, "out", None))
-        return _by_name(known)[options.command].run(options)
+        return int(options.run(options))
     except BrokenPipeError:  # the reader, such as head, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
@@ -79,52 +118,21 @@ def _check_out(path: Path | None) -> None:
         raise CaramlError(f"--out {path}: there is no folder '{path.parent}': make it first")
 
 
-class _Parser(HelpfulParser):
-    """Parser that reports a wrong command line in one sentence, and accepts no abbreviated flag."""
-
-    removed = REMOVED
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options, allow_abbrev=False)
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"caraml: {self._explained(message)}; '{self.prog} --help' lists the options\n")
-
-
-def _workloads() -> str:
-    """Return a line on each workload; nothing if they cannot be read, so that the help on commands still works."""
+def _overview(known: dict[str, dict[str, Parser]]) -> str:
+    """Return a line on each command and on each workload; none on workloads if they cannot be read."""
+    width = max(len(name) for group in known.values() for name in group) + 2
+    lines = [
+        "Check a machine, wait for sweeps, and evaluate their results; 'caraml COMMAND --help' describes a command.",
+        "",
+    ]
+    for title, group in known.items():
+        lines.append(f"{title}:")
+        for name, parser in group.items():
+            text = str(parser.description)
+            lines += [] if name in HIDDEN else [f"  {name:{width}}{text[:1].lower()}{text[1:].rstrip('.')}"]
+        lines.append("")
     try:
-        known = [f"  {facts.title}: jube/{facts.workflow}.yaml\n" for facts in workloads().values()]
+        titles = [f"  {facts.title}: jube/{facts.workflow}.yaml" for facts in workloads().values()]
     except (ImportError, RecordError):
-        return ""
-    return f"workloads:\n{''.join(known)}\n"
-
-
-def _by_name(known: dict[str, Group]) -> dict[str, Command]:
-    return {name: command for group in known.values() for name, command in group.items()}
-
-
-def _parser(known: dict[str, Group]) -> argparse.ArgumentParser:
-    by_name = _by_name(known)
-    width = max(map(len, by_name)) + 2
-    overview = "\n\n".join(
-        "\n".join(
-            [f"{title}:", *(f"  {name:{width}}{command.help}" for name, command in group.items() if command.is_listed)]
-        )
-        for title, group in known.items()
-    )
-    parser = _Parser(
-        prog="caraml",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=EXIT_CODES,
-        usage="caraml [-h] [--version] COMMAND ...",
-        description="Check what a machine needs for the benchmarks, wait for sweeps, and evaluate their results.\n\n"
-        f"{overview}\n\n{_workloads()}'caraml COMMAND --help' describes one.",
-    )
-    parser.add_argument("--version", action="version", version=f"caraml {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="caraml")
-    for name, command in by_name.items():
-        added = commands.add_parser(name, description=command.description)
-        for add in command.arguments:
-            add(added)
-    return parser
+        titles = []
+    return "\n".join([*lines, *(["workloads:", *titles] if titles else [])])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from benchmarks.common.node.programs import words
 from benchmarks.common.node.vendor_tools import Reported, ToolError, amd_smi, nvidia_smi, rocm_smi, run
 from caraml.check import BAD, WARNING, Check
-from results.files.systems import System
+from results.files.systems import ANY_ARCH, System
 
 MIB_PER_GB = 1024  # the gigabytes of a data sheet of memory are 2^30 bytes
 # Relative difference: ECC takes 1/16 of GDDR, as an L40S shows 46,068 MiB of 48 GB, and the driver reserves up to 1 %.
@@ -138,6 +138,6 @@ def _differences(
     count = block.devices_per_node
     if isinstance(count, int) and count != len(devices):
         found.append(f"it has {count} on a node")
-    if block.cpu_arch not in (platform.machine(), "uname -m"):
+    if block.cpu_arch not in (platform.machine(), ANY_ARCH):
         found.append(f"its processor is {block.cpu_arch}")
     return found

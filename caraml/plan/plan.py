@@ -1,8 +1,8 @@
-"""Answer everything that a workflow asks about a system, the site and a workload."""
+"""Everything that a workflow asks about a system, the site and a workload."""
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,25 @@ from caraml.plan.paths import wrong_path
 from caraml.plan.points import sweep
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
-from caraml.plan.tags import PRECISIONS, check_tags, tags_of_run
+from caraml.plan.tags import (
+    APART,
+    CAPS,
+    CHECKPOINT,
+    CLOCKS,
+    CONTAINER,
+    FILL,
+    GATE,
+    IO,
+    JOB,
+    ONCE,
+    PRECISIONS,
+    TO_LOSS,
+    check_tags,
+    tags_of_run,
+)
 from caraml.plan.workloads import Workload, refusal, workload
 from results.files.systems import System
+from results.files.workloads import of_model
 
 # Programs that start one process per device of a node.
 PROCESS_STARTERS = {
@@ -25,14 +41,18 @@ PROCESS_STARTERS = {
     "tensorflow": "python3 -m benchmarks.common.spawn",
     "vllm": "python3 -m benchmarks.common.spawn",
 }
+SERVERS = ("sglang", "trtllm")  # tags of servers with images of their own
 # Stated, so that no run falls back to the CPU if the framework finds no accelerator.
 DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
-TO_LOSS = "to-loss"  # tag of a training to a loss
-JOB = "job"  # tag with which a workflow only writes the scripts of its jobs
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
-GATE = "gate"  # tag with which a run has the steps and the batch of a reference of losses
 # Tags that measure something else than one window of training, or share the node.
-NOT_FILLED = ("effective", "cold", "io", "checkpoint", "shared", "to-loss", GATE)
+NOT_FILLED = ("effective", "cold", IO, CHECKPOINT, "shared", TO_LOSS, GATE)
+RUNS_TO_LOSS = 5  # the fastest and the slowest are left out, and three give an interval
+SETTLING = 3  # times the warm-up, until the temperature at another limit settles
+FROM_BLOCK = (
+    *("vendor", "devices_per_node", "gres", "kubernetes_resource", "launcher", "launcher_args", "host_suffix"),
+    *("network_env", "power_methods"),
+)
 
 
 def check_fill(tags: set[str], block: System, site: Site) -> None:
@@ -65,8 +85,8 @@ def goal(tags: set[str], known: Workload, site: Site, model: str) -> str:
     return f"--to-loss {target:g}"
 
 
-def site_entry(block: System) -> str:
-    """Return the entry of a planned result with what a system's block states about its meter; empty for nothing."""
+def meter_of(block: System) -> dict[str, Any]:
+    """Return what a system's block states about its meter, as a result has it."""
     stated = {
         "accuracy_percent": block.meter_accuracy_percent,
         "losses": block.meter_losses,
@@ -74,8 +94,44 @@ def site_entry(block: System) -> str:
         "estimated": block.meter_estimates.split(),
         "machine_nodes": block.machine_nodes,
     }
-    known = {name: value for name, value in stated.items() if value}
-    return f'"site": {json.dumps(known)},' if known else ""
+    return {name: value for name, value in stated.items() if value}
+
+
+def common_flags(tags: set[str], known: Workload, block: System, site: Site, model: str) -> str:
+    """Return the flags of every program that trains."""
+    facts, warmup = known.facts, int(of_model(block.warmup_steps, model))
+    if TO_LOSS in tags:  # the window begins with the first step
+        warmup = 0
+    elif {CAPS, CLOCKS} & tags:
+        warmup *= SETTLING
+    steps, of_gate = of_model(block.measured_steps, model), ""
+    if GATE in tags:  # losses are compared with those of a reference: with its steps, batch, data and options
+        steps, of_gate = (facts.value(name, block.values, model) for name in ("gate_steps", "gate_flags"))
+    # Another seed for each run of a point: node.sh has the number of the run.
+    seed = "--seed $((1233 + repeat * run))" if TO_LOSS in tags else ""
+    folder = site.checkpoint_folder or "checkpoint"  # in the run's own folder
+    flags = [
+        f"--device {DEVICES[block.vendor]} --precision {block.default_precision}",
+        f"--warmup-steps {warmup} --measured-steps {steps}",
+        f"--min-measured-s {block.min_measured_s:g}",
+        f"--max-measured-s {facts.max_measured_s:g}" if facts.max_measured_s else "",
+        f"--system {block.system_name} --peak-tflops-per-device {block.peak_tflops(block.default_precision):g}",
+        goal(tags, known, site, model),
+        seed,
+        of_gate,
+        site.flags_of(facts.name).strip(),
+        "--record record.json",
+        "--region-times" if IO in tags else "",
+        f'--checkpoint "{folder}"' if CHECKPOINT in tags else "",
+    ]
+    return " ".join(filter(None, flags))
+
+
+def repeats_of(tags: set[str], block: System) -> int:
+    """Return the number of runs of a point."""
+    if ONCE in tags:
+        return 1
+    return RUNS_TO_LOSS if TO_LOSS in tags and block.default_repeats > 1 else block.default_repeats
 
 
 def is_submitted(run: Path | None) -> bool:
@@ -85,60 +141,60 @@ def is_submitted(run: Path | None) -> bool:
 
 
 def plan(
-    system: str,
-    benchmark: str,
-    model: str = "",
-    run: Path | None = None,
-    name: str = "",
-    tags: Sequence[str] = (),
+    system: str, benchmark: str, model: str = "", run: Path | None = None, tags: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return what a workflow of a benchmark needs on a system, by name.
+    """Return what a workflow of a benchmark, and the jobs of its points, need on a system, by name.
 
-    `model` is its size or variant, empty for the system's own. `tags` are checked as those of the workflow `name`, by
-    default the benchmark's. `run` is the folder of a run of JUBE, whose tags are checked. Raises SiteError for what
-    cannot be run.
+    `model` is its size or variant, empty for the system's own. The given tags are checked, and those of `run`, the
+    folder of a run of JUBE. Raises SiteError for what cannot be run.
     """
     repo = checkout()
     if wrong := wrong_path(repo, "the checkout") or (run and wrong_path(run, "the run's folder")):
         raise SiteError(wrong)
-    of_run = tags_of_run(run) if run else set()
-    check_tags(repo / "jube", name or benchmark, {*tags, *of_run})
-    block, known = read_system(system), workload(benchmark)
+    known = workload(benchmark)
     facts = known.facts
+    every = {*tags, *(tags_of_run(run) if run else ())}
+    check_tags(repo / "jube", facts, every)
+    block = read_system(system)
     if why := refusal(facts, block):
         raise SiteError(f"{facts.title} was asked for on {system}, but {why}")
     site = read_site(system)
-    if "fill" in {*tags, *of_run}:
-        check_fill({*tags, *of_run}, block, site)
+    if FILL in every:
+        check_fill(every, block, site)
     model = model or facts.default_model(block.values)
-    to_loss = goal({*tags, *of_run}, known, site, model)
-    for precision in PRECISIONS & {*tags, *of_run}:
+    for precision in PRECISIONS & every:
         block = replace(block, default_precision=precision)
-    batches = "$gate_batch" if GATE in {*tags, *of_run} else facts.batches
-    points = sweep(known, block, site, model, batches, {*tags, *of_run})
-    submit = site.submit_of(block)
+    points = sweep(known, block, site, model, "$gate_batch" if GATE in every else facts.batches, every)
+    submit, repeats = site.submit_of(block), repeats_of(every, block)
     runtime = site.container_runtime or block.container_runtime
-    in_container = site.container_runtime or (runtime if runtime != "none" else "podman")
-    is_pod = submit == "kubernetes"  # is a container already
+    if CONTAINER in every and runtime == "none" and not site.container_runtime:
+        runtime = "podman"
+    server = next((tag for tag in SERVERS if tag in every), facts.framework)
     return {
         "repo": str(repo),
+        "system": system,
+        "benchmark": benchmark,
+        "tags": sorted(every),
         "submit": submit,
-        "runtime": "none" if is_pod else runtime,
-        "runtime_in_container": "none" if is_pod else in_container,
+        "runtime": "none" if submit == "kubernetes" else runtime,  # a pod is a container already
+        "image": block.image_of(server),
         "data_folder": site.data_folder,
-        "checkpoint_folder": site.checkpoint_folder or "checkpoint",  # in the run's own folder
         "site_flags": site.flags_of(benchmark),
-        "goal": to_loss,
-        "site_entry": site_entry(block),
-        "work_unit": facts.work_unit,
-        "framework": facts.framework,
-        "process_starter": PROCESS_STARTERS[facts.framework],
+        "common_flags": common_flags(every, known, block, site, model),
         "device": DEVICES[block.vendor],
-        "fill_nodes": site.fill_nodes or "0",
-        "max_measured_s": str(facts.max_measured_s),
+        "precision": block.default_precision,
+        "work_unit": facts.work_unit,
+        "process_starter": PROCESS_STARTERS[facts.framework],
+        "cpus_per_task": block.cpus_per_task or os.cpu_count(),
+        "meter": meter_of(block),
+        "fill_nodes": int(site.fill_nodes or 0),
         "model": model,
+        **{key: getattr(block, key) for key in FROM_BLOCK},
         **{parameter: facts.value(parameter, block.values, model) for parameter in facts.parameters},
-        **planned_limits({*tags, *of_run}, block, site),
+        "devices_per_node": block.devices_per_node,  # a number, which a node check's parameter is not
+        **planned_limits(every, block, site),
+        "runs_in_job": 1 if APART in every else repeats,
+        "repeats": ",".join(str(number + 1) for number in range(repeats if APART in every else 1)),
         "devices": ",".join(map(str, points)),
         "batches": {str(devices): ",".join(map(str, batches)) for devices, batches in points.items()},
     }

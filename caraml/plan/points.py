@@ -13,7 +13,6 @@ from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
 from caraml.plan.site import Site
 from caraml.plan.workloads import Workload
-from record.values import devices_text
 from results.files.systems import System
 
 
@@ -26,6 +25,8 @@ def numbers(text: str, key: str) -> list[int]:
 
 
 def _asked(number: int) -> str:
+    from record.values import devices_text  # for messages alone: JUBE plans each step
+
     return f"{devices_text(number)} {'was' if number == 1 else 'were'} asked for"
 
 
@@ -92,12 +93,11 @@ def sweep(
     batches = numbers(facts.resolve(batches_of or facts.batches, block.values, model), "the sweep of batches")
     devices_sweep = numbers(facts.resolve(facts.devices, block.values, model) or block.devices_sweep, "devices_sweep")
     most = block.devices_per_node if site.submit_of(block) == "bash" else None
-    found, name = {}, model or facts.title  # a node check has no model
-    where = name
+    found: dict[int, list[int]] = {}
+    devices = 0
     try:
         least = known.least_devices(block, model, {*tags, *site.flags_of(facts.name).split()})
         for devices in fitting_devices(known, model, devices_sweep, asked["devices"], most, least):
-            where = f"{name} on {devices_text(devices)}"
             pipeline = devices if block.vendor == "graphcore" else None  # one pipeline over all IPUs
             check = partial(
                 known.check_point,
@@ -108,5 +108,8 @@ def sweep(
             )
             found[devices] = fitting_batches(check, batches, asked["batches"])
     except ConfigError as error:
-        raise SiteError(f"{where}: {error}") from error
+        from record.values import devices_text
+
+        where = f" on {devices_text(devices)}" if devices else ""
+        raise SiteError(f"{model or facts.title}{where}: {error}") from error  # a node check has no model
     return found

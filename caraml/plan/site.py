@@ -1,24 +1,20 @@
 """Settings of a site: accounts, partitions, folders, modules.
 
 They come from `site.yaml` in the checkout, where a block under `systems` overrides keys for one system, and the
-environment variable CARAML_KEY overrides each key. submit.sh runs this module as a command, which writes site.sh into
-the current folder:
-
-    python -m caraml.plan.site SYSTEM
+environment variable CARAML_KEY overrides each key.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from caraml.errors import CaramlError, SiteError
-from caraml.installation import checkout, missing_package
+from caraml.errors import SiteError
+from caraml.installation import checkout
 from caraml.plan.paths import wrong_path
 from jpwr.messages import near
 from record.errors import RecordError
@@ -39,20 +35,14 @@ Folder = Annotated[str, {"format": "path"}]
 Nodes = Annotated[str, like("([1-9][0-9]*)?", "a whole number from 1 on")]
 Label = Annotated[str, like("[^=]+=.*", "LABEL=VALUE")]
 Minutes = Annotated[str, like(r"[0-9]*\.?[0-9]+", "a number from 0 on")]
-# Former keys, and what states the same below `spec` in the file kubernetes_pod.
-FORMER = {
-    "kubernetes_tolerations": "tolerations",
-    "kubernetes_pull_secret": "imagePullSecrets",
-    "kubernetes_user": "securityContext",
-}
 
 
 @dataclass(frozen=True)
 class Site:
     """Settings of a site for one system.
 
-    Each field is a key of site.yaml, which site.example.yaml explains. An empty value leaves the choice to the system's
-    block or to the scheduler.
+    Each field is a key of site.yaml, which examples/site.yaml explains. An empty value leaves the choice to the
+    system's block or to the scheduler.
     """
 
     submit: Submit | Literal[""] = ""
@@ -148,7 +138,6 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of the variables CARAML_KEY that are set; raises RecordError for one that nothing reads."""
     variables = {f"CARAML_{key.upper()}": key for key in KEYS}
     values: dict[str, Any] = {}
-    _refuse_former([name[7:].lower() for name in environ if name.startswith("CARAML_")], "the environment")
     for name, text in environ.items():
         if name in variables and text:
             key = variables[name]
@@ -159,16 +148,9 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _refuse_former(keys: Iterable[str], where: str) -> None:
-    for key in FORMER.keys() & {*keys}:
-        field = f"spec: {{{FORMER[key]}: ...}} in the file kubernetes_pod"
-        raise RecordError(f"{where} has {key}, which is not a key any more: state {field}")
-
-
 def _expanded(block: Any, where: str) -> dict[str, Any]:
     """Return the values of a block, with those of environment variables in them."""
     if isinstance(block, dict):
-        _refuse_former(block, where)
         block = {key: _value(key, value) for key, value in block.items()}
     return stated(SiteFile, block, where)
 
@@ -212,20 +194,3 @@ def job_lines(site: Site) -> list[str]:
     if site.srun:
         lines.append(f"((${{#launcher[@]}})) && launcher+=({shlex.join(site.srun)})")
     return [*lines, "true"]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the site's lines for a job into the current folder; return the exit code."""
-    [system] = sys.argv[1:] if argv is None else argv
-    try:
-        site = read_site(system)
-    except (CaramlError, RecordError, ImportError) as error:
-        print(f"site: {missing_package(error) if isinstance(error, ImportError) else error}", file=sys.stderr)
-        return 2
-    text = "".join(f"{line}\n" for line in job_lines(site))
-    Path("site.sh").write_text(text, encoding="utf-8", errors="surrogateescape")  # names of files as they are
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

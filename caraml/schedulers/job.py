@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,11 +18,9 @@ class Job:
     has_ended: bool = False
     ended_by_itself: bool = False  # with its own exit code, not by the scheduler
     to_do: str = ""  # by the user, before it is submitted again
+    exit_code: str = ""
+    consumed_energy_j: float | None = None  # of the whole job, if its scheduler measures it
 
     def __str__(self) -> str:
         reason = f" ({self.reason})" if self.reason not in ("", "None") else ""
         return f"job {self.job_id}: {self.state}{reason}" + (f": {self.to_do}" if self.to_do else "")
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the job's entry in a result."""
-        raise NotImplementedError

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from caraml.errors import SweepError
 from caraml.installation import checkout
-from caraml.plan.plan import JOB, plan
+from caraml.plan.job import SCRIPTS
+from caraml.plan.plan import plan
 from caraml.plan.site import Site, job_lines, read_site, sbatch_flags
+from caraml.plan.tags import JOB
 from caraml.schedulers.kubernetes.submit import OBJECTS, write_objects
 from results.files.workloads import Facts
 
-SCRIPTS = ("job.sh", "node.sh")
 ASKED_MODEL = re.compile(r"""\{name: asked_model, *tag: *["']?([\w.-]+)["']?, *_: *([\w.-]+)\}""")
 
 
@@ -29,7 +30,7 @@ def job_text(system: str, facts: Facts, tags: Sequence[str]) -> str:
     workflow = checkout() / "jube" / f"{facts.workflow}.yaml"
     models = dict(ASKED_MODEL.findall(workflow.read_text(encoding="utf-8")))
     model = next((models[tag] for tag in tags if tag in models), "")
-    planned = plan(system, facts.name, model, name=facts.name, tags=[system, *tags])
+    planned = plan(system, facts.name, model, tags=[system, *tags])
     site, devices = read_site(system), planned["devices"].split(",")[0]
     point = {"CARAML_DEVICES": devices, "CARAML_BATCHES": planned["batches"][devices].split(",")[0]}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,41 +1,19 @@
-"""Interface of a scheduler, and the available schedulers."""
+"""Schedulers by a system's `submit`: modules with the same functions for jobs, by their folders and `job.id`.
+
+`ping`, `jobs` and `entry` are in both. `bring_results` and `remove` are in that of Kubernetes alone: a job of Slurm
+writes its results itself, and Slurm forgets it by itself. SchedulerError: the scheduler does not answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
 
 from caraml.errors import SiteError
 from caraml.plan.site import Site
-from caraml.schedulers.job import Job
-from caraml.schedulers.kubernetes.cluster import Kubernetes, check_access
-from caraml.schedulers.slurm import Slurm
+from caraml.schedulers import slurm
+from caraml.schedulers.kubernetes import cluster
 
-
-class Scheduler(Protocol):
-    """A scheduler; every method raises SchedulerError if it does not answer.
-
-    A job_id is the content of `job.id`, written when the job was submitted.
-    """
-
-    title: str  # its name in messages
-    key: str  # of a job's entry in a result
-
-    def ping(self, job_id: str) -> None:
-        """Raise SchedulerError, within seconds, unless the scheduler of a job answers; empty: the current one."""
-
-    def jobs(self, submitted: Mapping[Path, str]) -> dict[Path, Job]:
-        """Return the jobs with these IDs, by the folder in which each was submitted; an unknown job counts as ended."""
-
-    def bring_results(self, job: Any, folder: Path) -> None:
-        """Write the results of an ended job, unless the job itself writes them."""
-
-    def remove(self, folder: Path) -> None:
-        """Remove the folder's job from the scheduler."""
-
-
-SCHEDULERS: dict[str, type[Scheduler]] = {"sbatch": Slurm, "kubernetes": Kubernetes}
+SCHEDULERS: dict[str, ModuleType] = {"sbatch": slurm, "kubernetes": cluster}
 
 
 def check_scheduler(submit: str, site: Site) -> None:
@@ -45,8 +23,8 @@ def check_scheduler(submit: str, site: Site) -> None:
     """
     try:
         if submit == "sbatch":
-            Slurm().ping("")
+            slurm.ping("")
         elif submit == "kubernetes":
-            check_access(site)
+            cluster.check_access(site)
     except SiteError as error:
         raise SiteError(f"{error}, or set CARAML_SUBMIT=bash to run jobs here") from error

@@ -12,13 +12,14 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.common.node.programs import NoProgram, ProgramError, ask, words
 from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.schedulers.job import Job
+from record.model import Json
 from record.parts import JOULES_PER_WH
 
 # squeue(1), job state codes of an ended job; with any other code it may still run.
@@ -47,6 +48,7 @@ CLUSTER_LINE = re.compile(r"^ClusterName *= *(\S+)", re.MULTILINE)
 # changes dates, and SLURM_EXPORT_ENV=NONE passes no variables to a job.
 OPTIONS = re.compile(r"(SLURM|SBATCH|SRUN|SQUEUE|SACCT|SINFO|SCONTROL)_")
 KEPT = {"SLURM_CONF", "SLURM_JWT", *(f"SBATCH_{name}" for name in ("ACCOUNT", "PARTITION", "QOS", "RESERVATION"))}
+TITLE, KEY = "Slurm", "slurm"
 SUBMISSION = "slurm.json"
 PING_LIMIT_S = 10  # a working controller answers at once, even if a query of jobs takes long
 LIMIT_S = 60
@@ -69,22 +71,6 @@ class Submission(NamedTuple):
         return cls(**json.loads(file.read_text())) if file.exists() else cls()
 
 
-@dataclass(frozen=True)
-class SlurmJob(Job):
-    """A job of Slurm."""
-
-    exit_code: str = ""
-    consumed_energy_j: float | None = None  # of the whole job, if Slurm measures it
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the job's entry in a result, with its energy also in watt-hours."""
-        keys = ("job_id", "state", "reason", "exit_code", "start", "latest_end", "consumed_energy_j")
-        joules = self.consumed_energy_j
-        return {key: getattr(self, key) for key in keys} | {
-            "consumed_energy_wh": joules / JOULES_PER_WH if joules else None
-        }
-
-
 class _Row(NamedTuple):
     """A job as scontrol and sacct print it."""
 
@@ -102,15 +88,14 @@ class _Row(NamedTuple):
         """Return whether this is the job of a folder, which may have been renamed since, or be mounted elsewhere."""
         return self.name == submission.name != "" or Path(self.folder).resolve() == folder.resolve()
 
-    def job(self, folder: Path) -> SlurmJob:
+    def job(self, folder: Path) -> Job:
         """Return the job, which is that of a folder."""
         state = (self.state or UNSTATED).split()[0]  # "CANCELLED by 1000"
         has_ended, reason = state in ENDED or state == UNKNOWN, self.reason
         if has_ended and state != "COMPLETED" and self.folder and Path(self.folder).resolve() != folder.resolve():
             reason += f"; its folder was {self.folder} when it was submitted"
-        # An energy of 0 or nothing was not measured.
-        joules = float(self.energy) if self.energy.isdecimal() else 0.0
-        return SlurmJob(
+        energy_j = float(self.energy) if self.energy.isdecimal() else 0.0  # 0 or nothing: not measured
+        return Job(
             self.number,
             state,
             reason,
@@ -121,7 +106,7 @@ class _Row(NamedTuple):
             ended_by_itself=state in ("COMPLETED", "FAILED"),
             to_do=TIME_LIMIT if state == "TIMEOUT" else "",
             exit_code=self.exit_code,
-            consumed_energy_j=joules if 0 < joules < NO_ENERGY_J else None,
+            consumed_energy_j=energy_j if 0 < energy_j < NO_ENERGY_J else None,
         )
 
 
@@ -129,37 +114,35 @@ SHOWN = ("JobId", "JobName", "WorkDir", "JobState", "Reason", "ExitCode", "Start
 ACCOUNTED = ("JobIDRaw", "JobName", "WorkDir", "State", "Reason", "ExitCode", "Start", "End", "ConsumedEnergyRaw")
 
 
-class Slurm:
-    """Slurm and its accounting: one query for all jobs of a cluster."""
+def ping(job_id: str) -> None:
+    """Raise SchedulerError, within seconds, unless the cluster of a job answers; empty: the current one."""
+    _ping(job_id.partition(";")[2])
 
-    title, key = "Slurm", "slurm"
 
-    def ping(self, job_id: str) -> None:
-        """Raise SchedulerError, within seconds, unless the cluster of a job answers."""
-        _ping(job_id.partition(";")[2])
+def jobs(submitted: Mapping[Path, str]) -> dict[Path, Job]:
+    """Return the jobs that were submitted in folders, from the scheduler or, if that forgot them, its accounting.
 
-    def jobs(self, submitted: Mapping[Path, str]) -> dict[Path, Job]:
-        """Return the jobs that were submitted in folders, from the scheduler or, if that forgot them, its accounting.
+    One query is for all jobs of a cluster. The state of a job is UNKNOWN if neither knows it. Raises SchedulerError if
+    a cluster does not answer.
+    """
+    submissions = {folder: Submission.read(folder) for folder in submitted}
+    local = local_cluster() if any(one.cluster for one in submissions.values()) else ""
+    numbers: dict[str, dict[Path, str]] = {}
+    for folder, text in submitted.items():
+        number, _, cluster = text.partition(";")
+        home = submissions[folder].cluster
+        numbers.setdefault(cluster or (home if home != local else ""), {})[folder] = number
+    found: dict[Path, Job] = {}
+    for cluster, of_cluster in numbers.items():
+        found |= _jobs(cluster, of_cluster, submissions)
+    return found
 
-        The state of a job is UNKNOWN if neither knows it. Raises SchedulerError if a cluster does not answer.
-        """
-        submissions = {folder: Submission.read(folder) for folder in submitted}
-        local = local_cluster() if any(one.cluster for one in submissions.values()) else ""
-        numbers: dict[str, dict[Path, str]] = {}
-        for folder, text in submitted.items():
-            number, _, cluster = text.partition(";")
-            home = submissions[folder].cluster
-            numbers.setdefault(cluster or (home if home != local else ""), {})[folder] = number
-        found: dict[Path, Job] = {}
-        for cluster, of_cluster in numbers.items():
-            found |= _jobs(cluster, of_cluster, submissions)
-        return found
 
-    def bring_results(self, job: Job, folder: Path) -> None:
-        """Do nothing: a job of Slurm writes its results itself."""
-
-    def remove(self, folder: Path) -> None:
-        """Do nothing: Slurm forgets a job by itself."""
+def entry(job: Job) -> Json:
+    """Return a job's entry in a result, with its energy also in watt-hours."""
+    keys = ("job_id", "state", "reason", "exit_code", "start", "latest_end", "consumed_energy_j")
+    joules = job.consumed_energy_j
+    return {key: getattr(job, key) for key in keys} | {"consumed_energy_wh": joules / JOULES_PER_WH if joules else None}
 
 
 def ask_slurm(
@@ -196,7 +179,7 @@ def local_cluster() -> str:
     return found[1]
 
 
-def _jobs(cluster: str, numbers: Mapping[Path, str], submissions: Mapping[Path, Submission]) -> dict[Path, SlurmJob]:
+def _jobs(cluster: str, numbers: Mapping[Path, str], submissions: Mapping[Path, Submission]) -> dict[Path, Job]:
     """Return the jobs of a cluster, by the folder in which each was submitted."""
     _ping(cluster)
     shown = _shown(cluster, {*numbers.values()})
@@ -233,14 +216,14 @@ def _shown(cluster: str, numbers: Set[str]) -> dict[str, _Row]:
 
 def _accounted(
     cluster: str, numbers: Mapping[Path, str], submissions: Mapping[Path, Submission], ended: Set[Path]
-) -> dict[Path, SlurmJob]:
+) -> dict[Path, Job]:
     """Return jobs from sacct, after waiting until it has the ends of ended ones and thus all their energy.
 
     An accounting that stays behind is not waited for longer than BEHIND_S. One that is missing, or does not answer, has
     no jobs.
     """
     deadline_s = time.monotonic() + BEHIND_S
-    found: dict[Path, SlurmJob] = {}
+    found: dict[Path, Job] = {}
     while numbers:
         since_s = max(DAY_S, min(submissions[folder].time_s for folder in numbers) - DAY_S)
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since_s))

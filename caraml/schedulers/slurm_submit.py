@@ -1,9 +1,7 @@
-"""Submit the job script of the current folder to Slurm, once, for the workflow.
+"""Submit the job script of a folder to Slurm, once.
 
-This leaves `slurm.json`, the identity of the job, and `job.id`, its number
-and its cluster if the site's flags state one.
-
-python -m caraml.schedulers.slurm_submit SYSTEM
+This leaves `slurm.json`, the identity of the job, and `job.id`, its number and its cluster if the site's flags state
+one.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.node.programs import words
-from caraml.errors import CaramlError, SchedulerError, SiteError
-from caraml.plan.site import read_site, sbatch_flags
+from caraml.errors import SchedulerError, SiteError
 from caraml.schedulers.slurm import SUBMISSION, TIME_LIMIT, Submission, ask_slurm, local_cluster
 from jpwr.process.whole_file import write_whole
 from results.find.records import RESULT_NAME, read_record, write_record
@@ -27,17 +24,6 @@ from results.find.records import RESULT_NAME, read_record, write_record
 JOB_ID = "job.id"
 NUMBER = re.compile(r"^\s*(\d+(?:;\S+)?)\s*$", re.MULTILINE)  # in what sbatch --parsable and a site's own words print
 LIMIT_S = 300  # sbatch itself retries for two minutes while the controller is busy
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; return 1, after one sentence, if the job cannot be submitted."""
-    [system] = sys.argv[1:] if argv is None else argv
-    try:
-        submit(Path.cwd(), sbatch_flags(read_site(system)))
-    except CaramlError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
 
 
 def submit(folder: Path, flags: Sequence[str]) -> None:
@@ -89,7 +75,3 @@ def _find(name: str, flags: Sequence[str]) -> str:
         if numbers := re.findall(r"^\s*(\d+)\s*$", done.stdout, re.MULTILINE):
             return f"{numbers[-1]};{cluster}" if cluster else numbers[-1]
     return ""
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,6 +14,7 @@ from caraml import __main__
 from caraml.errors import SiteError
 from caraml.installation import checkout
 from caraml.plan.tags import check_tags, tags_of_run
+from results.files.workloads import Facts
 from results.tests import builder
 from tests.waiting import PATIENCE_S
 
@@ -82,7 +83,7 @@ def test_names_of_folders_reach_a_script_as_they_are_from_any_terminal(folder, t
     variables = {"CARAML_DATA_FOLDER": "/dat\u00e4", **TERMINALS[2]}
     code, out, _ = ended(started(folder, "plan", "CPU", "llm_training", **variables))
     assert (code, ast.literal_eval(out)["data_folder"]) == (0, "/dat\u00e4")
-    assert ended(started(tmp_path, "CPU", module="caraml.plan.site", **variables)) == (0, "", "")
+    assert ended(started(tmp_path, "bash", "CPU", module="caraml.schedulers.submit", **variables)) == (0, "", "")
     assert "export CARAML_DATA_FOLDER='/dat\u00e4'" in (tmp_path / "site.sh").read_text(encoding="utf-8")
 
 
@@ -101,7 +102,7 @@ def test_an_internal_error_has_an_exit_code_of_its_own_and_its_traceback(monkeyp
     def broken(*arguments):
         raise ZeroDivisionError("a mistake of ours")
 
-    monkeypatch.setattr("caraml.cli.further.published_text", broken)
+    monkeypatch.setattr("caraml.cli.tables.published_text", broken)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     assert __main__.main(["published"]) == 70
     told = capsys.readouterr().err
@@ -141,5 +142,5 @@ def test_files_are_read_alike_on_any_terminal(tmp_path):
     terminal = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PATH": str(tmp_path)}
     code, _, err = ended(started(tmp_path, "wait", str(tmp_path / "run"), **terminal))
     assert (code, "there is no scontrol on this machine" in err) == (2, True), err
-    with pytest.raises(SiteError, match=r"x has no tag 't' \(choose one of \)"):
-        check_tags(tags.parent, "x", tags_of_run(tmp_path))
+    with pytest.raises(SiteError, match="x has no tag 't'"):
+        check_tags(tags.parent, Facts("x", "X", "x", "pytorch", "x"), tags_of_run(tmp_path))

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.common.node import vendor_tools
 from caraml.cli import main
 from caraml.machine import doctor
-from caraml.machine.devices import Device, candidates, find_devices
+from caraml.machine.devices import Device, candidates
 from results.files.systems import read_systems
 
 HERE = platform.machine()
@@ -150,7 +149,7 @@ def test_systems_that_fit_equally_are_all_named_with_what_differs(programs, told
 def test_another_processor_is_another_machine():
     [found] = candidates({"X": block("H200", 141, 1, arch=ELSEWHERE)}, [Device("NVIDIA H200", 140.4)])
     assert found.differences == [f"its processor is {ELSEWHERE}"]
-    [found] = candidates({"X": block("H200", 141, 1, arch="uname -m")}, [Device("NVIDIA H200", 140.4)])
+    [found] = candidates({"X": block("H200", 141, 1, arch="any")}, [Device("NVIDIA H200", 140.4)])
     assert found.differences == []
 
 
@@ -159,29 +158,6 @@ def test_a_gpu_that_mig_divides_is_said(programs, told):
     out = told()[1]
     assert "look  devices: MIG divides them" in out
     assert "ok    system: SXM" in out
-
-
-def test_each_kind_of_mixed_cards_is_looked_at_on_its_own(programs, told):
-    programs("nvidia-smi", nvidia_smi(*[("NVIDIA A100-SXM4-40GB", 40960)] * 4, ("NVIDIA T1000", 4096)))
-    out = told()[1]
-    assert "ok    system: SXM" in out
-    assert "none is described with NVIDIA T1000" in out
-    assert "there are 2 kinds" in out
-
-
-def test_the_memory_of_gddr_with_ecc_is_that_of_its_name():
-    # MiB as nvidia-smi shows them, of 48, 24, 24 and 16 GB.
-    for name, shown, gb in (("A40", 46068, 48), ("L4", 23034, 24), ("A10", 22731, 24), ("T4", 15360, 16)):
-        [found] = candidates({"X": block(name, gb, 1)}, [Device(f"NVIDIA {name}", shown / 1024)])
-        assert found.differences == []
-
-
-def test_what_a_tool_that_fails_has_printed_is_read_and_the_rest_is_named(programs, told):
-    warning = "WARNING: infoROM is corrupted at gpu 0000:1E:00.0"
-    programs("nvidia-smi", nvidia_smi(*[("NVIDIA A100-SXM4-40GB", 40960)] * 4, after=f"echo '{warning}'; exit 14"))
-    code, out = told()
-    assert (code, "ok    system: SXM" in out) == (0, True)
-    assert f"look  devices: nvidia-smi exited with 14: {warning}\n" in out
 
 
 @pytest.mark.parametrize(
@@ -204,14 +180,6 @@ def test_a_tool_that_fails_is_no_machine_without_a_gpu(programs, told, script, w
     assert line.startswith("FAIL  devices: nvidia-smi shows no device: ")
     assert words in line
     assert "Try a compute node" in to_do
-
-
-def test_a_tool_that_hangs_is_not_waited_for(programs, told, monkeypatch):
-    monkeypatch.setattr(vendor_tools, "LIMIT_S", 0.2)
-    programs("nvidia-smi", "exec /bin/sleep 600")
-    code, out = told()
-    assert code == 1
-    assert "nvidia-smi did not answer within 0.2 s" in out
 
 
 def test_a_machine_without_any_tool_is_for_trying_the_suite(programs, told):
@@ -250,20 +218,6 @@ def test_amd_smi_is_asked_where_rocm_smi_is_not_or_fails(programs, told, vram, w
     programs("rocm-smi", "echo 'ERROR: no driver'; exit 2")
     code, out = told()
     assert (code, "ok    system: APU" in out) == (0, True)
-
-
-@pytest.mark.parametrize("answer", ["[1, 2]", '{"gpu_data": 5}', '[{"asic": "N/A"}]'])
-def test_a_form_of_a_tool_that_is_not_known_is_said(programs, told, answer):
-    programs("amd-smi", f"echo '{answer}'")
-    code, out = told()
-    assert code == 1
-    assert "FAIL  devices: amd-smi prints its devices in an unknown form" in out
-
-
-def test_a_gpu_whose_memory_is_not_told_is_known_by_its_name(programs, told):
-    gpus = [{"gpu": index, "asic": {"market_name": "AMD Instinct MI300A"}, "vram": "N/A"} for index in range(4)]
-    programs("amd-smi", f"echo '{json.dumps(gpus)}'")
-    assert "ok    system: APU" in told()[1]
 
 
 def test_graphcores_devices_are_counted_without_their_groups(programs, told):
@@ -310,32 +264,3 @@ def test_a_system_of_the_suite_is_recognised_by_its_devices_name(tag, monkeypatc
     monkeypatch.setattr(platform, "machine", lambda: systems[tag].cpu_arch)
     found = candidates(systems, [Device(*NAMES[tag])] * systems[tag].devices_per_node)
     assert [one.system for one in found if not one.differences] == [tag]
-
-
-@pytest.mark.parametrize(
-    ("name", "fitting"),
-    [
-        ("Graphcore M2000 1330MHz ipu2", ["GC200"]),
-        ("Graphcore M2000 ipu2", ["GC200"]),
-        ("Graphcore M2000 1850MHz ipu2", ["BOW"]),
-        ("Graphcore BOW 1850MHz ipu21", ["BOW"]),
-        ("Graphcore C600 20MHz ipu21", []),
-    ],
-)
-def test_a_bow_is_told_from_other_ipus_by_its_clock(name, fitting, monkeypatch):
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    found = candidates(read_systems(), [Device(name, None)] * 4)
-    assert [one.system for one in found if not one.differences] == fitting
-
-
-def test_every_system_says_by_which_words_its_device_is_known_or_that_it_needs_none():
-    for block in read_systems().values():
-        assert bool(str(block.device_words)) == (block.vendor != "none")
-
-
-def test_what_is_seen_is_read_from_each_vendors_tool(programs):
-    programs("nvidia-smi", nvidia_smi(("NVIDIA H200", 143771)))
-    programs("rocm-smi", rocm_smi(("AMD Instinct MI300X", 192 * 2**30)))
-    found, findings = find_devices()
-    assert [str(device) for device in found] == ["NVIDIA H200, 140 GB", "AMD Instinct MI300X, 192 GB"]
-    assert findings == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import stat
 import subprocess
@@ -12,15 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from caraml.errors import SiteError
-from caraml.plan.site import Site, read_site
+from caraml.plan.site import Site
 from caraml.schedulers.kubernetes import cluster, submit
-from caraml.schedulers.kubernetes.kubectl import Kubectl
 from caraml.schedulers.kubernetes.submit import check_claim, write_objects
 from caraml.schedulers.schedulers import check_scheduler
 from results.tests.builder import make_record
+from tests.conftest import write_job
 from tests.needs import need, package
 from tests.waiting import PATIENCE_S, until
 
@@ -57,7 +55,7 @@ def made(point):
     """A function that returns the objects of a point by kind."""
 
     def make(site: Site = SITE, **request: object) -> dict:
-        (point / "request.yaml").write_text(yaml.safe_dump({**REQUEST, **request}))
+        (point / "request.json").write_text(json.dumps({**REQUEST, **request}))
         return {found["kind"]: found for found in write_objects(point, site)}
 
     return make
@@ -107,14 +105,6 @@ def test_pods_of_several_nodes_know_each_other_and_are_never_on_one(made):
     assert term["labelSelector"]["matchLabels"] == {"app.kubernetes.io/instance": name}
 
 
-def test_points_that_ask_to_be_alone_are_never_on_one_node(made):
-    found = made()
-    [term] = pod_of(found)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    others = term["labelSelector"]["matchLabels"]
-    assert others == {"app.kubernetes.io/name": "caraml"}
-    assert others.items() <= found["Job"]["spec"]["template"]["metadata"]["labels"].items()
-
-
 @pytest.mark.parametrize(("user", "is_not_root"), [(1234, True), (0, False)])
 def test_a_pod_runs_as_the_user_whose_files_are_on_the_claim(made, monkeypatch, user, is_not_root):
     monkeypatch.setattr(os, "getuid", lambda: user)
@@ -153,14 +143,6 @@ def test_every_object_is_what_the_api_of_a_version_takes(made, nodes, version):
     validate = package("kubernetes_validate", "kubernetes-validate").validate
     for found in made(replace(SITE, kubernetes_queue="q"), nodes=nodes, sampler="pynvml --power-limit 70%").values():
         validate(found, version, strict=True)
-
-
-def test_a_jobs_name_is_one_that_a_cluster_takes(made):
-    names = {made()["Job"]["metadata"]["name"] for _ in range(9)}
-    assert len(names) == 9
-    for name in names:
-        assert len(name) <= submit.LONGEST_NAME
-        assert all((part and part.isalnum() and part.islower()) or part.isdecimal() for part in name.split("-"))
 
 
 def test_further_fields_of_a_site_join_those_of_a_pod(made, tmp_path):
@@ -218,26 +200,10 @@ def test_a_claim_is_asked_for_before_the_cluster(monkeypatch):
         )
 
 
-@pytest.mark.parametrize("resource", ["", "$kubernetes_resource"])
-def test_devices_that_no_resource_hands_out_are_refused(made, resource):
+def test_devices_that_no_resource_hands_out_are_refused(made):
     with pytest.raises(SiteError, match="no kubernetes_resource"):
-        made(vendor="graphcore", resource=resource)
-    assert pod_of(made(vendor="none", resource=resource))["containers"][0]["resources"]["limits"] == {"cpu": "16"}
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("node_selector", "gpu", "is 'gpu', but must be LABEL=VALUE"),
-        ("patience_min", "soon", "is 'soon', but must be a number from 0 on"),
-        ("patience_min", "nan", "is 'nan'"),
-        ("tolerations", "team", "state spec: {tolerations: ...} in the file kubernetes_pod"),
-        ("user", "5", "state spec: {securityContext: ...} in the file kubernetes_pod"),
-    ],
-)
-def test_what_a_site_cannot_mean_is_one_sentence(key, value, words):
-    with pytest.raises(SiteError, match=f"kubernetes_{key} .*{re.escape(words)}|{re.escape(words)}"):
-        read_site("CPU", environ={f"CARAML_KUBERNETES_{key.upper()}": value})
+        made(vendor="graphcore", resource="")
+    assert pod_of(made(vendor="none", resource=""))["containers"][0]["resources"]["limits"] == {"cpu": "16"}
 
 
 @pytest.fixture
@@ -254,15 +220,6 @@ def kubectl(tmp_path, monkeypatch):
 
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return answer
-
-
-def test_where_a_job_was_submitted_is_kept(kubectl, made, point):
-    kubectl("echo team")
-    made()
-    submit.submit(point, SITE)
-    name, where = cluster.read_job_id((point / "job.id").read_text())
-    assert name in (point / "kubernetes.yaml").read_text()
-    assert where == Kubectl("here", "team")
 
 
 def test_a_job_that_is_refused_leaves_nothing_and_several_nodes_need_a_shared_claim(kubectl, made, point, tmp_path):
@@ -287,9 +244,8 @@ def test_a_job_of_which_it_is_unknown_whether_it_was_made_is_not_made_twice(kube
 
 def start(point: Path, program: str, runs: int = 1, nodes: int = 1, **environ: str) -> subprocess.Popen[bytes]:
     """Start job.sh as in a pod."""
-    values = {"REPO": str(REPOSITORY), "RUNS_IN_JOB": str(runs), "JOB_NODES": str(nodes), "GRES": "#", "EXCLUSIVE": "#"}
-    text = (REPOSITORY / "jube" / "include" / "job.sh.in").read_text()
-    (point / "job.sh").write_text(re.sub("#([A-Z_]+)#", lambda found: values.get(found[1], "1"), text))
+    (point / "node.sh").unlink(missing_ok=True)
+    write_job(point, "", nodes, devices_per_node=1, runs_in_job=runs)
     (point / "node.sh").write_text(program)
     for run in range(2, runs + 1):
         (point / f"run_{run}").mkdir(exist_ok=True)

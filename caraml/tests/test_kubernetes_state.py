@@ -137,7 +137,7 @@ def test_real_answers_are_read(name, answer, monkeypatch, tmp_path):
     asked["version"] = {"serverVersion": {"gitVersion": "v1.20.2"}}
     monkeypatch.setattr(Kubectl, "json", lambda where, *words: asked.get(" ".join(words[:2]), asked.get(words[0])))
     monkeypatch.setattr(cluster.time, "time", lambda: BEGAN_S + 1e9)
-    found = cluster.Kubernetes().jobs({tmp_path: f"{answer['job']};;"})[tmp_path]
+    found = cluster.jobs({tmp_path: f"{answer['job']};;"})[tmp_path]
     assert (found.state, found.has_ended, found.ended_by_itself) == (answer["state"], True, answer["by_itself"])
     assert answer["words"] in str(found)
 
@@ -161,4 +161,4 @@ def test_a_job_is_of_a_renamed_folder_and_not_of_a_copy(tmp_path, monkeypatch, a
     found = job("Complete", "")
     found["metadata"]["annotations"][FOLDER] = str(home)
     monkeypatch.setattr(cluster, "_look", lambda where: ({"name": found}, [], ""))
-    assert cluster.Kubernetes().jobs({here: "name;;"})[here].state == state
+    assert cluster.jobs({here: "name;;"})[here].state == state

@@ -68,10 +68,7 @@ def test_a_sound_workflow_has_no_findings(file):
         ("_: $program", "_: $programs", 14, "no parameter 'programs' in step 'train'"),
         ("use: [sweep]", "use: [sweeps]", 13, "there is no set 'sweeps' in this file"),
         ("use: [sweep]", "use: [{from: other.yaml, _: sweep}]", 13, "there is no file other.yaml"),
-        ("depend: prepare", "depend: prepared", 11, "depends on 'prepared', which is no step"),
-        ("step: train", "step: trian", 22, "reads step 'trian', which is no step"),
-        ("use: analyse", "use: analyze", 24, "uses 'analyze', which is no analyser"),
-        ("title: speed, _: speed", "title: speed, _: sped", 29, "column 'sped' is neither a parameter nor a pattern"),
+        ("depend: prepare", "depend: prepared", 11, "depends on 'prepared', which is no step before it"),
         ("name: work", "name: [work", 2, "cannot be read: did not find expected"),
     ],
 )
@@ -120,128 +117,53 @@ def test_a_file_that_is_not_there_is_a_finding(tmp_path):
     assert "cannot be read: No such file" in finding.text
 
 
-# Each in the first block, of the CPU: the text with its first occurrence changed, and what is found in that line.
+BLOCK = """\
+X:
+  vendor: nvidia
+  accelerator: a device
+  devices_per_node: 2
+  hardware_source: a data sheet
+  submit: bash
+  batch_sweep: "4 8; 117M: 2 4"
+"""
 MISTAKES = [
-    ("{name: vendor, ", "{name: vendro, ", "has an unknown key 'vendro': did you mean 'vendor'?"),
-    ("{name: picture_rounds,", "{name: picture_round,", "did you mean 'picture_rounds'?"),
-    ("submit,             _: bash", "submit,             _: ", "submit is None, but must be one of bash, sbatch,"),
-    ('gres,               _: ""', "gres,               _: ", 'gres is None, but must be a text, or "" for none'),
-    ("image,              _: cpu", 'image,              _: ""', "image is '', but must be a text"),
-    ("image,              _: cpu", "image", "image is None, but must be a text"),
-    ("image,              _: cpu", "image,              _: [cpu]", "image is None, but must be a text"),
-    ("submit,             _: bash", "submit,             _: basch", "submit is 'basch', but must be one of bash,"),
-    (
-        "devices_per_node,   type: int, _: 2",
-        "devices_per_node, _: two",
-        "devices_per_node is 'two', but must be a whole",
-    ),
-    ("devices_per_node,   type: int, _: 2", "devices_per_node, _: 0", "must be a whole number from 1 on"),
-    (
-        "devices_per_node,   type: int, _: 2",
-        "devices_per_node, mode: shell, _: nproc",
-        "devices_per_node is 'nproc', but",
-    ),
-    (
-        "tdp_w_per_device,   type: float, _: 0",
-        "tdp_w_per_device, _: 400 W",
-        "tdp_w_per_device is '400 W', but must be a",
-    ),
-    (
-        'devices_sweep,      _: "1 2"',
-        "devices_sweep,      _: one",
-        "devices_sweep is 'one', but must be whole numbers",
-    ),
-    ('batch_sweep,        _: "4 8; 117M: 2 4"', "batch_sweep, _: 8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
-    ("default_image_size, type: int, _: 64", "default_image_size, _: small", "default_image_size is 'small'"),
-    (
-        "host_suffix,        _: ",
-        "host_suffix, _: NO} #",
-        "has 'NO', which JUBE reads as False, after",
-    ),
-    (
-        "tdp_w_per_device,   type: float, _: 0",
-        "tdp_w_per_device, _: 020000",
-        "has '020000', which JUBE reads as 8192, af",
-    ),
-    ("host_suffix,        _: ", "host_suffix, _: 1:30} #", "has '1:30', which JUBE reads as 90, after"),
-    ("_: the CPU of this machine", '_: "CPU, this machine"', "has a comma in its accelerator, which JUBE takes for"),
-    ("system_name,        _: CPU", "system_name,        _: GPU", "has 'GPU' as its system_name: write CPU"),
+    ("  vendor: nvidia", "  vendro: nvidia", "has an unknown key 'vendro': did you mean 'vendor'?"),
+    ("  vendor: nvidia\n", "", "lacks 'vendor'"),
+    ("submit: bash", "submit: basch", "submit is 'basch', but must be one of bash, sbatch"),
+    ("submit: bash", "submit:", "submit is None, but must be one of bash, sbatch"),
+    ("submit: bash", "image: [cpu]", "image is ['cpu'], but must be a text"),
+    ("submit: bash", "tdp_w_per_device: 400 W", "tdp_w_per_device is '400 W', but must be a number"),
+    ("submit: bash", "devices_sweep: one", "devices_sweep is 'one', but must be whole numbers"),
+    ("submit: bash", "warmup_steps: 2; 117M", "warmup_steps is '2; 117M', but must be"),
+    ("devices_per_node: 2", "devices_per_node: 0", "devices_per_node is '0', but must be a whole number from 1 on"),
+    ("4 8; 117M: 2 4", "8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
+    ("X:", "X: 5\nY:", "'5' is not a block of keys"),
+    (BLOCK, "", "describes no system"),
+    (BLOCK, BLOCK * 2, "'X' is written twice"),
 ]
 
 
-@pytest.fixture(scope="module")
-def systems_text():
-    """The first two systems alone: a file of all takes a second to read."""
-    text = (checkout() / SYSTEMS).read_text()
-    return "  - name: system\n".join(text.split("  - name: system\n")[:3])
-
-
-def finding_in(file, text, words):
-    """The finding with these words in a file of systems, which whoever reads the systems is told as well."""
-    file.write_text(text)
-    [finding] = [one for one in lint(file) if words in one.text]
-    assert finding.file == file
-    with pytest.raises(RecordError) as error:
-        read_systems(file)
-    assert str(error.value) == str(finding)
-    return finding
-
-
-@pytest.mark.parametrize(("old", "new", "found"), MISTAKES)
-def test_a_mistake_in_the_block_of_a_system_is_found_with_its_line(tmp_path, systems_text, old, new, found):
-    finding = finding_in(tmp_path / SYSTEMS.name, systems_text.replace(old, new, 1), found)
-    assert finding.line == systems_text[: systems_text.index(old)].count("\n") + 1
-    assert finding.text.startswith("system CPU")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "found"),
-    [
-        (
-            "    tag: A100",
-            "    tag: CPU",
-            "system CPU is described twice, first in line {first}: give one of them another",
-        ),
-        (
-            "      - {name: submit,             _: bash}\n",
-            "",
-            "system CPU has no 'submit': add it, with one of bash, sb",
-        ),
-        ("    parameter:", "    parameters:", "system CPU has no 'parameter', which holds its keys"),
-        ("    tag: CPU\n", "", "the block of a system has 'name: system', and the system's name as its 'tag'"),
-        ("  - name: system\n", "  - name: sistem\n", "the block of a system has 'name: system'"),
-    ],
-)
-def test_a_mistake_in_what_a_system_consists_of_is_found_where_its_block_starts(
-    tmp_path, systems_text, old, new, found
-):
-    starts = [number for number, line in enumerate(systems_text.splitlines(), 1) if line == "  - name: system"]
-    words = found.format(first=starts[0])
-    finding = finding_in(tmp_path / SYSTEMS.name, systems_text.replace(old, new, 1), words)
-    assert finding.line == starts["A100" in old]
-
-
-def test_the_shipped_systems_and_numbers_without_quotes_have_no_findings(tmp_path, systems_text):
-    assert lint(checkout() / SYSTEMS) == []
-    file = tmp_path / SYSTEMS.name
-    file.write_text(systems_text.replace('devices_sweep,      _: "1 2"', "devices_sweep,      _: 2", 1))
+@pytest.mark.parametrize(("old", "new", "words"), MISTAKES)
+def test_a_mistake_in_the_block_of_a_system_is_found_in_each_workflow(tmp_path, file, old, new, words):
+    (tmp_path / "include").mkdir()
+    systems = tmp_path / "include" / SYSTEMS.name
+    systems.write_text(BLOCK)
     assert lint(file) == []
-    assert read_systems(file)["CPU"].devices_sweep == "2"
+    assert BLOCK.count(old) == 1
+    systems.write_text(BLOCK.replace(old, new))
+    [finding] = lint(file)
+    assert finding.file == systems
+    assert words in finding.text
+    with pytest.raises(RecordError):
+        read_systems(systems)
 
 
-@pytest.mark.parametrize("text", ["", "name: work", "parameterset: []"])
-def test_a_file_without_a_system_is_said_to_describe_none(tmp_path, text):
+def test_numbers_of_a_system_need_no_quotes(tmp_path):
     file = tmp_path / SYSTEMS.name
-    file.write_text(text)
-    with pytest.raises(RecordError, match="describes no system"):
-        read_systems(file)
-
-
-def test_a_workflow_is_checked_with_the_systems_that_it_takes(tmp_path, file, systems_text):
-    (tmp_path / SYSTEMS.name).write_text(systems_text.replace("name: vendor,", "name: vendro,", 1))
-    use = f"use: [sweep, {{from: {SYSTEMS.name}, _: system}}]"
-    file.write_text(GOOD.replace("use: [sweep]", use))
-    assert any("did you mean 'vendor'?" in finding.text for finding in lint(file))
+    file.write_text(f"{BLOCK}  devices_sweep: 2\n  warmup_steps: 0\n")
+    system = read_systems(file)["X"]
+    assert (system.devices_sweep, system.warmup_steps) == ("2", "0")
+    assert read_systems(checkout() / SYSTEMS)["CPU"].values["warmup_steps"] == "2; 117M: 1"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
 from caraml.plan.plan import plan
-from caraml.plan.points import fitting_batches, fitting_devices, numbers, sweep
+from caraml.plan.points import fitting_batches, fitting_devices, sweep
 from caraml.plan.site import read_site
 from caraml.plan.systems import read_system
 from caraml.plan.workloads import workload
@@ -37,11 +37,6 @@ def test_a_sweep_of_which_nothing_can_run_is_refused():
         fitting_batches(check("13B", 2), [16])
 
 
-def test_what_is_asked_for_takes_the_sweeps_place():
-    assert fitting_devices(GPT, "800M", [1, 2, 4], [3]) == [3]
-    assert fitting_batches(check("tiny", 2), [8, 16], [24]) == [24]
-
-
 def test_what_is_asked_for_and_cannot_run_is_refused_and_not_left_out():
     with pytest.raises(ConfigError, match="6 devices were asked for: its layout takes a multiple of 4"):
         fitting_devices(GPT, "13B", [4, 8], [4, 6])
@@ -49,16 +44,6 @@ def test_what_is_asked_for_and_cannot_run_is_refused_and_not_left_out():
         fitting_devices(GPT, "tiny", [1, 2], [3], most=2)
     with pytest.raises(ConfigError, match="global_batch_size 20 is not a multiple"):
         fitting_batches(check("tiny", 2), [8, 16], [8, 20])
-
-
-@pytest.mark.parametrize("text", ["8;16", "0", "-1", "many", "1.5", "8 x"])
-def test_numbers_that_are_none_are_refused(text):
-    with pytest.raises(SiteError, match=r"CARAML_BATCHES is .* give numbers of 1 or more"):
-        numbers(text, "CARAML_BATCHES")
-
-
-def test_numbers_are_in_order_and_each_once():
-    assert numbers(" 16, 8 8\n4 ", "x") == [4, 8, 16]
 
 
 def of(benchmark, model, system="CPU", **environ):
@@ -135,12 +120,6 @@ def test_the_target_loss_is_that_of_the_model_or_of_the_site(system, tags, flags
             plan(system, "llm_training", model, tags=tags)
     else:
         assert plan(system, "llm_training", model, tags=tags)["goal"] == found
-
-
-def test_other_workloads_have_no_tag_of_a_loss():
-    for benchmark in ("resnet50", "llm_inference", "node_check"):
-        with pytest.raises(SiteError, match=f"{benchmark} has no tag 'to-loss'"):
-            plan("CPU", benchmark, tags=["to-loss"])
 
 
 def test_a_server_has_no_copies():

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from caraml.cli import main
-from results.tests.builder import failed, result, served, store
+from results.tests.builder import result, store
 
 BATCHES = (16, 32, 64, 128, 256, 512)
 
@@ -93,26 +93,6 @@ def test_what_cannot_be_predicted_is_one_sentence(name, runs, capsys):
     assert said.out == ""
     assert words in said.err
     assert all(line.startswith("caraml: ") for line in said.err.splitlines())
-
-
-def test_nothing_to_predict_from_is_said(tmp_path, capsys):
-    for arguments, words in (
-        ([str(tmp_path / "none")], "does not exist"),
-        ([stored(tmp_path / "failed", [failed()])], "no run was good"),
-        ([stored(tmp_path / "served", [served()])], "each good run is of a server"),
-        ([stored(tmp_path / "one", [result()]), "--batch", "16"], "has 1 good points, but a prediction needs 3"),
-    ):
-        assert main(["predict", *arguments]) == 2
-        assert words in capsys.readouterr().err
-
-
-def test_a_whole_sweep_has_nothing_that_is_missing(tmp_path, capsys):
-    folder = stored(tmp_path / "whole", sweep("A100", 22e3, 400))
-    assert main(["predict", folder]) == 2
-    assert (
-        "no point of the sweep is missing: give the points to predict by --devices or --batch"
-        in capsys.readouterr().err
-    )
 
 
 def test_unlike_software_is_predicted_apart(tmp_path, capsys):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from caraml.check import BAD, WARNING
+from caraml.check import BAD
 from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.installation import checkout
@@ -29,7 +29,7 @@ def site_file(tmp_path):
 
 
 def test_the_example_copied_as_it_is_changes_nothing(site_file):
-    example = (REPOSITORY / "site.example.yaml").read_text()
+    example = (REPOSITORY / "examples/site.yaml").read_text()
     site_file.write_text(example)
     assert read_site("JEDI", site_file, {}) == read_site("JEDI", site_file.with_name("none.yaml"), {})
     site_file.write_text(example.replace("# systems:", "systems:").replace("#   JEDI", "  JEDI"))
@@ -133,32 +133,6 @@ def test_a_site_with_a_mistake_is_one_clear_sentence(site_file, text, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "account"),
-    [
-        ("account: 123", "123"),
-        ("account: 0123", "0123"),
-        ("account: 12:30", "12:30"),
-        ("account: no", "no"),
-        ("account:", ""),
-        ("account: ~", ""),
-        ("account: null\nqos: Null\nsbatch: null\nsystems: {JEDI: null}", ""),
-        ("account: 'null'", "null"),
-        ("account: Müller", "Müller"),
-        ("systems: {JEDI: {account: 1_000}}", "1_000"),
-        ("systems:\n  JEDI:\n", ""),
-    ],
-)
-def test_a_value_is_what_is_written(site_file, text, account):
-    site_file.write_text(text, encoding="utf-8")
-    assert read_site("JEDI", site_file, {}).account == account
-
-
-def test_nothing_said_is_nothing_and_no_folder_of_that_name(site_file):
-    site_file.write_text("\n".join(f"{key}: null" for key in KEYS))
-    assert read_site("JEDI", site_file, {}) == read_site("JEDI", site_file.with_name("none.yaml"), {})
-
-
 def test_folders_are_whole_paths(site_file, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("SCRATCH", "/scratch")
@@ -172,12 +146,6 @@ def test_folders_are_whole_paths(site_file, monkeypatch):
     assert read_site("JEDI", site_file, {"CARAML_DATA_FOLDER": "~/other"}).data_folder == "/home/me/other"
 
 
-def test_without_a_file_folders_are_in_the_checkout(site_file):
-    site = read_site("JEDI", site_file, {})
-    assert site.data_folder == str(REPOSITORY / "data")
-    assert site.container_folder == str(REPOSITORY / "containers" / "images")
-
-
 def states(findings):
     return {finding.what: finding.state for finding in findings}
 
@@ -188,7 +156,7 @@ def test_a_partition_that_slurm_does_not_know_is_found_before_the_first_job(prog
     block = read_system("A100")
     site = read_site("A100", REPOSITORY / "none.yaml", {})
     assert states(doctor.scheduler(block, replace(site, partition="gpu")))["partition"] == "FAIL"
-    assert states(doctor.scheduler(block, site)) == {"scheduler": "ok", "partition": "look", "account": "look"}
+    assert states(doctor.scheduler(block, site)) == {"partition": "look", "account": "look"}
 
 
 @pytest.mark.parametrize(
@@ -208,16 +176,15 @@ def test_a_partition_has_devices_if_any_of_its_kinds_of_nodes_does(programs, gre
     programs("sbatch", "exit 0")
     programs("sinfo", "\n".join(f"echo 'batch 2:00:00 {offer}'" for offer in offers))
     found = states(doctor.scheduler(replace(read_system("A100"), gres=gres), Site(partition="batch")))
-    assert found["partition"] == "ok"
-    assert ("devices" not in found) == has_devices
+    assert found == {"account": "look"} | ({} if has_devices else {"devices": "FAIL"})
 
 
 def test_an_image_that_is_not_there_is_found_and_how_to_make_it(tmp_path):
     block, site = read_system("A100"), Site(container_folder=str(tmp_path))
     (tmp_path / "pytorch-nvidia-x86_64.sif").touch()
     images = [finding for finding in doctor.container(block, site, "apptainer") if finding.what == "image"]
-    assert [finding.state for finding in images] == ["ok", "FAIL", "FAIL"]
-    assert images[1].to_do == "caraml image tensorflow-nvidia-x86_64 --runtime apptainer"
+    assert [finding.state for finding in images] == ["FAIL", "FAIL"]
+    assert images[0].to_do == "caraml image tensorflow-nvidia-x86_64 --runtime apptainer"
 
 
 def test_a_container_runtime_that_is_missing_here_is_bad_where_jobs_run_here(monkeypatch):
@@ -228,15 +195,6 @@ def test_a_container_runtime_that_is_missing_here_is_bad_where_jobs_run_here(mon
         assert found.state == state
 
 
-def test_an_image_of_another_architecture_is_found(tmp_path):
-    block = replace(read_system("A100"), image="$framework-nvidia-aarch64")
-    (tmp_path / "pytorch-nvidia-aarch64.tar").touch()
-    found = [
-        one for one in doctor.container(block, Site(container_folder=str(tmp_path)), "podman") if "image" in one.what
-    ]
-    assert "is for aarch64, the system is x86_64" in found[0].found
-
-
 @pytest.mark.parametrize(
     ("runtime", "listed", "state", "words"),
     [
@@ -245,12 +203,6 @@ def test_an_image_of_another_architecture_is_found(tmp_path):
             "Python has no module pynvml: pip install nvidia-ml-py",
             "FAIL",
             "its package nvidia-ml-py is not installed",
-        ),
-        (
-            "apptainer",
-            "Python has no module pynvml: pip install nvidia-ml-py",
-            "ok",
-            "its package nvidia-ml-py is in the images",
         ),
         (
             "apptainer",
@@ -293,8 +245,7 @@ def test_a_host_whose_own_name_does_not_resolve_is_found(error):
     assert finding.state == "look"
     assert f"{asked[0]} does not resolve" in finding.found
     assert f"add its address and name to /etc/hosts, such as '127.0.0.1 {asked[0]}'" in finding.to_do
-    [finding] = doctor.host_name(lambda name, port: [])
-    assert (finding.state, finding.found, finding.to_do) == ("ok", asked[0], "")
+    assert list(doctor.host_name(lambda name, port: [])) == []
 
 
 def test_the_command_names_what_is_missing_and_fails(capsys, programs):
@@ -312,25 +263,12 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
     assert "there is no system 'GH2000': did you mean 'GH200'?" in capsys.readouterr().err
 
 
-def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):
-    block = replace(read_system("CPU"), values={**read_system("CPU").values, "default_size": "tinny"})
-    [line] = [one for one in doctor.jobs(block, read_site("CPU", environ={})) if "llm" in one.what]
-    assert (line.state, line.found) == (BAD, "GPT training has no model tinny: did you mean 'tiny'?")
-    assert "correct the block" in line.to_do
-
-
 def test_a_method_that_jpwr_does_not_have_is_named():
     found = {one.what: one for one in doctor.sensors(replace(read_system("CPU"), power_methods="rapl/estimte"), "none")}
     wrong = found["sensor estimte"]
     assert (wrong.state, wrong.found) == (BAD, "jpwr has no such method")
-    assert wrong.to_do == "did you mean 'estimate'?"
-    assert "no such method" not in found["sensor rapl"].found
-
-
-def test_a_method_that_jpwr_cannot_use_here_is_no_good_finding():
-    [ipu] = doctor.sensors(replace(read_system("GC200"), power_methods="gc", submit="bash"), "apptainer")
-    assert (ipu.state, ipu.to_do) == (WARNING, "")
-    assert ipu.found.startswith("unavailable: ")
+    assert (wrong.to_do, list(found)) == ("did you mean 'estimate'?", ["sensor estimte"])
+    assert list(doctor.sensors(read_system("CPU"), "none")) == []  # one of rapl/estimate is enough
 
 
 @pytest.mark.parametrize("odd", list(" ,:;|\"'`\\&()*?#\n\t"))
@@ -340,12 +278,6 @@ def test_a_folder_that_would_be_read_as_more_than_one_is_refused(site_file, monk
     site_file.write_text(f"{key}: {'[$ODD]' if key == 'container_mounts' else '$ODD'}\n")
     with pytest.raises(SiteError, match=rf"{key} is '/some(?s:.)where', with .* in its name: take a path of"):
         read_site("JEDI", site_file, {})
-
-
-@pytest.mark.parametrize("name", ["/Fö-ö_1/a.b+c=d@e", "/数据/x~y%z^"])
-def test_other_names_of_folders_are_taken(site_file, name):
-    site_file.write_text(f"data_folder: {name}\n", encoding="utf-8")
-    assert read_site("JEDI", site_file, {}).data_folder == name
 
 
 def test_a_workflow_in_a_folder_that_cannot_work_is_found_by_the_first_check(tmp_path, capsys, monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +13,8 @@ import pytest
 from caraml import wait as waiting
 from caraml.cli import main
 from caraml.errors import SchedulerError
-from caraml.schedulers import slurm, slurm_submit
-from caraml.schedulers.slurm import SUBMISSION, Slurm
+from caraml.schedulers import slurm, submit
+from caraml.schedulers.slurm import SUBMISSION
 from caraml.wait import settle, wait
 
 HERE = Path("/somewhere")
@@ -87,7 +86,7 @@ def add_points(run, *numbers):
 
 
 def look(job_id, folder=HERE):
-    return Slurm().jobs({folder: job_id})[folder]
+    return slurm.jobs({folder: job_id})[folder]
 
 
 def test_a_job_that_slurm_remembers_is_as_the_scheduler_says(answers):
@@ -133,7 +132,7 @@ def test_an_accounting_that_stays_behind_is_not_asked_for_ever_and_no_part_of_an
     shown = SHOWN.format(state="COMPLETED", reason="None")
     rows = "7|x|/somewhere/a|RUNNING|None|0:0|a|Unknown|50\n8|x|/somewhere/b|COMPLETED|None|0:0|a|b|7200"
     answers(f"{shown}/a\n{shown.replace('JobId=7', 'JobId=8')}/b", rows)
-    both = Slurm().jobs({HERE / "a": "7", HERE / "b": "8"})
+    both = slurm.jobs({HERE / "a": "7", HERE / "b": "8"})
     assert [job.consumed_energy_j for job in both.values()] == [None, 7200.0]
 
 
@@ -171,19 +170,6 @@ def test_a_job_is_asked_of_the_cluster_on_which_it_was_submitted(answers, tmp_pa
     assert answers.asked()[-2:] == [f"{cluster}ping", f"{cluster}--all show job -o 7"]
 
 
-def test_jube_knows_of_ended_points(answers, tmp_path):
-    run = add_points(tmp_path / "000000", 1, 2)
-    good = run / "000001_benchmark" / "work"
-    (good / "result.json").write_text(json.dumps({**RECORD, "status": "ok", "error": ""}))
-    (good / "ready").touch()
-    answers(SHOWN.format(state="CANCELLED", reason="None"))
-    assert wait(run, 0.01, None)
-    assert [sorted(path.name for path in point.iterdir()) for point in sorted(run.glob("*_*"))] == [
-        ["done", "work"],
-        ["error", "work"],
-    ]
-
-
 def test_a_scheduler_that_does_not_answer_is_no_failed_job(answers):
     answers(refused="Unable to contact slurm controller")
     with pytest.raises(SchedulerError, match="Slurm does not answer: Unable to contact"):
@@ -208,20 +194,6 @@ def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys):
     assert "1 point: 1 open" in capsys.readouterr().out
 
 
-def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
-    answers(SHOWN.format(state="COMPLETED", reason="None"), "7|x|/somewhere|COMPLETED|None|0:0|a|b|7200")
-    point = tmp_path / "run" / "000001_benchmark" / "work"
-    point.mkdir(parents=True)
-    (point / "job.id").write_text("7\n")
-    (point / SUBMISSION).write_text('{"name": "x"}')
-    (point / "ready").touch()
-    (point / "result.json").write_text(json.dumps({**RECORD, "status": "ok", "error": ""}))
-    [standing] = settle(tmp_path / "run").values()
-    assert standing.state == "ok"
-    found = json.loads((point / "result.json").read_text())["slurm"]
-    assert (found["state"], found["consumed_energy_wh"]) == ("COMPLETED", 2.0)
-
-
 def test_the_number_of_somebody_elses_job_is_not_taken_for_ours(answers):
     answers(SHOWN.format(state="RUNNING", reason="None") + " WorkDir=/elsewhere")
     assert "another job, in /elsewhere" in str(look("7"))
@@ -244,31 +216,6 @@ def test_an_unreachable_scheduler_is_one_sentence_at_once_and_changes_nothing(an
     assert records(run) == before
 
 
-def hanging(monkeypatch, hangs):
-    """From now on a program hangs; returns the list of when it was asked."""
-    asked = []
-    real = slurm.ask
-
-    def ask(program, *arguments, limit_s, environ=None):
-        if program != hangs:
-            return real(program, *arguments, limit_s=limit_s, environ=environ)
-        asked.append(arguments)
-        return real("/bin/sleep", "600", limit_s=0.01)
-
-    monkeypatch.setattr(slurm, "ask", ask)
-    return asked
-
-
-def test_a_scheduler_that_hangs_is_waited_for_once_and_not_for_each_job(answers, tmp_path, capsys, monkeypatch):
-    asked = hanging(monkeypatch, "scontrol")
-    run = add_points(tmp_path / "000000", *range(35))
-    before = records(run)
-    assert main(["wait", str(run)]) == 2
-    assert "caraml: Slurm does not answer: /bin/sleep did not answer within 0.01 s" in capsys.readouterr().err
-    assert asked == [("ping",)]
-    assert records(run) == before
-
-
 def test_a_machine_without_slurm_is_told_from_a_scheduler_that_is_down(answers, tmp_path, capsys):
     (answers.folder / "scontrol").unlink()
     asked = (["wait", str(add_points(tmp_path / "000000", 1))], ["plan", "A100", "llm_training", "--ask-scheduler"])
@@ -276,15 +223,6 @@ def test_a_machine_without_slurm_is_told_from_a_scheduler_that_is_down(answers, 
     of_sweep, of_run = capsys.readouterr().err.splitlines()
     assert of_sweep == "caraml: there is no scontrol on this machine: run this on a login node of the system"
     assert of_run == f"{of_sweep}, or set CARAML_SUBMIT=bash to run jobs here"
-
-
-def test_an_accounting_that_hangs_is_waited_for_once(answers, tmp_path, monkeypatch):
-    answers(refused="Invalid job id specified")
-    asked = hanging(monkeypatch, "sacct")
-    monkeypatch.setattr(waiting, "SETTLE_S", 0.0)
-    standings = settle(add_points(tmp_path / "000000", *range(5)))
-    assert [standing.state for standing in standings.values()] == ["failed"] * 5
-    assert len(asked) == 1
 
 
 def test_a_scheduler_that_vanishes_while_it_is_waited_for_is_said_once_and_asked_again(
@@ -311,48 +249,6 @@ def test_a_scheduler_that_vanishes_while_it_is_waited_for_is_said_once_and_asked
     ]
     assert "job 1: CANCELLED" in told.err
     assert all(look == looks[0] for look in looks[:5])
-
-
-def test_a_job_that_was_killed_while_it_told_of_its_end_has_failed(answers, tmp_path, capsys):
-    [point] = add_points(tmp_path / "000000", 7).glob("*/work")
-    (point / "error").touch()
-    answers(SHOWN.format(state="NODE_FAIL", reason="NodeDown") + f" WorkDir={point}")
-    assert wait(tmp_path / "000000", 0.01, None)
-    assert "1 point: 1 failed" in capsys.readouterr().out
-    result = json.loads((point / "result.json").read_text())
-    assert (result["status"], result["error"]) == ("failed", "Slurm ended the job 7: NODE_FAIL (NodeDown)")
-
-
-def test_a_limit_holds_while_the_scheduler_is_away(answers, tmp_path, capsys, monkeypatch):
-    now_s = [0.0]
-
-    def sleep(seconds):
-        answers(ping=DOWN)
-        now_s[0] += seconds
-
-    monkeypatch.setattr(waiting, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now_s[0]))
-    assert main(["wait", str(add_points(tmp_path / "000000", 1)), "--interval", "10", "--limit", "45"]) == 3
-    assert "has not ended within 45 s" in capsys.readouterr().err
-    assert now_s[0] == 50
-
-
-@pytest.mark.parametrize(
-    ("ping", "code", "words"),
-    [(UP, 0, ""), (DOWN, 2, f"caraml: Slurm does not answer: {DOWN}: ask again when it does\n")],
-)
-def test_the_workflow_can_ask_whether_slurm_answers(answers, capsys, ping, code, words):
-    answers(ping=ping)
-    assert main(["plan", "A100", "llm_training", "--ask-scheduler"]) == code
-    assert capsys.readouterr().err == words
-
-
-@pytest.mark.parametrize("flag", ["--interval", "--limit"])
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
-def test_a_time_that_is_none_is_refused(tmp_path, capsys, flag, value):
-    with pytest.raises(SystemExit) as stop:
-        main(["wait", str(tmp_path), f"{flag}={value}"])
-    assert stop.value.code == 2
-    assert f"'{value}' is not a number above 0" in capsys.readouterr().err
 
 
 def test_failed_points_are_left_as_they_are_when_they_cannot_be_submitted_again(answers, tmp_path, capsys):
@@ -410,13 +306,6 @@ def test_a_job_of_another_cluster_is_not_submitted_twice(answers, tmp_path, caps
     assert ("its job is queued (Priority): it is not submitted again" in capsys.readouterr().err) == (len(statuses) > 1)
 
 
-def test_an_ended_job_of_another_cluster_is_asked_of_its_accounting(answers):
-    answers(refused="Invalid job id specified")
-    answers.program("sacct", '#!/bin/sh\ncase "$*" in *=gpu*) echo "7||/somewhere|TIMEOUT|None|0:0|a|b|" ;; esac\n')
-    assert look("7;gpu").state == "TIMEOUT"
-    assert look("7;cpu").state == "UNKNOWN"
-
-
 @pytest.mark.parametrize(
     "state", ["RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "REVOKED", "SOMETHING_NEW", ""]
 )
@@ -430,14 +319,6 @@ def test_a_state_that_is_not_known_is_of_a_job_that_may_run_and_is_not_started_a
     assert main(["wait", str(run), "--retry-failed", "--limit", "0.01", "--interval", "0.01"]) == 3
     assert records(run) == before
     assert len(list(run.glob("*/work/*"))) == 3
-
-
-@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "LAUNCH_FAILED", "OUT_OF_MEMORY", "PREEMPTED"])
-def test_a_state_of_an_end_is_an_end(answers, state):
-    answers(SHOWN.format(state=state, reason="None"))
-    job = look("7")
-    assert job.has_ended
-    assert (slurm.TIME_LIMIT in str(job)) == (state == "TIMEOUT")
 
 
 LOST = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
@@ -463,7 +344,7 @@ def test_a_submitted_job_is_known_by_its_number_or_found_by_its_name(answers, tm
     answers.program("sbatch", f'#!/bin/sh\necho "$0 $*" >>{answers.folder}/asked\n{sbatch}\n')
     answers.program("squeue", f'#!/bin/sh\necho "$0 $*" >>{answers.folder}/asked\n{squeue}\n')
     (tmp_path / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
-    code = slurm_submit.main(["A100"])
+    code = submit.main(["sbatch", "A100"])
     told = capsys.readouterr().err
     submission = json.loads((tmp_path / SUBMISSION).read_text())
     assert submission["cluster"] == "private"
@@ -477,7 +358,7 @@ def test_a_submitted_job_is_known_by_its_number_or_found_by_its_name(answers, tm
         # Asked again, Slurm has it: there is no second job.
         answers.program("sbatch", "#!/bin/sh\necho 8\n")
         answers.program("squeue", f'#!/bin/sh\ncase "$*" in *--name={submission["name"]}) echo 7 ;; esac\n')
-        assert slurm_submit.main(["A100"]) == 0
+        assert submit.main(["sbatch", "A100"]) == 0
         assert written.read_text() == "7\n"
     else:
         assert code == (1 if error else 0)
@@ -505,31 +386,3 @@ def test_a_job_of_the_same_number_is_not_ours(answers, monkeypatch, tmp_path, sh
     assert (job.state, job.consumed_energy_j) == (state, joules)
     assert ("submitted" in job.reason) == (rows[-1:] == ["x|/old"])
     assert ("another job" in job.reason) == (state == "UNKNOWN")
-
-
-def test_an_accounting_is_asked_for_jobs_since_the_day_before_they_were_submitted(answers, monkeypatch):
-    monkeypatch.setenv("SLURM_CLUSTERS", "gpu")
-    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
-    monkeypatch.setenv("SLURM_CONF", "/etc/ours")
-    monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.setattr(slurm.Submission, "read", lambda folder: slurm.Submission("", "x", 1e9))
-    answers(refused="Invalid job id specified")
-    answers.program("sacct", f'#!/bin/sh\nset >{answers.folder}/variables\necho "$*" >>{answers.folder}/asked\n')
-    assert look("7").state == "UNKNOWN"
-    assert answers.asked()[-1].endswith(" -j 7 -S 2001-09-08T01:46:40 --duplicates")
-    variables = (answers.folder / "variables").read_text()
-    assert re.findall("(?m)^S(?:LURM|ACCT)_.*", variables) == ["SLURM_CONF='/etc/ours'"]
-
-
-@pytest.mark.parametrize("folder", ["/some where/a", "/a b c", "/x=1 Y=2"])
-def test_a_folder_may_have_spaces_in_its_name(answers, folder):
-    shown = SHOWN.format(state="RUNNING", reason="Nodes required are DOWN")
-    answers(f"{shown} Command={folder}/job.sh WorkDir={folder} StdErr={folder}/job.err Power=")
-    job = look("7", Path(folder))
-    assert (job.state, job.reason) == ("RUNNING", "Nodes required are DOWN")
-
-
-@pytest.mark.parametrize("energy", ["18446744073709551614", "18446744073709551615", "1.84e19", "1844674407.55K", "-1"])
-def test_a_counters_mark_for_no_energy_is_no_energy(answers, energy):
-    answers(SHOWN.format(state="COMPLETED", reason="None"), f"Welcome\nCOMPLETED|None|0:0|a|b|{energy}")
-    assert look("7").consumed_energy_j is None

@@ -37,27 +37,15 @@ for run in "${runs[@]:1}"; do
     mkdir -p "$run"
     cp result.json "$run"
 done
-"$here/python.sh" -m caraml.plan.site "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)" # site.sh
-case $how in
-bash)
-    { : >/dev/tty; } 2>/dev/null && show_progress >/dev/tty &
-    # This machine is not reserved. With one other busy process, a PyTorch step takes up to 20 times as long, because
-    # libgomp's threads spin while they wait for the one without a core. Spinning for a shorter time costs 5 to 10 % on idle
-    # cores (measured on two cores, PyTorch 2.13).
-    CARAML_RESERVED= GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-10000} bash job.sh >job.out 2>job.err
-    code=$?
-    [[ -e ready ]] && exit 0
-    [[ -e error ]] || fail "$code" ""
-    tail -qn 1 job.err run_*/job.err 2>/dev/null >&2
-    exit 1
-    ;;
-sbatch)
-    "$here/python.sh" -m caraml.schedulers.slurm_submit "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
-    ;;
-kubernetes)
-    "$here/python.sh" -m caraml.schedulers.kubernetes.submit "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
-    ;;
-*)
-    fail 2 "a job cannot be submitted by '$how': choose bash, sbatch or kubernetes"
-    ;;
-esac
+"$here/python.sh" -m caraml.schedulers.submit "$how" "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
+[[ $how == bash ]] || exit 0
+{ : >/dev/tty; } 2>/dev/null && show_progress >/dev/tty &
+# This machine is not reserved. With one other busy process, a PyTorch step takes up to 20 times as long, because libgomp's
+# threads spin while they wait for the one without a core. Spinning for a shorter time costs 5 to 10 % on idle cores
+# (measured on two cores, PyTorch 2.13).
+CARAML_RESERVED= GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-10000} bash job.sh >job.out 2>job.err
+code=$?
+[[ -e ready ]] && exit 0
+[[ -e error ]] || fail "$code" ""
+tail -qn 1 job.err run_*/job.err 2>/dev/null >&2
+exit 1

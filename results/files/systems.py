@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from record.errors import RecordError
 from results.files.json_schema import keys_of
-from results.files.typed_files import From0, From1, NotNegative, Text, check_key, in_words, like, scalar, value_as
+from results.files.typed_files import From0, From1, NotNegative, Text, check_key, like, read_mapping, scalar, value_as
+from results.files.typed_files import stated as typed
 from results.files.workloads import Vendor, workloads
-from results.files.yaml_files import YamlError, read_nodes
-from results.files.yaml_nodes import entries, read_otherwise, text_of, value_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEMS = Path("jube/include/systems.yaml")
@@ -22,6 +21,7 @@ OF_ONE = rf" *({NUMBERS})? *"
 AnyText = Annotated[str, like(r"[\s\S]*", 'a text, or "" for none')]
 Sweep = Annotated[str, like(rf" *{NUMBERS} *", "whole numbers from 1 on with spaces between them")]
 ByModel = Annotated[str, like(rf"{OF_ONE}(; *[^;:]+:{OF_ONE})*", "whole numbers, such as '8 16; 117M: 2 4'")]
+Steps = Annotated[str, like(r" *\d+ *(; *[^;:]+: *\d+ *)*", "a whole number from 0 on, or such as '2; 117M: 1'")]
 Runtime = Literal["apptainer", "podman", "charliecloud", "none"]
 Submit = Literal["bash", "sbatch", "kubernetes"]
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
@@ -31,45 +31,51 @@ _ONE = "|".join(SUBSYSTEMS)
 Subsystems = Annotated[str, like(rf" *(({_ONE})( +({_ONE}))*)? *", f"of {', '.join(SUBSYSTEMS)}, with spaces between")]
 SOURCE = "add provisioned_source, such as a data sheet's address"
 PEAK = "peak_tflops_"  # prefix of keys; the precision follows
-COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, which may be commands with `mode: shell`
+ANY_ARCH = "any"
+BY_VENDOR: Mapping[str, Mapping[str, str]] = {
+    "nvidia": {"power_methods": "pynvml", "gres": "gpu", "kubernetes_resource": "nvidia.com/gpu"},
+    "amd": {"power_methods": "rocm", "gres": "gpu", "kubernetes_resource": "amd.com/gpu"},
+    "graphcore": {"power_methods": "gc"},
+    "none": {"power_methods": "rapl/estimate", "image": "cpu", "container_runtime": "none"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """Block of one system."""
+    """Block of one system, with the defaults that do not depend on its vendor."""
 
-    ADDED = ("values",)
-    system_name: Text
+    ADDED = ("system_name", "values")
+    system_name: str  # its tag
     vendor: Vendor
-    cpu_arch: Text
+    cpu_arch: Text = "x86_64"
     accelerator: Text
-    device_words: AnyText
+    device_words: AnyText = ""
     devices_per_node: From1
     devices_sweep: Sweep
-    cpus_per_task: From1
-    memory_gb_per_device: NotNegative
-    tdp_w_per_device: NotNegative
+    cpus_per_task: From0 = 0
+    memory_gb_per_device: NotNegative = 0
+    tdp_w_per_device: NotNegative = 0
     memory_gb_per_s_per_device: NotNegative = 0
-    peak_tflops_fp32: NotNegative
-    peak_tflops_fp16: NotNegative
-    peak_tflops_bf16: NotNegative
-    peak_tflops_fp8: NotNegative
+    peak_tflops_fp32: NotNegative = 0
+    peak_tflops_fp16: NotNegative = 0
+    peak_tflops_bf16: NotNegative = 0
+    peak_tflops_fp8: NotNegative = 0
     hardware_source: Text
     power_methods: Text
-    image: Text
-    container_runtime: Runtime
-    submit: Submit
-    gres: AnyText
+    image: Text = "$framework-$vendor-$cpu_arch"
+    container_runtime: Runtime = "apptainer"
+    submit: Submit = "sbatch"
+    gres: AnyText = ""
     kubernetes_resource: AnyText = ""
-    launcher: AnyText
-    launcher_args: AnyText
-    host_suffix: AnyText
-    network_env: AnyText
-    default_precision: Precision
-    warmup_steps: From0
-    measured_steps: From1
-    min_measured_s: NotNegative
-    default_repeats: From1
+    launcher: AnyText = "srun"
+    launcher_args: AnyText = "--kill-on-bad-exit=1 --cpu-bind=none"
+    host_suffix: AnyText = ""
+    network_env: AnyText = ""
+    default_precision: Precision = "bf16"
+    warmup_steps: Steps = "5"
+    measured_steps: Steps = "20"
+    min_measured_s: NotNegative = 60
+    default_repeats: From1 = 3
     limit_shares: Sweep = "100 85 70 55"
     highest_clock_mhz: NotNegative = 0
     meter_accuracy_percent: NotNegative = 0
@@ -84,13 +90,25 @@ class System:
     provisioned_source: AnyText = ""
     values: Mapping[str, Any]  # of all keys, with those that override parameters of workloads
 
+    def check(self, where: str) -> None:
+        """Raise RecordError for a stated power without its source."""
+        if self.provisioned_w_per_device and not self.provisioned_source.strip():
+            raise RecordError(f"{where}: provisioned_w_per_device needs its source: {SOURCE}")
+
     def peak_tflops(self, precision: str) -> float:
         """Return the dense peak of one device in 10^12 FLOP/s; 0: not known, or not supported."""
         return float(getattr(self, f"{PEAK}{precision}"))
 
+    def image_of(self, framework: str) -> str:
+        """Return the name of the image with a framework."""
+        words = {"$framework": framework, "$vendor": self.vendor, "$cpu_arch": self.cpu_arch}
+        name = self.image
+        for word, value in words.items():
+            name = name.replace(word, value)
+        return name
+
 
 KEYS = keys_of(System)
-OPTIONAL = {name: key.field.default for name, key in KEYS.items() if not key.is_required}
 
 
 def table_file(name: Path) -> Path:
@@ -99,25 +117,28 @@ def table_file(name: Path) -> Path:
 
 
 def read_systems(file: Path | None = None) -> dict[str, System]:
-    """Return each system; for a key with several tags, with the value that applies without a tag.
-
-    Raises RecordError if the file cannot be read, and for the first mistake in it.
-    """
+    """Return each system by its tag; raises RecordError if the file cannot be read, and for the first mistake in it."""
     file = file or table_file(SYSTEMS)
-    try:
-        root = read_nodes(file)
-    except YamlError as error:
-        raise RecordError(f"{file} cannot be read: {error}") from error
-    for node, text in find_mistakes(root):
-        raise RecordError(f"{file}:{node.start_mark.line + 1}: {text}")
-    found = {}
-    for block in entries(root, "parameterset"):
-        stated = {text_of(one, "name"): _value(one, "") for one in _untagged(block)}
-        values = stated | {key: value for key, value in OPTIONAL.items() if key not in stated}
-        found[text_of(block, "tag")] = System(**{key: values[key] for key in KEYS}, values=values)
-    if not found:
-        raise RecordError(f"{file} describes no system: it needs a 'parameterset' with a block for each")
-    return found
+    blocks = read_mapping(file, "systems", as_text=True)
+    if not blocks:
+        raise RecordError(f"{file} describes no system: it needs a block for each, under its tag")
+    return {name: _system(name, block, f"{file}, system {name}") for name, block in blocks.items()}
+
+
+def _system(name: str, block: Any, where: str) -> System:
+    if not isinstance(block, Mapping):
+        raise RecordError(f"{where}: {block!r} is not a block of keys, such as vendor: nvidia")
+    known = known_keys()
+    for key in block:
+        check_key(key, known, where)
+    by_vendor = BY_VENDOR.get(str(block.get("vendor")), {})
+    values = {**by_vendor, **{key: value for key, value in block.items() if key in KEYS}}
+    own = {key: value_as(known[key], value, where, key) for key, value in block.items() if key not in KEYS}
+    if "devices_sweep" not in values and (most := str(values.get("devices_per_node"))).isdecimal():
+        values["devices_sweep"] = " ".join(str(2**power) for power in range(int(most).bit_length()))
+    system = System(**typed(System, values, where), system_name=name, values=own)
+    system.check(where)
+    return replace(system, values={key: getattr(system, key) for key in ("system_name", *KEYS)} | own)
 
 
 @cache
@@ -136,72 +157,13 @@ def system_of(name: str) -> System | None:
 
 @cache
 def peaks_in(file: Path) -> dict[tuple[str, str], float]:
-    """Return the peaks by system and precision; none if the file cannot be used, which `caraml check` reports."""
-    try:
-        return {
-            (text_of(block, "tag"), text_of(one, "name").removeprefix(PEAK)): float(scalar(NotNegative, text_of(one)))
-            for block in entries(read_nodes(file), "parameterset")
-            for one in _untagged(block)
-            if text_of(one, "name").startswith(PEAK)
-        }
-    except (YamlError, ValueError):
-        return {}
-
-
-def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
-    """Yield each mistake in the blocks of systems: its node in the file, and a sentence."""
-    first: dict[str, int] = {}
-    for block in entries(root, "parameterset"):
-        name, line = text_of(block, "tag"), block.start_mark.line + 1
-        if not name or text_of(block, "name") != "system":
-            yield block, "the block of a system has 'name: system', and the system's name as its 'tag'"
-            continue
-        if name in first:
-            yield block, f"system {name} is described twice, first in line {first[name]}: give one of them another tag"
-        first.setdefault(name, line)
-        if not entries(block, "parameter"):
-            yield block, f"system {name} has no 'parameter', which holds its keys"
-            continue
-        for parameter in entries(block, "parameter"):
-            if wrong := _mistake(parameter, name):
-                yield parameter, wrong
-        for node, words in read_otherwise(block):
-            yield node, f"system {name} {words}"
-        stated = {text_of(parameter, "name"): parameter for parameter in _untagged(block)}
-        power, source = (stated.get(f"provisioned_{word}") for word in ("w_per_device", "source"))
-        if power and not (source and text_of(source).strip()):
-            yield power, f"provisioned_w_per_device of system {name} needs its source: {SOURCE}"
-        for key, wanted in KEYS.items():
-            if key not in stated and wanted.is_required:
-                yield block, f"system {name} has no '{key}': add it, with {in_words(wanted.kind)}"
-
-
-def _mistake(parameter: Any, name: str) -> str:
-    """Describe what is wrong with a parameter; empty if nothing is."""
-    key, text = text_of(parameter, "name"), text_of(parameter)
-    try:
-        _value(parameter, f"system {name}")
-    except RecordError as error:
-        return str(error)
-    if key == "system_name" and text != name:
-        return f"system {name} has '{text}' as its system_name: write {name}"
-    if "," in text and not text_of(parameter, "separator"):
-        return f"system {name} has a comma in its {key}, which JUBE takes for two values: add 'separator: \"|\"'"
-    return ""
-
-
-def _value(parameter: Any, where: str) -> Any:
-    """Return the value of a parameter, which may be a command for JUBE; raises RecordError for a mistake."""
-    key, node, known = text_of(parameter, "name"), value_of(parameter, "_"), known_keys()
-    check_key(key, known, where)
-    is_text = node is not None and node.tag.rpartition(":")[2] not in ("null", "seq", "map")
-    kind = Text if key in COMMANDS and text_of(parameter, "mode") else known[key]
-    return value_as(kind, text_of(node) if is_text else None, where, key)
-
-
-def _untagged(block: Any) -> list[Any]:
-    """Return the parameters of a block that apply without a tag."""
-    return [one for one in entries(block, "parameter") if (text_of(one, "tag") or "!").startswith("!")]
+    """Return the peaks by system and precision that a file's systems have."""
+    return {
+        (name, key.removeprefix(PEAK)): float(block.values[key])
+        for name, block in known_systems(file).items()
+        for key in KEYS
+        if key.startswith(PEAK)
+    }
 
 
 @cache

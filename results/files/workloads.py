@@ -27,15 +27,6 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Data:
-    """Training data."""
-
-    what: Annotated[Text, "a description"]
-    files: Annotated[Text, "in the data folder"]
-    prepare: Annotated[Text, "the program that creates them"]
-
-
-@dataclass(frozen=True)
 class Facts:
     """Facts about one workload."""
 
@@ -52,8 +43,8 @@ class Facts:
     devices: Annotated[str, "numbers of devices of a sweep, in the same form; empty: the system's own"] = ""
     max_measured_s: Annotated[NotNegative, "longest window; 0: no limit"] = 0.0
     parameters: Mapping[str, Parameter] = no_keys()
+    tags: Annotated[str, "those of its workflow that caraml/plan/tags.py has, other than the common ones"] = ""
     refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()
-    data: Data | None = None
     costed: Amount | None = None
     reported: Amount | None = None
     target_loss: Annotated[ByName, "by model, of a training to a loss on synthetic data"] = no_keys()
@@ -72,9 +63,8 @@ class Facts:
 
     def value(self, parameter: str, block: Mapping[str, Any], model: str = "") -> str:
         """Return a parameter for a system and a model, from `8 16; 117M: 2 4` of the system or else of the workload."""
-        usual, *by_model = str(block.get(parameter, self.parameters[parameter])).split(";")
-        values = {name.strip(): value for name, _, value in (one.partition(":") for one in by_model)}
-        return values.get(model or self.default_model(block), usual).strip() if values else usual
+        text = str(block.get(parameter, self.parameters[parameter]))
+        return of_model(text, model or self.default_model(block)) if ";" in text else text
 
     def resolve(self, text: str, block: Mapping[str, Any], model: str = "") -> str:
         """Return a text, or the value of the parameter that it names after a $."""
@@ -83,6 +73,13 @@ class Facts:
     def default_model(self, block: Mapping[str, Any]) -> str:
         """Return the model of a system's sweep without a tag."""
         return self.resolve(self.model, block, "usual")
+
+
+def of_model(text: str, model: str) -> str:
+    """Return the value for a model, from a text such as `8 16; 117M: 2 4`."""
+    usual, *by_model = text.split(";")
+    values = {name.strip(): value for name, _, value in (one.partition(":") for one in by_model)}
+    return values.get(model, usual).strip()
 
 
 def names() -> list[str]:

@@ -1,4 +1,4 @@
-"""Who is first and by how much, what is not ranked and why, in words: each kind of sentence once."""
+"""Sentences on the first system, its lead and what is not ranked, each kind of sentence once."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.score import scores
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "requirements.example.yaml"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/requirements.yaml"
 GPT = "workloads: {gpt: {benchmark: llm_training}}\n"
 PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 

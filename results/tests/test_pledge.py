@@ -636,6 +636,6 @@ def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):
 
 
 def test_the_examples_go_with_the_records_of_the_suite(capsys):
-    words = ["--requirements", str(ROOT / "requirements.example.yaml"), "--pledge", str(ROOT / "pledge.example.yaml")]
+    words = ["--requirements", str(ROOT / "examples/requirements.yaml"), "--pledge", str(ROOT / "examples/pledge.yaml")]
     assert main(["accept", str(ROOT / "results" / "records" / "H200"), *words]) == 3
     assert "pledge of Example Ltd, 2026-11-02, H200 of 64 devices" in capsys.readouterr().out

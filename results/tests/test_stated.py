@@ -155,18 +155,12 @@ def test_a_corrected_table_leaves_the_measurement_and_its_figures_follow(record,
     assert with_todays_figures(real()) == real()
 
 
-def corrected_peak(block):
-    return [one | {"_": 990.0} if one["name"] == "peak_tflops_bf16" else one for one in block["parameter"]]
-
-
 @pytest.mark.parametrize("command", [["table"], ["table", "--repeats"]])
 def test_a_corrected_data_sheet_leaves_out_no_run(tmp_path, monkeypatch, capsys, command):
-    blocks = [
-        {"tag": block["tag"], "parameter": corrected_peak(block) if block["tag"] == "H200" else block["parameter"]}
-        for block in read_yaml(systems.table_file(systems.SYSTEMS))["parameterset"]
-    ]
+    blocks = read_yaml(systems.table_file(systems.SYSTEMS))
+    blocks["H200"]["peak_tflops_bf16"] = 990.0
     file = tmp_path / "systems.yaml"
-    file.write_text(json.dumps({"parameterset": blocks}))
+    file.write_text(json.dumps(blocks))
     peaks = systems.peaks_in(file)
     assert peaks["H200", "bf16"] == 990.0
     monkeypatch.setattr(stated, "peaks", lambda: peaks)
@@ -209,13 +203,15 @@ def test_peaks_are_those_of_the_readers_checkout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = tmp_path / systems.SYSTEMS
     table.parent.mkdir(parents=True)
-    block = {"tag": "mine", "parameter": [{"name": "peak_tflops_bf16", "_": 2000}]}
-    table.write_text(json.dumps({"parameterset": [block]}))
+    block = {"vendor": "nvidia", "accelerator": "mine", "devices_per_node": 8, "hardware_source": "none"}
+    table.write_text(json.dumps({"mine": {**block, "peak_tflops_bf16": 2000}}))
     assert with_todays_figures(record)["metrics"]["peak_tflops_per_device"] == 2000.0
     systems.peaks_in.cache_clear()
-    table.write_text("parameterset: 5")
+    systems.known_systems.cache_clear()
+    table.write_text("mine: 5")
     assert with_todays_figures(record) == record  # `caraml check` reports it
     systems.peaks_in.cache_clear()
+    systems.known_systems.cache_clear()
 
 
 def test_a_record_that_differs_is_in_no_table(tmp_path, capsys):

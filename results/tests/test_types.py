@@ -111,7 +111,7 @@ def odd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     [
         ["table"],
         *(["table", f"--{form}"] for form in ("repeats", "regions", "reads")),
-        ["accept", "--requirements", str(ROOT / "requirements.example.yaml")],
+        ["accept", "--requirements", str(ROOT / "examples/requirements.yaml")],
         ["compare", str(REAL.parent)],
     ],
     ids=lambda words: " ".join(words[:2]),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import pytest
 
 from caraml.cli import main
+from caraml.plan.job import Point, job, planned_result
 from caraml.plan.plan import plan
 from jpwr.channel import ChannelInfo, Scope
 from record.model import Record, as_json
 from results.collect import collect
 from results.files.systems import read_systems
-from results.find.records import RecordError, read_checked
+from results.find.records import RecordError, read_checked, write_record
 from results.tests import builder
 from results.tests.builder import GPU0, GPU1, JobFolder, on_gpus, on_nodes, window
 from results.tests.of_dicts import contradictions
@@ -219,17 +219,15 @@ def test_a_record_has_what_the_block_of_its_system_stated_when_the_run_was_plann
     table = tmp_path / "jube" / "include" / "systems.yaml"
     table.parent.mkdir(parents=True)
     stated = {"meter_accuracy_percent": "1", "meter_losses": "maker", "meter_covers": "network storage"}
-    lines = "".join(f"\n      - {{name: {name}, _: {value}}}" for name, value in stated.items())
-    name = "      - {name: system_name,        _: H200}"
+    lines = "".join(f"\n  {name}: {value}" for name, value in stated.items())
+    name = "\nH200:"
     text = (Path.cwd() / "jube" / "include" / "systems.yaml").read_text()
     assert name in text
     table.write_text(text.replace(name, name + lines))
     monkeypatch.setattr("results.files.systems.ROOT", tmp_path)
-    entries = {"SITE_ENTRY": plan("H200", "llm_training")["site_entry"], "FILL_ENTRY": ""}
-    template = (Path.cwd() / "jube" / "include" / "result.json.in").read_text()
     (tmp_path / "run").mkdir()
-    planned = re.sub("#([A-Z_]+)#", lambda found: entries.get(found[1], "1"), template)
-    (tmp_path / "run" / "result.json").write_text(planned)
+    point = Point(plan("H200", "llm_training"), "", "800M", 1, 1, 1, 16, "", "", 1)
+    write_record(planned_result(job(point)), tmp_path / "run" / "result.json")
     assert read_checked(tmp_path / "run" / "result.json").status == "unfinished"
     record = run_on(tmp_path / "run")
     assert as_json(record.energy.site) == {
@@ -242,18 +240,18 @@ def test_a_record_has_what_the_block_of_its_system_stated_when_the_run_was_plann
         read_systems(table)
 
 
-@pytest.mark.parametrize("source", ["", "\n      - {name: provisioned_source, _: a data sheet}"])
+@pytest.mark.parametrize("source", ["", "\n  provisioned_source: a data sheet"])
 def test_throughput_by_provisioned_power_is_by_what_the_prices_state_or_else_the_block(
     tmp_path, monkeypatch, capsys, source
 ):
     """Eight devices of 1,250 W, a part of a node's of 1,250 W, and with prices of 2,000 W."""
     table = tmp_path / "jube" / "include" / "systems.yaml"
     table.parent.mkdir(parents=True)
-    name = "      - {name: system_name,        _: B200}"
+    name = "\nB200:"
     text = (Path.cwd() / "jube" / "include" / "systems.yaml").read_text()
-    table.write_text(text.replace(name, f"{name}\n      - {{name: provisioned_w_per_device, _: 1250}}{source}"))
+    table.write_text(text.replace(name, f"{name}\n  provisioned_w_per_device: 1250{source}"))
     if not source:
-        with pytest.raises(RecordError, match="provisioned_w_per_device of system B200 needs its source: add prov"):
+        with pytest.raises(RecordError, match="system B200: provisioned_w_per_device needs its source: add prov"):
             read_systems(table)
         return
     monkeypatch.setattr("results.files.systems.ROOT", tmp_path)

@@ -23,7 +23,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = REPOSITORY / "build" / "contract"
 FACTS = read_yaml(Path(__file__).with_name("facts.yaml"))
 INSTALLED = Installed()
-TOKENS = "trtllm_generation_tokens_total"
 SMALLEST = "nvidia-ml-py", "13.590.48"  # shows whether a package index can be reached
 
 
@@ -135,52 +134,3 @@ def uses_of_transformer_engine() -> list[Use]:
     _, *guards = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, (ast.Try, ast.If)))
     guarded = {line for node in guards for line in range(node.lineno, node.end_lineno + 1)}
     return [use for use in uses_of(file.read_text(), file.name) if int(use.place.rpartition(":")[2]) not in guarded]
-
-
-@pytest.mark.parametrize(
-    ("code", "fault"),
-    [
-        ("import torch\ntorch.cuda.is_avilable()", "has no torch.cuda.is_avilable"),
-        ("from torch import nn\nnn.Linear(4, 4, biass=True)", "torch.nn.Linear of .* takes no biass"),
-        ("import tensorflow as tf\ntf.data.experimental.prefetch_to_gpu", "has no tensorflow.data.experimental.pref"),
-        ("def f(nvml): nvml.nvmlDeviceGetPowerUsages(0)", "has no pynvml.nvmlDeviceGetPowerUsages"),
-        ("def call(name): ...\ncall('amdsmi_get_power_inof')", "has no amdsmi.amdsmi_get_power_inof"),
-    ],
-)
-def test_a_wrong_name_or_keyword_is_found(code, fault):
-    faults, _ = compared(uses_of(code, "mistake.py"), INSTALLED, "this environment")
-    assert len(faults) == 1 and re.search(fault, faults[0])
-
-
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        ({"flags": {"--tp-sise", "--tp_size"}}, "--tp-sise"),
-        ({"settings": {"kv_cash_config", "load_format"}}, "the setting kv_cash_config"),
-        ({"fields": {"chat": {"max_tokns", "stream"}}}, "the field chat.max_tokns"),
-        ({"metrics": {"trtllm_generated_total": ""}}, "the counter trtllm_generated_total"),
-        ({"metrics": {TOKENS: "step"}}, f"the counter {TOKENS}, which moves with a request"),
-        ({"variables": {"TLLM_SPEED"}}, "the variable TLLM_SPEED"),
-    ],
-)
-def test_a_wrong_flag_setting_field_metric_or_variable_is_found(change, fault):
-    nothing = Contract(set(), set(), {}, {}, set())
-    assert lacking(nothing._replace(**change), extract("trtllm")) == {fault}
-
-
-@pytest.mark.parametrize(
-    ("code", "when"),
-    [
-        ("self.c = Counter(name='m:x_total')\n  def end(self): self.x_total.inc(1)", "request"),
-        ("self.c = Counter(name='m:x')\n  def end(self): self.counter_x[0].inc(1)", "request"),
-        ("self.c = Counter(name='m:x')\n  def step(self): self._log_counter(self.counter_x, 1)", "step"),
-        ("self.c = Gauge(name='m:x')\n  def step(self): self.x.set(1)", "gauge"),
-        ("self.c = [Counter(name=one) for one in ('m:x', 'm:y')]\n  def odd(self): self.x.inc(1)", "in odd"),
-        ("self.c = Counter(name='m:z')", ""),
-    ],
-)
-def test_the_moment_at_which_a_counter_moves_is_read_from_sources(tmp_path, code, when):
-    (tmp_path / "metrics.py").write_text(f"class A:\n  def __init__(self):\n    {code}".replace("'", '"'))
-    facts = {"flags": [], "arguments": [], "settings": [], "fields": {}, "moves": {"end": "request", "step": "step"}}
-    asked = Contract(set(), set(), {}, {"m:x_total": ""}, set())
-    assert offered_by(Sources(tmp_path), facts, asked).metrics.get("m:x_total", "") == when

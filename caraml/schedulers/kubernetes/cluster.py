@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 
 from benchmarks.common.node.programs import words
-from caraml.check import BAD, GOOD, Check
+from caraml.check import BAD, Check
 from caraml.errors import CaramlError, SchedulerError
 from caraml.plan.site import Site
 from caraml.schedulers.job import Job
@@ -22,7 +22,9 @@ from results.files.systems import System
 from results.find.folders import runs_of
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
 
+TITLE, KEY = "Kubernetes", "kubernetes"
 FIRST_INDEXED_MINOR = 24
+Look = tuple[dict[str, Object], list[Pod], str]
 
 
 def check_access(site: Site) -> str:
@@ -38,75 +40,79 @@ def check_access(site: Site) -> str:
 
 
 def check_cluster(block: System, site: Site, images: Sequence[str]) -> Iterator[Check]:
-    """Yield a finding of each check, until one raises an error."""
+    """Yield what the cluster lacks for the jobs of a system."""
     kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
     try:
         modes, server = check_access(site), kubectl.json("version")["serverVersion"]
-        yield Check("Kubernetes", GOOD, f"{server['gitVersion']}, with claim {site.kubernetes_claim}, {modes}")
         is_old = int(server["minor"].strip("+")) < FIRST_INDEXED_MINOR
         if max(map(int, block.devices_sweep.split())) > block.devices_per_node and (is_old or SHARED not in modes):
             needed = f"need Indexed Jobs, of Kubernetes 1.{FIRST_INDEXED_MINOR}, and a claim with {SHARED}"
             yield Check("several nodes", BAD, needed, "choose the points of one node by CARAML_DEVICES")
         for name in images:
-            yield Check("image", GOOD, f"{image_of(name, site)}; the first pod shows whether it exists")
+            image_of(name, site)
     except CaramlError as error:
         yield Check("Kubernetes", BAD, str(error), "docs/howto/kubernetes.md shows what a cluster needs")
 
 
-class Kubernetes:
-    """Kubernetes during one look: the suite's Jobs and pods of a namespace are read once."""
-
-    title, key = "Kubernetes", "kubernetes"
-
-    def __init__(self) -> None:
-        self._look = cache(_look)
-
-    def ping(self, job_id: str) -> None:
-        """Raise SchedulerError, within seconds, unless the cluster of a job answers."""
-        _, where = read_job_id(job_id or ";;")
-        where("version")
-
-    def jobs(self, submitted: Mapping[Path, str]) -> dict[Path, Job]:
-        """Return the Jobs that were submitted in folders; raises SchedulerError if Kubernetes does not answer."""
-        return {folder: self._job(job_id, folder) for folder, job_id in submitted.items()}
-
-    def _job(self, job_id: str, folder: Path) -> KubernetesJob:
-        name, where = read_job_id(job_id)
-        (jobs, pods, version), now_s = self._look(where), time.time()
-        own = [pod for pod in pods if pod.metadata["labels"].get(NAME) == name]
-        job = KubernetesJob(name, where=where, version=version, pods=own)
-        if name not in jobs:
-            return job.ended("Deleted", "Kubernetes does not know it: was it deleted by hand?")
-        home = jobs[name]["metadata"]["annotations"][FOLDER]
-        other = Path(home, JOB_ID)  # of a copied folder; that of a renamed one is elsewhere, or has another job
-        if other.exists() and other.read_text() == job_id and not other.parent.samefile(folder):
-            return job.ended("UNKNOWN", f"it is the job of another folder, {home}")
-        is_quiet = not any(pod.phase == "Running" for pod in pods)
-        quiet_since_s = max((pod.end_s for pod in pods), default=0.0) if is_quiet else now_s
-        return judge(job, jobs[name], partial(_warning, where), quiet_since_s, now_s)
-
-    def bring_results(self, job: KubernetesJob, folder: Path) -> None:
-        """Write the result of each run whose nodes have ended; a Job that we gave up is deleted, so that it cannot run.
-
-        A run without an exit code stays unfinished, for the caller to report how the Job ended.
-        """
-        if job.state == "UNKNOWN":
-            return
-        for run in runs_of(folder):
-            planned = {**read_record(run / RESULT_NAME), self.key: job.to_record()}
-            write_record(planned, run / RESULT_NAME)  # from which the result takes the image's digest
-            write_record(_result(run, planned), run / RESULT_NAME)
-        if not job.end:
-            self.remove(folder)
-
-    def remove(self, folder: Path) -> None:
-        """Delete the submitted objects; raises SchedulerError if Kubernetes does not answer."""
-        if (folder / OBJECTS).exists() and (folder / JOB_ID).exists():
-            _, where = read_job_id((folder / JOB_ID).read_text())
-            delete(where, folder / OBJECTS)
+def ping(job_id: str) -> None:
+    """Raise SchedulerError, within seconds, unless the cluster of a job answers; empty: the current one."""
+    _, where = read_job_id(job_id or ";;")
+    where("version")
 
 
-def _look(where: Kubectl) -> tuple[dict[str, Object], list[Pod], str]:
+def jobs(submitted: Mapping[Path, str]) -> dict[Path, Job]:
+    """Return the Jobs that were submitted in folders; raises SchedulerError if Kubernetes does not answer.
+
+    The suite's Jobs and pods of a namespace are read once.
+    """
+    look = cache(_look)
+    return {folder: _job(look, job_id, folder) for folder, job_id in submitted.items()}
+
+
+def _job(look: Callable[[Kubectl], Look], job_id: str, folder: Path) -> KubernetesJob:
+    name, where = read_job_id(job_id)
+    (jobs, pods, version), now_s = look(where), time.time()
+    own = [pod for pod in pods if pod.metadata["labels"].get(NAME) == name]
+    job = KubernetesJob(name, where=where, version=version, pods=own)
+    if name not in jobs:
+        return job.ended("Deleted", "Kubernetes does not know it: was it deleted by hand?")
+    home = jobs[name]["metadata"]["annotations"][FOLDER]
+    other = Path(home, JOB_ID)  # of a copied folder; that of a renamed one is elsewhere, or has another job
+    if other.exists() and other.read_text() == job_id and not other.parent.samefile(folder):
+        return job.ended("UNKNOWN", f"it is the job of another folder, {home}")
+    is_quiet = not any(pod.phase == "Running" for pod in pods)
+    quiet_since_s = max((pod.end_s for pod in pods), default=0.0) if is_quiet else now_s
+    return judge(job, jobs[name], partial(_warning, where), quiet_since_s, now_s)
+
+
+def bring_results(job: KubernetesJob, folder: Path) -> None:
+    """Write the result of each run whose nodes have ended; a Job that we gave up is deleted, so that it cannot run.
+
+    A run without an exit code stays unfinished, for the caller to report how the Job ended.
+    """
+    if job.state == "UNKNOWN":
+        return
+    for run in runs_of(folder):
+        planned = {**read_record(run / RESULT_NAME), KEY: entry(job)}
+        write_record(planned, run / RESULT_NAME)  # from which the result takes the image's digest
+        write_record(_result(run, planned), run / RESULT_NAME)
+    if not job.end:
+        remove(folder)
+
+
+def entry(job: KubernetesJob) -> Json:
+    """Return a Job's entry in a result."""
+    return job.to_record()
+
+
+def remove(folder: Path) -> None:
+    """Delete the submitted objects; raises SchedulerError if Kubernetes does not answer."""
+    if (folder / OBJECTS).exists() and (folder / JOB_ID).exists():
+        _, where = read_job_id((folder / JOB_ID).read_text())
+        delete(where, folder / OBJECTS)
+
+
+def _look(where: Kubectl) -> Look:
     """Return the Jobs by name and the pods of a namespace, and the cluster's version."""
     found = where.json("get", "jobs.batch,pods", "-l", f"{PART}=caraml")["items"]
     jobs = {item["metadata"]["name"]: item for item in found if item["kind"] == "Job"}

@@ -1,10 +1,8 @@
-"""Submit the point of the current folder as a Job of Kubernetes, for the workflow.
+"""Submit the point of a folder as a Job of Kubernetes.
 
-The workflow has written the point's resources to `request.yaml`. This command makes the objects from
+The workflow has written the point's resources to `request.json`. This command makes the objects from
 jube/include/pod.yaml.in, and leaves in the folder: `kubernetes.yaml`, the submitted objects, and `job.id`, the name,
 namespace and context of the Job.
-
-python -m caraml.schedulers.kubernetes.submit SYSTEM
 """
 
 from __future__ import annotations
@@ -14,15 +12,15 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.node.programs import words
 from benchmarks.common.node.provenance import commit, has_changes
-from caraml.errors import CaramlError, SchedulerError, SiteError
+from caraml.errors import SchedulerError, SiteError
 from caraml.installation import checkout
-from caraml.plan.site import Site, read_site
+from caraml.plan.job import REQUEST
+from caraml.plan.site import Site
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object
 from jpwr.limits.kept import FOLDER
 from jpwr.limits.setting import OPTIONS
@@ -32,17 +30,6 @@ from results.files.typed_files import read_mapping
 JOB_ID, OBJECTS = "job.id", "kubernetes.yaml"
 LONGEST_NAME = 50  # leaves room for a pod's suffix in a label of 63 characters
 SHARED = "ReadWriteMany"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; return 1, after one sentence, if the point cannot be submitted."""
-    [system] = sys.argv[1:] if argv is None else argv
-    try:
-        submit(Path.cwd(), read_site(system))
-    except CaramlError as error:
-        print(f"submit: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
 def submit(folder: Path, site: Site) -> None:
@@ -86,7 +73,7 @@ def write_objects(folder: Path, site: Site) -> list[Object]:
     import yaml
 
     check_claim(site, {})
-    request = yaml.safe_load((folder / "request.yaml").read_text(encoding="utf-8"))
+    request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     values = _values(request, site, folder)
     text = (checkout() / "jube/include/pod.yaml.in").read_text(encoding="utf-8")
     text = re.sub("#([A-Z_]+)#", lambda found: json.dumps(values[found[1]], ensure_ascii=False), text)
@@ -145,8 +132,7 @@ def _values(request: Object, site: Site, folder: Path) -> dict[str, Any]:
     place = "-".join(part.partition("_")[0] for part in folder.parts[-3:-1])
     readable = re.sub(r"[^a-z0-9]+", "-", f"{request['benchmark']}-{place}".lower())[: LONGEST_NAME - 7].strip("-")
     name = f"{readable}-{secrets.token_hex(3)}"
-    # JUBE leaves the name of a parameter that a system's block omits.
-    resource = "" if request["resource"].startswith("$") else request["resource"]
+    resource = request["resource"]
     if request["vendor"] != "none" and not resource:
         raise SiteError(
             "the system's block has no kubernetes_resource for a pod to request: add it in systems.yaml if the "
@@ -193,7 +179,3 @@ def image_of(name: str, site: Site) -> str:
             "kubernetes_image"
         )
     return site.kubernetes_image or f"{site.kubernetes_registry.rstrip('/')}/{name}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

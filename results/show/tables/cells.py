@@ -20,7 +20,7 @@ from results.files.quantities import Quantity, Shown
 from results.points.estimate import Interval
 from results.show.tables.fit import aligned
 
-FORMS = ("text", "csv", "markdown", "latex", "html")
+FORMS = ("text", "csv", "markdown", "html")
 STATUS = "status"  # title of the column with the outcome
 RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n")  # at the begin of a cell
 GROUP = 2  # leading columns, the system and the model, within which Shown.WITHIN looks for differences
@@ -234,10 +234,7 @@ def rendered(table: Table, form: str, place: Callable[[str, int], str] = str.rju
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
     import pandas
 
-    frame = pandas.DataFrame(body, columns=header)
-    if form == "html":
-        return str(frame.to_html(index=False, escape=True, border=0))
-    return str(frame.to_latex(index=False, escape=True))
+    return str(pandas.DataFrame(body, columns=header).to_html(index=False, escape=True, border=0))
 
 
 def _csv(table: Table) -> str:

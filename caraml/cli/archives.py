@@ -1,0 +1,124 @@
+"""Commands that hand results on: tracking servers, archives and the repository of results."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import get_args
+
+from caraml import submission
+from caraml.cli.loading import loaded
+from caraml.cli.options import above_0, add_file, add_flag, add_folders, add_out, say
+from caraml.errors import SweepError
+from caraml.installation import checkout
+from caraml.sweep import no_results, run_folder
+from record.values import count
+from results.exchange import archive as archives
+from results.exchange.public import About, Licence
+from results.find.folders import results_below
+from results.find.records import RecordError
+from results.show.tracking import MODES, log_to_mlflow, log_to_tensorboard, log_to_wandb
+
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module."""
+    parser = add(track)
+    add_folders(parser)
+    parser.add_argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db")
+    parser.add_argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'")
+    parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="curves and numbers, for TensorBoard")
+    parser.add_argument("--project", default="caraml", help="project in Weights & Biases; default: %(default)s")
+
+    parser = add(archive)
+    add_folders(parser)
+    add_out(parser, default="results.zip")
+    parser.add_argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH")
+    text = "make it public: data alone, with neutral texts"
+    parser.add_argument("--licence", choices=get_args(Licence), help=text)
+    add_flag(parser, "--keep-names", "with --licence: keep the texts that show the site on purpose")
+
+    parser = add(verify)
+    text = "a file written by 'caraml archive', packed or unpacked"
+    parser.add_argument("archive", type=Path, metavar="ARCHIVE", help=text)
+    add_file(parser, "--signers", "refuse the archive unless one of these signed it: lines of a name and a public key")
+    text = "limit of the unpacked size, and a twentieth of it per file; default: %(default)g"
+    parser.add_argument("--most-gb", type=above_0, default=archives.MOST_GB, metavar="GB", help=text)
+
+    parser = add(submit)
+    text = "signed and public; default: check FOLDER"
+    parser.add_argument("archive", nargs="?", type=Path, metavar="ARCHIVE", help=text)
+    text = "the repository of results; default: results/records"
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help=text)
+
+
+def track(options: argparse.Namespace) -> int:
+    """Log runs into MLflow, Weights & Biases or TensorBoard, each once."""
+    if not (options.mlflow or options.wandb or options.tensorboard):
+        raise RecordError(
+            "track needs a place to log to: give --mlflow URI, --wandb offline, --wandb online or --tensorboard DIR"
+        )
+    records = [record for record in loaded(options.folders).records if record.run_id]  # without one, it never ran
+
+    def say_logged(place: str, new: Sequence[str]) -> None:
+        others = ", the others were there" if len(new) < len(records) else ""
+        print(f"{place}: {len(new)} of {len(records)} runs logged{others}")
+
+    if options.mlflow:
+        say_logged(options.mlflow, log_to_mlflow(records, options.mlflow))
+    if options.wandb:
+        say_logged(f"wandb ({options.wandb})", log_to_wandb(records, options.wandb, options.project))
+    if options.tensorboard:
+        say_logged(str(options.tensorboard), log_to_tensorboard(records, options.tensorboard))
+    return 0
+
+
+def archive(options: argparse.Namespace) -> int:
+    """Store results, traces and workflow in one file that can be checked."""
+    for folder in options.folders:
+        if folder.exists() and not results_below(run_folder(folder)):
+            raise SweepError(no_results(folder))
+    if options.keep_names and not options.licence:
+        raise RecordError("--keep-names needs --licence: only public archives lose what shows the site")
+    about = About(options.licence, options.keep_names) if options.licence else None
+    runs = archives.write_archive(
+        [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign, about
+    )
+    print(f"{options.out}: {count(runs, 'run')}{', signed' if options.sign else ''}")
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Check each file of an archive, and recompute its numbers from the traces."""
+    checked = archives.verify(options.archive, options.signers, options.most_gb)
+    for problem in checked.problems:
+        say(problem)
+    if checked.commits:
+        print(
+            f"caraml: the archive was made at commit {' and '.join(checked.commits)} of the suite, which may compute a "
+            "number differently: verify it with that version before you judge",
+            file=sys.stderr,
+        )
+    if checked.problems:
+        return 1
+    runs = count(checked.runs, "run")
+    print(f"{options.archive}: {runs}, all files unchanged, all numbers as recomputed from the traces")
+    if checked.signer:
+        print(f"signed by {checked.signer}")
+    elif checked.is_signed:
+        print("signed, but the signer was not checked: give the allowed ones by --signers FILE")
+    else:
+        print("not signed: its author is not known")
+    return 0
+
+
+def submit(options: argparse.Namespace) -> int:
+    """Put an archive into the repository of results, or check all that are there; exits with 1 if one is refused."""
+    to = options.to or checkout() / "results" / "records"
+    done, refused = submission.hand_in(options.archive, to) if options.archive else submission.check(to)
+    for reason in refused:
+        say(f"refused: {reason}")
+    if not refused:
+        print(done)
+    return int(bool(refused))

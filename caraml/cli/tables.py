@@ -1,0 +1,148 @@
+"""Tables of results, and of published figures."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from caraml.cli.loading import loaded
+from caraml.cli.options import add_filter, add_flag, add_folders, add_form, add_meter, add_node_check, add_out, say
+from jpwr.process.whole_file import replaced, write_whole
+from record.values import sort_key
+from results.files.quantities import QUANTITIES
+from results.find.records import Record, RecordError
+from results.points.repeats import by_point
+from results.published import published as figures_of_others
+from results.show.notebook import frame_of
+from results.show.tables import inference
+from results.show.tables import table as tables
+from results.show.tables.anchors import anchor_table
+from results.show.tables.cells import FORMS, Table, rendered
+from results.show.tables.points import place_view, point_table
+from results.show.tables.published import published_text
+from results.show.tables.reads import file_table, of_reads, read_table
+from results.show.tables.regions import region_table
+
+TITLES = {"caraml": tables.CARAML_COLUMNS}
+PARQUET = "parquet"
+ACHIEVABLE = QUANTITIES["achievable_percent"].path
+OWN_ORDER = ("pivot", "regions", "reads")
+SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
+
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module."""
+    parser = add(table)
+    add_folders(parser)
+    add_form(parser, (*FORMS, PARQUET), "csv and parquet have")
+    add_out(parser, "write the table to this file; parquet needs it")
+    add_filter(parser)
+    add_meter(parser)
+    add_node_check(parser)
+    parser.add_argument("--sort", metavar="COLUMN", help="sort by a column, such as 'tokens/s'")
+    add_flag(parser, "--largest-first", "with --sort: in descending order")
+    parser.add_argument("--tier", type=float, metavar="MB/S", help="with --reads: bandwidth of another storage")
+    shape = parser.add_mutually_exclusive_group()
+    add_flag(shape, "--repeats", "one row per point: median, interval, quality")
+    add_flag(shape, "--regions", "one row per region: the time of a step by its parts")
+    add_flag(shape, "--reads", "data read, and the effect of a faster storage")
+    shape.add_argument("--titles", choices=TITLES, help="caraml: the columns of the original suite")
+    text = "one value by devices and batch, such as metrics.tokens_per_s"
+    shape.add_argument("--pivot", metavar="KEY", help=text)
+
+    parser = add(published)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only figures with these words, such as GPT-800M")
+    text = "only figures of the chips of these runs, next to the runs' own"
+    parser.add_argument("--results", nargs="+", type=Path, default=[], metavar="RUNS", help=text)
+
+
+def table(options: argparse.Namespace) -> int:
+    """Print results as a table."""
+    _check_table(options)
+    found = loaded(options.folders, options.node_check, conditions=options.filter, meters=options.meter)
+    records = found.records
+    if options.format == PARQUET:
+        with replaced(options.out) as part:
+            frame_of(records).to_parquet(part, index=False)
+    elif options.out:
+        write_whole(options.out, f"{_rendered(records, options)}\n")
+    else:
+        print(_rendered(records, options))
+    # Failures would spoil a table for a program or a document.
+    sources = found.sources if options.all or options.node_check or options.format == "csv" else []
+    for sentence in [*sources, *tables.failures(records)]:
+        print(sentence, file=sys.stdout if options.format == "text" else sys.stderr)
+    return 0
+
+
+def _check_table(options: argparse.Namespace) -> None:
+    """Raise RecordError for an option that would be ignored."""
+    shaped = [shape for shape in SHAPES if getattr(options, shape)]
+    if options.largest_first and not options.sort:
+        raise RecordError("--largest-first needs --sort COLUMN")
+    if options.sort and shaped[0] in OWN_ORDER:
+        raise RecordError(f"--{shaped[0]} has its own order: leave out --sort")
+    if options.format == PARQUET and (shaped or not options.out):
+        why = f"without --{shaped[0]}" if shaped else "and is written to a file: name it with --out"
+        raise RecordError(f"--format parquet has a row for each run, {why}")
+    if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
+        raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
+
+
+def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
+    everything = is_whole(options)
+    wanted = [*([options.sort] if options.sort else []), *([ACHIEVABLE] if options.node_check else [])]
+    points = by_point(records) if options.repeats or options.regions or options.reads else []
+    notes: Sequence[str] = ()
+    if options.pivot:
+        shown = tables.pivot_table(records, options.pivot)
+    elif options.repeats:
+        shown = _sorted(point_table(points), options).needed(everything, wanted)
+        notes = inference.within_limits(points)
+    elif options.regions:
+        if not (found := region_table(points)):
+            raise RecordError("no good run has times of regions: measure with this version of the suite")
+        shown = place_view(found, everything)
+    elif options.reads:
+        if not (found := read_table(points)):
+            raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
+        shown = place_view(found, everything)
+        notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
+    else:
+        columns = TITLES[options.titles] if options.titles else inference.columns_of(records)
+        shown = _sorted(tables.record_table(sorted(records, key=sort_key), columns), options)
+        if options.format != "csv":  # which has empty columns, too
+            shown = shown.needed(everything or bool(options.titles), wanted)
+    return "\n".join([printed(shown, options.format), *(notes if options.format == "text" else ())])
+
+
+def _sorted(shown: Table, options: argparse.Namespace) -> Table:
+    return shown.in_order(options.sort, options.largest_first) if options.sort else shown
+
+
+def is_whole(options: argparse.Namespace) -> bool:
+    """Return whether a table has all columns: for a reader who asks, and for programs."""
+    return bool(options.all) or options.format == "csv"
+
+
+def printed(shown: Table, form: str) -> str:
+    """Return a table in one of the forms; print the sentences on its other columns unless the text has them."""
+    for note in shown.notes if form != "text" else ():
+        say(note)
+    return rendered(shown, form)
+
+
+def published(options: argparse.Namespace) -> int:
+    """Print published figures with their sources."""
+    if options.results:
+        found = loaded(options.results)
+        figures = anchor_table(by_point(found.records))
+        if not figures:
+            raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
+        print("\n".join([rendered(figures, "text"), *found.sources]))
+        return 0
+    print(published_text(figures_of_others(), options.words))
+    return 0
