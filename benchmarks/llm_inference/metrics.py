@@ -1,4 +1,4 @@
-"""Metrics next to those of the requests: the client's cost, and the tokens that the server counted."""
+"""Numbers that a run states next to the metrics of its requests: the client's cost, and what the server counted."""
 
 from __future__ import annotations
 

@@ -129,6 +129,12 @@ class LlamaCpp(Program):
         return list(map(str, [*words, *draft]))
 
 
+def _of_weights(start: Start) -> list[str]:
+    """Return what vLLM and SGLang call weights that they make, or quantise, themselves."""
+    made = ["--load-format", "dummy"] if start.is_random else []
+    return [*made, *(["--quantization", "fp8"] if start.is_fp8 else [])]
+
+
 class Vllm(Program):
     """vLLM."""
 
@@ -147,8 +153,7 @@ class Vllm(Program):
         words += f"--tensor-parallel-size {start.devices} --max-model-len {start.context} --dtype {start.dtype}".split()
         words += ["--enable-prefix-caching" if start.keeps_prefixes else "--no-enable-prefix-caching"]
         words += ["--enable-prompt-tokens-details"]
-        words += ["--load-format", "dummy"] if start.is_random else []
-        words += ["--quantization", "fp8"] if start.is_fp8 else []
+        words += _of_weights(start)
         if start.draft:
             drafts = {"method": "eagle3", "model": str(start.draft.path), "num_speculative_tokens": start.draft.tokens}
             accepts = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": start.draft.length}
@@ -169,8 +174,7 @@ class Sglang(Program):
         words += f"--served-model-name {NAME} --host 127.0.0.1 --port {start.port} --tp-size {start.devices}".split()
         words += f"--context-length {start.context} --dtype {start.dtype} --enable-metrics".split()
         words += ["--enable-cache-report" if start.keeps_prefixes else "--disable-radix-cache"]
-        words += ["--load-format", "dummy"] if start.is_random else []
-        words += ["--quantization", "fp8"] if start.is_fp8 else []
+        words += _of_weights(start)
         if start.draft:
             tokens = start.draft.tokens
             words += ["--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(start.draft.path)]

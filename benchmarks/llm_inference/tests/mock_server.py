@@ -22,6 +22,7 @@ import ssl
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -119,6 +120,7 @@ class Mock:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.chance = options, random.Random(0)
         self.tokens = self.requests = self.steps = self.accepted = 0
+        self.times = Counter[str]()  # that each prompt was sent
         self.cache = Cache(options.cache_blocks, options.block_tokens) if options.cache_blocks else None
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -199,11 +201,12 @@ class Mock:
     def _tokens(self, prompt: object, count: int) -> tuple[list[list[str]], list[str]]:
         """Return the most likely tokens of each place, and those that are chosen."""
         mode, chance, is_loaded = self.options.answers, random.Random(str(prompt)), self.requests > self.options.after
+        self.times[str(prompt)] += 1
         names = [[f"t{chance.randrange(10**6)} " for _ in range(5)] for _ in range(count)]
         tokens = [one[0] for one in names]
         if mode == "rounding" and is_loaded:
             tokens[3:] = [one[1] for one in names[3:]]
-        if (mode in ("wrong", "without") and is_loaded) or (mode == "varies" and self.chance.random() < 0.5):
+        if (mode in ("wrong", "without") and is_loaded) or (mode == "varies" and self.times[str(prompt)] % 2 == 0):
             tokens[2:] = ["wrong "] * len(tokens[2:])
         return names, tokens
 

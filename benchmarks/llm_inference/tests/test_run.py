@@ -165,7 +165,7 @@ def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(agains
         ("wrong", "completions", {"answers_wrong"}),
         ("wrong", "chat", {"answers_wrong"}),
         ("worse", "completions", {"answers_unlikely"}),
-        ("varies", "completions", {"answers_vary", "answers_wrong"}),
+        ("varies", "completions", {"answers_vary"}),  # each second time that it is asked
         ("same --streams others", "completions", {"load_wrong"}),
         ("same --streams padded", "chat", {"load_wrong"}),
         ("same --reads 4", "completions", {"prompt_unread"}),
@@ -176,9 +176,7 @@ def test_a_server_that_answers_otherwise_under_load_is_found(answers, endpoint, 
     after = f"--answers {answers} --after 6"  # of the first requests, some may be on their way when the load begins
     code, record = against_mock(*TWO, "--questions", "8", "--endpoint", endpoint, server=after)
     assert code == 0, record["error"]
-    known = WRONG_ANSWERS | {"no_logprobs"}
-    known -= {"load_wrong"} if answers == "varies" else set()  # by chance
-    assert known & kinds_of(record) == kinds
+    assert (WRONG_ANSWERS | {"no_logprobs"}) & kinds_of(record) == kinds
     assert record["serving"]["answers"]["questions"] >= 4
     assert list(request_problems(record, tmp_path)) == []
 
