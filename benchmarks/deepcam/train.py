@@ -10,7 +10,6 @@ from benchmarks.common import session
 from benchmarks.common.input_files import find_files
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
-from benchmarks.common.workload import Choice
 from benchmarks.deepcam.config import CHANNELS, CLASSES, SIZES, Config
 from benchmarks.on_pytorch.workload import PyTorchWorkload
 
@@ -31,7 +30,6 @@ class DeepCam(PyTorchWorkload):
     packages = ("torch", "h5py", "numpy")
     options = Config
     samples_per_epoch = 121_266  # of MLPerf HPC's training set
-    choices = (Choice("optimizer", "training.optimizer", {"lamb": "LAMB"}),)
 
     def __init__(self, options: Config, launch: Launch) -> None:
         super().__init__(options, launch, find_files(options.data, "*.h5", STATS))

@@ -118,7 +118,7 @@ class _Vocabulary:
 
 
 def describe_prefix(prefix: str) -> dict[str, Any]:
-    """Return the content of PREFIX.json, which prepare writes; empty for data from elsewhere.
+    """Return the content of PREFIX.json, which prepare writes; empty for data from elsewhere, or synthetic tokens.
 
     Raises ConfigError if the file is damaged.
     """
@@ -129,22 +129,6 @@ def describe_prefix(prefix: str) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"{prefix}.json is damaged ({error}): make the data again with prepare") from error
     return described
-
-
-def describe(prefix: str, sequence_length: int) -> dict[str, Any]:
-    """Return the record's description of a text data set; empty for synthetic tokens."""
-    return {**describe_prefix(prefix), "packing": packing(prefix, sequence_length)} if prefix else {}
-
-
-def packing(prefix: str, sequence_length: int) -> str:
-    """Return a description of how the documents of PREFIX.idx fill the samples."""
-    lengths, _ = read_index(prefix)
-    mean = lengths.mean()
-    if mean < sequence_length:
-        how = f"a sample of {sequence_length} tokens has {sequence_length / mean:.1f} of them, one after the other"
-    else:
-        how = f"they are cut into samples of {sequence_length} tokens"
-    return f"{len(lengths)} documents of {mean:.0f} tokens on average: {how}"
 
 
 def read_index(prefix: str) -> tuple[NDArray[np.int32], Any]:

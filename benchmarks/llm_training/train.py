@@ -240,9 +240,7 @@ class Trainer(Training):
         self.state = state.State(self._model, self._optimizer)
         model_config.grad_scale_func = self._optimizer.scale_loss
         samples = data.open_samples(config)
-        self._description = data.describe(config.data.data_prefix, length)
-        if run.launch.rank == 0 and self._description:
-            print(self._description["packing"], flush=True)
+        self._description = data.describe_prefix(config.data.data_prefix)
         batches: Callable[[bool], Iterator[Batch]] = lambda on_host: data.micro_batches(  # noqa: E731
             samples, plan, parallel_state.get_data_parallel_rank(), target.device, on_host
         )

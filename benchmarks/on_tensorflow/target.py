@@ -20,7 +20,6 @@ from benchmarks.common.launch import Launch, described_device, peak_memory_bytes
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import ConfigError, precision_on_gpu
 from benchmarks.common.record import Device
-from benchmarks.on_tensorflow import ipu
 from benchmarks.on_tensorflow.options import ComputeOptions
 
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
@@ -103,7 +102,7 @@ class Target(workload.Target):
 def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str, str] = os.environ) -> Target:
     """Return the GPUs of this process's local rank, or its share of the CPU; raises ConfigError if unavailable."""
     if options.device == "ipu":
-        strategy = ipu.open_ipu(options, launch)
+        strategy = open_ipu(options, launch)
         precision = "fp16" if options.precision == "auto" else options.precision
         keras.mixed_precision.set_global_policy(POLICIES[precision])
         return Target("ipu", precision, True, strategy, launch)
@@ -141,6 +140,30 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         make_strategy(launch, on_gpu, environ),
         launch,
     )
+
+
+def open_ipu(options: ComputeOptions, launch: Launch) -> Any:
+    """Return a strategy on one IPU; raises ConfigError for unsupported options, and without the SDK.
+
+    Written from documentation, never run on hardware. Source: Graphcore, Targeting the IPU from TensorFlow 2, version
+    3.4: "Distributed training" (IPUStrategy) and "Training loops" (steps in one compiled loop).
+    """
+    if launch.world_size > 1:
+        raise ConfigError("--device ipu trains on one IPU: start one process")
+    if options.precision == "bf16":
+        raise ConfigError("--precision bf16 was asked for, but IPUs have none: use fp16 or fp32")
+    if options.xla == "off":
+        raise ConfigError("--xla off was asked for, but IPUs run compiled programs only: leave the flag out")
+    try:
+        from tensorflow.python import ipu
+    except ImportError as error:
+        raise ConfigError(
+            "--device ipu needs the TensorFlow of the Poplar SDK, which has tensorflow.python.ipu: use its container"
+        ) from error
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = 1
+    config.configure_ipu_system()
+    return ipu.ipu_strategy.IPUStrategy()
 
 
 def make_strategy(launch: Launch, on_gpu: bool, environ: Mapping[str, str]) -> Any:

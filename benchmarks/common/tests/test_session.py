@@ -450,3 +450,11 @@ def test_what_is_read_is_counted_within_edges_alone(tmp_path):
 
 def test_launch_is_that_of_one_process():
     assert Sums(session.parse_options(Sums, []), Launch()).work_per_step == 4 * 50
+
+
+def test_a_workload_sets_its_environment_before_a_driver_is_initialised(ran, monkeypatch):
+    seen = []
+    monkeypatch.setattr(Sums, "set_environment", lambda run: seen.append("environment"))
+    monkeypatch.setattr(session, "bind", lambda launch: seen.append("driver"))
+    ran()
+    assert seen == ["environment", "driver"]

@@ -18,10 +18,3 @@ def test_bad_options_are_one_clear_sentence(flags, message, capsys):
     told = capsys.readouterr().err
     assert message in told
     assert len(told.splitlines()) == 1
-
-
-def test_a_dry_run_prints_the_layout(capsys):
-    assert main(["--dry-run", "--global-batch-size", "6"]) == 0
-    assert {"num_parameters: 8907556", "volume_size: 128", "micro_batch_size: 6"} < set(
-        capsys.readouterr().out.splitlines()
-    )

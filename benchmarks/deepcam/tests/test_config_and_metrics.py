@@ -24,10 +24,3 @@ def test_bad_options_are_one_clear_sentence(flags, message, tmp_path, capsys):
     told = capsys.readouterr().err
     assert message in told
     assert "Traceback" not in told
-
-
-def test_a_dry_run_prints_the_layout(capsys):
-    assert main(["--dry-run", "--global-batch-size", "6", "--micro-batch-size", "2"]) == 0
-    assert {"num_parameters: 56454720", "micro_batch_size: 2", "grad_accum_steps: 3"} < set(
-        capsys.readouterr().out.splitlines()
-    )

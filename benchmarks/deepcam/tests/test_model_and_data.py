@@ -174,27 +174,9 @@ def test_statistics_that_cannot_be_used_are_one_clear_sentence(small, tmp_path):
         run.reader()
 
 
-def test_lamb_moves_each_tensor_by_its_own_length():
-    """By hand for one step: m/(1-b1) is the gradient, v/(1-b2) its square, so that the update is its sign and decay."""
-    weight = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
-    bias = torch.nn.Parameter(torch.tensor([2.0]))
-    weight.grad, bias.grad = torch.tensor([[0.1, -0.2]]), torch.tensor([5.0])
-    trainer.Lamb([weight, bias], lr=0.1, weight_decay=0.5, eps=0.0).step()
-    update = np.array([1.0 + 1.5, -1.0 + 2.0])
-    expected = np.array([3.0, 4.0]) - 0.1 * 5.0 / np.linalg.norm(update) * update
-    assert weight.detach().numpy().ravel() == pytest.approx(expected, rel=1e-5)
-    assert float(bias.detach()) == pytest.approx(2.0 - 0.1)
-    before = weight.detach().clone()
-    weight.grad = None
-    trainer.Lamb([weight], lr=0.1).step()
-    assert torch.equal(weight.detach(), before)
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "lamb"])
 @pytest.mark.slow
-def test_one_batch_is_learnt(small, optimizer):
-    rate = {"adam": "0.01", "lamb": "0.03"}[optimizer]
-    run = run_of("--optimizer", optimizer, "--learning-rate", rate, "--learning-rate-warmup-steps", "1")
+def test_one_batch_is_learnt(small):
+    run = run_of("--learning-rate", "0.01", "--learning-rate-warmup-steps", "1")
     with target.process_group(on_cpu()):
         own = run.build(on_cpu())
         for _ in range(8):

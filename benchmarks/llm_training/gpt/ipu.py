@@ -19,7 +19,7 @@ from benchmarks.common.launch import Launch, described_device
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device, RunRecord
 from benchmarks.llm_training.config import ADAM_BETAS, Config, Layout
-from benchmarks.llm_training.data import describe, open_samples
+from benchmarks.llm_training.data import describe_prefix, open_samples
 from benchmarks.llm_training.gpt.plain_gpt import PlainGpt, written_out_attention
 from benchmarks.llm_training.metrics import learning_rate
 
@@ -166,6 +166,6 @@ class Trainer(workload.Training):
     def conclude(self, record: RunRecord) -> str:
         """Complete the record; return why the run is not valid, or an empty string."""
         config = self._config
-        record.provenance["data"] = describe(config.data.data_prefix, config.model.tokens_per_sample)
+        record.provenance["data"] = describe_prefix(config.data.data_prefix)
         record.metrics["skipped_steps"] = 0
         return self._conclude(record, self._tokens, len(self._losses), self.losses())

@@ -23,7 +23,7 @@ from benchmarks.llm_training.metrics import (
 )
 from benchmarks.llm_training.points import devices_needed
 from benchmarks.llm_training.sizes import SIZES
-from benchmarks.llm_training.train import Gpt
+from benchmarks.llm_training.train import Gpt, main
 
 
 def test_the_vocabulary_of_gpt2_is_padded_to_50304():
@@ -162,3 +162,26 @@ def test_a_run_that_took_other_tokens_than_planned_has_failed():
 def test_turns_that_cannot_be_measured_are_refused(flags, message):
     with pytest.raises(ConfigError, match=message):
         parse_options(Gpt, flags)
+
+
+def test_the_whole_plan_of_a_bigger_machine_is_printed_without_it(capsys):
+    assert main(["--dry-run", "--size", "800M", "--devices", "4", "--nodes", "2"]) == 0
+    found = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert (found["num_devices"], found["num_nodes"], found["data_parallel_size"]) == ("8", "2", "8")
+    assert (found["global_batch_size"], found["grad_accum_steps"]) == ("32", "1")
+    assert (found["num_parameters"], found["tokens_per_step"]) == ("908759040", str(32 * 2048))
+    assert float(found["model_flops_per_token"]) == pytest.approx(6.2553e9, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--size", "13B", "--devices", "3"], "3 devices cannot be shared by tensor_parallel_size 2"),
+        (["--size", "800M", "--sequence-parallel", "on"], "needs a --tensor-parallel-size of 2 or more"),
+        (["--size", "800M", "--devices", "0"], "devices must be above 0"),
+        (["--global-batch-size", "3"], "is not a multiple"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(flags, message, capsys):
+    assert main(["--dry-run", *flags]) == 2
+    assert message in capsys.readouterr().err

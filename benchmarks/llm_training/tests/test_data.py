@@ -165,19 +165,6 @@ def test_labels_are_the_tokens_that_follow():
     assert np.array_equal(tokens_BT[1].numpy(), samples[1][:-1])
 
 
-def test_short_documents_are_packed_and_long_ones_cut_and_that_is_said(prefix):
-    tokens = Path(f"{prefix}.bin").stat().st_size // 2  # of two bytes each
-    mean = tokens / 10
-    assert mean > 1000
-    assert (
-        data.packing(prefix, 64)
-        == f"10 documents of {mean:.0f} tokens on average: they are cut into samples of 64 tokens"
-    )
-    assert data.packing(prefix, 4096).endswith(
-        f"a sample of 4096 tokens has {4096 / mean:.1f} of them, one after the other"
-    )
-
-
 def test_half_of_the_synthetic_tokens_of_a_judged_run_follow_from_the_token_before():
     tokens = data.SyntheticSamples(8192, 4096, seed=1, drawn=data.DRAWN)[3]
     follows = tokens[1:] == (data.FACTOR * tokens[:-1] + 1) % 8192

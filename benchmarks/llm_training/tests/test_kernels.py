@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -14,6 +15,7 @@ import pytest
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.session import parse_options
 from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import (
     Config,
@@ -26,7 +28,7 @@ from benchmarks.llm_training.config import (
 )
 from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
-from jpwr.tests.conftest import nvml_folder as nvml_folder
+from benchmarks.llm_training.train import Gpt
 from tests.later import Later
 from tests.needs import need, not_run
 from tests.waiting import PATIENCE_S
@@ -34,6 +36,7 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.long
 
 HERE = Path(__file__).parent
+QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 torch = Later("torch")
 names = ("fp8", "kernels", "model", "optimizer")
 fp8, kernels, model, optimizer = (Later(f"benchmarks.llm_training.gpt.{name}") for name in names)
@@ -306,51 +309,25 @@ def test_norm_and_scale_of_all_gradients_are_those_of_megatron():
         assert all(map(torch.equal, one, wanted))
 
 
-QUEUES = """
-import sys
-from benchmarks.common import session
-from benchmarks.common.launch import Launch
-from benchmarks.common.record import RunRecord
-from benchmarks.llm_training.train import Gpt
-
-def stop(run, record):
-    raise SystemExit
-
-Gpt.open = stop
-options = session.parse_options(Gpt, sys.argv[1:])
-session.train(Gpt, options, Launch(world_size=2, local_world_size=2), RunRecord("", "", "", "tokens", {}))
-"""
+def test_weights_of_experts_in_one_product_begin_as_those_of_single_ones():
+    named = model.global_name("decoder.layers.1.mlp.experts.linear_fc2.weight3", 4, 16, tied=False)
+    assert named == "decoder.layers.5.mlp.experts.local_experts.19.linear_fc2.weight"
+    assert model.global_name("output_layer.weight", 0, 0, tied=True) == "embedding.word_embeddings.weight"
 
 
 @pytest.mark.parametrize(
     ("capability", "flags", "given", "seen"),
     [
-        ("9.0", ["--tensor-parallel-size", "2"], {}, "1"),
-        ("9.0", ["--context-parallel-size", "2"], {}, "1"),
-        ("9.0", ["--tensor-parallel-size", "2"], {"CUDA_DEVICE_MAX_CONNECTIONS": "8"}, "8"),
-        ("9.0", ["--pipeline-parallel-size", "2"], {}, "unset"),
-        ("10.0", ["--tensor-parallel-size", "2"], {}, "32"),
-        ("", ["--tensor-parallel-size", "2"], {}, "unset"),  # as on AMD: NVML does not know any
+        ((9, 0), ["--tensor-parallel-size", "2"], {}, "1"),
+        ((9, 0), ["--context-parallel-size", "2"], {}, "1"),
+        ((9, 0), ["--tensor-parallel-size", "2"], {QUEUES: "8"}, "8"),
+        ((9, 0), ["--pipeline-parallel-size", "2"], {}, None),
+        ((10, 0), ["--tensor-parallel-size", "2"], {}, "32"),
+        (None, ["--tensor-parallel-size", "2"], {}, None),  # as on AMD: NVML does not know any
     ],
 )
-def test_the_driver_finds_the_number_of_queues_when_it_is_initialised(
-    tmp_path, nvml_folder, capability, flags, given, seen
-):
-    need("gcc")
-    source = (
-        '#include <stdio.h>\n#include <stdlib.h>\nint cuInit(unsigned flags) { const char *it = getenv("%s"); %s; }'
-    )
-    prints = 'printf("%s\\n", it ? it : "unset"); fflush(stdout); return 100'
-    (tmp_path / "cuda.c").write_text(source % ("CUDA_DEVICE_MAX_CONNECTIONS", prints))
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "cuda.c"], check=True)
-    environ = {name: value for name, value in ENVIRONMENT.items() if name != "CUDA_DEVICE_MAX_CONNECTIONS"} | given
-    environ |= {"LD_LIBRARY_PATH": f"{tmp_path}:{nvml_folder}", "STAND_IN_CAPABILITY": capability}
-    command = [sys.executable, "-c", QUEUES, "--size", "tiny", "--data", "synthetic", *flags]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{seen}\n", "")
-
-
-def test_weights_of_experts_in_one_product_begin_as_those_of_single_ones():
-    named = model._global_name("decoder.layers.1.mlp.experts.linear_fc2.weight3", 4, 16, tied=False)
-    assert named == "decoder.layers.5.mlp.experts.local_experts.19.linear_fc2.weight"
-    assert model._global_name("output_layer.weight", 0, 0, tied=True) == "embedding.word_embeddings.weight"
+def test_communication_has_queues_of_its_own(monkeypatch, capability, flags, given, seen):
+    monkeypatch.setattr(os, "environ", given)
+    monkeypatch.setattr("benchmarks.llm_training.train.compute_capability", lambda: capability)
+    Gpt(parse_options(Gpt, flags), Launch(world_size=2, local_world_size=2)).set_environment()
+    assert given.get(QUEUES) == seen

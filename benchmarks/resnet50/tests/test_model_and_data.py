@@ -7,8 +7,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import threading
-import time
 import types
 from pathlib import Path
 from typing import Any
@@ -17,17 +15,12 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.measure.extra_steps import in_parts
-from benchmarks.common.measure.measured import Session
-from benchmarks.common.measure.regions import MarkedSteps, regions_of
 from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
-from benchmarks.common.session import measure
 from benchmarks.on_tensorflow.options import ComputeOptions
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import Config, DataOptions, ModelOptions, TrainingOptions
 from benchmarks.resnet50.imagenet import find_tfrecords
 from benchmarks.resnet50.train import ResNet50
-from jpwr.median import percentile
 from jpwr.regions import RegionTimer
 from tests.later import Later
 from tests.waiting import PATIENCE_S
@@ -356,81 +349,6 @@ def test_two_workers_average_their_gradients_in_a_step_in_parts_too(tmp_path, mo
     assert done.returncode == 0, done.stderr[-3000:]
     together = tuple(map(float, done.stdout.splitlines()[-1].split()))
     assert together == pytest.approx(alone, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures, monkeypatch):
-    monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
-    options = dataclasses.replace(
-        config(data="fake-imagenet", data_dir=str(pictures), prefetch_batches=1),
-        model=ModelOptions(image_size=32),
-        turns=TurnsOptions(effective=True, rounds=2, cold_cache=True),
-        window=WindowOptions(warmup_steps=1, measured_steps=4),
-    )
-    # One picture at a time, each so slow that a batch of them takes twice what a step of this machine takes now; and no
-    # more of them than are waited for, as many would be made ahead while a busy machine does not let the model train.
-    picture_s, one_at_a_time, wanted = 2 * slowest_step_s(options) / 8, threading.Lock(), threading.Semaphore(0)
-    made = data.decoder
-
-    def wait() -> None:
-        wanted.acquire()
-        with one_at_a_time:
-            time.sleep(picture_s)
-
-    def slow_decoder(config, target):
-        decode = made(config, target)
-
-        def slow(serialised):
-            with tf.control_dependencies([tf.py_function(wait, [], [])]):
-                return decode(tf.identity(serialised))
-
-        return slow
-
-    monkeypatch.setattr("benchmarks.resnet50.data.decoder", slow_decoder)
-    run, target = ResNet50(options, Launch()), on_cpu()
-    run.regions = RegionTimer()
-    marked = MarkedSteps(run.regions)
-    built = run.build(target)
-    take = built.batches.take
-
-    def take_what_is_made_now() -> Any:
-        wanted.release(8)
-        return take()
-
-    built.batches.take = take_what_is_made_now
-    session = Session(run, built, target, options, Launch(), marked)
-    windows, _, found, steps_per_batch, _ = measure(session)
-    in_parts(session)
-    where = regions_of(marked.spans(), run.regions.lane, steps_per_batch, target.gather)
-    wanted.release(1000)  # of the threads that make pictures none is left behind
-    assert [window.kind for window in windows] == ["measured", "effective"] * 2
-    assert found["measured_images"] == found["effective_images"] == 4 * 8
-    assert found["effective_images_per_s"] < 1 / picture_s  # pictures come no faster, whatever else the machine does
-    blocks_s = [window.end_s - window.start_s for window in windows]
-    ratios = [blocks_s[0] / blocks_s[1], blocks_s[2] / blocks_s[3]]
-    assert found["effective_over_compute"] == pytest.approx(percentile(ratios, 50))
-    # Of a batch's time all is waiting but for the step, whose time the record has, too.
-    step_s = found["step_slowdown"] * found["step_time_median_s"]
-    assert found["input_wait_share"] > 1 - step_s / (8 * picture_s) - 0.3
-    assert 0 < found["input_wait_share"] < 1
-    waited, computed = (where[kind]["regions"]["IO"]["median_s"] for kind in ("effective", "measured"))
-    assert waited > 8 * picture_s > computed
-    assert found["input_images_per_s"] > 0.5 * found["effective_images_per_s"]
-    assert found["input_bytes_per_s"] > 30_000 * found["input_images_per_s"]
-    assert found["io_rchar_bytes_per_s"] > 0
-
-
-def slowest_step_s(options: Config) -> float:
-    """Of a few steps on made data, once the model is compiled."""
-    made = dataclasses.replace(options, data=DataOptions(), turns=TurnsOptions())
-    trainer = model.build_trainer(made, on_cpu(), RegionTimer())
-    batches, times_s = batches_of(made, on_cpu(), 8), []
-    for _ in range(4):
-        start_s = time.monotonic()
-        trainer.call(batches)
-        trainer.synchronize()
-        times_s.append(time.monotonic() - start_s)
-    return max(times_s[1:])
 
 
 @pytest.mark.parametrize("source", ["synthetic", "fake-imagenet"])

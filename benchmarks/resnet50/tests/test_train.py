@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -83,20 +82,6 @@ def test_two_workers_train_together(tmp_path):
     assert found["metrics"]["comm_percent"] > 0
 
 
-@pytest.mark.slow
-def test_a_worker_that_dies_ends_the_run(tmp_path):
-    record = tmp_path / "record.json"
-    flags = [*SHORT, "--measured-steps", "100000", "--record", str(record)]
-    with subprocess.Popen([*workers(2), *flags], env=ENVIRON, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert "step" in process.stdout.readline()
-        ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True)
-        os.kill(int(ranks.stdout.split()[1]), signal.SIGKILL)
-        process.stdout.read()
-        assert process.wait(timeout=PATIENCE_S) != 0  # it would have trained for hours
-    assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -113,10 +98,3 @@ def test_bad_options_are_one_clear_sentence(flags, message, tmp_path, capsys):
     told = capsys.readouterr().err
     assert message in told
     assert "Traceback" not in told
-
-
-def test_a_dry_run_prints_the_layout_and_trains_nothing(tmp_path):
-    done = start(ALONE, tmp_path / "record.json", "--dry-run")
-    assert done.returncode == 0
-    assert "num_parameters: 25557032" in done.stdout.splitlines()
-    assert not (tmp_path / "record.json").exists()
