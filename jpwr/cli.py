@@ -31,7 +31,6 @@ from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, Po
 from jpwr.sampling.recorder import Sink
 from jpwr.stored import Store
 from jpwr.trace.marks import MARKS_VARIABLE, Mark, MarkReader
-from jpwr.trace.trace import Trace
 from jpwr.trace.writers import CsvWriter, read_trace
 
 TRACE_NAME = "trace.csv"
@@ -207,7 +206,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
 
     Sensors and files stay open until `stack` is closed, and limits in force until `limits` is.
     """
-    not_sampling = why_not_sampling(stack, options.use_mpi, options.mpi_ranks)
+    not_sampling = why_not_sampling(options.use_mpi, options.mpi_ranks)
     if not_sampling:
         log(f"not sampling: {not_sampling}")
         child.exit_code = child.become()
@@ -301,13 +300,10 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
 
 def _opened_trace(
     options: argparse.Namespace, infos: Sequence[ChannelInfo], meta: dict[str, Any], stack: ExitStack
-) -> CsvWriter | Trace:
-    """Return the file of the samples, without a name if none was asked for; in memory if that cannot be made."""
+) -> CsvWriter:
+    """Return the file of the samples, without a name if none was asked for."""
     if not options.df_out:
-        try:
-            return stack.enter_context(CsvWriter(None, infos, meta))
-        except JpwrError:
-            return Trace(infos, meta)
+        return stack.enter_context(CsvWriter(None, infos, meta))
     from jpwr.report.frames import check_file_type
 
     check_file_type(options.df_filetype)
@@ -320,10 +316,8 @@ def _opened_trace(
     return file
 
 
-def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter | Trace, stack: ExitStack) -> Summary:
+def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter, stack: ExitStack) -> Summary:
     """Return the summary of the samples; with --df-out, also write their tables."""
-    if isinstance(kept, Trace):
-        return Summary(kept)
     where = f"the trace is {kept.path}, but its tables could not be written"
     if options.df_out and not kept.is_in_place():
         where = "tables could not be written"

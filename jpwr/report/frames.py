@@ -72,7 +72,8 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
 
 def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) -> list[Path]:
     """Write the tables into a folder, also over older ones, and return their paths. Raises OSError."""
-    counted_wh_of = _counted(summary)
+    counted = [(info, estimate) for info, estimate in zip(summary.infos, summary.command) if has_counter_table(info)]
+    counted_wh_of = {info.name: estimate.counter_j / JOULES_PER_WH for info, estimate in counted}
     tables: dict[str, Callable[[TextIO], None]] = {
         "power": partial(_write_power, summary.trace),
         "energy": partial(_write_energy, summary),
@@ -138,20 +139,6 @@ def _write_energy(summary: Summary, file: TextIO) -> None:
     file.write(",0\n")
     for info, estimate in zip(summary.infos, summary.command):
         file.write(f"{info.name},{'' if estimate.unknown else f'{estimate.energy_j / JOULES_PER_WH:.9f}'}\n")
-
-
-def _counted(summary: Summary) -> dict[str, float]:
-    """Return the watt-hours of the command by each counter; without an estimate, by its values during the command."""
-    counted = [(info, one) for info, one in zip(summary.infos, summary.command) if has_counter_table(info)]
-    known = {info.name: one.counter_j / JOULES_PER_WH for info, one in counted}
-    if any(one.unknown for _, one in counted):
-        started_s, ended_s = (summary.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
-        during_s = -math.inf if started_s is None else started_s, math.inf if ended_s is None else ended_s
-        lacking = {info.name for info, one in counted if one.unknown}
-        known.update(
-            (one.info.name, counted_wh(one)) for one in summary.trace.series(*during_s) if one.info.name in lacking
-        )
-    return known
 
 
 def _write_counters(counted_wh_of: Mapping[str, float], file: TextIO) -> None:

@@ -214,15 +214,6 @@ def test_nothing_but_an_interpreter_is_needed_the_oldest_or_the_newest(version, 
     measure_with(interpreter(version), tmp_path)
 
 
-def test_an_interval_that_is_faster_than_the_sensor_is_reported(jpwr, tmp_path):
-    program = tmp_path / "ipmitool"
-    program.write_text("#!/bin/sh\necho ' Instantaneous power reading:  220 Watts'\n")
-    program.chmod(0o755)
-    done = jpwr("--methods", "ipmi", "--interval", "50", "--", "true", PATH=f"{tmp_path}:/usr/bin:/bin")
-    assert done.returncode == 0
-    assert "ipmi:node has a new value every 1 s and is read at that rate" in done.stderr
-
-
 def test_a_summary_as_json_replaces_an_older_one(jpwr, tmp_path):
     (tmp_path / "x.json").write_text("older " * 1000)
     assert jpwr(*ESTIMATE, "--json-out", "x.json", "--", "bash", "-c", "exit 5").returncode == 5
@@ -259,13 +250,6 @@ def test_without_a_trace_samples_are_in_a_file_that_a_killed_sampler_leaves_nowh
     kept = [line for line in done.stdout.splitlines() if str(tmp_path) in line and line.endswith(" (deleted)")]
     assert len(kept) == 1
     assert len(list(tmp_path.iterdir())) == 1  # the marks, which the command may still write
-
-
-def test_where_no_temporary_file_can_be_made_samples_stay_in_memory(tmp_path):
-    script = f"ulimit -f 0; {sys.executable} -m jpwr {' '.join(ESTIMATE)} -- bash -c 'exit 5'"
-    done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(tmp_path))
-    assert (done.returncode, list(tmp_path.iterdir())) == (5, [])
-    assert "channel " in done.stderr
 
 
 def test_the_exit_code_is_the_commands_though_who_started_jpwr_ignores_the_end_of_children(tmp_path):
@@ -309,12 +293,3 @@ def test_a_back_end_that_fails_or_hangs_at_its_end_changes_no_exit_code(tmp_path
     assert done.returncode == 5
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_memory_is_collected_while_a_command_runs_though_not_while_the_program_starts(tmp_path):
-    body = "import gc\nopened = gc.isenabled()\n"
-    body += "return [Channel(ChannelInfo('odd:0', Scope.NODE, ''), lambda: 100.0 * gc.isenabled() + opened + 1)]"
-    install_method(tmp_path, "odd", body)
-    command = [sys.executable, "-m", "jpwr", "--methods", "odd", "--json", "--", "true"]
-    done = run(*command, cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
-    assert json.loads(done.stderr.splitlines()[-1])["channels"][0]["peak_power_w"] == 101.0

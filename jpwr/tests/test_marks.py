@@ -17,7 +17,7 @@ from jpwr.messages import printable
 from jpwr.process.temporary import temporary_file
 from jpwr.sampling.monitor import PowerMonitor, active_monitors
 from jpwr.tests.conftest import DEADLINE_S, run, wait_until
-from jpwr.trace.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, _waiter, parse_mark
+from jpwr.trace.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, parse_mark
 
 JPWR = [sys.executable, "-m", "jpwr", "--methods", "estimate"]
 
@@ -239,12 +239,6 @@ def in_python(program, **variables):
     return run(sys.executable, "-c", program, **plain, **variables)
 
 
-def test_a_reader_that_nobody_stops_keeps_no_process_from_ending(tmp_path):
-    program = "from jpwr.trace.marks import MarkReader; MarkReader(print, print).start()"
-    done = in_python(program, TMPDIR=str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_a_program_that_has_no_sampler_marks_regions_in_any_locale(tmp_path):
     done = in_python("import jpwr\nwith jpwr.region('\\xfc'): print('ran')", JPWR_MARKS=str(tmp_path / "marks"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
@@ -352,14 +346,6 @@ def test_a_temporary_file_is_its_owners_alone_in_the_first_folder_that_will_do(t
         os.close(file)
 
 
-def test_where_no_folder_will_do_the_command_runs_without_marks(tmp_path):
-    script = f"ulimit -f 0; {' '.join(JPWR)} -- bash -c 'echo begin a >>$JPWR_MARKS && exit 5'"
-    done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(tmp_path))
-    assert done.returncode == 5, done.stderr
-    assert done.stderr.count("regions are not recorded") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "<&- 1>&- 2>closed"])
 @pytest.mark.parametrize("flags", [[], ["--df-out", "out"]], ids=" ".join)
 def test_a_stderr_that_takes_no_words_changes_no_exit_code(tmp_path, redirection, flags):
@@ -372,20 +358,3 @@ def test_a_stderr_that_takes_no_words_changes_no_exit_code(tmp_path, redirection
         [power] = (tmp_path / "out").glob("power.*.csv")
         text = power.read_text() + (tmp_path / "out" / "trace.csv").read_text()
         assert "ESTIMATE," not in text  # words meant for stderr are in no file of ours
-
-
-def test_a_file_that_has_grown_wakes_once(tmp_path):
-    path = tmp_path / "marks"
-    path.touch()
-    woken, wake = os.pipe()
-    wait = _waiter(str(path), woken)
-    with path.open("a") as file:
-        file.write("begin a\n")
-    wait(DEADLINE_S)
-    later = threading.Timer(0.2, os.write, (wake, b"."))
-    later.start()
-    wait(DEADLINE_S)
-    assert select.select([woken], [], [], 0)[0] == [woken]
-    later.join()
-    os.close(woken)
-    os.close(wake)

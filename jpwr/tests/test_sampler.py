@@ -427,21 +427,6 @@ def test_a_region_in_a_signals_handler_waits_for_nobody_who_handles_it():
     assert seen_s == sorted(seen_s)
 
 
-def test_a_status_with_a_bug_is_reported_once_and_costs_no_other_sensor_its_own(stepped):
-    channels = [
-        Channel(INFO._replace(name="bad"), lambda: 5.0, read_status=broken),
-        Channel(
-            INFO._replace(name="good"), lambda: 7.0, read_status=lambda: {"name": "x", "second": int(stepped.time_s)}
-        ),
-    ]
-    told: list[str] = []
-    with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
-        stepped.move_to(3.5)
-    assert told == ["bad: its status cannot be read (ZeroDivisionError: a bug)"]
-    statuses = [event.details["second"] for event in monitor.trace.events if event.name == "status"]
-    assert statuses[:4] == [0, 1, 2, 3]
-
-
 def test_a_status_that_does_not_answer_is_left_behind_and_that_of_others_goes_on(stepped):
     def stuck():
         stepped.sleep_until(40.0 if stepped.time_s >= 2.5 else 0.0)

@@ -33,7 +33,6 @@ AT_THE_REPORT = """
 report = jpwr.cli._report
 jpwr.cli._report = lambda *arguments: [arrive(), report(*arguments)]
 """
-BEFORE_BECOMING_THE_COMMAND = "execvp = os.execvp; os.execvp = lambda *arguments: [arrive(), execvp(*arguments)]"
 
 
 @pytest.fixture
@@ -88,18 +87,6 @@ def wait_for(path):
 
 def trace_of(folder):
     return read_trace(folder / "out" / "trace.csv")
-
-
-@pytest.mark.parametrize("name", ["SIGQUIT", "SIGALRM", "SIGXCPU", "SIGUSR2"])
-@pytest.mark.parametrize("to_group", [False, True])
-def test_a_signal_that_a_command_handles_reaches_it_once_and_ends_nothing(start, tmp_path, name, to_group):
-    handles = f"trap 'echo had >>had' {name[3:]}; : >up; until [ -e had ]; do sleep 0.05; done; sleep 0.5; exit 7"
-    process = start("bash", "-c", handles)
-    wait_for(tmp_path / "up")
-    (os.killpg if to_group else os.kill)(process.pid, getattr(signal, name))
-    assert exit_code_of(process)[0] == 7
-    assert lines_in(tmp_path / "had") == ["had"]
-    assert trace_of(tmp_path).events[-1].details == {"exit_code": 7}
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
@@ -168,15 +155,6 @@ def test_two_signals_that_come_together_ask_once_to_end(start, tmp_path, send):
 def test_a_signal_after_the_commands_end_changes_nothing(start, tmp_path, name):
     assert exit_code_of(start("bash", "-c", "exit 3", patch=AT_THE_REPORT, name=name))[0] == 3
     assert len(list((tmp_path / "out").glob("energy.*.csv"))) == 1
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
-def test_where_another_process_samples_a_signal_before_the_command_does_what_it_always_does(start, tmp_path, name):
-    process = start("touch", "ran", patch=BEFORE_BECOMING_THE_COMMAND, name=name, SLURM_LOCALID="1")
-    code, said = exit_code_of(process)
-    assert code == -getattr(signal, name)
-    assert "Traceback" not in said
-    assert not (tmp_path / "ran").exists()
 
 
 def test_a_ctrl_c_ends_a_library_that_does_not_answer(start, nvml_folder):
@@ -289,11 +267,6 @@ def test_where_another_process_samples_the_command_has_the_signals_that_a_shell_
     ends = "yes | head -1 >ended; exit ${PIPESTATUS[0]}"
     process = start("bash", "-c", ends, SLURM_LOCALID="1", flags=("--use-mpi",))
     assert exit_code_of(process)[0] == 128 + signal.SIGPIPE
-
-
-def test_a_signal_to_the_group_while_the_child_is_made_reaches_it(start, tmp_path):
-    patch = "arrive = lambda: os.killpg(0, signal.SIGTERM)\n" + BEFORE_THE_CHILD
-    assert exit_code_of(start("sleep", "1000", patch=patch, name="SIGTERM"))[0] == 128 + signal.SIGTERM
 
 
 def read(*parts):

@@ -37,14 +37,6 @@ def here(tmp_path, monkeypatch, capfd):
     return in_process
 
 
-def test_the_help_fits_a_terminal_and_lists_every_exit_code(jpwr):
-    done = jpwr("--help", COLUMNS="80")
-    assert done.returncode == 0
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    for word in ("jpwr list", "jpwr read", "125", "126", "127", "128+n"):
-        assert word in done.stdout
-
-
 def test_the_sensors_of_a_machine_are_listed_with_their_pace(jpwr, nvml_folder):
     done = jpwr("list", LD_LIBRARY_PATH=str(nvml_folder), STAND_IN_SHAPE="constant")
     assert done.returncode == 0

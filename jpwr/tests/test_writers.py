@@ -347,12 +347,6 @@ def test_two_runs_in_one_trace_are_damage(tmp_path):
         read_trace(path)
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(TraceError, match="cannot be written"):
-        write(tmp_path / "file" / "trace.csv")
-
-
 def test_rows_of_moments_become_rows_of_ticks():
     rows = [
         (1.0, [5.0, None]),
