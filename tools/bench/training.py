@@ -142,11 +142,11 @@ def cosmoflow(table: Table, batch: int = 2, size: int = 128) -> None:
     flags = f"--size {size} --global-batch-size {batch}"
     fit = partial(model.fit, batches, steps_per_epoch=STEPS, epochs=1, verbose=0)
     pair = {
-        "ours": partial(trained, "cosmoflow", flags, "volumes"),
+        "ours": partial(trained, "cosmoflow", flags, "samples"),
         "Keras model.fit": partial(rate, STEPS * batch, fit),
     }
-    table.compare("CosmoFlow", "volumes/s", ROUNDS, pair)
-    from_files(table, "CosmoFlow", "cosmoflow", flags, "volumes", "fake-cosmoflow", f"--size {size} --samples 16")
+    table.compare("CosmoFlow", "samples/s", ROUNDS, pair)
+    from_files(table, "CosmoFlow", "cosmoflow", flags, "samples", "fake-cosmoflow", f"--size {size} --samples 16")
 
 
 def deepcam(table: Table, batch: int = 2, size: str = "192x288") -> None:
