@@ -25,8 +25,8 @@ def client(table: Table) -> None:
     for streams in (1, 8, 64, 256):
         load, window = LoadOptions(streams, input_tokens=32, output_tokens=OUTPUT), WindowOptions(1.0, 1)
         with ExitStack() as stack:
-            process = subprocess.Popen([sys.executable, *SERVER.split()], stdout=subprocess.PIPE, text=True)
-            stack.enter_context(process)
+            command = [sys.executable, *SERVER.split()]
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
             assert process.stdout is not None
             url = f"http://127.0.0.1:{int(process.stdout.readline())}"

@@ -38,7 +38,7 @@ def records(table: Table) -> None:
                 os.link(first / "power" / "n1" / "trace.csv", work / "power" / "n1" / "trace.csv")
             pandas = cost([sys.executable, "-c", GROUP, str(folder)])
             for command, most_s in wanted_s.items():
-                out = [] if command == "table" else ["-o", f"{name}/{command}"]
+                out = {"table": [], "report": ["-o", f"{name}/page.html"], "site": ["-o", f"{name}/site"]}[command]
                 own = cost([sys.executable, "-m", "caraml", command, str(folder), *out])
                 what = f"{command} of {count} records"
                 table.add(what, "s", [own.wall_s], "pandas, grouping them", [pandas.wall_s], most=most_s)
@@ -47,8 +47,7 @@ def records(table: Table) -> None:
 
 def record_of(index: int) -> dict[str, Any]:
     """Return a record of one of ten systems; three have the same point."""
-    point, system = index // 3, index // 3 % 10
-    place = point // 10
+    place, system = divmod(index // 3, 10)
     devices, of_each = 2 ** (place % 6), 16 * 2 ** (place // 6 % 12)
     speed = devices * of_each * (1 + 0.002 * (index % 3)) * (1 + system)
     repeat = {"run_id": str(index), "steps": 500}

@@ -15,6 +15,7 @@ from jpwr.tests.loads import square
 from tools.bench.harness import PEERS, ROOT, Table, cost, peer_python
 
 DEVICES, SAMPLED_S = 8, 10.0
+PUBLISHED = [str(PEERS / "bin" / "jpwr"), "--methods", "pynvml", "--interval", "10"]  # jpwr 0.0.10
 SHAPES = {
     "square 1 s": {"STAND_IN_PERIOD_S": "1"},
     "square 0.37 s": {"STAND_IN_PERIOD_S": "0.37"},
@@ -53,19 +54,13 @@ def stand_in(folder: Path) -> dict[str, str]:
     """Build the stand-in of NVML, and return the environment of who uses it."""
     source = ROOT / "jpwr" / "tests" / "nvml_stand_in.c"
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source, "-lm"], check=True)
-    environ = {"STAND_IN_DEVICES": str(DEVICES), "STAND_IN_STATE": str(folder), "JPWR_LIMITS_DIR": str(folder)}
-    environ["STAND_IN_LIMIT_W"] = "4000"  # the power of the last device
-    return {**os.environ, **environ, "LD_LIBRARY_PATH": str(folder)}
+    limit = {"STAND_IN_LIMIT_W": "4000"}  # the power of the last device
+    return {**os.environ, **limit, "STAND_IN_DEVICES": str(DEVICES), "LD_LIBRARY_PATH": str(folder)}
 
 
 def ours(interval_ms: float, *command: str) -> list[str]:
     """Return the command of our sampler, with further flags and what it is put in front of."""
     return [sys.executable, "-m", "jpwr", "--methods", "pynvml", "--interval", str(interval_ms), *command]
-
-
-def published(interval_ms: int) -> list[str]:
-    """Return the command of jpwr 0.0.10."""
-    return [str(PEERS / "bin" / "jpwr"), "--methods", "pynvml", "--interval", str(interval_ms)]
 
 
 def windows(python: str, name: str, interval_s: float, *windows_s: float) -> list[str]:
@@ -76,9 +71,9 @@ def windows(python: str, name: str, interval_s: float, *windows_s: float) -> lis
 def start_up(table: Table, environ: dict[str, str]) -> None:
     """Compare time and memory of a start."""
     commands = {
-        "ours": ours(100, "--", "true"),
+        "ours": ours(10, "--", "true"),
         "empty Python": [sys.executable, "-c", "pass"],
-        "jpwr 0.0.10": [*published(100), "true"],
+        "jpwr 0.0.10": [*PUBLISHED, "true"],
         "Zeus": windows(peer_python(), "zeus", 0.1),
     }
     measures = {name: partial(cost, command, environ) for name, command in commands.items()}
@@ -97,17 +92,22 @@ def sampling(table: Table, environ: dict[str, str]) -> None:
         "10 ms": ours(10, "--", *sleep),
         "100 ms": ours(100, "--", *sleep),
         "100 ms, limits": ours(100, "--power-limit", "70%", "--clock", "85%", "--", *sleep),
-        "jpwr 0.0.10, start": [*published(10), "true"],
-        "jpwr 0.0.10": [*published(10), *sleep],
+        "jpwr 0.0.10, start": [*PUBLISHED, "true"],
+        "jpwr 0.0.10": [*PUBLISHED, *sleep],
         "busy": busy,
         "busy, 10 ms": ours(10, "--", *busy),
     }
-    costs = table.in_turns(5, {name: partial(cost, command, environ) for name, command in commands.items()})
+    state = dict.fromkeys(("STAND_IN_STATE", "JPWR_LIMITS_DIR"), environ["LD_LIBRARY_PATH"])
+    measures = {
+        name: partial(cost, command, {**environ, **(state if "100 ms" in name else {})})
+        for name, command in commands.items()
+    }
+    costs = table.in_turns(5, measures)
 
     def beyond(name: str, start: str, field: int = 1) -> list[float]:
         return [run[field] - base[field] for run, base in zip(costs[name], costs[start], strict=True)]
 
-    what, own = f"sampler, CPU time of {SAMPLED_S:g} s", beyond("10 ms", "start")
+    what, own = f"sampler, CPU time of a run of {SAMPLED_S:g} s", beyond("10 ms", "start")
     table.add(f"{what} at 10 ms", "s", own, "jpwr 0.0.10", beyond("jpwr 0.0.10", "jpwr 0.0.10, start"))
     plain = beyond("100 ms", "start")
     table.add(f"{what} with limits", "s", beyond("100 ms, limits", "start"), "without limits", plain)
@@ -117,13 +117,12 @@ def sampling(table: Table, environ: dict[str, str]) -> None:
 
 def energies(table: Table, environ: dict[str, str]) -> None:
     """Compare the largest error of energy over windows, all shapes and samplers at once."""
-    every = {"ours": (sys.executable, "jpwr", 60.0), "jpwr 0.0.10": (peer_python(), "jpwr", 60.0)}
-    every["Zeus"] = (peer_python(), "zeus", 3.0)
+    every = {"ours": (sys.executable, "jpwr"), "jpwr 0.0.10": (peer_python(), "jpwr"), "Zeus": (peer_python(), "zeus")}
     running = {}
     for shape, variables in SHAPES.items():
-        for name, (python, kind, longest_s) in every.items():
+        for name, (python, kind) in every.items():
             only = {**environ, **variables, "STAND_IN_DEVICES": "1", "PYTHONPATH": str(ROOT) if name == "ours" else ""}
-            command = windows(python, kind, 0.1, 1.0, 5.0, longest_s)
+            command = windows(python, kind, 0.1, 1, 5, 60)
             running[shape, name] = subprocess.Popen(command, env=only, stdout=subprocess.PIPE)
     errors = {key: error_percent(key[0], process.communicate()[0]) for key, process in running.items()}
     for shape, name in errors:
@@ -134,12 +133,12 @@ def energies(table: Table, environ: dict[str, str]) -> None:
 
 def error_percent(shape: str, printed: bytes) -> float:
     """Return the largest error of the printed energies; nan if the sampler printed none."""
-    errors = [math.nan]
+    errors: list[float] = []
     for line in printed.splitlines():
         start_s, end_s, energy_j = json.loads(line)
         true_j = energy_j_until(shape, end_s) - energy_j_until(shape, start_s)
         errors.append(100 * abs(energy_j - true_j) / true_j)
-    return max(errors[1:] or errors)
+    return max(errors, default=math.nan)
 
 
 def energy_j_until(shape: str, time_s: float) -> float:

@@ -12,15 +12,18 @@ from collections.abc import Iterator
 
 
 def jpwr(interval_s: float, windows_s: list[float]) -> Iterator[tuple[float, float, float]]:
-    """Yield the energy from the first row to the last, of jpwr 0.0.10 or of ours; rows have times of the day."""
+    """Yield the energy from the first row to the last; ours without a second at both ends."""
     from jpwr.ctxmgr import get_power
     from jpwr.gpu.pynvml import power
 
+    is_ours = hasattr(get_power, "trace")
     for window_s in windows_s:
         with get_power([power()], 1000 * interval_s) as scope:
-            time.sleep(window_s)
+            time.sleep(window_s + 2 * is_ours)
         times_s = scope.df["timestamps"] + time.monotonic() - time.time()
-        yield times_s.iloc[0], times_s.iloc[-1], 3600 * scope.energy()[0]["pynvml:0"]
+        start_s, end_s = times_s.iloc[0] + is_ours, times_s.iloc[-1] - is_ours
+        whole_j = 3600 * scope.energy()[0]["pynvml:0"]
+        yield start_s, end_s, scope.trace.energies(start_s, end_s)[0].energy_j if is_ours else whole_j
 
 
 def zeus(_: float, windows_s: list[float]) -> Iterator[tuple[float, float, float]]:
