@@ -47,7 +47,7 @@ def read_blocks() -> dict[str, dict]:
 
 def made_up_system(**values: object) -> dict[str, dict]:
     """Return the block of a system TESTBED, as a user adds it: that of the CPU with other values."""
-    return {"TESTBED": {**read_blocks()["CPU"], **values}}
+    return {"TESTBED": {**read_blocks()["CPU"], "devices_sweep": "1 2", **values}}
 
 
 def write_systems(checkout: Path, blocks: dict[str, dict]) -> None:

@@ -123,11 +123,8 @@ class Sweep(InCheckout):
 
     def table(self) -> list[list[str]]:
         done = self.call(self.environ["JUBE"], "result", str(self.out), "--id", "last", "-a")
-        return [
-            [field.strip() for field in line.strip("|").split("|")]
-            for line in done.stdout.splitlines()
-            if line.startswith("| TESTBED")
-        ]
+        lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
+        return [[field.strip() for field in line.strip("|").split("|")] for line in lines[2:]]
 
 
 @pytest.fixture(scope="module")
@@ -467,7 +464,7 @@ def test_a_node_check_measures_the_link_between_two_nodes(slurm, jube_command, t
     done = sweep.wait()
     assert done.returncode == 0, done.stdout + done.stderr
     [row] = sweep.table()
-    assert (row[1], row[2], row[-1]) == ("2", "2", "ok")
+    assert (row[1], row[3], row[-1]) == ("2", "products", "ok")
     data = json.loads(sweep.caraml("check-nodes", str(sweep.out), "--json").stdout)
     names = {one["name"] for one in data["figures"]}
     assert names >= {"matmul_fp32", "all_reduce_all", "all_gather_all", "send_network"}
