@@ -13,8 +13,8 @@ import pytest
 from caraml.cli import main
 from record.findings import note
 from results.find.records import RecordError, Skipped
-from results.show.page.answer import decide
-from results.show.tables.accept import outcome_text, tender_text
+from results.show.page.decision import decide
+from results.show.tables.accept import matrix, outcome_text, tender_text
 from results.tests import builder
 from results.tests.builder import altered
 from results.tests.of_dicts import by_point, write_report
@@ -559,7 +559,7 @@ def test_the_report_has_a_section_on_the_pledge(handed_in, tmp_path):
     pledge = read_pledge(handed_in / "pledge.yaml", requirements.workloads)
     records = [*runs(970.0, 971.0, 969.0), *runs(2000.0, heads=48)]
     decision = decide(by_point(records), requirements, None, pledge=pledge)
-    marks = [outcome_text(cells[0][0]) for _, cells in decision.pledged.items]
+    marks = [outcome_text(cells[0][0]) for _, cells in matrix(decision.tender.pledged).items]
     assert marks == ["✗ not kept", "✓ kept", "✗ not kept", "? undecided"]
     page, *_ = write_report(records, [], tmp_path / "report.html", requirements=requirements, pledge=pledge)
     text = page.read_text()

@@ -11,13 +11,12 @@ from record.demand import made_trace
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.predict.predict import groups_of
-from results.show.plots.serving import serving_charts
-from results.show.plots.style import SPEED, styles_of_systems
-from results.show.plots.systems import dots
+from results.show.plots.serving import frontier, serving_charts
+from results.show.plots.style import styles_of_systems
 from results.show.tables.anchors import anchor_table
 from results.show.tables.inference import COLUMNS, within_limits
 from results.show.tables.points import point_table
-from results.show.tables.summary import sentences
+from results.verdicts.accept import accept
 from results.tests.builder import OUTPUT, WINDOW_S, needs, result, served, store, verdicts
 from results.tests.of_dicts import by_point, columns_of, contradictions, deviations, failures, record_table
 from results.verdicts.outcome import Outcome
@@ -142,10 +141,6 @@ def test_a_load_is_named_in_requests_in_flight():
     assert good.point.place == "1 device, 4 in flight"
     assert str(bad.point).endswith("300/100 tokens, 1 device, 8 in flight")
     assert "1 device, 8 in flight: failed: too slow" in failures([failed])[0]
-    assert "(1 device, 4 in flight)" in sentences([good])[0]
-    points = by_point([served(concurrency=4), served(concurrency=8)])
-    chart = dots(points, SPEED, styles_of_systems(points))
-    assert "8 in flight: " in chart.words and "batch" not in chart.words
 
 
 def test_a_load_that_failed_is_above_the_highest_that_keeps_the_limits():

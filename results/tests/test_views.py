@@ -24,8 +24,8 @@ from results.find.marks import MARKS
 from results.load import load
 from results.points.learning import as_csv, reference_of
 from results.points.repeats import by_point
-from results.show.page.answer import decide, of_workload
-from results.show.tables.summary import sentences
+from results.show.page.decision import decide
+from results.show.words import of_workload
 from results.tests import builder
 from results.tests.builder import write_served
 from results.tests.test_stored import Text
@@ -45,11 +45,9 @@ must:
 """
 NEEDS_OF_SERVER = "{workloads: {chat: {benchmark: llm_inference}}, must: [{of: chat, what: throughput, at_least: 1}]}"
 SENTENCES = {
-    "summary": r"Fastest per device[^:]*: (\w+) with .* times",
-    "summary, energy": r"Most work per energy[^:]*: (\w+) with .* times",
-    "page": r"(\w+) is the fastest per device",
-    "page, energy": r"(\w+) is the most efficient",
-    "decision": r"(\w+) is first",
+    "page": r"(\w+) is first in \w+/s per device",
+    "page, energy": r"(\w+) is first in \w+/Wh",
+    "decision": r"(\w+) is first (?:within|at|per|by)",
 }
 
 
@@ -135,9 +133,9 @@ def views(folder, folders):
     with suppress(RecordError):  # refused as a whole
         found, costs = load(folders), read_prices(folder / "prices.yaml")
         points = by_point(found.records)
-        decision, page = decide(points, read_requirements(needs), costs, found.skipped), of_workload("gpt", points)
-        text = [*sentences(points), page.sentence, *page.reasons, decision.answer.sentence]
-        best, *_ = decision.rankings[0]
+        decision = decide(points, read_requirements(needs), costs, found.skipped)
+        text = [*of_workload(points), decision.sentence]
+        best = decision.rankings[0]
         first["score"] = {best.scores[0].system} if best.lead and not best.tied else set()
         ordered = [tied_with_cheapest(one) for one in cheapest(points, costs).values() if len(one) > 1]
         first["cost, energy"] = {system for system, *tied in ordered if not tied}

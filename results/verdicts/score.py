@@ -53,6 +53,7 @@ class Scored(NamedTuple):
     speeds: Mapping[str, Speed]  # by workload
     total: Total | None = None
     why_not: str = ""
+    limit: str = ""  # of the budget, which binds the number of devices
 
 
 class Turn(NamedTuple):
@@ -231,7 +232,7 @@ class _Comparison:
         value, interval, why_not = (None, None, own) if isinstance(own, str) else (own.value, own.interval, "")
         offer, size = self._offers[system], self._offers[system].size(self._way)
         total = None if self._way == EQUAL_DEVICES else total_of(size, system, offer.power, self._costs)
-        return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not)
+        return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not, size.limit)
 
     def _weight_turns(self, first: str, other: str) -> Iterator[Turn]:
         """Yield for each weight the factor at which another system ties with the first."""

@@ -26,9 +26,8 @@ from results.show.plots.regions import steps_by_region
 from results.show.plots.serving import serving_charts
 from results.show.plots.style import EFFICIENCY, SPEED, Chart, Styles, kinds_alike, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, over_batch, scaling
-from results.show.plots.systems import compute_and_effective, dots, ratios
+from results.show.plots.systems import compute_and_effective, ratios
 from results.show.tables.inference import within_limits
-from results.show.tables.summary import sentences
 from results.verdicts.cost import Costs
 from results.verdicts.ranking import fastest, ranked_points
 
@@ -41,8 +40,6 @@ class Section(NamedTuple):
     anchor: str
     results: list[PointResults]
     charts: list[Chart]
-    dots: list[Chart]  # of the first screen
-    sentences: list[str]
     limits: list[str]  # of load, of servers
     groups: list[Group]  # that predictions are made from
 
@@ -81,15 +78,12 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, style
     charts = _charts(results, groups, costs, styles)
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)
-    first = [dots(results, SPEED, styles), dots(results, EFFICIENCY, styles)]
     return Section(
         title_of_workload(results),
-        f"{title}, {point.model}",
+        title if point.model in title else f"{title}, {point.model}",
         name,
         results,
         [chart._replace(name=f"{name}_{chart.name}") for chart in charts if chart],
-        [chart._replace(name=f"{name}_{chart.name}") for chart in first if chart],
-        sentences(results),
         within_limits(results),
         groups,
     )

@@ -21,7 +21,8 @@ from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
 from results.show.notebook import column_names, table_frame
-from results.show.page.columns import Grid, grid_of, points_table, systems_table
+from results.show.page.columns import Grid, grid_of, points_table
+from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table
 from results.show.page.report import DETAILS_SHOWN, environment
 from results.show.page.sections import by_workload, title_of_workload
@@ -32,7 +33,6 @@ from results.show.tables.cells import STATUS, Table, rendered
 from results.show.tables.doubts import alike, failure
 from results.show.tables.inference import columns_of
 from results.show.tables.points import point_table
-from results.show.tables.summary import by_system_and_precision
 from results.show.tables.table import record_table
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
@@ -81,12 +81,12 @@ def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Pa
         "workloads": workloads,
         "records": records,
         "skipped": alike(map(str, skipped)),
-        "systems": systems_table([(one.title, one.results) for one in workloads]),
-        "links": [
-            f"{one.name}.html#{urlencode({'system': system})}"
-            for one in workloads
-            for system, *_ in by_system_and_precision(one.results)
-        ],
+        "first_page": first_page([(one.title, one.results) for one in workloads], styles),
+        "links": {
+            point.system: f"{one.name}.html#{urlencode({'system': point.system})}"
+            for one in reversed(workloads)
+            for point in one.results
+        },
     }
     for path in ("style.css", "script.js", "index.html"):
         write_whole(folder / path, templates.get_template(f"site_{path}.j2").render(index))
