@@ -267,6 +267,7 @@ def test_limits_are_on_the_first_sheet_of_paper(offers):
     try:
         assert offers.locator("#limits .next").bounding_box()["y"] < 1024
         assert not offers.locator("header nav").is_visible()
+        assert offers.locator("table.first").bounding_box()["width"] <= 703
     finally:
         offers.emulate_media(media="screen")
         offers.set_viewport_size({"width": 1366, "height": 768})

@@ -144,7 +144,7 @@ def _by_speed(best: Sequence[Mapping[str, Sequence[PointResults]]], systems: Seq
 
 def _score(row: Scored) -> Cell:
     if row.value is None:
-        return Cell("not ranked", row.why_not)
+        return Cell("not ranked")  # the reason is in the sentence above the matrix
     return Cell(rounded(row.value), _half(row.value, row.interval), "", row.value, row.interval)
 
 
