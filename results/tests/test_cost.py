@@ -7,7 +7,7 @@ import pytest
 from results.files.workloads import Amount
 from results.find.records import RecordError
 from results.show.tables.cost import cost_table, crossing_table
-from results.show.tables.decision import cost_words
+from results.show.words import cost_words
 from results.tests.builder import failed, of_scope, result, thrice
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import (
@@ -108,7 +108,7 @@ def test_a_cost_that_is_lower_within_the_intervals_is_no_lead(of_b, power_w, sen
     words = " ".join(cost_words(results, costs))
     assert (f"B, A{', C' if alone else ''} tie for the cheapest" in words) == level
     assert ("B is the cheapest." in words) == (not level)
-    assert ("One run gives no interval." in words) == alone
+    assert ("one run gives no interval" in words) == alone
     turns = [] if alone else [("C", "B")] if level else [("B", "A"), ("A", "B"), ("C", "B")]
     assert [(one.system, one.against) for one in crossings(found, costs)] == turns
     rows = crossing_table([results], costs).texts()[1:]

@@ -30,10 +30,10 @@ from results.verdicts.quality import deviations, rising, why_not_ranked
 def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     speeds = [100.0, 103.0, 101.0]
     [one] = by_point([builder.result(tokens_per_s=speed) for speed in speeds])
-    summary = one.summary("metrics.{unit}_per_s")
-    low, high = stats.t.interval(0.95, 2, loc=np.mean(speeds), scale=stats.sem(speeds))
-    assert summary.median == 101.0
-    assert summary.interval == pytest.approx((low, high), rel=1e-9)
+    estimate = one.estimate("metrics.{unit}_per_s")
+    low, high = np.exp(stats.t.interval(0.95, 2, loc=math.log(101.0), scale=stats.sem(np.log(speeds))))
+    assert estimate.value == 101.0
+    assert estimate.interval == pytest.approx((low, high), rel=1e-9)
     assert one.half_width("metrics.{unit}_per_s") == pytest.approx((high - low) / 2, rel=1e-9)
     header, row = point_table([one]).filled().texts()
     assert row[header.index("tokens/s")] == "101.0"
@@ -42,9 +42,8 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert row[header.index("MFU [%]")] == "0.001833"
     assert row[header.index("sampling ± [%]")] == "1.000"
     [two] = by_point([builder.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
-    low, high = stats.t.interval(0.95, 1, loc=101.0, scale=1.0)
-    summary = two.summary("metrics.tokens_per_s")
-    assert summary.interval == pytest.approx((low, high), rel=1e-9)
+    low, high = np.exp(stats.t.interval(0.95, 1, loc=math.log(101.0), scale=stats.sem(np.log([100.0, 102.0]))))
+    assert two.estimate("metrics.tokens_per_s").interval == pytest.approx((low, high), rel=1e-9)
 
 
 def test_a_throughput_of_nothing_has_no_estimate():
@@ -219,6 +218,20 @@ def test_grades_tell_where_energy_was_measured():
     assert energy_kind(builder.result()) == "Q1, device"
     assert energy_kind(builder.result(estimated=True)) == "Q0, ESTIMATED, cpu"
     assert grade(builder.result(energy={**energy, "power_scope": "device+supply"})) == "Q1"
+
+
+def test_points_and_ratios_are_told_in_words():
+    assert (
+        str(point_of(builder.result(devices=2))) == "llm_training, tiny, text, 2048 tokens, 2 devices, global batch 8"
+    )
+    several, one = (Estimate(2.0, parts) for parts in ((Part(0.01),), None))
+    assert (several.text, one.text) == ("2.000 [1.961, 2.040]", "2.000")
+
+
+def test_of_several_paths_the_first_with_a_value_counts():
+    record = builder.result(tokens_per_s=5.0)
+    assert value_at(record, "metrics.none|metrics.{unit}_per_s|system") == 5.0
+    assert value_at(record, "metrics.none|system.none") is None
 
 
 def test_values_of_a_point_are_those_of_all_runs_or_none():

@@ -372,7 +372,7 @@ def test_a_plot_has_good_runs_only_and_a_line_for_each_system():
         ]
     )
     found = {
-        devices: {system: [(batch, one.median) for batch, one in points] for system, points in of_systems.items()}
+        devices: {system: [(batch, one.value) for batch, one in points] for system, points in of_systems.items()}
         for devices, of_systems in lines(results, SPEED).items()
     }
     assert found == {1: {"A": [(8, 100), (16, 120)]}, 2: {"A": [(8, 75)], "B": [(8, 150)]}}

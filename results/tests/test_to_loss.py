@@ -59,7 +59,7 @@ def test_the_fastest_and_the_slowest_run_are_left_out(times_s, mean_s, half_s):
         assert point.estimate(path).value == pytest.approx(mean_s * factor)
         assert (point.half_width(path) is None) == (half_s is None)
     if len(times_s) == 5:
-        low, high = point.summary(TIME).interval
+        low, high = point.estimate(TIME).interval
         assert (high / low) ** 0.5 == pytest.approx(2.718281828 ** (half_s / 60.0), rel=1e-3)
 
 
@@ -72,7 +72,7 @@ def test_a_run_that_misses_the_loss_is_the_slowest(times_s, mean_s):
     assert point.value(TIME) == mean_s
     if len(times_s) == 4:  # the interval is that of five runs
         [slower] = by_point(runs(*times_s, 1e6))
-        assert point.summary(TIME) == slower.summary(TIME)
+        assert point.estimate(TIME) == slower.estimate(TIME)
 
 
 @pytest.mark.parametrize(("status", "number"), [("failed", 2), ("unfinished", 2), ("out_of_memory", 0)])

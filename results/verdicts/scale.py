@@ -115,7 +115,7 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     whole_w = per_device.value + overhead.value_w
     at_supply = per_device * inexactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
     shares = Interval(*((per_device.value + end_w) / whole_w for end_w in overhead[1:]))
-    return Power(at_supply, shares=shares)
+    return Power(at_supply.of_source((one.system, POWER)), shares=shares)  # one power in all workloads
 
 
 def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int:

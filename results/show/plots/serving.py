@@ -145,9 +145,9 @@ def _usual_energy(results: Sequence[PointResults]) -> str:
 
 def _interval(point: PointResults, path: str) -> Sequence[float]:
     """Return the ends of a value's interval: of the mean of the runs, or a single run's own; empty without one."""
-    summary, metrics = point.summary(path), point.any.metrics
-    if summary and summary.interval:
-        return summary.interval
+    estimate, metrics = point.estimate(path), point.any.metrics
+    if estimate and estimate.interval:
+        return estimate.interval
     names = ("tpot_p50_high_s", "tpot_p50_low_s") if path == PER_USER else ("tokens_per_s_low", "tokens_per_s_high")
     ends = [one for one in map(metrics.number, names) if one]
     if len(ends) < len(names):

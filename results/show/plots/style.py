@@ -12,7 +12,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from record.values import PER_DEVICE, WORK, grouped
 from results.files.quantities import QUANTITIES
-from results.points.repeats import PointResults, Summary
+from results.points.estimate import Estimate
+from results.points.repeats import PointResults
 from results.verdicts.quality import energy_kind
 
 if TYPE_CHECKING:
@@ -178,12 +179,10 @@ def unit_of(results: Sequence[PointResults]) -> str:
     return str(results[0].any.work_unit)
 
 
-def error_bars(summary: Summary) -> tuple[float, float]:
-    """Return the distances from the median to both ends of the interval; 0 for a single run."""
-    if summary.interval is None:
-        return 0.0, 0.0
-    low, high = summary.interval
-    return max(0.0, summary.median - low), max(0.0, high - summary.median)
+def error_bars(estimate: Estimate) -> tuple[float, float]:
+    """Return the distances from a value to both ends of its interval; 0 for a single run."""
+    low, high = estimate.interval or (estimate.value, estimate.value)
+    return estimate.value - low, high - estimate.value
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from record.values import PER_DEVICE, THROUGHPUT, devices_text, rounded
-from results.points.repeats import PointResults, Summary
+from results.points.estimate import Estimate
+from results.points.repeats import PointResults
 from results.show.plots.style import (
     GREY,
     INK,
@@ -27,7 +28,7 @@ from results.verdicts.ranking import best_by_devices
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Lines = dict[str, list[tuple[int, Summary]]]  # of systems
+Lines = dict[str, list[tuple[int, Estimate]]]  # of systems
 PANEL_IN = 1.75  # height of a panel
 TITLE_IN = 0.085  # width of a letter
 MOST_TICKS = 6  # in a panel
@@ -43,15 +44,15 @@ THEIRS: dict[str, Any] = {
 
 def lines(results: Sequence[PointResults], quantity: Axis) -> dict[int, Lines]:
     """Return by number of devices each system's points (global batch size, value) at its best options."""
-    best: dict[tuple[int, str, int], Summary] = {}
+    best: dict[tuple[int, str, int], Estimate] = {}
     for one in results:
-        summary = one.summary(quantity.path)
+        estimate = one.estimate(quantity.path)
         place = (one.point.devices, one.system, one.point.global_batch)
-        if summary and (place not in best or summary.median > best[place].median):
-            best[place] = summary
+        if estimate and (place not in best or estimate.value > best[place].value):
+            best[place] = estimate
     found: dict[int, Lines] = {}
-    for (devices, system, batch), summary in sorted(best.items()):
-        found.setdefault(devices, {}).setdefault(system, []).append((batch, summary))
+    for (devices, system, batch), estimate in sorted(best.items()):
+        found.setdefault(devices, {}).setdefault(system, []).append((batch, estimate))
     return found
 
 
@@ -62,7 +63,7 @@ def over_batch(results: Sequence[PointResults], quantity: Axis, styles: Styles) 
     Returns a chart for each precision and kind of energy, none if no run has the quantity. Error bars are 95 %
     intervals.
     """
-    groups = kinds_alike([one for one in results if one.summary(quantity.path)], quantity.path.startswith("energy."))
+    groups = kinds_alike([one for one in results if one.estimate(quantity.path)], quantity.path.startswith("energy."))
     charts = []
     for index, (kind, mine) in enumerate(groups.items()):
         name = quantity.name if not index else f"{quantity.name}_{index}"
@@ -88,7 +89,7 @@ def _panels(
         _draw(axes, of_systems, styles)
         axes.set_title(devices_text(devices) if count > 1 else "")
     ours = {
-        system: [summary.median for of_systems in found.values() for _, summary in of_systems.get(system, [])]
+        system: [estimate.value for of_systems in found.values() for _, estimate in of_systems.get(system, [])]
         for system in dict.fromkeys(system for of_systems in found.values() for system in of_systems)
     }
     batches = {batch for of_systems in found.values() for points in of_systems.values() for batch, _ in points}
@@ -111,8 +112,8 @@ def _panels(
 
 def _draw(axes: Axes, of_systems: Lines, styles: Styles) -> None:
     for system, points in of_systems.items():
-        values = [summary.median for _, summary in points]
-        errors = list(zip(*(error_bars(summary) for _, summary in points), strict=True))
+        values = [estimate.value for _, estimate in points]
+        errors = list(zip(*(error_bars(estimate) for _, estimate in points), strict=True))
         batches = [batch for batch, _ in points]
         line, caps, bars = axes.errorbar(batches, values, yerr=errors, capsize=2, label=system, **styles[system])
         for artist in (line, *caps, *bars):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from record.values import EFFECTIVE, THROUGHPUT, rounded
 from results.points.estimate import exactly
-from results.points.repeats import PointResults, Summary
+from results.points.repeats import PointResults
 from results.show.plots.style import (
     FULL,
     INK,
@@ -35,7 +35,7 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str, st
         return None
     base = best[-1]
     found = [*(one / estimates[-1] for one in estimates[:-1]), exactly(1.0)]
-    errors = list(zip(*(error_bars(Summary(ratio.value, ratio.interval)) for ratio in found), strict=True))
+    errors = list(zip(*(error_bars(ratio) for ratio in found), strict=True))
     figure, [axes] = new_figure((SIZE_IN[0], 0.9 + 0.38 * len(best)))
     names, values = [one.system for one in best], [ratio.value for ratio in found]
     bars = axes.barh(
@@ -65,11 +65,11 @@ def compute_and_effective(
         (THROUGHPUT, "compute: data is on the device", -0.2, FULL),
         (EFFECTIVE, "effective: through the input path", 0.2, PALE),
     ):
-        summaries = [summary for one in found if (summary := one.summary(path))]
-        errors = list(zip(*(error_bars(summary) for summary in summaries), strict=True))
+        estimates = [estimate for one in found if (estimate := one.estimate(path))]
+        errors = list(zip(*(error_bars(estimate) for estimate in estimates), strict=True))
         axes.barh(
             [index + shift for index in range(len(found))],
-            [summary.median for summary in summaries],
+            [estimate.value for estimate in estimates],
             0.36,
             xerr=errors,
             capsize=3,
