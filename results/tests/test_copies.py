@@ -14,7 +14,6 @@ from results.predict.predict import groups_of
 from results.show.page.first_page import first_page
 from results.show.plots.style import styles_of_systems
 from results.show.words import times_to_report
-from results.verdicts.accept import accept
 from results.tests.builder import CPU, GPU0, GPU1, make_record, result, verdicts
 from results.tests.of_dicts import by_point, contradictions
 from results.verdicts.outcome import Outcome

@@ -290,38 +290,6 @@ def test_systems_whose_intervals_overlap_tie(tmp_path):
     assert decision.sentence == "C and B tie per device, each at its best point: their intervals overlap."
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "must: [{of: gpt, what: throughput, at_least: 1, unit: tokens/min}]",
-            "unit is 'tokens/min', but must be one of s, min, h, days",
-        ),
-        ("must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
-        ("score: {formula: T, terms: {T: {of: gpt, what: time_to_solution}}}", "lacks 'better'"),
-        (
-            "must: [{of: gpt, what: time_to_solution, at_most: 1, work_unit: images}]",
-            "work_unit is 'images', but GPT training counts tokens",
-        ),
-    ],
-)
-def test_what_could_be_read_otherwise_is_refused(tmp_path, capsys, text, message):
-    builder.store(tmp_path / "runs", thrice("V", 100.0))
-    command = ["accept", str(tmp_path / "runs"), "--requirements", str(asked(tmp_path, GPT + text))]
-    assert main(command) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_time_to_solution_names_its_work(tmp_path):
-    [item] = read_requirements(asked(tmp_path, GPT + "must: [{of: gpt, what: time_to_solution, at_most: 1.4}]")).must
-    assert str(item) == "gpt: time to solution of 20,000,000 tokens at most 1.4 h"
-
-
-def test_one_requirement_is_counted_as_one(tmp_path):
-    decision = decided(tmp_path, thrice("V", 100.0), GPT + THROUGHPUT)
-    assert decision.sentence.endswith(" It meets the requirement.")
-
-
 def test_a_price_under_another_name_is_named(tmp_path):
     costs = Costs("EUR", 0.2, {"a100": Price(1_000)})
     ranked = decided(tmp_path, thrice("A100", 100.0), GPT + "budget: {money: 1000}", costs).rankings[0]

@@ -9,7 +9,7 @@ import pytest
 from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of
 from results.show.plots.operating import operating_charts
 from results.show.plots.style import styles_of_systems
-from results.show.tables.points import point_table
+from results.show.tables.table import point_table
 from results.tests import builder
 from results.tests.of_dicts import by_point, contradictions, deviations, limits_of
 from results.verdicts.accept import accept
