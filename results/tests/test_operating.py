@@ -188,7 +188,7 @@ def test_the_table_of_points_has_limits_what_bound_and_what_drifted():
     header, *rows = point_table(by_point(records)).filled().texts()
     cells = sorted((dict(zip(header, row, strict=True)) for row in rows), key=lambda one: one["power limit [W]"])
     assert [one["power limit [W]"] for one in cells] == ["385.0", "490.0", "595.0", "700.0"]
-    assert [one["power limit bound [%]"] for one in cells] == ["100.0", "100.0", "100.0", "0"]
+    assert [one["limit bound [%]"] for one in cells] == ["100.0", "100.0", "100.0", "0"]
     drifts = ["", "", "", "the clock changed by -4.0 % and the temperature changed by +6 °C"]
     assert [one["unsettled"] for one in cells] == drifts
     assert "clock limit [MHz]" not in header
