@@ -320,7 +320,7 @@ def test_the_table_finds_the_node_check_among_its_folders_or_by_an_option(tmp_pa
         assert "of achievable [%]" in printed
         assert "achievable on WAIH100 in bf16: 800.0 TFLOP/s, from its node check" in printed
     assert main(["table", str(runs), "--repeats", "--format", "csv"]) == 0
-    assert "of achievable [%]" in capsys.readouterr().out
+    assert "achievable_percent" in capsys.readouterr().out
 
 
 def traced(power_w, ids):

@@ -54,7 +54,10 @@ def test_a_table_of_points_for_machines_has_the_numbers_as_they_are(tmp_path, ca
     builder.store(tmp_path, [builder.result(tokens_per_s=speed) for speed in (100.125, 103.0, 90.0)])
     assert main(["table", str(tmp_path), "--repeats", "--format", "csv"]) == 0
     header, row = csv.reader(capsys.readouterr().out.splitlines())
-    assert float(row[header.index("tokens/s")]) == 100.125
+    found = dict(zip(header, row, strict=True))
+    assert float(found["work_per_s"]) == 100.125
+    assert float(found["work_per_s_low"]) < 100.125 < float(found["work_per_s_high"])
+    assert len(set(header)) == len(header)
     assert main(["table", str(tmp_path), "--repeats"]) == 0
     assert " 100 " in capsys.readouterr().out
 

@@ -15,10 +15,9 @@ from results.predict.predict import groups_of
 from results.show.plots.serving import serving_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.anchors import anchor_table
-from results.show.tables.inference import COLUMNS, within_limits
-from results.show.tables.points import point_table
+from results.show.tables.table import point_table, within_limits
 from results.tests.builder import OUTPUT, WINDOW_S, needs, result, served, store, verdicts
-from results.tests.of_dicts import by_point, columns_of, contradictions, failures, record_table
+from results.tests.of_dicts import by_point, contradictions, failures, record_table
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations
 
@@ -113,10 +112,10 @@ def test_a_server_elsewhere_has_no_energy_and_any_other_must_have_one(tmp_path):
 
 def test_servers_have_a_table_of_their_own():
     records = [served(concurrency=4), served(concurrency=8)]
-    assert columns_of(records) == COLUMNS
-    header, first, *_ = record_table(records, columns_of(records)).filled().texts()
+    assert [one.title for one in record_table(records).columns][:2] == ["system", "server"]
+    header, first, *_ = record_table(records).filled().texts()
     assert dict(zip(header, first, strict=True))["TTFT p99 [s]"] == "0.5000"
-    assert columns_of([*records, result()]) != COLUMNS
+    assert "server" not in [one.title for one in record_table([*records, result()]).columns]
     points = by_point(records)
     header, *_ = point_table(points).filled().texts()
     assert "J/output token" in header

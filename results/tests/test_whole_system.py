@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from pathlib import Path
 
@@ -261,14 +263,13 @@ def test_throughput_by_provisioned_power_is_by_what_the_prices_state_or_else_the
     builder.store(tmp_path / "runs", [*runs, builder.result("B200", 4, 64, 700.0), forged])
     assert main(["table", str(tmp_path / "runs"), "--repeats", "--format", "csv"]) == 0
     shown = capsys.readouterr()
-    rows = [line.split(",") for line in shown.out.splitlines()]
-    at, devices = rows[0].index("tokens/s/kW"), rows[0].index("devices")
-    found = {(row[0], row[devices]): row[at : at + 2] for row in rows[1:]}
-    assert float(found["B200", "8"][0]) == pytest.approx(1010 / 10)
+    found = {(row["system"], row["devices"]): row for row in csv.DictReader(io.StringIO(shown.out))}
+    value, low, high = (float(found["B200", "8"][f"work_per_s_per_kw{end}"]) for end in ("", "_low", "_high"))
+    assert value == pytest.approx(1010 / 10)
     # 4.303 is Student's t of three runs.
-    assert float(found["B200", "8"][1]) == pytest.approx(4.303 * 10 / 3**0.5 / 10, rel=1e-3)
-    assert float(found["B200", "4"][0]) == pytest.approx(700 / 5)
-    assert found["H200", "8"] == ["", ""]
+    assert (high - low) / 2 == pytest.approx(4.303 * 10 / 3**0.5 / 10, rel=1e-3)
+    assert float(found["B200", "4"]["work_per_s_per_kw"]) == pytest.approx(700 / 5)
+    assert found["H200", "8"]["work_per_s_per_kw"] == ""
     sentence = "provisioned power of B200: {} W per device, by {}"
     assert sentence.format("1,250", "a data sheet") in shown.err
     assert "nobody" not in shown.err

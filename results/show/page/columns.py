@@ -9,9 +9,7 @@ from typing import NamedTuple
 from results.files.quantities import QUANTITIES, Quantity
 from results.points.repeats import PointResults
 from results.show.tables.cells import STATUS, Amount, Cell, Table, for_page, is_number, sort_value, text_of
-from results.show.tables.point_columns import HALF
-from results.show.tables.points import point_table
-from results.show.tables.whole_system import LONG
+from results.show.tables.table import HALF, LONG, point_table
 
 LONG_TEXT = 24  # characters: a longer text is wrapped
 PERCENT = QUANTITIES["±"]

@@ -27,7 +27,7 @@ from results.show.plots.serving import serving_charts
 from results.show.plots.style import EFFICIENCY, SPEED, Chart, Styles, kinds_alike, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, over_batch, scaling
 from results.show.plots.systems import compute_and_effective, ratios
-from results.show.tables.inference import within_limits
+from results.show.tables.table import within_limits
 from results.verdicts.cost import Costs
 from results.verdicts.ranking import fastest, ranked_points
 
