@@ -21,22 +21,16 @@ class BadResponse(Exception):
 class Events:
     """Server-sent events, which are fed as they arrive: https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
-    A line ends with CR, LF or both. The last event counts even if no empty line follows.
+    A line ends with LF, or CR and LF. The last event counts even if no empty line follows.
     """
 
     def __init__(self) -> None:
         self._text, self._words = b"", b""  # of an event that is not complete; in no field of an event
-        self._ended_with_cr = self._has_any = False
+        self._has_any = False
 
     def feed(self, part: bytes) -> list[Mapping[str, Any]]:
         """Return the events that are complete; raises BadResponse for an error of the server."""
-        if self._ended_with_cr:
-            part = part.removeprefix(b"\n")
-            self._ended_with_cr = not part
-        if b"\r" in part:
-            self._ended_with_cr = part.endswith(b"\r")
-            part = part.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *blocks, self._text = (self._text + part).split(b"\n\n")
+        *blocks, self._text = (self._text + part).replace(b"\r\n", b"\n").split(b"\n\n")
         found = [event for block in blocks if (event := self._event(block)) is not None]
         self._has_any = self._has_any or bool(found)
         return found
