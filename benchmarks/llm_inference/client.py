@@ -78,7 +78,7 @@ class Stream:
 
     def __init__(self, request: Request, exchange: Exchange, body: bytes, wire: Wire | None) -> None:
         self.request, self.exchange, self.body, self.wire = request, exchange, body, wire
-        self.counter, self.is_reused = Counter(), wire is not None
+        self.counter, self.is_reused = Counter(request), wire is not None
         self.heard_s = request.sent_s
 
 
@@ -286,16 +286,13 @@ class Client:
             self._finish(stream, now_s)
 
     def _finish(self, stream: Stream, now_s: float) -> None:
-        request, counter = stream.request, stream.counter
-        request.ended_s, request.model = now_s, counter.model
-        request.prompt_tokens, request.completion_tokens = counter.prompt_tokens, counter.completion_tokens
-        request.cached_tokens = counter.cached_tokens
-        request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
+        request = stream.request
+        request.ended_s = now_s
         self._streams.remove(stream)
         self._keep(stream)
         idle_s = 0.0  # until the stream's next request
         if self._player and request.place:
-            key, idle_s = self._player.answered(request.slot, counter.ids)
+            key, idle_s = self._player.answered(request.slot, stream.counter.ids)
             request.place = request.place._replace(answer=key, idle_s=idle_s)
         is_kept = self._keeps_alive and idle_s < KEEP_S and stream.exchange.keeps_open and request.slot >= 0
         if is_kept and stream.wire:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.llm_inference.address import MOST_LETTERS
+from record.served import Request
 
 
 class BadResponse(Exception):
@@ -82,9 +82,8 @@ def text_of(choice: Mapping[str, Any]) -> str:
     return "".join(filter(None, [*parts, *(call.get(name) for call in calls for name in ("name", "arguments"))]))
 
 
-@dataclass
 class Counter:
-    """Count the new tokens of each event, which may hold several.
+    """Count the new tokens of each event, which may hold several, and keep what the server counts in the request.
 
     By the first of these that the events have: token ids, a running usage, the server's timings (llama.cpp's), else one
     for each event with text. A last event without choices has tokens of its own only by a count that ran before: those
@@ -95,29 +94,23 @@ class Counter:
     A count that falls, as after a retry behind a router, adds no token until it is above the highest one.
     """
 
-    tokens: int = 0
-    model: str = ""
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    unlisted: int = 0  # tokens beyond one in each event that the server counts and does not list
-    is_unseen: bool = False  # the answer began with tokens that no reader sees
-    _is_running: bool = False  # usage came with tokens, and not only at the end
-    _has_begun: bool = False
-    ids: list[int] = field(default_factory=list)  # of the tokens, as far as the server lists them
-    text: list[str] = field(default_factory=list)
-    _held: int = 0  # tokens before the first one
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.tokens = self._held = 0  # of all; before the first one
+        self.ids, self.text = list[int](), list[str]()  # of the tokens, as far as the server lists them
+        self._is_running = False  # usage came with tokens, and not only at the end
+        self._has_begun = False
 
     def new_tokens(self, event: Mapping[str, Any]) -> int:
         """Return how many tokens an event brings; keep its usage."""
-        usage, timings, choices = event.get("usage"), event.get("timings"), event.get("choices")
+        request, usage, timings, choices = self.request, event.get("usage"), event.get("timings"), event.get("choices")
         if usage:
             self._keep(usage)
         if timings:
-            self.cached_tokens = timings.get("cache_n", self.cached_tokens)
-            if self.prompt_tokens is None and "prompt_n" in timings:
-                self.prompt_tokens = timings["prompt_n"] + (self.cached_tokens or 0)
-        self.model = event.get("model") or self.model
+            request.cached_tokens = timings.get("cache_n", request.cached_tokens)
+            if request.prompt_tokens is None and "prompt_n" in timings:
+                request.prompt_tokens = timings["prompt_n"] + (request.cached_tokens or 0)
+        request.model = event.get("model") or request.model
         choice = choices[0] if choices else {}
         text = choice.get("text") or text_of(choice)
         self.text.append(text)
@@ -137,10 +130,10 @@ class Counter:
         words = [*(logprobs.get("tokens") or ()), *(one.get("token") for one in logprobs.get("content") or ())]
         self.ids += choice.get("token_ids") or [one["id"] for one in logprobs.get("content") or () if "id" in one]
         listed = len(choice.get("token_ids") or list(filter(None, words)))
-        self.unlisted += max(0, new - max(1, listed))
+        request.unlisted += max(0, new - max(1, listed))
         if new and not self._has_begun:
             is_seen = any(unicodedata.category(one)[0] in "LNPS" for one in text)  # no space, mark or control character
-            self.is_unseen = self.is_unseen or not is_seen
+            request.is_unseen = request.is_unseen or not is_seen
             self._has_begun = is_seen or listed > 0
         self._held += new
         return self.release() if self._has_begun else 0
@@ -148,11 +141,11 @@ class Counter:
     def release(self) -> int:
         """Return the tokens that were held back."""
         held, self._held = self._held, 0
-        return int(held)
+        return held
 
     def _keep(self, usage: Mapping[str, Any]) -> None:
-        self.prompt_tokens = usage.get("prompt_tokens", self.prompt_tokens)
-        self.completion_tokens = usage.get("completion_tokens", self.completion_tokens)
-        details = usage.get("prompt_tokens_details") or {}
+        request, details = self.request, usage.get("prompt_tokens_details") or {}
+        request.prompt_tokens = usage.get("prompt_tokens", request.prompt_tokens)
+        request.completion_tokens = usage.get("completion_tokens", request.completion_tokens)
         if details.get("cached_tokens") is not None:
-            self.cached_tokens = details["cached_tokens"]
+            request.cached_tokens = details["cached_tokens"]
