@@ -1,4 +1,4 @@
-"""A streamed answer: its server-sent events, and the tokens in each. Touches no socket.
+"""A streamed answer: HTTP by httptools, its server-sent events, and the tokens in each. Touches no socket.
 
 Follows the completions and chat interfaces of OpenAI, which vLLM, SGLang, TensorRT-LLM and llama.cpp share.
 """
@@ -9,6 +9,8 @@ import json
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
+
+import httptools
 
 from benchmarks.llm_inference.address import MOST_LETTERS
 from record.served import Request
@@ -80,6 +82,72 @@ def text_of(choice: Mapping[str, Any]) -> str:
     calls = [one.get("function") or {} for one in delta.get("tool_calls") or ()]
     parts = [delta.get("content"), delta.get("reasoning_content") or delta.get("reasoning")]
     return "".join(filter(None, [*parts, *(call.get(name) for call in calls for name in ("name", "arguments"))]))
+
+
+class Exchange:
+    """A request as bytes, and its response, which is fed as it arrives and gives its events.
+
+    httptools calls the methods that begin with `on_`.
+    """
+
+    def __init__(self, headers: Mapping[str, str], path: str, body: bytes, keep_alive: bool) -> None:
+        fields = {
+            **headers,
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "Connection": "keep-alive" if keep_alive else "close",
+        }
+        lines = (f"{name}: {value}\r\n" for name, value in fields.items())
+        self.content = f"POST {path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode() + body
+        self.has_begun = self.is_done = False
+        self.keeps_open = False  # whether the connection can take another request
+        self._status, self._fields, self._events = 0, dict[bytes, bytes](), Events()
+        self._parts, self._text = list[bytes](), b""
+        self.on_body = self._parts.append
+        self._http = httptools.HttpResponseParser(self)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a field."""
+        self._fields[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """Keep the status, unless it is of 100 or 103: the response follows these."""
+        status = self._http.get_status_code()
+        self._status = status if status >= 200 else 0
+
+    def on_message_complete(self) -> None:
+        """End the response."""
+        self.is_done = self._status > 0
+        self.keeps_open = self._http.should_keep_alive()
+
+    def feed(self, data: bytes) -> list[Mapping[str, Any]]:
+        """Take what has arrived, empty at the connection's end; return the events that are complete.
+
+        Raises BadResponse for an error of the server, and for a response that is cut short.
+        """
+        self.has_begun = self.has_begun or bool(data)
+        if not data and (not self._status or {b"content-length", b"transfer-encoding"} & self._fields.keys()):
+            raise BadResponse("the server closed the connection within a response")
+        try:
+            self._http.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise BadResponse(f"the server's answer is not HTTP/1.1: {error}") from error
+        self.is_done = self.is_done or not data
+        body = b"".join(self._parts)
+        self._parts.clear()
+        if body and (encoding := self._fields.get(b"content-encoding", b"identity").lower()) != b"identity":
+            raise BadResponse(
+                f"the server's answer is compressed by {encoding.decode('latin-1')!r}, though 'identity' was asked "
+                "for: switch that off"
+            )
+        if self._status == 200:
+            found = self._events.feed(body) if body else []
+            return found + self._events.end() if self.is_done else found
+        self._text += body
+        if self.is_done:
+            text = self._text.decode(errors="replace").strip()[:MOST_LETTERS]
+            raise BadResponse(f"the server answered with HTTP status {self._status}: {text}")
+        return []
 
 
 class Counter:

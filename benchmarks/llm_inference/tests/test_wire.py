@@ -19,9 +19,8 @@ from benchmarks.llm_inference.address import Address, LoadError
 from benchmarks.llm_inference.client import Client, Load, Server
 from benchmarks.llm_inference.config import ServerOptions
 from benchmarks.llm_inference.prompts import template_tokens
-from benchmarks.llm_inference.stream import BadResponse
+from benchmarks.llm_inference.stream import BadResponse, Exchange
 from benchmarks.llm_inference.tests.mock_server import Scripted
-from benchmarks.llm_inference.wire import Exchange
 from tests.needs import need
 from tests.waiting import PATIENCE_S
 
