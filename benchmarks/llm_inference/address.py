@@ -26,23 +26,22 @@ class LoadError(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """Address of a server; `base` is the path before /v1, and `ca_file` has certificates in place of the system's."""
+    """Address of a server; `base` is the path before /v1."""
 
     host: str
     port: int
     scheme: str = "http"
     base: str = ""
-    ca_file: str = ""
     key: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, url: str, ca_file: str = "", key: str = "") -> Address:
+    def of(cls, url: str, key: str = "") -> Address:
         """Return the address of a URL; raises ValueError for one that is not scheme, host, port and path alone."""
         parts = urlsplit(url)
         if parts.scheme not in PORTS or not parts.hostname or parts.port == 0 or re.search(r"[@?#]|[^!-~]", url):
             raise ValueError(url)
         base = parts.path.rstrip("/").removesuffix("/v1")
-        return cls(parts.hostname, parts.port or PORTS[parts.scheme], parts.scheme, base, ca_file, key)
+        return cls(parts.hostname, parts.port or PORTS[parts.scheme], parts.scheme, base, key)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -53,8 +52,8 @@ class Address:
         return {"Host": host + port, "Accept-Encoding": "identity", **key}
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return what checks the server's certificate; None for plain HTTP. Raises OSError for a file without one."""
-        return ssl.create_default_context(cafile=self.ca_file or None) if self.scheme == "https" else None
+        """Return what checks the server's certificate; None for plain HTTP."""
+        return ssl.create_default_context() if self.scheme == "https" else None
 
     def hide(self, text: str) -> str:
         """Return words of a server without the key, which some of them repeat."""
@@ -123,8 +122,8 @@ class Address:
             status, text = self.ask(MODELS)
         except ssl.SSLCertVerificationError as error:
             raise LoadError(
-                f"the certificate of {self.host}:{self.port} is not trusted ({error.verify_message}): give the file of "
-                "its authority as --ca-file"
+                f"the certificate of {self.host}:{self.port} is not trusted ({error.verify_message}): set "
+                "SSL_CERT_FILE to the file of its authority"
             ) from error
         except OSError as error:
             raise self._silent(error) from error

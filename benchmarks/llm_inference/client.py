@@ -11,6 +11,7 @@ import math
 import os
 import random
 import selectors
+import socket
 import ssl
 import time
 from array import array
@@ -23,8 +24,7 @@ from typing import Any, NamedTuple
 from benchmarks.llm_inference.address import CHAT, COMPLETIONS, Address
 from benchmarks.llm_inference.conversations import KEEP_S, Player, Talk
 from benchmarks.llm_inference.prompts import Bodies
-from benchmarks.llm_inference.stream import BadResponse, Counter
-from benchmarks.llm_inference.wire import RECEIVE_BYTES, Exchange, Wire
+from benchmarks.llm_inference.stream import BadResponse, Counter, Exchange
 from record.served import Request
 
 BLOCKED_S = 50e-6  # a selector that took longer was waiting; a call that need not wait takes less
@@ -33,6 +33,7 @@ LATE_TIMER_S = 0.002  # timers of epoll have steps of a millisecond
 SCHEDSTAT = "/proc/thread-self/schedstat"  # time on a CPU and time waiting for one, in nanoseconds; Linux
 KEPT = 8  # requests of a process whose prompts and answers are kept, to be compared
 PROBE_SILENCE_S = 0.5
+RECEIVE_BYTES = 1 << 16  # each read allocates as many; from 128 KiB on, the C library asks the kernel for them
 SILENT_S = 120.0  # no byte of a stream for so long: the server is taken to have stopped
 
 
@@ -73,12 +74,59 @@ class Statistics(NamedTuple):
     samples: Sequence[tuple[str, str]] = ()  # bodies and answers of some requests, by chance
 
 
+class Wire:
+    """A socket that never waits. What it received is opened later, so that TLS of one stream delays no other's time."""
+
+    def __init__(self, family: int, peer: Any, context: ssl.SSLContext | None, host: str) -> None:
+        self.unsent = memoryview(b"")
+        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.connect_ex(peer)
+        self._tls: ssl.SSLObject | None = None
+        if context:
+            self._received, self._sealed = ssl.MemoryBIO(), ssl.MemoryBIO()
+            self._tls = context.wrap_bio(self._received, self._sealed, server_hostname=host)
+            self._is_open, self._waiting = False, b""
+
+    def put(self, content: bytes) -> None:
+        """Queue bytes to be sent, with TLS once it is agreed on."""
+        if self._tls:
+            self._waiting += content
+            self.opened(b"")
+        else:
+            self.unsent = memoryview(content)
+
+    def send(self) -> None:
+        """Send as much as is possible now; raises OSError."""
+        with suppress(BlockingIOError):  # not connected yet, or the buffer is full
+            self.unsent = self.unsent[self.socket.send(self.unsent) :]
+
+    def opened(self, data: bytes) -> bytes:
+        """Return what received bytes of TLS say, which may be nothing yet; raises ssl.SSLError."""
+        assert self._tls is not None
+        self._received.write(data)
+        found = b""
+        with suppress(ssl.SSLWantReadError):
+            if not self._is_open:
+                self._tls.do_handshake()
+                self._is_open = True
+            if self._waiting:
+                self._tls.write(self._waiting)
+                self._waiting = b""
+            while part := self._tls.read(RECEIVE_BYTES):
+                found += part
+        if self._sealed.pending:
+            self.unsent = memoryview(bytes(self.unsent) + self._sealed.read())
+        return found
+
+
 class Stream:
     """A request, and the connection that it is on."""
 
     def __init__(self, request: Request, exchange: Exchange, body: bytes, wire: Wire | None) -> None:
         self.request, self.exchange, self.body, self.wire = request, exchange, body, wire
-        self.counter, self.is_reused = Counter(), wire is not None
+        self.counter, self.is_reused = Counter(request), wire is not None
         self.heard_s = request.sent_s
 
 
@@ -286,16 +334,13 @@ class Client:
             self._finish(stream, now_s)
 
     def _finish(self, stream: Stream, now_s: float) -> None:
-        request, counter = stream.request, stream.counter
-        request.ended_s, request.model = now_s, counter.model
-        request.prompt_tokens, request.completion_tokens = counter.prompt_tokens, counter.completion_tokens
-        request.cached_tokens = counter.cached_tokens
-        request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
+        request = stream.request
+        request.ended_s = now_s
         self._streams.remove(stream)
         self._keep(stream)
         idle_s = 0.0  # until the stream's next request
         if self._player and request.place:
-            key, idle_s = self._player.answered(request.slot, counter.ids)
+            key, idle_s = self._player.answered(request.slot, stream.counter.ids)
             request.place = request.place._replace(answer=key, idle_s=idle_s)
         is_kept = self._keeps_alive and idle_s < KEEP_S and stream.exchange.keeps_open and request.slot >= 0
         if is_kept and stream.wire:

@@ -48,7 +48,6 @@ class ServerOptions:
     server: str = option("xllamacpp", "program that serves", tuple(SERVERS))
     url: str = option("", "http(s)://HOST:PORT/PATH of a server that runs already, in place of starting one")
     api_key_variable: str = option("", "with --url: environment variable that has the API key")
-    ca_file: str = option("", "with --url: file of certificates that are trusted, in place of the system's")
     served_model: str = option("", "with --url: the model's name there; default: the first that it lists")
     vocab_size: int = option(
         32000, "with --url or --model-path: size of the vocabulary; prompts are random token ids below it"
@@ -92,22 +91,17 @@ class ServerOptions:
     def address(self) -> Address | None:
         """Address of a server that runs already; raises ConfigError."""
         if not self.url:
-            for flag in ("api_key_variable", "ca_file"):
-                if getattr(self, flag):
-                    raise ConfigError(f"--{flag.replace('_', '-')} needs --url: a server that is started here has none")
+            if self.api_key_variable:
+                raise ConfigError("--api-key-variable needs --url: a server that is started here has none")
             return None
         try:
-            found = Address.of(self.url, self.ca_file, self._key())
-            found.tls()
+            return Address.of(self.url, self._key())
         except ValueError as error:
             shown = self.url.split("?")[0].split("@")[-1]  # neither a password nor a key
             raise ConfigError(
                 f"--url {shown!r} is no address of a server: write http://HOST:PORT or https://HOST/PATH, without user "
                 "or query"
             ) from error
-        except OSError as error:
-            raise ConfigError(f"--ca-file {self.ca_file} has no certificates: {error.strerror or error}") from error
-        return found
 
     def _key(self) -> str:
         key = os.environ.get(self.api_key_variable, "")
