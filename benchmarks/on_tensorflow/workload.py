@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.batch_plan import check_shares
-from benchmarks.common.input_files import is_shared_by_file
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
 from benchmarks.common.samples import SampleWorkload
@@ -37,7 +36,7 @@ class TensorFlowWorkload(SampleWorkload):
         check_shares(devices, batch)
         super().__init__(options, launch, files, devices, batch // devices)
         # The part of its files' records that this rank takes, and the number of parts.
-        self.shares = (0, 1) if is_shared_by_file(len(files), launch.world_size) else (launch.rank, launch.world_size)
+        self.shares = (0, 1) if len(files) >= launch.world_size else (launch.rank, launch.world_size)
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:

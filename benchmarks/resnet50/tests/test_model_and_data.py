@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import types
 from pathlib import Path
 from typing import Any
 
@@ -405,56 +404,14 @@ def share_of_hits(trainer: Any, batches: Any) -> float:
     return hits / total
 
 
-@pytest.fixture
-def poplar(monkeypatch):
-    """What the Poplar SDK adds to TensorFlow, as its documentation describes it."""
-    asked = []
-
-    class IPUConfig:
-        auto_select_ipus = 0
-
-        def configure_ipu_system(self):
-            asked.append(self.auto_select_ipus)
-
-    class IPUStrategy(tf.distribute.OneDeviceStrategy):
-        def __init__(self):
-            super().__init__("CPU:0")
-
-    module = types.ModuleType("tensorflow.python.ipu")
-    module.config = types.SimpleNamespace(IPUConfig=IPUConfig)
-    module.ipu_strategy = types.SimpleNamespace(IPUStrategy=IPUStrategy)
-    monkeypatch.setitem(sys.modules, "tensorflow.python.ipu", module)
-    return asked
-
-
-@pytest.mark.slow
-def test_an_ipu_trains_in_one_compiled_loop(poplar):
-    options = dataclasses.replace(
-        config(), compute=ComputeOptions(device="ipu", precision="fp32", steps_per_call=3), batch=BatchOptions(4)
-    )
-    options = dataclasses.replace(options, training=TrainingOptions(learning_rate_warmup_steps=1))
-    target = on_tensorflow.choose_target(options.compute, Launch())
-    assert poplar == [1]
-    trainer, batches = model.build_trainer(options, target, RegionTimer()), batches_of(options, target, 4)
-    for _ in range(3):
-        trainer.call(batches)
-    trainer.synchronize()
-    assert trainer.losses[-1] < float(trainer.losses[0]) - 1
-    assert [device.name for device in target.describe_devices()] == ["IPU"]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"precision": "bf16"}, "IPUs have none"),
         ({"xla": "off"}, "compiled programs only"),
+        ({}, "needs the TensorFlow of the Poplar SDK"),
     ],
 )
-def test_what_an_ipu_cannot_do_is_said(options, message, poplar):
+def test_what_an_ipu_cannot_do_is_said(options, message):
     with pytest.raises(ConfigError, match=message):
         on_tensorflow.choose_target(ComputeOptions(device="ipu", **options), Launch())
-
-
-def test_an_ipu_needs_the_poplar_sdk():
-    with pytest.raises(ConfigError, match="Poplar SDK"):
-        on_tensorflow.choose_target(ComputeOptions(device="ipu"), Launch())
