@@ -141,7 +141,7 @@ class PowerMonitor:
         for lane in lanes:
             self._start_lane(lane)
         if self._status.names:
-            self._start_status()
+            self._start(partial(self._status.loop, self._stop.locked))
         self._start(self._watch)
         for lane in lanes:  # the first reading precedes the program's work
             lane.begun.wait(max(0.0, end_s - time.monotonic()))
@@ -191,8 +191,6 @@ class PowerMonitor:
             if name not in known:
                 what = "its counter does not answer" if lane.counters_only else "does not answer"
                 self.recorder.warn(f"{name}: {what}; sampling continues without it")
-        if self._status.give_up():
-            self._start_status()
 
     def _watch(self) -> None:
         while not self._stop.locked():
@@ -203,9 +201,6 @@ class PowerMonitor:
 
     def _start_lane(self, lane: Lane) -> None:
         lane.thread = self._start(partial(lane.loop, self._stop.locked))
-
-    def _start_status(self) -> None:
-        self._start(partial(self._status.loop, self._stop.locked))
 
     def _start(self, loop: Callable[[], None]) -> threading.Thread:
         def run() -> None:

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from jpwr import cli
 from jpwr.process.parser import Parser
 from jpwr.tests.conftest import (
     DEADLINE_S,
@@ -25,7 +26,7 @@ from jpwr.trace.writers import read_trace
 from tests.needs import need_real_processor
 
 ESTIMATE = ["--methods", "estimate"]
-SUFFIXES = ("a/b", "a\nb", "x" * 250, "%q{NOPE", "%q{NOPE}", "a%q{HOME}")
+SUFFIXES = ("a/b", "a\nb", "%q{NOPE", "%q{NOPE}", "a%q{HOME}")
 
 
 def trace_of(folder):
@@ -96,6 +97,23 @@ def test_bad_input_is_125_with_one_sentence(jpwr, tmp_path, arguments):
     assert done.stderr.splitlines()[-1].startswith("jpwr: ")
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+# The command lines in the README of jpwr 0.0.10, without `mpirun -n 2`.
+OLD_LINES = {
+    "jpwr --methods rocm --df-out energy_meas --df-filetype csv stress-ng --gpu 8 -t 5": {"methods": ["rocm"]},
+    "jpwr --methods pynvml gh --df-out energy_meas/ --interval 1000 stress-ng --cpu 24 -t 10": {"interval": 1000},
+    "jpwr --methods pynvml --df-out energy_meas --use-mpi -- stress-ng --gpu 2": {"use_mpi": True},
+    "jpwr --methods pynvml --df-out energy_meas --use-mpi --mpi-ranks 0 -- stress-ng --gpu 2": {"mpi_ranks": [0]},
+}
+
+
+@pytest.mark.parametrize(("line", "known"), OLD_LINES.items())
+def test_old_command_lines_are_understood(line, known):
+    _, *arguments = line.split()
+    options = vars(cli._parse(arguments))
+    assert (options["df_out"].name, options["command"][0]) == ("energy_meas", "stress-ng")
+    assert {name: options[name] for name in known} == known
 
 
 def test_a_dash_dash_of_the_commands_own_is_left_alone(jpwr):
