@@ -16,7 +16,7 @@ from jpwr.channel import Channel
 from jpwr.errors import JpwrError
 from jpwr.messages import log
 from jpwr.process import threads
-from jpwr.process.clock import Clock, SystemClock
+from jpwr.process.clock import Clock
 from jpwr.sampling.lane import HUNG_S, Lane, hung_channels, lanes_of
 from jpwr.sampling.recorder import Part, Recorder, Sink
 from jpwr.sampling.status import StatusWatch
@@ -71,7 +71,7 @@ class PowerMonitor:
     ) -> None:
         if not MIN_INTERVAL_S <= interval_s < math.inf:
             raise JpwrError(f"the sampling interval must be {MIN_INTERVAL_S:g} s or more, got {interval_s}")
-        self.clock = clock or SystemClock()
+        self.clock = clock or Clock()
         self.interval_s = interval_s
         infos = [channel.sampled_info(interval_s) for channel in channels]
         self._trace = Trace(infos, {"random_phase": True, "interval_s": interval_s})

@@ -18,13 +18,13 @@ import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError, ReadError
 from jpwr.messages import log
-from jpwr.process.clock import SystemClock
+from jpwr.process.clock import Clock
 from jpwr.report.rules import MIN_RATE_HZ
 from jpwr.sampling.edges import MOST_S, EdgeReader
 from jpwr.sampling.lane import HUNG_S
 from jpwr.sampling.monitor import WATCH_INTERVAL_S, PowerMonitor, any_moment
 from jpwr.sampling.pace import COUNTER_SHARE, PROBES
-from jpwr.sampling.slope import Slope
+from jpwr.sampling.recorder import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
 from jpwr.trace.trace import Moments, Row, Trace
@@ -726,7 +726,7 @@ def test_a_regions_energy_is_that_between_its_very_edges_whatever_the_interval(s
 
 
 def test_a_sleep_ends_at_its_deadline_or_when_it_is_woken():
-    clock = SystemClock()
+    clock = Clock()
     deadline_s = clock.now_s() + 0.01
     clock.sleep_until(deadline_s)
     assert clock.now_s() >= deadline_s
