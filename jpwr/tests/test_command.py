@@ -50,11 +50,6 @@ def test_the_childs_exit_code_is_ours_and_the_trace_reads_back(jpwr, tmp_path):
     assert "ESTIMATE" in done.stderr
 
 
-@pytest.mark.parametrize(("script", "code"), [("kill -9 $$", 137), ("kill -TERM $$", 143), ("true", 0)])
-def test_a_child_that_a_signal_ended_is_128_and_the_signal(jpwr, script, code):
-    assert jpwr(*ESTIMATE, "--", "bash", "-c", script).returncode == code
-
-
 @pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
 @pytest.mark.parametrize(
     ("name", "code"),
@@ -274,22 +269,6 @@ def test_the_exit_code_is_the_commands_though_who_started_jpwr_ignores_the_end_o
     ignoring = ["env", "--ignore-signal=CHLD", sys.executable, "-m", "jpwr", *ESTIMATE, "--"]
     assert run(*ignoring, "bash", "-c", "exit 5", cwd=tmp_path).returncode == 5
     assert run(*ignoring, "bash", "-c", "kill -9 $$", cwd=tmp_path).returncode == 137
-
-
-def test_a_program_with_many_open_files_is_measured_with_its_marks(tmp_path):
-    opens = """
-import os, resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-for _ in range(1100):
-    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-    script = "echo begin a >>$JPWR_MARKS; echo end a >>$JPWR_MARKS; exit 5"
-    jpwr = [sys.executable, "-m", "jpwr", *ESTIMATE, "--json", "--", "bash", "-c", script]
-    done = run(sys.executable, "-c", opens, *jpwr, cwd=tmp_path)
-    assert done.returncode == 5, done.stderr
-    told = json.loads(done.stderr.splitlines()[-1])
-    assert [region["region"] for region in told["regions"]] == ["a"]
 
 
 def test_tables_that_cannot_be_written_are_reported_and_change_no_exit_code(jpwr, tmp_path):
