@@ -12,7 +12,6 @@ NO_POWER_W = frozenset((32767.0, 65535.0, 2147483.647, 4294967.295))
 # A board may take more than its limit for milliseconds, and a laptop's processor three times as much for seconds.
 TIMES_LIMIT = 5.0
 LEAST_W = 0.001  # of a node: one that runs this program uses more than 0 W
-FRESH_S = 5  # age up to which a reading counts as current
 
 
 class Scope(enum.Enum):

@@ -19,7 +19,7 @@ from jpwr.errors import JpwrError
 from jpwr.limits.hold import add_options, limited
 from jpwr.messages import log, open_standard_streams, settle_streams, write
 from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
-from jpwr.process.clock import SystemClock
+from jpwr.process.clock import Clock
 from jpwr.process.host import described
 from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.process.parser import EXIT_FAILED, Parser, removed_words
@@ -232,7 +232,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
         if channel.info.period_s > interval_s:
             log(f"{channel.info.name} has a new value every {channel.info.period_s:g} s and is read at that rate")
 
-    clock = SystemClock()
+    clock = Clock()
     infos = [channel.sampled_info(interval_s) for channel in opened.channels]
     meta = {**_meta(options, clock.epoch_offset_s), **in_force}
     kept = _opened_trace(options, infos, meta, stack)
@@ -254,7 +254,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     return not monitor.hung
 
 
-def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> None:
+def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: Clock) -> None:
     """Sample the idle phase, then run the command, with its start and end marked in the trace."""
     if options.idle:
         within(ANSWER_S, monitor.sample)  # covers the start of the idle phase

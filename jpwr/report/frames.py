@@ -28,7 +28,6 @@ from jpwr.trace.trace import Series, Trace
 
 ENGINES = {"csv": (), "h5": ("pandas", "tables"), "parquet": ("pandas", "pyarrow")}
 COUNTER_TABLE = "energy_from_counter"
-MAX_NAME_BYTES = 255  # of a file name, on usual file systems
 Times = Tuple[Sequence[float], Sequence[float]]  # of one channel's readings of power, and watts
 
 
@@ -65,8 +64,6 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
         raise JpwrError(
             f"--df-suffix results in '{made}', which is invalid in file names: leave out '/' and control characters"
         )
-    if len(os.fsencode(f"{COUNTER_TABLE}.{suffix}.parquet")) > MAX_NAME_BYTES:
-        raise JpwrError(f"--df-suffix results in names above {MAX_NAME_BYTES} bytes: choose a shorter one")
     return suffix
 
 

@@ -368,20 +368,6 @@ def test_a_file_that_names_nothing_of_this_boot_is_removed(monkeypatch, tmp_path
     assert not kept.path_of_file().exists()
 
 
-def test_a_file_that_is_a_link_or_another_users_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv(kept.FOLDER_VARIABLE, str(tmp_path))
-    kept.path_of_file().symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="symbolic links"):
-        kept.Kept()
-    kept.path_of_file().unlink()
-    kept.path_of_file().touch()
-    if os.getuid():
-        pytest.skip("only root can give a file to another user")
-    os.chown(kept.path_of_file(), 1, -1)
-    with pytest.raises(PermissionError):
-        kept.Kept()
-
-
 def texts(folder):
     return {path.name: path.read_text().strip() for path in folder.iterdir()}
 

@@ -84,11 +84,10 @@ def test_lines_that_are_no_marks_are_reported_once_counted_and_left_out(reader):
     reader.write(b"hello\n" + b"begin " + b"x" * 10 * MAX_LINE_BYTES)
     reader.write(b"x" * 10 * MAX_LINE_BYTES + b"\n\n  \nbegin a\nend a @soon\nend a\nend a @nan\nhullo\n")
     assert reader.names == ["a", "a"]
-    assert len(reader.said) == 3
-    for words in ("'hello' is not a mark", "it is longer than", "'@soon' is not a time"):
-        assert sum(words in said for said in reader.said) == 1
+    [first] = reader.said
+    assert "'hello'" in first
     reader.stop()
-    assert reader.said[3:] == ["5 lines in $JPWR_MARKS were left out"]
+    assert reader.said[1:] == ["5 lines in $JPWR_MARKS were left out"]
 
 
 def test_a_line_that_is_too_long_takes_no_memory_while_it_comes(reader):

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,13 +18,13 @@ import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError, ReadError
 from jpwr.messages import log
-from jpwr.process.clock import SystemClock
+from jpwr.process.clock import Clock
 from jpwr.report.rules import MIN_RATE_HZ
 from jpwr.sampling.edges import MOST_S, EdgeReader
 from jpwr.sampling.lane import HUNG_S
 from jpwr.sampling.monitor import WATCH_INTERVAL_S, PowerMonitor, any_moment
 from jpwr.sampling.pace import COUNTER_SHARE, PROBES
-from jpwr.sampling.slope import Slope
+from jpwr.sampling.recorder import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
 from jpwr.trace.trace import Moments, Row, Trace
@@ -157,28 +156,6 @@ def test_a_device_behind_one_that_answers_slowly_has_its_own_time(clock, call_s)
     assert list(of_behind.power_w) == pytest.approx([7 * time_s for time_s in of_behind.times_s])
     # Of the slow one's power it is known that it is of some moment of the call.
     assert list(of_slow.times_s) == pytest.approx([time_s - call_s / 2 for time_s in of_behind.times_s])
-
-
-def test_a_request_to_read_an_edge_waits_for_no_sensor(clock):
-    asked, answers = threading.Event(), threading.Event()
-    asked_for = []
-
-    class Stuck:
-        recorder = SimpleNamespace(counters_j=(1.0,))
-
-        def sample_counters(self) -> None:
-            asked_for.append(clock.time_s)
-            asked.set()
-            answers.wait(DEADLINE_S)
-
-    edges = EdgeReader(Stuck(), clock)
-    edges.start()
-    edges.request()
-    assert asked.wait(DEADLINE_S)
-    edges.request()  # another one, meanwhile
-    edges.stop(0.01)
-    assert asked_for == [0.0]
-    answers.set()
 
 
 def test_a_mark_reads_the_counters_and_not_power_of_which_it_would_be_no_fair_sample(stepped):
@@ -425,26 +402,6 @@ def test_a_region_in_a_signals_handler_waits_for_nobody_who_handles_it():
     assert marked == ["first", "outer", "inner"]
     assert len(seen_s) > 1
     assert seen_s == sorted(seen_s)
-
-
-def test_a_status_that_does_not_answer_is_left_behind_and_that_of_others_goes_on(stepped):
-    def stuck():
-        stepped.sleep_until(40.0 if stepped.time_s >= 2.5 else 0.0)
-        return {"second": 0}
-
-    channels = [
-        Channel(INFO._replace(name="stuck"), lambda: 5.0, read_status=stuck),
-        Channel(INFO._replace(name="good"), lambda: 7.0, read_status=lambda: {"second": math.floor(stepped.time_s)}),
-    ]
-    told: list[str] = []
-    with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
-        stepped.move_to(30.0)
-        assert told == ["stuck: its status does not answer; it is no longer read"]
-        stepped.move_to(50.0)
-    assert len(told) == 1
-    seconds = [event.details["second"] for event in monitor.trace.events if event.details["channel"] == "good"]
-    assert set(range(3)) | set(range(12, 50)) <= set(seconds)
-    assert monitor.hung == []
 
 
 def test_an_error_of_who_takes_the_rows_reaches_the_one_who_waits():
@@ -769,7 +726,7 @@ def test_a_regions_energy_is_that_between_its_very_edges_whatever_the_interval(s
 
 
 def test_a_sleep_ends_at_its_deadline_or_when_it_is_woken():
-    clock = SystemClock()
+    clock = Clock()
     deadline_s = clock.now_s() + 0.01
     clock.sleep_until(deadline_s)
     assert clock.now_s() >= deadline_s

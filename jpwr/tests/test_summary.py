@@ -169,78 +169,22 @@ def test_a_region_that_a_channel_saw_too_little_of_once_has_no_sum_of_it():
 
 
 def test_for_a_program():
-    gpu = {
-        "name": "gpu:0",
-        "scope": "module",
-        "source": "a counter",
-        "estimated": False,
-        "mine": True,
-        "device_id": "GPU-1",
-        "num_devices": 2,
-        "accuracy": 0.05,
-        "accuracy_from": "assumed",
-        "energy_wh": 2.0,
-        "uncertainty_wh": 0.01,
-        "random_wh": pytest.approx(24 / 3600),
-        "systematic_wh": pytest.approx(12 / 3600),
-        "method": "counter",
-        "reason": "",
-        "avg_power_w": 360.0,
-        "samples": 41,
-        "missing": 3,
-        "integral_wh": 1.96,
-        "integral_uncertainty_wh": 0.05,
-        "counter_wh": 2.0,
-        "integral_vs_counter": -0.02,
-    }
-    cpu = {
-        **gpu,
-        "name": "cpu",
-        "scope": "cpu",
-        "source": "a model",
-        "estimated": True,
-        "device_id": "",
-        "num_devices": 1,
-        "accuracy": None,
-        "accuracy_from": "",
-        "energy_wh": 1.0,
-        "uncertainty_wh": 50 / 3600,
-        "random_wh": pytest.approx(30 / 3600),
-        "systematic_wh": pytest.approx(20 / 3600),
-        "method": "integral",
-        "reason": "the counter stood still",
-        "avg_power_w": 120.0,
-        "samples": 60,
-        "missing": 4,
-        "integral_wh": 1.0,
-        "counter_wh": None,
-        "integral_uncertainty_wh": 50 / 3600,
-        "integral_vs_counter": None,
-    }
-    lost = {
-        "name": "gpu:1",
-        "scope": "device",
-        "source": "lost",
-        "estimated": False,
-        "mine": False,
-        "device_id": "",
-        "num_devices": 1,
-        "accuracy": None,
-        "accuracy_from": "",
-        "energy_wh": None,
-    }
     summary = told(STEP)
-    assert summary.to_dict() == {
-        "interval_s": 0.5,
-        "random_phase": True,
-        "channels": [
-            {**gpu, "peak_power_w": 360.0, "idle_power_w": pytest.approx(100.0, rel=0.01), "largest_gap_s": 1.5},
-            {**cpu, "peak_power_w": 72.0, "idle_power_w": 72.0, "largest_gap_s": 2.5},
-            {**lost, "peak_power_w": 5.0, "idle_power_w": None, "largest_gap_s": None},
-        ],
-        "regions": [{"region": "a step", "count": 3, "duration_s": 12.3456, "channels": [gpu, cpu, lost]}],
-        "notes": summary.notes(),
-    }
+    stated = summary.to_dict()
+    assert (stated["interval_s"], stated["random_phase"], stated["notes"]) == (0.5, True, summary.notes())
+    gpu, cpu, lost = stated["channels"]
+    both = {"energy_wh": 2.0, "uncertainty_wh": 0.01, "random_wh": 24 / 3600, "systematic_wh": 12 / 3600}
+    both |= {"integral_wh": 1.96, "integral_uncertainty_wh": 0.05, "counter_wh": 2.0, "integral_vs_counter": -0.02}
+    both |= {"avg_power_w": 360.0, "peak_power_w": 360.0, "idle_power_w": 100.0, "largest_gap_s": 1.5}
+    assert {name: gpu[name] for name in both} == pytest.approx(both, rel=0.01)
+    named = ("name", "scope", "method", "samples", "missing", "accuracy", "accuracy_from", "device_id", "num_devices")
+    assert [gpu[name] for name in named] == ["gpu:0", "module", "counter", 41, 3, 0.05, "assumed", "GPU-1", 2]
+    assert [cpu[name] for name in ("estimated", "counter_wh", "integral_vs_counter")] == [True, None, None]
+    assert (cpu["method"], cpu["reason"]) == ("integral", "the counter stood still")
+    assert (lost["mine"], lost["energy_wh"], lost["largest_gap_s"], lost["peak_power_w"]) == (False, None, None, 5.0)
+    [step] = stated["regions"]
+    assert (step["region"], step["count"], step["duration_s"]) == ("a step", 3, 12.3456)
+    assert [channel.get("energy_wh") for channel in step["channels"]] == [2.0, 1.0, None]
 
 
 def test_a_power_that_was_never_read_has_no_peak():

@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -285,15 +284,6 @@ def test_a_file_that_is_no_trace_is_left_alone(tmp_path, text):
     with begun(path) as writer:
         assert writer.path != path
     assert path.read_text() == text
-
-
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("elsewhere")])
-def test_what_is_no_file_is_left_alone(tmp_path, make):
-    path = tmp_path / "trace.csv"
-    make(path)
-    with begun(path) as writer:
-        assert writer.path != path
-    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_samplers_that_begin_at_once_have_each_a_trace_of_its_own(tmp_path):

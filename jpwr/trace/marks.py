@@ -18,7 +18,6 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import Callable, Iterator, NamedTuple, Sequence
 
@@ -109,7 +108,7 @@ class MarkReader:
         self._position = 0
         self._rest = b""
         self._too_long = False  # whether the current line is
-        self._left_out: Counter[str] = Counter()  # number of lines, by reason
+        self._left_out = 0  # number of lines
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jpwr-marks", daemon=True)
 
@@ -124,8 +123,8 @@ class MarkReader:
         self._thread.join(WAIT_S)
         while self._thread.is_alive() and patience():
             self._thread.join(WAIT_S)
-        if (left_out := sum(self._left_out.values())) > len(self._left_out):
-            self._log(f"{left_out} lines in ${MARKS_VARIABLE} were left out")
+        if self._left_out > 1:
+            self._log(f"{self._left_out} lines in ${MARKS_VARIABLE} were left out")
         if not self._is_in_place():
             self._log(f"the command has removed or replaced the file in ${MARKS_VARIABLE}: later marks are missing")
         with suppress(OSError):
@@ -179,10 +178,9 @@ class MarkReader:
         self._rest = b"" if self._too_long else rest
 
     def _leave_out(self, reason: str) -> None:
-        kind = reason.rpartition("' is ")[2]  # without the line itself
-        if kind not in self._left_out:
+        if not self._left_out:
             self._log(f"a line in ${MARKS_VARIABLE} is left out: {reason}")
-        self._left_out[kind] += 1
+        self._left_out += 1
 
     def _is_in_place(self) -> bool:
         try:
