@@ -307,22 +307,6 @@ def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
     assert main(["verify", str(archive)]) == 0
 
 
-def test_what_was_run_again_is_kept_and_is_no_run(tmp_path, capsys):
-    point = tmp_path / "llm_run" / "000001_benchmark" / "work"
-    builder.store_run(point, builder.result())
-    (point / "attempts" / "1").mkdir(parents=True)
-    write_record(builder.failed(error="the node went down"), point / "attempts" / "1" / "result.json")
-    archive = tmp_path / "a.zip"
-    assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
-    assert capsys.readouterr().out == f"{archive}: 1 run\n"
-    kept = members(archive)["runs/llm_run/000001_benchmark/work/attempts/1/result.json"]
-    assert b"the node went down" in kept
-    assert main(["verify", str(archive)]) == 0
-    assert "1 run," in capsys.readouterr().out
-    for folder, statuses in ((tmp_path, ["ok"]), (point / "attempts", ["failed"])):
-        assert [record.status for record in find_records([folder]).records] == statuses
-
-
 def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["archive", str(tmp_path / "empty"), "-o", str(tmp_path / "c.zip")]) == 2
@@ -538,7 +522,7 @@ def test_no_name_or_text_of_an_archive_is_obeyed_by_a_terminal(archive, capsys):
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_what_was_run_again_is_verified_as_all_else(tmp_path, capsys):
+def test_what_was_run_again_is_kept_and_verified_and_is_no_run(tmp_path, capsys):
     point = tmp_path / "llm_run" / "000001_benchmark" / "work"
     builder.store_run(point, builder.result())
     builder.store_run(point / "attempts" / "1", builder.result(batch=16))
@@ -546,11 +530,10 @@ def test_what_was_run_again_is_verified_as_all_else(tmp_path, capsys):
     assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
     assert main(["verify", str(archive)]) == 0
     assert ": 1 run," in capsys.readouterr().out
+    assert [record.layout.global_batch_size for record in find_records([tmp_path]).records] == [8]
     files = {name: content for name, content in members(archive).items() if "SUMS" not in name}
     path = "runs/llm_run/000001_benchmark/work/attempts/1/result.json"
-    record = json.loads(files[path])
-    record["energy"]["energy_wh"] *= 2
-    files[path] = json.dumps(record).encode()
+    files[path] = altered(files[path], MORE_WORK)
     assert main(["verify", str(repack(archive, files))]) == 1
     assert "attempts/1: " in capsys.readouterr().err
 
