@@ -142,26 +142,12 @@ def test_an_archive_that_is_cut_short_is_said_to_be(archive, capsys, kept, words
     assert words in capsys.readouterr().err
 
 
-def changed_json(content, change):
-    record = json.loads(content)
-    change(record)
-    return json.dumps(record).encode()
+def altered(content, values):
+    """Return a record's file with other values."""
+    return json.dumps(builder.altered(json.loads(content), values)).encode()
 
 
-def better_energy(record):
-    record["energy"]["tokens_per_wh"] *= 1.0001
-
-
-def changed_at(*path, to):
-    """What changes one value of a record, or puts one there that was not."""
-
-    def change(record):
-        *above, last = path
-        for one in above:
-            record = record[one]
-        record[last] = to
-
-    return lambda text: changed_json(text, change)
+MORE_WORK = {"energy.tokens_per_wh": 37.0}  # 36 by its trace
 
 
 WORK = "runs/llm_run/8_benchmark/work/"
@@ -170,12 +156,8 @@ WORK = "runs/llm_run/8_benchmark/work/"
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("result.json", lambda text: changed_json(text, better_energy), "energy.tokens_per_wh is stored as"),
-        (
-            "result.json",
-            changed_at("energy_effective", to={}),
-            "energy_effective is stored as {}, but its origin gives None",
-        ),
+        ("result.json", lambda text: altered(text, MORE_WORK), "energy.tokens_per_wh is stored as"),
+        ("result.json", lambda text: altered(text, {"energy_effective": {}}), "energy_effective is stored as {}, but"),
         ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
         ("power/n1/trace.csv", lambda text: b"", "it is stored as ok, but"),
     ],
@@ -192,7 +174,7 @@ def test_a_number_that_does_not_follow_from_its_trace_is_found_even_under_a_good
 def test_every_run_whose_numbers_do_not_follow_is_named(archive):
     files = members(archive)
     of_16 = WORK.replace("/8_", "/16_")
-    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], better_energy)
+    files[WORK + "result.json"] = altered(files[WORK + "result.json"], MORE_WORK)
     files[of_16 + "result.json"] = b"{"
     found = verify(repack(archive, files))
     first, *others = found.problems
@@ -241,13 +223,11 @@ def test_the_command_of_a_run_is_the_one_that_the_sampler_started(sampled, is_wr
     )
 
 
-def without_limit(record):
-    del record["energy"]["power_limit_w"]
-
-
 def test_a_result_of_release_1_0_is_refused_in_one_sentence(archive):
     files = members(archive)
-    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], without_limit)
+    record = json.loads(files[WORK + "result.json"])
+    del record["energy"]["power_limit_w"]
+    files[WORK + "result.json"] = json.dumps(record).encode()
     [problem] = verify(repack(archive, files)).problems
     assert problem.endswith("its energy lacks power_limit_w: a result of release 1.0 is checked by release 1.0")
 
@@ -255,7 +235,7 @@ def test_a_result_of_release_1_0_is_refused_in_one_sentence(archive):
 def test_a_good_run_is_not_stored_as_failed(archive):
     files = members(archive)
     name = WORK + "result.json"
-    files[name] = changed_at("error", to="exit code 1")(changed_at("status", to="failed")(files[name]))
+    files[name] = altered(files[name], {"status": "failed", "error": "exit code 1"})
     [problem] = verify(repack(archive, files)).problems
     assert problem.endswith("it is stored as failed, but its record and traces give a good run")
     stored = json.loads(files[name])
@@ -278,7 +258,7 @@ def test_a_good_run_is_not_stored_as_failed(archive):
 def test_a_run_is_not_stored_as_one_that_ended_otherwise(archive, of_run, status, is_wrong):
     files = members(archive)
     for name, ended in (("record.json", of_run), ("result.json", status)):
-        files[WORK + name] = changed_at("status", to=ended)(files[WORK + name])
+        files[WORK + name] = altered(files[WORK + name], {"status": ended})
     problems = verify(repack(archive, files)).problems
     assert [problem.partition(": ")[2] for problem in problems] == [
         f"it is stored as {status}, but its record has the status {of_run}"
@@ -325,22 +305,6 @@ def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
     assert capsys.readouterr().out == f"{archive}: 3 runs\n"
     assert "runs/resnet50_run/000000/8_benchmark/work/result.json" in members(archive)
     assert main(["verify", str(archive)]) == 0
-
-
-def test_what_was_run_again_is_kept_and_is_no_run(tmp_path, capsys):
-    point = tmp_path / "llm_run" / "000001_benchmark" / "work"
-    builder.store_run(point, builder.result())
-    (point / "attempts" / "1").mkdir(parents=True)
-    write_record(builder.failed(error="the node went down"), point / "attempts" / "1" / "result.json")
-    archive = tmp_path / "a.zip"
-    assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
-    assert capsys.readouterr().out == f"{archive}: 1 run\n"
-    kept = members(archive)["runs/llm_run/000001_benchmark/work/attempts/1/result.json"]
-    assert b"the node went down" in kept
-    assert main(["verify", str(archive)]) == 0
-    assert "1 run," in capsys.readouterr().out
-    for folder, statuses in ((tmp_path, ["ok"]), (point / "attempts", ["failed"])):
-        assert [record.status for record in find_records([folder]).records] == statuses
 
 
 def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
@@ -558,7 +522,7 @@ def test_no_name_or_text_of_an_archive_is_obeyed_by_a_terminal(archive, capsys):
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_what_was_run_again_is_verified_as_all_else(tmp_path, capsys):
+def test_what_was_run_again_is_kept_and_verified_and_is_no_run(tmp_path, capsys):
     point = tmp_path / "llm_run" / "000001_benchmark" / "work"
     builder.store_run(point, builder.result())
     builder.store_run(point / "attempts" / "1", builder.result(batch=16))
@@ -566,11 +530,10 @@ def test_what_was_run_again_is_verified_as_all_else(tmp_path, capsys):
     assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
     assert main(["verify", str(archive)]) == 0
     assert ": 1 run," in capsys.readouterr().out
+    assert [record.layout.global_batch_size for record in find_records([tmp_path]).records] == [8]
     files = {name: content for name, content in members(archive).items() if "SUMS" not in name}
     path = "runs/llm_run/000001_benchmark/work/attempts/1/result.json"
-    record = json.loads(files[path])
-    record["energy"]["energy_wh"] *= 2
-    files[path] = json.dumps(record).encode()
+    files[path] = altered(files[path], MORE_WORK)
     assert main(["verify", str(repack(archive, files))]) == 1
     assert "attempts/1: " in capsys.readouterr().err
 

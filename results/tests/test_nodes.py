@@ -217,24 +217,17 @@ def test_a_figure_that_one_device_lacks_is_undecided_and_one_that_all_lack_is_le
 
 
 def test_what_differs_on_a_device_is_said():
-    record = check()
-    record["node_check"]["devices"][2]["pcie_width"] = "8"
     uuids = [f"GPU-1111111{rank}-2222-3333-4444-555555555555" for rank in range(PER_NODE)]
-    for device, uuid in zip(record["devices"], uuids, strict=True):
-        device["device_id"] = uuid
-    record["provenance"]["devices"] = [
-        {"uuid": uuid, "power.limit": "500.00 W" if rank == 2 else "700.00 W", "ecc.mode.current": "Enabled"}
-        for rank, uuid in enumerate(uuids)
-    ]
-    channel, held_back = record["energy"]["channels"][0], {"mean_mhz": 1200.0, "throttled": {"power limit": 80.0}}
-    record["energy"]["channels"] = [
-        {
-            **channel,
-            "device_id": uuid,
-            "clocks": held_back if rank == 2 else {"mean_mhz": 1980.0 + rank, "throttled": {}},
-        }
-        for rank, uuid in enumerate(uuids)
-    ]
+    record = check()
+    [channel] = record["energy"]["channels"]
+    limits = [{"uuid": uuid, "power.limit": "700.00 W"} for uuid in uuids]
+    clocks = [{"mean_mhz": 1980.0 + rank, "throttled": {}} for rank in range(PER_NODE)]
+    channels = [channel | {"device_id": uuid, "clocks": one} for uuid, one in zip(uuids, clocks, strict=True)]
+    ids = {f"devices.{rank}.device_id": uuid for rank, uuid in enumerate(uuids)}
+    builder.altered(record, ids | {"provenance.devices": limits, "energy.channels": channels})
+    held_back = {"mean_mhz": 1200.0, "throttled": {"power limit": 80.0}}
+    builder.altered(record, {"node_check.devices.2.pcie_width": "8", "energy.channels.2.clocks": held_back})
+    record["provenance"]["devices"][2]["power.limit"] = "500.00 W"
     found = differences([record])
     assert found[Subject("WAIH100", "n1", uuids[2])] == [
         "PCIe width 8 (others: 16)",

@@ -112,12 +112,7 @@ def test_a_budget_buys_and_feeds_so_many_devices(tmp_path):
 
 
 def test_energy_of_a_node_has_what_devices_sensors_do_not_see(tmp_path):
-    records = vendors()
-    for record in records:
-        record["energy"]["power_scope"] = "node"
-        record["energy"]["power_source"] = "measured, node"
-        for channel in record["energy"]["channels"]:
-            channel["scope"] = "node"
+    records = of_scope("node", vendors())
     found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
     assert by_system(found)["B"].devices == 10  # 2 kW over 150 W x 1.25, with nothing added
     [one, *_] = [point for point in by_point(records) if point.system == "B"]
