@@ -14,10 +14,9 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from results.find.records import find_records
-from results.show.plots.energy import pareto
-from results.show.plots.style import EFFICIENCY, SPEED, styles_of_systems
-from results.show.plots.sweep import heat_map_of_system, lines, over_batch, scaling
-from results.show.plots.systems import compute_and_effective
+from results.show.plots.charts import pareto
+from results.show.plots.style import styles_of_systems
+from results.show.plots.workload import charts_of
 from results.tests import builder as made_up
 from results.tests import offered
 from results.tests.conftest import LONG_MS
@@ -116,14 +115,8 @@ def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
     charts = window.locator("figure")
     names = {figure.get_attribute("id").removeprefix("llm_training_0_") for figure in charts.all()}
     assert names == {
-        *("throughput", "efficiency", "efficiency_1", "speed_up_0", "energy_ratio_0", "pareto", "scaling", "scopes"),
-        *(
-            "heat_map_1",
-            "heat_map_4",
-            "power_2",
-            "cost",
-            "scaling_beyond",
-        ),
+        *("throughput", "efficiency", "pareto", "scaling", "scopes"),
+        *("heat_map_1", "heat_map_4", "power_2", "cost", "scaling_beyond"),
     }
     for svg in charts.locator("svg").all():
         assert svg.get_attribute("role") == "img"
@@ -360,6 +353,18 @@ def test_a_report_without_a_good_run_says_so(tmp_path):
     assert "No run has an energy." in text
 
 
+def charts(results):
+    """Return the charts of points by name."""
+    return {chart.name: chart for chart in charts_of(results, None, styles_of_systems(results))}
+
+
+def series(axes):
+    """Return the points of each line by its label."""
+    handles, labels = axes.get_legend_handles_labels()
+    drawn = zip(labels, handles, strict=True)
+    return {label: [*map(tuple, handle.lines[0].get_xydata())] for label, handle in drawn if hasattr(handle, "lines")}
+
+
 def test_a_plot_has_good_runs_only_and_a_line_for_each_system():
     results = by_point(
         [
@@ -368,24 +373,35 @@ def test_a_plot_has_good_runs_only_and_a_line_for_each_system():
             made_up.result("A", 1, 8, 90, variant=["slower"]),
             made_up.failed("A", 1, 32),
             made_up.result("A", 2, 8, 150, estimated=True),
-            made_up.result("B", 2, 8, 300, precision="fp8"),
+            made_up.result("B", 2, 8, 300),
+            made_up.result("B", 2, 8, 900, precision="fp8"),
         ]
     )
-    found = {
-        devices: {system: [(batch, one.value) for batch, one in points] for system, points in of_systems.items()}
-        for devices, of_systems in lines(results, SPEED).items()
-    }
-    assert found == {1: {"A": [(8, 100), (16, 120)]}, 2: {"A": [(8, 75)], "B": [(8, 150)]}}
-    styles = styles_of_systems(results)
-    speeds = over_batch(results, SPEED, styles)
-    assert [chart.title for chart in speeds] == [f"{SPEED.title} over batch size: {kind}" for kind in ("bf16", "fp8")]
-    energies = over_batch(results, EFFICIENCY, styles)
-    kinds = ("bf16, Q1, device", "bf16, Q0, ESTIMATED, cpu", "fp8, Q1, device")
-    assert [chart.title for chart in energies] == [f"{EFFICIENCY.title} over batch size: {kind}" for kind in kinds]
-    for chart in (*speeds, *energies):
-        for axes in chart.figure.axes:
-            _, labels = axes.get_legend_handles_labels()
-            assert len(labels) == len(set(labels))
+    found = charts(results)
+    one, two = (series(axes) for axes in found["throughput"].figure.axes[:2])
+    assert (one, two) == ({"A": [(8, 100), (16, 120)]}, {"A": [(8, 75)], "B": [(8, 150)]})
+    assert "throughput_1" not in found  # one point in fp8 is no chart
+    assert found["efficiency"].title == "Work per energy over batch size: bf16, Q1, device"
+    assert "efficiency_1" not in found
+
+
+@pytest.mark.parametrize("other", ["precision", "energy", "smaller"])
+def test_no_chart_joins_what_is_not_alike(other):
+    """Speed against energy, scaling and the heat map, too."""
+    unlike = [made_up.result("B", devices, batch, 900.0) for devices in (1, 2) for batch in (8, 16)]
+    for record in unlike:
+        if other == "precision":
+            record["precision"] = "fp8"
+        if other == "energy":
+            made_up.of_scope("node", [record])
+        if other == "smaller":
+            record["metrics"]["comparable"] = False
+    usual = [made_up.result("A", devices, batch, 100.0) for devices in (1, 2) for batch in (8, 16)]
+    found = charts(by_point([*usual, *unlike]))
+    kinds = [name for name in found if name.startswith("pareto")]
+    assert len(kinds) == 2
+    for name in kinds:
+        assert len(series(found[name].figure.axes[0]).keys() & {"A", "B"}) == 1
 
 
 def test_a_system_has_one_colour_in_every_plot_and_no_two_look_alike():
@@ -397,44 +413,36 @@ def test_a_system_has_one_colour_in_every_plot_and_no_two_look_alike():
     assert len({colour for colour, *_ in looks[:12]}) == 12
     assert len({tuple(others) for _, *others in looks[:24]}) == 24  # without its colour
     seen = {}
-    for chart in (*over_batch(results, SPEED, styles), *scaling(results, styles), *pareto(results, styles)):
-        for axes in chart.figure.axes:
+    for name in ("throughput", "scaling", "pareto"):
+        for axes in charts(results)[name].figure.axes:
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-                line = handle.lines[0] if hasattr(handle, "lines") else handle
                 if label in styles:
-                    seen.setdefault(label, set()).add((line.get_color(), line.get_marker()))
+                    seen.setdefault(label, set()).add((handle.lines[0].get_color(), handle.lines[0].get_marker()))
     assert seen == {system: {(style["color"], style["marker"])} for system, style in styles.items()}
 
 
-def test_a_heat_map_marks_what_failed():
-    results = by_point([made_up.result("A", 1, 8), made_up.failed("A", 1, 16, status="out_of_memory")])
-    chart = heat_map_of_system(results, "A", "heat_map")
-    assert chart.words == "1 device at batch 8: 100.0, 1 device at batch 16: OOM"
+def test_a_heat_map_marks_what_failed_and_is_of_one_precision():
+    records = [made_up.result("A", 1, 8), made_up.failed("A", 1, 16, status="out_of_memory")]
+    records += [made_up.result("A", 1, 32), made_up.result("A", 1, 8, 900.0, precision="fp8")]
+    chart = charts(by_point(records))["heat_map_0"]
+    assert chart.words.startswith("1 devices at global batch size 8: 100.0; ")
+    assert "batch size 16: OOM" in chart.words
     assert "OOM" in chart.svg()
 
 
 def test_compute_and_effective_throughput_stand_side_by_side_where_both_were_measured():
     metrics = made_up.result()["metrics"]
     both = made_up.result("A", metrics={**metrics, "effective_tokens_per_s": 80.0})
-    points = by_point([both, made_up.result("B")])
-    styles = styles_of_systems(points)
-    chart = compute_and_effective(points, styles)
-    assert chart.words == "A, 1 device, batch 8: 80.00 of 100.0"
-    assert compute_and_effective(by_point([made_up.result("B")]), styles) is None
+    found = charts(by_point([both, made_up.result("B")]))["effective"]
+    assert found.words.startswith("A, 1 device, batch 8: compute: data is on the device 100.0, effective")
+    assert found.words.endswith("80.00")
+    assert "effective" not in charts(by_point([made_up.result("B")]))
 
 
-def test_energies_of_different_kinds_have_a_front_and_a_ratio_each():
-    energy = made_up.result()["energy"]
-    node = {**energy, "power_scope": "node"}
-    records = [made_up.result(name, tokens_per_s=speed) for name, speed in (("A", 100.0), ("B", 150.0))]
-    records += [made_up.result(name, tokens_per_s=speed, energy=node) for name, speed in (("C", 50.0), ("D", 75.0))]
-    points = by_point(records)
-    charts = pareto(points, styles_of_systems(points))
-    assert [chart.title.split(":")[0] for chart in charts] == [
-        "Speed against energy (Q1, device)",
-        "Speed against energy (Q2, node)",
-    ]
-    assert all("the Pareto front is" in chart.words for chart in charts)
+def test_the_front_has_what_nothing_exceeds_in_both():
+    places = [(1.0, 5.0), (2.0, 4.0), (1.5, 3.0), (3.0, 1.0), (3.0, 0.5)]
+    assert pareto(places) == [(1.0, 5.0), (2.0, 4.0), (3.0, 1.0)]
+    assert pareto(places, less_is_better=True) == [(3.0, 0.5)]
 
 
 def test_what_is_chosen_is_shown_in_tables_and_plots_and_said(opened):

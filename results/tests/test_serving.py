@@ -12,8 +12,8 @@ from record.findings import note
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.predict.predict import groups_of
-from results.show.plots.serving import serving_charts
 from results.show.plots.style import styles_of_systems
+from results.show.plots.workload import charts_of
 from results.show.tables.anchors import anchor_table
 from results.show.tables.table import point_table, within_limits
 from results.tests.builder import OUTPUT, WINDOW_S, needs, result, served, store, verdicts
@@ -163,13 +163,12 @@ def test_a_rate_of_arrivals_has_no_requests_in_flight_to_state():
 def test_servers_are_drawn_and_training_is_not():
     records = [served(concurrency=4), served(concurrency=8, ttft_s=1.0), served("H100", power_w=300.0)]
     points = by_point(records)
-    charts = serving_charts(points, styles_of_systems(points))
-    assert [chart.name for chart in charts] == ["serving_pareto", "serving_energy", "serving_limit"]
-    assert "limit of made up" in charts[2].svg()
-    assert "beyond its limits" not in charts[0].svg()
-    assert "J per output token" in charts[0].title
-    assert "1.000 s at 8" in charts[2].words
-    assert serving_charts(by_point([result()]), {}) == []
+    charts = {chart.name: chart for chart in charts_of(points, None, styles_of_systems(points))}
+    assert list(charts)[:3] == ["serving_pareto", "serving_energy", "serving_limit"]
+    assert "limit of made up" in charts["serving_limit"].svg()
+    assert "beyond their limits" not in charts["serving_pareto"].words
+    assert "1.000 s at 8" in charts["serving_limit"].words
+    assert not any(chart.name.startswith("serving") for chart in charts_of(by_point([result()]), None, {}))
     assert groups_of(points) == []
 
 

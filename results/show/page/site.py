@@ -28,8 +28,8 @@ from results.show.page.origin import commands_of, origin_table
 from results.show.page.report import DETAILS_SHOWN, environment
 from results.show.page.sections import by_workload, title_of_workload
 from results.show.page.shortcomings import limits
-from results.show.plots.energy import pareto
 from results.show.plots.style import Styles, styles_of_systems
+from results.show.plots.workload import frame_of, speed_against_energy
 from results.show.tables.cells import STATUS, Table
 from results.show.tables.doubts import alike, failure
 from results.show.tables.table import point_table, record_table
@@ -172,7 +172,7 @@ def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[s
     frame = points_frame(one.results).assign(limits=one.limits, page=one.links)
     yield f"{one.name}.csv", csv_text(frame)
     yield f"{one.name}.parquet", frame.to_parquet(None, index=False)
-    charts = pareto(one.results, styles)
+    charts = speed_against_energy(frame_of(one.results), one.results[0].any.work_unit, styles)
     pictures = {f"{one.name}-{number}.png": chart for number, chart in enumerate(charts)}
     yield from ((name, chart.png()) for name, chart in pictures.items())
     shown = _with_column(points_table(one.results), "limits", one.limits)
