@@ -21,6 +21,9 @@ from results.verdicts.provisioned import sources_of, with_provisioned
 from results.verdicts.tender.offers import split_offers
 
 
+MOST_REASONS = 3  # in one sentence
+
+
 class Loaded(NamedTuple):
     """Records of some folders, the files that were skipped, and what a reader has to know about both."""
 
@@ -74,7 +77,8 @@ def find(folders: Sequence[Path], why_empty: Callable[[Path], str] = no_result) 
         raise RecordError("; ".join(map(str, empty)))
     found.skipped.extend(empty)
     if not found.records:
-        raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
+        reasons = "; ".join(map(str, found.skipped[:MOST_REASONS]))
+        raise RecordError(f"no result below {', '.join(map(str, folders))} can be used: {reasons}")
     return found
 
 
