@@ -20,7 +20,6 @@ from results.verdicts.nodes import is_check
 from results.verdicts.provisioned import sources_of, with_provisioned
 from results.verdicts.tender.offers import split_offers
 
-
 MOST_REASONS = 3  # in one sentence
 
 
