@@ -212,10 +212,6 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
         child.exit_code = child.become()
         return True
     json_out = _opened(options.json_out, stack)
-    if options.idle:
-        child.exit_code = child.check() or None
-        if child.exit_code:
-            return True
     if not options.df_out and (options.df_suffix or options.df_filetype != "csv"):
         log("--df-suffix and --df-filetype have no effect without --df-out")
     if options.power_limit or options.clock:

@@ -61,11 +61,6 @@ class Child:
         """Whether a signal has requested the end of the run."""
         return any(number in ENDING_SIGNALS for number in self._arrived)
 
-    def check(self) -> int:
-        """Return 127, with a message, if the command does not exist, otherwise 0."""
-        name = self._command[0]
-        return 0 if shutil.which(name, os.F_OK) else self._not_started(FileNotFoundError())
-
     def run(self, environ: dict[str, str]) -> int:
         """Run the command in an environment; return its exit code, or 128 plus the signal that ended it.
 

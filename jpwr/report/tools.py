@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 from contextlib import ExitStack, suppress
@@ -33,15 +32,11 @@ def run_tool(argv: Sequence[str]) -> int:
     read.add_argument("--json", action="store_true", help="print the summary as JSON")
     options = parser.parse_args(argv)
     try:
-        code = _run(options)
+        code = list_sensors() if options.tool == "list" else show_trace(options.trace, options.json)
         print(end="", flush=True)
     except OSError as error:
         raise JpwrError(f"stdout cannot be written ({error.strerror}): redirect it to another place") from error
     return code
-
-
-def _run(options: argparse.Namespace) -> int:
-    return list_sensors() if options.tool == "list" else show_trace(options.trace, options.json)
 
 
 def list_sensors() -> int:
@@ -95,16 +90,11 @@ def _reading(read_power_w: Callable[[], float]) -> str:
     return found[0] if within(ANSWER_S, read) else f"cannot be read (it did not answer within {ANSWER_S:g} s)"
 
 
-def summarise(path: Path) -> Summary:
-    """Return the summary of a trace on disk; raise TraceError."""
+def show_trace(path: Path, as_json: bool = False) -> int:
+    """Print the summary of a trace; return 0. Raises TraceError."""
     trace = read_trace(path)
     if not trace.channels:
         raise TraceError(f"{path} has no channel: sample at least one sensor")
-    return Summary(trace)
-
-
-def show_trace(path: Path, as_json: bool = False) -> int:
-    """Print the summary of a trace; return 0. Raises TraceError."""
-    summary = summarise(path)
+    summary = Summary(trace)
     print(json.dumps(summary.to_dict()) if as_json else "\n".join([*summary.lines(), *summary.notes()]))
     return 0

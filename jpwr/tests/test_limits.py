@@ -15,7 +15,7 @@ import pytest
 from jpwr.backends.visible import visible
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
-from jpwr.limits import hold, kept, nvml
+from jpwr.limits import kept, nvml
 from jpwr.limits.setting import CLOCK, POWER, Setting, checked, value_of
 from jpwr.process.child import EXIT_NOT_EXECUTABLE
 from jpwr.tests.conftest import DEADLINE_S, NO_ERRORS, environment, wait_until
@@ -342,12 +342,6 @@ def test_numbers_of_unlike_gpus_need_an_order(monkeypatch, variables, is_refused
 
 def test_a_clock_is_set_in_whole_megahertz():
     assert value_of("66.7%", made(kind=CLOCK, full=2100.0, most=2100.0)) == 1400
-
-
-def test_a_limit_that_does_not_come_in_force_names_what_may_be_why(monkeypatch):
-    monkeypatch.setattr(hold, "IN_FORCE_S", 0)
-    with pytest.raises(JpwrError, match="must be 250 W, but after 0 s 245 W is in force: the driver rounds it"):
-        hold._put("250", 250.0, made(), None)
 
 
 @pytest.mark.parametrize(("set_to", "undone"), [(250.0, [400.0]), (247.0, [400.0]), (300.0, [])])

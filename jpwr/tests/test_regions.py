@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections import defaultdict
 
@@ -11,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpwr.errors import JpwrError
-from jpwr.regions import RegionTimer, torch_events
+from jpwr.regions import RegionTimer
 from jpwr.regions.times import (
     BACKWARD,
     BATCH,
@@ -313,12 +311,6 @@ def test_states_are_a_partition_with_what_is_communicated_beside():
         State(OTHER, 7.5, 8),
         State(UPDATE, 8, 9),
     ]
-
-
-def test_no_events_without_a_gpu_and_a_sentence(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(JpwrError, match="PyTorch is missing"):
-        torch_events()
 
 
 span = st.builds(
