@@ -25,27 +25,22 @@ class Store:
 
     def __init__(self, file: int) -> None:
         self._file, self._size = file, 0
-        self._free: list[int] = []  # places of blocks that are not used any more
 
     def put(self, block: bytes) -> int | bytes:
         """Keep a block; return what get() takes for it."""
-        place = self._free.pop() if self._free else self._size
+        place = self._size
         try:
             is_written = os.pwrite(self._file, block, place) == len(block)
         except OSError:
             is_written = False
         if not is_written:
             return block
-        self._size = max(self._size, place + BLOCK_BYTES)
+        self._size += BLOCK_BYTES
         return place
 
     def get(self, kept: int | bytes) -> bytes:
         """Return a block."""
         return kept if isinstance(kept, bytes) else os.pread(self._file, BLOCK_BYTES, kept)
-
-    def free(self, every: Iterable[int | bytes]) -> None:
-        """Use the places of blocks again."""
-        self._free += [place for place in every if isinstance(place, int)]
 
 
 class Stored(Sequence[Any]):
@@ -118,9 +113,6 @@ class Stored(Sequence[Any]):
         found = array(self._kind)
         found.frombytes(self.store.get(self._blocks[number]))
         return found
-
-    def __del__(self) -> None:
-        self.store.free(self._blocks)
 
 
 Growing = Union["array[Any]", Stored]
