@@ -318,26 +318,18 @@ def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter, stack: 
     if options.df_out and not kept.is_in_place():
         where = "tables could not be written"
         log(f"the trace {kept.path} was removed or replaced during the run: its samples are lost")
-    folder = kept.path.parent if options.df_out else None
-    summary = Summary(read_trace(kept.open_file, with_status=False, store=_store(kept.size, folder, stack)))
+    store = None  # for the readings of a long trace, next to its file if it has one
+    if kept.size > MOST_IN_MEMORY:
+        file = unnamed_file(*([str(kept.path.parent)] if options.df_out else []))
+        stack.callback(os.close, file)
+        store = Store(file)
+    summary = Summary(read_trace(kept.open_file, with_status=False, store=store))
     if options.df_out:
         with _errors_reported(child, where):
             from jpwr.report.frames import write_frames
 
             write_frames(kept.path.parent, options.suffix, options.df_filetype, summary)
     return summary
-
-
-def _store(trace_bytes: int, folder: Path | None, stack: ExitStack) -> Store | None:
-    """Return a store for the readings of a long trace, in the folder of its file if it has one; None for memory."""
-    if trace_bytes <= MOST_IN_MEMORY:
-        return None
-    try:
-        file = unnamed_file(*([str(folder)] if folder else []))
-    except JpwrError:
-        return None
-    stack.callback(os.close, file)
-    return Store(file)
 
 
 def _report(
