@@ -43,7 +43,7 @@ def test_speeds_in_different_precisions_are_not_ranked_with_each_other():
         ([runs("B", 120.0)], "B is first in tokens/s per device, 20.0 % ahead of A (95 % interval 17.3 to 22.8 %)."),
         ([runs("B", 120.0), runs("C", 119.5)], "B and C tie in tokens/s per device: their intervals overlap."),
         ([[made_up.result("B", tokens_per_s=150.0)]], "B and A tie in tokens/s per device: one run gives no interval."),
-        ([], "A is the only system that is ranked in tokens/s per device."),
+        ([], "A reaches 100.0 tokens/s per device."),
     ],
 )
 def test_who_is_first_is_one_sentence(others, speed):

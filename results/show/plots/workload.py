@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -226,9 +227,11 @@ def _regions(results: Sequence[PointResults]) -> Iterator[Chart]:
 
     rows, ends, texts, split = [], [], [], False
     every = [(point, steps) for point in results for steps in regions_of(point.good)]
+    places = Counter((point.system, point.point.place, steps.window) for point, steps in every)
     for point, steps in every:
         window = "through the input path" if steps.window != WINDOWS[0] else ""
-        name = ", ".join(filter(None, [point.system, point.point.place, *point.variant, window]))
+        options = point.variant if places[point.system, point.point.place, steps.window] > 1 else ()
+        name = ", ".join(filter(None, [point.system, point.point.place, window, *options]))
         split |= steps.longer_percent is not None
         for region in steps.regions:
             is_split = region.timed_by == TIMED_BY["in parts"]
@@ -242,7 +245,7 @@ def _regions(results: Sequence[PointResults]) -> Iterator[Chart]:
     parts = {part: REGION_COLOURS.get(part, GREY if part == OTHER else COLOURS[3]) for part in names}
     words = "; ".join(texts) + ". Hatched: measured in split steps." * split
     chart = ("regions", "Step time by region")
-    yield bars(frame, "share of the step time [%]; right: step time", chart, parts, True, ends, words)
+    yield bars(frame, "share of the step time [%]", chart, parts, True, ends, words)
 
 
 def _predictions(groups: Sequence[Group], styles: Styles) -> Iterator[Chart]:
