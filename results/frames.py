@@ -216,10 +216,13 @@ def runs_frame(records: Sequence[Record]) -> DataFrame:
     return _typed(columns, RUN)
 
 
-def points_frame(results: Sequence[PointResults]) -> DataFrame:
-    """Return the data frame of points: a row for each, with the ends of the 95 % intervals of measured values."""
+def points_frame(results: Sequence[PointResults], others: Iterable[str] | None = None) -> DataFrame:
+    """Return the data frame of points: a row for each, with the ends of the 95 % intervals of measured values.
+
+    It has the columns POINT and the `others`; by default all that the points have.
+    """
     columns: dict[str, list[Any]] = {}
-    for name in _names(POINT, OF_POINT):
+    for name in _names(POINT, OF_POINT) if others is None else dict.fromkeys([*POINT, *others]):
         columns[name] = [of_point(name, point) for point in results]
         if name not in OF_POINT and QUANTITIES[name].path.startswith(MEASURED):
             estimates = [point.estimate(QUANTITIES[name].path) for point in results]

@@ -53,16 +53,17 @@ def of_workload(results: Sequence[PointResults]) -> list[str]:
     """Return who is first at a workload in each precision and kind of energy, and what is not ranked."""
     unit, ranked = results[0].any.work_unit, ranked_points(results)
     sentences: list[str] = []
+    is_alone = len({point.system for point in results}) == 1
     precisions = grouped(ranked, lambda point: point.precision)
     for precision, alike in precisions.items():
         words = f" in {precision}" if len(precisions) > 1 else ""
-        sentences += _of_value(alike, PER_DEVICE, f"in {unit}/s per device{words}")
+        sentences += _of_value(alike, PER_DEVICE, f"{unit}/s per device{words}", is_alone)
         for kind, of_kind in by_energy_kind([point for point in alike if not why_not_ranked(point)]).items():
-            sentences += _of_value(of_kind, WORK, f"in {unit}/Wh{words} ({kind})")
+            sentences += _of_value(of_kind, WORK, f"{unit}/Wh{words} ({kind})", is_alone)
     return [*sentences, *_not_ranked(results, ranked)]
 
 
-def _of_value(points: Sequence[PointResults], path: str, what: str) -> Iterator[str]:
+def _of_value(points: Sequence[PointResults], path: str, what: str, is_alone: bool) -> Iterator[str]:
     ranking = rank(points, path)
     if ranking is None:
         return
@@ -72,7 +73,10 @@ def _of_value(points: Sequence[PointResults], path: str, what: str) -> Iterator[
     if ranking.by_accuracy:
         why += f"; without the accuracy of the sensors, {_names(ranking.by_accuracy)} would be behind"
     where = f"; {first.system} at {first.point.place}" if path == WORK else ""
-    yield f"{first_words(what, [point.system for point in (first, *tied)], lead, why)}{where}."
+    if is_alone:
+        yield f"{first.system} reaches {rounded(first.value(path))} {what}{where}."
+    else:
+        yield f"{first_words(f'in {what}', [point.system for point in (first, *tied)], lead, why)}{where}."
 
 
 def _not_ranked(results: Sequence[PointResults], ranked: Sequence[PointResults]) -> Iterator[str]:

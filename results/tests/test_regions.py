@@ -110,7 +110,7 @@ def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apar
         run(told(0.5, 5.0, Forward=100.0), system="H100"),
         run(told(0.5, Forward=100.0), system="H100", precision="fp32"),
     ]
-    [chart] = (one for one in charts_of(by_point(runs), None, {}) if one.name == "regions")
+    [chart] = (one for one in charts_of(by_point(runs), {}) if one.name == "regions")
     [axes] = chart.figure.axes
     names = [text.get_text() for text in axes.get_yticklabels()]
     assert names[0].startswith("A100, 1 device, batch 8")

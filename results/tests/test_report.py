@@ -116,7 +116,7 @@ def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
     names = {figure.get_attribute("id").removeprefix("llm_training_0_") for figure in charts.all()}
     assert names == {
         *("throughput", "efficiency", "pareto", "scaling", "scopes"),
-        *("heat_map_1", "heat_map_4", "power_2", "cost", "scaling_beyond"),
+        *("heat_map_1", "heat_map_4", "power_2", "scaling_beyond"),
     }
     for svg in charts.locator("svg").all():
         assert svg.get_attribute("role") == "img"
@@ -355,7 +355,7 @@ def test_a_report_without_a_good_run_says_so(tmp_path):
 
 def charts(results):
     """Return the charts of points by name."""
-    return {chart.name: chart for chart in charts_of(results, None, styles_of_systems(results))}
+    return {chart.name: chart for chart in charts_of(results, styles_of_systems(results))}
 
 
 def series(axes):

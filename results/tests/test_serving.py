@@ -163,12 +163,12 @@ def test_a_rate_of_arrivals_has_no_requests_in_flight_to_state():
 def test_servers_are_drawn_and_training_is_not():
     records = [served(concurrency=4), served(concurrency=8, ttft_s=1.0), served("H100", power_w=300.0)]
     points = by_point(records)
-    charts = {chart.name: chart for chart in charts_of(points, None, styles_of_systems(points))}
+    charts = {chart.name: chart for chart in charts_of(points, styles_of_systems(points))}
     assert list(charts)[:3] == ["serving_pareto", "serving_energy", "serving_limit"]
     assert "limit of made up" in charts["serving_limit"].svg()
     assert "beyond their limits" not in charts["serving_pareto"].words
     assert "1.000 s at 8" in charts["serving_limit"].words
-    assert not any(chart.name.startswith("serving") for chart in charts_of(by_point([result()]), None, {}))
+    assert not any(chart.name.startswith("serving") for chart in charts_of(by_point([result()]), {}))
     assert groups_of(points) == []
 
 

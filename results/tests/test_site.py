@@ -101,7 +101,7 @@ def test_an_interval_is_shown_with_its_number_alone(tmp_path):
     lesser = {one["name"]: one["more"] for one in headings}
     assert len(lesser) == len(headings)
     assert set(lesser.values()) == {True, False}
-    numbers = {name: number for number in lesser if (name := f"{number} ± [%]") in lesser}
+    numbers = {name: number for number in lesser if (name := f"{number} ± 95 %") in lesser}
     assert len(numbers) > 3
     assert all(lesser[name] == lesser[number] for name, number in numbers.items())
 
@@ -261,7 +261,7 @@ def test_rows_that_are_shown_are_saved_as_csv(opened):
     assert {row["system"] for row in rows} == {"H200"}
     speeds = [float(row["tokens/s"]) for row in rows]
     assert speeds == sorted(speeds, reverse=True)
-    assert all(row["tokens/s ± [%]"] for row in rows)
+    assert all(row["tokens/s ± 95 %"] for row in rows)
 
 
 def test_without_scripts_each_row_can_be_read_on_pages_that_are_linked(opened, public, records, monkeypatch):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from results.files.quantities import QUANTITIES, Quantity
+from results.files.quantities import Quantity
 from results.points.repeats import PointResults
-from results.show.tables.cells import STATUS, Amount, Cell, Table, for_page, is_number, sort_value, text_of
-from results.show.tables.table import HALF, LONG, point_table
+from results.show.tables.cells import STATUS, Cell, Table, for_page, is_number, sort_value, text_of
+from results.show.tables.table import LONG, point_table
 
 LONG_TEXT = 24  # characters: a longer text is wrapped
-PERCENT = QUANTITIES["±"]
 
 
 class Heading(NamedTuple):
@@ -62,25 +60,6 @@ def _key(cell: Cell) -> str | None:
     return f"{value:.9g}" if isinstance(value, int | float) else None
 
 
-def percent(part: float | None, of: float | None) -> float | None:
-    """Return a share in percent; None without one."""
-    return 100 * part / of if part is not None and of else None
-
-
 def points_table(results: Sequence[PointResults]) -> Table:
-    """Return all points of a workload; intervals are in percent of the number before them."""
-    table = point_table(results)
-    columns = [PERCENT._replace(shown=one.shown) if one.title == HALF else one for one in table.columns]
-    rows = [list(map(_without_half, columns, row, [None, *row])) for row in table.rows]
-    return replace(table, columns=columns, rows=rows).filled(without=("model", "data", "in/out", LONG))
-
-
-def _without_half(column: Quantity, cell: Cell, before: Cell) -> Cell:
-    """Return a cell without the half-width that its digits follow from, or the half-width in percent."""
-    if not isinstance(cell, Amount):
-        return cell
-    return (
-        percent(cell.value, before.value)
-        if column.title == PERCENT.title and isinstance(before, Amount)
-        else Amount(cell.value)
-    )
+    """Return all points of a workload."""
+    return point_table(results).filled(without=("model", "data", "in/out", LONG))

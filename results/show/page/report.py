@@ -65,7 +65,7 @@ def write_report(
     decision = decide(by_point(records), requirements, costs, skipped, pledge) if requirements else None
     if decision:
         records = [record for record in records if record not in decision.tender.left_out]
-    sections = sections_of(records, costs)
+    sections = sections_of(records)
     page.parent.mkdir(parents=True, exist_ok=True)
     charts = [chart for section in sections for chart in section.charts]
     drawn = dict(zip(charts, for_each(lambda chart: (chart.svg(), chart.png()), charts), strict=True))

@@ -16,7 +16,6 @@ from results.predict.predict import Group, groups_of
 from results.show.plots.style import Chart, Styles, styles_of_systems
 from results.show.plots.workload import charts_of
 from results.show.tables.table import within_limits
-from results.verdicts.cost import Costs
 from results.verdicts.ranking import ranked_points
 
 
@@ -32,11 +31,11 @@ class Section(NamedTuple):
     groups: list[Group]  # that predictions are made from
 
 
-def sections_of(records: Sequence[Record], costs: Costs | None) -> list[Section]:
+def sections_of(records: Sequence[Record]) -> list[Section]:
     """Return a section for each workload on each kind of data."""
     split = by_workload(by_point(records))
     styles = styles_of_systems(one for group in split for one in group)
-    return [_section(index, group, costs, styles) for index, group in enumerate(split)]
+    return [_section(index, group, styles) for index, group in enumerate(split)]
 
 
 def by_workload(results: Sequence[PointResults]) -> list[list[PointResults]]:
@@ -58,12 +57,12 @@ def title_of_workload(results: Sequence[PointResults]) -> str:
     return f"{title_of(point.benchmark)}: {details}"
 
 
-def _section(index: int, results: list[PointResults], costs: Costs | None, styles: Styles) -> Section:
+def _section(index: int, results: list[PointResults], styles: Styles) -> Section:
     point = next((one for one in results if one.good), results[0]).point
     groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
     for group, errors in zip(groups, for_each(attrgetter("errors"), groups), strict=True):
         group.errors = errors
-    charts = charts_of(results, costs, styles, groups)
+    charts = charts_of(results, styles, groups)
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)
     return Section(

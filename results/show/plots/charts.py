@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,7 @@ ROW_IN = 0.3  # height of a bar
 TITLE_IN = 0.085  # width of a letter
 MOST_TICKS = 6  # of batch sizes or numbers of devices in a panel
 LEAST_LABELLED = 7.0  # percent of a stacked bar, in which a number fits
+LONGEST_NAME = 34  # characters on a line next to a bar
 MOST_BARS = 40  # in a chart; more are left out with a word
 FAILED_COLOUR = "#D55E00"
 PREDICTED = ", predicted"  # end of the name of a series that was not measured: it is dotted and hollow
@@ -51,7 +53,7 @@ class Axis(NamedTuple):
 
     def set_on(self, axes: Axes, values: Sequence[float], axis: str) -> None:
         """Set label, scale and ticks of the x or y axis for some values."""
-        from matplotlib.ticker import EngFormatter, NullFormatter
+        from matplotlib.ticker import NullFormatter
 
         of_axis, end = getattr(axes, f"{axis}axis"), max(values)
         getattr(axes, f"set_{axis}label")(self.label)
@@ -73,7 +75,7 @@ class Axis(NamedTuple):
             of_axis.set_minor_formatter(NullFormatter())
         elif self.scale == "zero":
             limits(0, 1.12 * end)
-            of_axis.set_major_formatter(EngFormatter())
+            of_axis.set_major_formatter(lambda value, _: short(value))
 
 
 def _series(axes: Axes, frame: DataFrame, x: Axis, y: Axis, by: str, styles: Styles, look: Mapping[str, Any]) -> None:
@@ -218,8 +220,11 @@ def bars(
     """
     names = list(dict.fromkeys(frame["name"]))[:MOST_BARS]
     parts = list(dict.fromkeys(frame["part"]))
+    parts = [part for part in colours if part in parts] or parts
+    shown = [textwrap.fill(name, LONGEST_NAME, max_lines=3, placeholder="…") for name in names]
     height = 0.75 / (1 if stacked else len(parts))
-    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + ROW_IN * len(names) * (1 if stacked else max(1.0, len(parts) / 2))))
+    row_in = ROW_IN * max(1.0, 0.55 * max(name.count("\n") + 1 for name in shown), 0 if stacked else len(parts) / 2)
+    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + row_in * len(names)))
     left = dict.fromkeys(names, 0.0)
     for number, part in enumerate(parts):
         alpha = 1.0 if part in colours else 1.0 - 0.55 * number / max(1, len(parts) - 1)
@@ -242,7 +247,7 @@ def bars(
         axes.barh([0], [0], color=colours.get(part, INK), alpha=alpha, label=str(part))
     for at, end in enumerate(ends[: len(names)]):
         axes.text(1.01, at, end, va="center", fontsize=7, transform=axes.get_yaxis_transform())
-    axes.set_yticks(range(len(names)), names, fontsize=7 if len(names) > 12 else 8)
+    axes.set_yticks(range(len(names)), shown, fontsize=7)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlabel(label)
     axes.grid(axis="y", visible=False)

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ioprof.counts import SIZE_CLASSES
-from ioprof.summary import MB, size
-from jpwr.errors import JpwrError
-from jpwr.trace.trace import Trace
-from record.model import Record
-from record.values import PER_DEVICE, devices_text, rounded, value_at
+from record.values import devices_text, rounded, value_at
 from results.files.quantities import QUANTITIES
 from results.frames import alike, points_frame
-from results.history import Timed
-from results.join.nodes import TRACES
 from results.points.estimate import Estimate
 from results.points.operating import sweeps_of
 from results.points.regions import ORDER, OTHER, TIMED_BY, WINDOWS, regions_of
-from results.points.repeats import PointResults, point_of, variant_of
+from results.points.repeats import PointResults
 from results.predict.curve import FURTHEST
 from results.predict.predict import Group, PredictionError
 from results.show.plots.charts import PREDICTED, Axis, bars, dots, heat_map, lines, pareto
+from results.show.plots.runs import powers, reads
 from results.show.plots.style import COLOURS, GREY, Chart, Styles
-from results.show.tables.reads import counted
-from results.verdicts.cost import Costs, cheapest, costed_work
 from results.verdicts.ranking import best_by_devices, fastest
 
 if TYPE_CHECKING:
@@ -36,9 +28,7 @@ SPEED, EFFICIENCY, TOTAL, EFFECTIVE = "work_per_s_per_device", "work_per_wh", "w
 BATCH = Axis("global_batch", "global batch size", "doublings")
 DEVICES = Axis("devices", "devices", "doublings")
 REGION_COLOURS = dict(zip(ORDER, (COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[0], COLOURS[1], COLOURS[2]), strict=True))
-WINDOW_COLOURS = {"measured": COLOURS[2], "effective": COLOURS[4]}
-MOST_ROWS = 2000  # of a trace in a chart
-MOST_NODES = 6  # lines in a chart
+OF_CHARTS = (TOTAL, EFFECTIVE, "per_user", "tpot_p50", "ttft_p99", "j_per_output_token")  # besides those of every point
 # The ends of a single run's own interval of a column, of which a time is inverted.
 OWN_ENDS = (
     ("per_user", True, ("tpot_p50_high_s", "tpot_p50_low_s")),
@@ -46,9 +36,7 @@ OWN_ENDS = (
 )
 
 
-def charts_of(
-    results: Sequence[PointResults], costs: Costs | None, styles: Styles, groups: Sequence[Group] = ()
-) -> list[Chart]:
+def charts_of(results: Sequence[PointResults], styles: Styles, groups: Sequence[Group] = ()) -> list[Chart]:
     """Return the charts of a workload; none that would have a single point."""
     unit = str(results[0].any.work_unit)
     frame = frame_of(results)
@@ -61,10 +49,9 @@ def charts_of(
         *_two_speeds(frame, unit, styles),
         *_scopes(results, unit, styles),
         *_regions(results),
-        *_reads(results),
+        *reads(results),
         *([] if served else _heat_maps(frame, unit)),
-        *_powers(results),
-        *(_costs(results, costs, styles) if costs else ()),
+        *powers(results),
         *_predictions(groups, styles),
     ]
 
@@ -73,7 +60,7 @@ def frame_of(results: Sequence[PointResults]) -> DataFrame:
     """Return the frame of points with their places in words, and the states of those that failed."""
     states = ["OOM" if any(run.status == "out_of_memory" for run in point.bad) else "failed" for point in results]
     numbers = {name: [getattr(point.point, name) for point in results] for name in ("devices", "global_batch")}
-    return points_frame(results).assign(
+    return points_frame(results, (*OF_CHARTS, "copies")).assign(
         place=[point.point.place for point in results],
         failed=states,
         keeps=[point.keeps_limits for point in results],
@@ -240,9 +227,11 @@ def _regions(results: Sequence[PointResults]) -> Iterator[Chart]:
 
     rows, ends, texts, split = [], [], [], False
     every = [(point, steps) for point in results for steps in regions_of(point.good)]
+    places = Counter((point.system, point.point.place, steps.window) for point, steps in every)
     for point, steps in every:
         window = "through the input path" if steps.window != WINDOWS[0] else ""
-        name = ", ".join(filter(None, [point.system, point.point.place, *point.variant, window]))
+        options = point.variant if places[point.system, point.point.place, steps.window] > 1 else ()
+        name = ", ".join(filter(None, [point.system, point.point.place, window, *options]))
         split |= steps.longer_percent is not None
         for region in steps.regions:
             is_split = region.timed_by == TIMED_BY["in parts"]
@@ -256,131 +245,7 @@ def _regions(results: Sequence[PointResults]) -> Iterator[Chart]:
     parts = {part: REGION_COLOURS.get(part, GREY if part == OTHER else COLOURS[3]) for part in names}
     words = "; ".join(texts) + ". Hatched: measured in split steps." * split
     chart = ("regions", "Step time by region")
-    yield bars(frame, "share of the step time [%]; right: step time", chart, parts, True, ends, words)
-
-
-def _reads(results: Sequence[PointResults]) -> Iterator[Chart]:
-    """Yield the read bandwidth of each node over time, and the sizes of reads, of the first run with a profile."""
-    import pandas
-
-    record = next((point.good[0] for point in counted(results)), None)
-    if record is None:
-        return
-    where = f"{record.system}, {point_of(record).place}"
-    nodes = [node for node in record.io.over_time if node.part_s > 0][:MOST_NODES]
-    windows = [window for window in record.windows if nodes and window.boot_id == nodes[0].boot_id]
-    if windows:
-        start_s = min(window.start_s for window in windows)
-        rows = [
-            {
-                "system": node.hostname,
-                "time_s": node.begin_s - start_s + (at + 0.5) * node.part_s,
-                "rate": read / MB / node.part_s,
-            }
-            for node in nodes
-            for at, read in enumerate(node.bytes)
-        ]
-        spans = [(one.start_s - start_s, one.end_s - start_s, WINDOW_COLOURS.get(one.kind, GREY)) for one in windows]
-        by_window = [f"{kind} window {size(one.bytes)}" for kind, one in record.io.windows.items()]
-        words = f"{where}: {size(record.io.job.bytes)} in the whole job; {', '.join(by_window)}."
-        yield _over_time(rows, Axis("rate", "read [MB/s]"), ("bandwidth", "Read bandwidth over time"), spans, words)
-    counts = record.io.data.reads_by_size
-    if whole := sum(counts.values()):
-        shares = {name: 100 * counts.get(name, 0) / whole for name in SIZE_CLASSES}
-        frame = pandas.DataFrame({"name": list(shares), "part": "reads", "value": list(shares.values())})
-        texts = ", ".join(f"{share:.0f} % {name}" for name, share in shares.items() if share >= 1)
-        words = f"{where}: {whole:,} reads in the measured windows; {texts} bytes."
-        yield bars(
-            frame,
-            "reads [%] by the bytes that they returned",
-            ("read_sizes", "Sizes of reads"),
-            {"reads": COLOURS[0]},
-            words=words,
-        )
-
-
-def _over_time(rows: list[dict[str, Any]], y: Axis, chart: tuple[str, str], spans: Any, words: str) -> Chart:
-    import pandas
-
-    time = Axis("time_s", "time from the start of the measured window [s]", "free")
-    look = {"marker": "", "linestyle": "-", "linewidth": 0.8}
-    return lines(pandas.DataFrame(rows), time, y, chart, {}, look=look, spans=spans, words=words)
-
-
-def _powers(results: Sequence[PointResults]) -> Iterator[Chart]:
-    """Yield the power over time of the first run at each system's fastest point, where it has a trace."""
-    for number, system in enumerate(dict.fromkeys(point.system for point in results)):
-        if best := fastest(point for point in results if point.system == system):
-            title = f"Power over time: {system}, {best.point.place}"
-            yield from power_over_time(best.good[0], (f"power_{number}", title))
-
-
-def power_over_time(record: Record, chart: tuple[str, str]) -> Iterator[Chart]:
-    """Yield the power of the channels that count, summed over each node, with the measured windows shaded."""
-    import numpy as np
-
-    used = {(channel.hostname, channel.name) for channel in value_at(record, "energy.channels") or []}
-    rows: list[dict[str, Any]] = []
-    spans: list[tuple[float, float, str]] = []
-    for trace in traces_of(record):
-        windows = [window for window in record.windows if window.boot_id == trace.meta.get("boot_id")]
-        hosts = sorted({window.hostname for window in windows})
-        series = [one for one in trace.series() if any((host, one.info.name) in used for host in hosts)]
-        if not windows or not series or not all(any(map(math.isfinite, one.power_w)) for one in series):
-            continue
-        start_s = min(window.start_s for window in windows)
-        times_s = np.asarray(series[0].times_s)
-        total_w = np.zeros(len(times_s))
-        for one in series:
-            power_w = np.asarray(one.power_w, dtype=float)
-            known = np.isfinite(power_w)
-            total_w += np.interp(times_s, np.asarray(one.times_s)[known], power_w[known])
-        step = max(1, len(times_s) // MOST_ROWS)
-        spans = spans or [(one.start_s - start_s, one.end_s - start_s, COLOURS[2]) for one in windows]
-        pairs = zip(times_s[::step] - start_s, total_w[::step], strict=True)
-        rows += [{"system": ", ".join(hosts), "time_s": time_s, "power_w": power_w} for time_s, power_w in pairs]
-    if rows:
-        average = rounded(value_at(record, "energy.avg_power_w"))
-        words = f"The measured window is shaded: {average} W on average, all nodes together."
-        yield _over_time(rows, Axis("power_w", "power of the node's channels [W]"), chart, spans, words)
-
-
-def traces_of(record: Record) -> Iterator[Trace]:
-    """Yield the traces of a run, one at a time."""
-    from jpwr.trace.writers import read_trace
-
-    for path in sorted(Path(record.file.path).parent.glob(TRACES)) if record.file else []:
-        try:
-            yield read_trace(path)
-        except (JpwrError, OSError):
-            continue
-
-
-def _costs(results: Sequence[PointResults], costs: Costs, styles: Styles) -> Iterator[Chart]:
-    """Yield the total cost of each system, for each precision and kind of energy."""
-    import pandas
-
-    for number, (kind, found) in enumerate(cheapest(results, costs).items()):
-        if len(found) < 2:
-            continue
-        rows = []
-        for system, (_, at) in found.items():
-            low, high = (at.estimate.interval if at.estimate else None) or (math.nan, math.nan)
-            rows.append({"name": system, "system": system, "part": "machine", "value": at.machine})
-            rows.append(
-                {
-                    "name": system,
-                    "system": system,
-                    "part": "electricity",
-                    "value": at.electricity,
-                    "low": low,
-                    "high": high,
-                }
-            )
-        label = f"{costs.currency} for {costed_work(results[0]).words}"
-        words = "; ".join(f"{system}: {rounded(at.total)} {costs.currency}" for system, (_, at) in found.items())
-        chart = _named("cost", "Total cost of ownership", number, str(kind))
-        yield bars(pandas.DataFrame(rows), label, chart, _colours(styles), stacked=True, words=words)
+    yield bars(frame, "share of the step time [%]", chart, parts, True, ends, words)
 
 
 def _predictions(groups: Sequence[Group], styles: Styles) -> Iterator[Chart]:
@@ -457,21 +322,3 @@ def _served(frame: DataFrame, results: Sequence[PointResults], styles: Styles) -
 def _at_load(group: DataFrame, y: str, x: str) -> str:
     rows = group.to_dict("records")
     return "; ".join(f"{row['setup']}: {rounded(float(row[y]))} at {rounded(float(row[x]))}" for row in rows)
-
-
-def over_days(series: Sequence[Sequence[Timed]]) -> Chart:
-    """Return the throughput per device of each point's good runs over time, a panel for each point."""
-    import pandas
-
-    rows = []
-    for runs in series:
-        first = runs[0].record
-        name = f"{first.system}, {point_of(first)}, {', '.join(variant_of(first))}"
-        for run in (run for run in runs if run.record.is_good):
-            days = (run.time_s - min(run.time_s for runs in series for run in runs)) / 86400
-            rows.append({"system": first.system, "name": name, "day": days, "speed": value_at(run.record, PER_DEVICE)})
-    axes = Axis("day", "days after the first run", "free"), Axis("speed", "work/s per device", "free")
-    chart = ("history", "Throughput per device over time")
-    return lines(
-        pandas.DataFrame(rows), *axes, chart, {}, panels=str, of_panels="name", words="One panel for each point."
-    )

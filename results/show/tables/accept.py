@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from record.findings import joined
+from record.values import grouped
 from results.files.quantities import quantities
 from results.find.records import Skipped
 from results.show.tables.cells import Amount, Cell, Table, rendered, text_of
+from results.show.words import met_words
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 from results.verdicts.tender.award import Tender
@@ -64,7 +66,7 @@ def _words(verdict: Verdict, notes: Sequence[str]) -> str:
 def tender_text(tender: Tender) -> str:
     """Return the tables of requirements and pledge, the points of the score, and the runs that do not count."""
     judged = tender.judged
-    lines = [rendered(verdict_table(judged), "text", str.ljust), counts_text(judged)] if judged else []
+    lines = [rendered(verdict_table(judged), "text", str.ljust), *_counts(judged)] if judged else []
     if tender.pledge:
         title = f"pledge of {tender.pledge.title}, {tender.pledge.signature}:"
         lines += [*([""] if lines else []), title, rendered(verdict_table(tender.pledged, "pledge"), "text", str.ljust)]
@@ -80,14 +82,10 @@ def found(verdict: Verdict) -> Cell:
     return None if value is None else f"{value}{words}"
 
 
-def counts_text(verdicts: Sequence[Verdict]) -> str:
-    """Return the number of verdicts by outcome, one line per system."""
-    lines = []
-    for system in dict.fromkeys(one.system for one in verdicts):
-        mine = [one.outcome for one in verdicts if one.system == system]
-        counts = ", ".join(f"{mine.count(outcome)} {outcome.value}" for outcome in Outcome if outcome in mine)
-        lines.append(f"{system}: {counts}")
-    return "\n".join(lines)
+def _counts(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return how many requirements each system meets."""
+    by_system = grouped(verdicts, lambda verdict: verdict.system)
+    return [f"{system} {met_words(mine)}" for system, mine in by_system.items()]
 
 
 def verdicts_json(tender: Tender, code: int, skipped: Sequence[Skipped] = ()) -> str:

@@ -31,7 +31,6 @@ class Amount(NamedTuple):
 
     value: float | None
     half: float | None = None
-    with_half: bool = False  # state the half-width
     words: str = ""
 
 
@@ -73,8 +72,7 @@ def text_of(cell: Cell, form: str = "", number: Number = for_readers) -> str:
     if isinstance(cell, Amount):
         if cell.value is None or not math.isfinite(cell.value):
             return ""
-        half = f" ± {number(cell.half, cell.half, '')}" if cell.with_half and cell.half else ""
-        return f"{number(cell.value, cell.half, '')}{half}{cell.words}"
+        return f"{number(cell.value, cell.half, '')}{cell.words}"
     return cell if isinstance(cell, str) else ", ".join(cell or ())
 
 
