@@ -691,7 +691,7 @@ def test_a_pledge_is_signed_by_an_allowed_signer(handed_in, tmp_path, capsys):
 
 
 def test_the_preset_of_jupiter_has_the_tender_s_limit(tmp_path):
-    path = ROOT / "tenders" / "jupiter-gpt175b.yaml"
+    path = ROOT / "examples" / "tenders" / "jupiter-gpt175b.yaml"
     [item], [gpt] = read_requirements(path).must, read_requirements(path).workloads.values()
     assert (item.work, item.unit, item.at_most) == (20e6, "s", 560)
     assert item.work / 36_055.39 == pytest.approx(554.70, abs=0.005)  # the reference's tokens/s and its time
@@ -704,7 +704,7 @@ def test_the_preset_of_jupiter_has_the_tender_s_limit(tmp_path):
 
 @pytest.mark.parametrize(("speed", "heads", "outcome"), [(36e3, 96, PASSED), (35e3, 96, FAILED), (36e3, 80, FAILED)])
 def test_runs_are_judged_by_the_preset_of_jupiter(speed, heads, outcome):
-    requirements = read_requirements(ROOT / "tenders" / "jupiter-gpt175b.yaml")
+    requirements = read_requirements(ROOT / "examples" / "tenders" / "jupiter-gpt175b.yaml")
     records = runs(speed, speed + 5, speed - 5, heads=heads, devices=384, batch=384, model="175B")
     tender = judge_tender(by_point(records), requirements)
     assert [one.outcome for one in tender.must] == [outcome]
@@ -712,7 +712,7 @@ def test_runs_are_judged_by_the_preset_of_jupiter(speed, heads, outcome):
 
 
 def test_runs_of_another_size_are_no_failure_of_the_preset_of_jupiter():
-    requirements = read_requirements(ROOT / "tenders" / "jupiter-gpt175b.yaml")
+    requirements = read_requirements(ROOT / "examples" / "tenders" / "jupiter-gpt175b.yaml")
     tender = judge_tender(by_point(runs(36e3, 36e3, model="800M")), requirements)
     reason = "no run has the model '175B': they have 800M"
     assert [(one.outcome, one.reason) for one in tender.must] == [(OPEN, reason)]
@@ -720,7 +720,7 @@ def test_runs_of_another_size_are_no_failure_of_the_preset_of_jupiter():
 
 
 def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):
-    requirements = read_requirements(ROOT / "tenders" / "arrhenius-like.yaml")
+    requirements = read_requirements(ROOT / "examples" / "tenders" / "arrhenius-like.yaml")
     assert (requirements.score.minimum, requirements.score.points) == (1.82, 40)
     records = [
         filled(speed=speed, model=model, devices=16)
