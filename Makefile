@@ -49,19 +49,11 @@ lint: ## set-up, then workflows, style, imports and types: 20 seconds on two cor
 
 bench: ## speed and memory, as ratios against a peer in the same run
 	@scripts/setup.sh $(ALL_PARTS)
-	python -m benchmarks.llm_training.tests.bench
-	python -m benchmarks.resnet50.tests.bench
-	python -m benchmarks.cosmoflow.tests.bench
-	python -m benchmarks.deepcam.tests.bench
-	python -m benchmarks.llm_inference.tests.bench
-	python -m jpwr.tests.bench
-	python -m ioprof.tests.bench
-	python -m results.tests.bench
-	python -m results.tests.bench --nodes 64
+	python -m tools.bench
 
 coverage: ## whether the stated intervals of energy hold, every case 100 times: 15 minutes
 	@scripts/setup.sh $(ALL_PARTS)
-	python -m jpwr.tests.coverage > docs/explanation/energy_coverage.md
+	python -m tools.bench.coverage > docs/explanation/energy_coverage.md
 
 test-contract: ## names, keywords, flags, metrics and fields against real packages, which are downloaded: 5 minutes
 	@scripts/setup.sh $(ALL_PARTS)

@@ -75,13 +75,15 @@ def benchmarks() -> Iterator[str]:
 
 def models() -> Iterator[str]:
     """Yield a table of the sizes of GPT training."""
-    yield "| size | layers | hidden | heads (of keys) | feed-forward | experts | parameters | active | FLOPs/token |"
-    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    facts = workloads()["llm_training"]
+    yield "| size | layers | hidden | heads (of keys) | feed-forward | experts | parameters | FLOPs/token |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|"
     for name, one in SIZES.items():
         experts = f"{one.top_k} of {one.experts}" if one.experts else ""
-        counts = f"{one.num_parameters / 1e6:,.1f}M | {one.num_active_parameters / 1e6:,.1f}M"
+        [flops] = facts.flops[name].values()
+        counts = f"{facts.num_parameters[name] / 1e6:,.1f}M | {flops:.3e}"
         shape = f"{one.num_layers} | {one.hidden_size} | {one.num_heads} ({one.groups}) | {one.ffn_hidden_size}"
-        yield f"| `{name}` | {shape} | {experts} | {counts} | {one.flops_per_token(one.sequence_length):.3e} |"
+        yield f"| `{name}` | {shape} | {experts} | {counts} |"
 
 
 def exit_codes() -> Iterator[str]:

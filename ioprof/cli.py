@@ -27,7 +27,6 @@ from jpwr.messages import open_standard_streams, printable, settle_streams, writ
 from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.process.host import described
 from jpwr.process.parser import EXIT_FAILED, Parser
-from jpwr.process.private_folder import PrivateFolder
 
 SHOWN = 10  # default number of files and folders in a summary
 
@@ -91,25 +90,29 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> int:
     counting = library()
-    folder = PrivateFolder("reads cannot be counted")
+    try:
+        folder = tempfile.mkdtemp(prefix="ioprof-")
+    except OSError as error:
+        raise IoprofError(
+            f"no temporary folder can be made ({error.strerror}): set TMPDIR to a writable one"
+        ) from error
     try:
         _check_out(options.out)
-        counting = _without_separators(counting, folder.path)
+        counting = _without_separators(counting, folder)
         child = Child(options.command, log)
         child.take_signals()
-        watcher = Watcher(lambda: child.pid, counting, Path(folder.path))
+        watcher = Watcher(lambda: child.pid, counting, Path(folder))
         begin_s = time.monotonic()
-        exit_code = child.run(_environment(counting, folder.path))
+        exit_code = child.run(_environment(counting, folder))
         end_s = time.monotonic()
         try:
             about = _about(options.command, exit_code, begin_s, end_s)
-            _finish(options.out, Path(folder.path), watcher, about)
+            _finish(options.out, Path(folder), watcher, about)
         except Exception as error:  # the command's exit code stays
             log(str(error) if isinstance(error, IoprofError) else f"{type(error).__name__}: {error}")
-        child.ignore_signals()
         return exit_code
     finally:
-        folder.remove()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_out(out: Path) -> None:

@@ -43,7 +43,7 @@ def _of_report(report: Any) -> Profile:
     job = report.metadata["job"]
     start_s = job["start_time_sec"] + 1e-9 * job.get("start_time_nsec", 0)
     files: dict[int, dict[int, list[FileCounts]]] = {}
-    for module, of_row in (("POSIX", _posix), ("STDIO", _stdio)):
+    for module in ("POSIX", "STDIO"):
         if module not in report.modules:
             continue
         report.mod_read_all_records(module)
@@ -51,7 +51,7 @@ def _of_report(report: Any) -> Profile:
         for counters, seconds in zip(tables["counters"].to_dict("records"), tables["fcounters"].to_dict("records")):
             record = int(counters["id"])
             name = report.name_records.get(record, f"file {record}")
-            found = None if name in STREAMS else of_row(name, counters, seconds)
+            found = None if name in STREAMS else _counts(name, module, counters, seconds)
             if found is not None:
                 files.setdefault(int(counters["rank"]), {}).setdefault(record, []).append(found)
     times = _dxt(report)
@@ -81,26 +81,17 @@ def _of_report(report: Any) -> Profile:
     return Profile(about, processes, None)
 
 
-def _posix(name: str, counters: dict[str, Any], seconds: dict[str, Any]) -> FileCounts | None:
-    number = {key[6:]: max(0, int(value)) for key, value in counters.items() if key.startswith("POSIX_")}
-    if not (number["READS"] or number["MMAPS"]):
+def _counts(name: str, module: str, counters: dict[str, Any], seconds: dict[str, Any]) -> FileCounts | None:
+    """Return the reads of a file through one module; None without any. STDIO counts neither maps nor sizes of reads."""
+    number = {key[6:]: max(0, int(value)) for key, value in counters.items() if key.startswith(f"{module}_")}
+    maps = number.get("MMAPS", 0)
+    if not (number["READS"] or maps):
         return None
     sizes = tuple(value for key, value in number.items() if key.startswith("SIZE_READ_"))
-    times = (seconds["POSIX_F_READ_TIME"], seconds["POSIX_F_META_TIME"])
-    consecutive = number["CONSEC_READS"]
+    times = (seconds[f"{module}_F_READ_TIME"], seconds[f"{module}_F_META_TIME"])
     largest = number["MAX_BYTE_READ"] + 1 if number["BYTES_READ"] else 0
-    counts = (number["OPENS"], number["READS"], number["BYTES_READ"], *times, consecutive, number["MMAPS"], 0, largest)
-    return FileCounts(name, *counts, sizes)
-
-
-def _stdio(name: str, counters: dict[str, Any], seconds: dict[str, Any]) -> FileCounts | None:
-    number = {key[6:]: max(0, int(value)) for key, value in counters.items() if key.startswith("STDIO_")}
-    if not number["READS"]:
-        return None
-    times = (seconds["STDIO_F_READ_TIME"], seconds["STDIO_F_META_TIME"])
-    largest = number["MAX_BYTE_READ"] + 1 if number["BYTES_READ"] else 0
-    counts = (number["OPENS"], number["READS"], number["BYTES_READ"], *times, 0, 0, 0, largest)
-    return FileCounts(name, *counts, (0,) * len(SIZE_CLASSES))
+    read = (number["OPENS"], number["READS"], number["BYTES_READ"], *times, number.get("CONSEC_READS", 0), maps, 0)
+    return FileCounts(name, *read, largest, sizes or (0,) * len(SIZE_CLASSES))
 
 
 def _dxt(report: Any) -> dict[int, dict[int, list[tuple[float, float, int]]]]:

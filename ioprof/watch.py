@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import struct
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple
+from typing import Callable, NamedTuple
 
 from ioprof.coverage import Watched
 from jpwr.process.threads import start
+from jpwr.process.tree import descendants, processes
 
 # Times between looks grow, so that they cost a long run little: a process may have hundreds of threads and files.
 FIRST_LOOK_S, LONGER, LONGEST_S = 0.25, 1.1, 5.0
@@ -19,6 +21,7 @@ LOOKS_AT_FILES = 4  # once in so many looks
 PROC = Path("/proc")
 RING = "anon_inode:[io_uring]"
 PT_INTERP = 3
+TICK_S = 0.01  # of the kernel's times of starts
 
 
 def rchar(path: Path) -> int | None:
@@ -82,10 +85,12 @@ class Watcher:
         pid = self._pid()
         if pid is None:
             return
-        tree = {pid, *_descendants(pid)}
-        left = {pid for pid, begun_s in self._begun_s().items() if pid not in tree and _is_that(pid, begun_s)}
+        tree = {pid} | descendants([pid])
+        started = {process.pid: _started_s(process.started_ticks) for process in processes()}
+        # Pids of ended processes are reused.
+        left = {pid for pid, begun_s in self._begun_s().items() if started.get(pid, math.inf) <= begun_s + TICK_S}
         for pid in tree | left:
-            self._look_at(pid, pid in left, with_files)
+            self._look_at(pid, pid not in tree, with_files)
 
     def _begun_s(self) -> dict[int, float]:
         """Return when each process began to count, in seconds of the monotonic clock."""
@@ -119,24 +124,10 @@ class Watcher:
         )
 
 
-def _descendants(pid: int) -> Iterator[int]:
-    try:
-        children = " ".join((task / "children").read_text() for task in (PROC / str(pid) / "task").iterdir()).split()
-    except OSError:
-        return
-    for child in map(int, children):
-        yield child
-        yield from _descendants(child)
-
-
-def _is_that(pid: int, begun_s: float) -> bool:
-    """Whether a process existed at that time: pids of ended processes are reused."""
-    try:
-        ticks = int((PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return False
+def _started_s(ticks: int) -> float:
+    """Return the start of a process in seconds of the monotonic clock, which stands still while the machine sleeps."""
     asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
-    return ticks / os.sysconf("SC_CLK_TCK") - asleep_s <= begun_s + 0.01
+    return ticks / os.sysconf("SC_CLK_TCK") - asleep_s
 
 
 def _has_ring(folder: Path) -> bool:

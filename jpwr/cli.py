@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import gc
 import json
 import os
 import shutil
-import stat
 import sys
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Sequence, TextIO
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
@@ -20,21 +18,19 @@ from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
 from jpwr.limits.hold import add_options, limited
 from jpwr.messages import log, open_standard_streams, settle_streams, write
-from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
-from jpwr.process.clock import SystemClock
+from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
+from jpwr.process.clock import Clock
 from jpwr.process.host import described
 from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.process.parser import EXIT_FAILED, Parser, removed_words
-from jpwr.process.private_folder import unnamed_file
+from jpwr.process.temporary import unnamed_file
 from jpwr.process.threads import ANSWER_S, within
-from jpwr.process.whole_file import part_of, replacing, without_links
 from jpwr.report.summary import Summary
 from jpwr.sampling.edges import EdgeReader
 from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor
 from jpwr.sampling.recorder import Sink
 from jpwr.stored import Store
 from jpwr.trace.marks import MARKS_VARIABLE, Mark, MarkReader
-from jpwr.trace.trace import Trace
 from jpwr.trace.writers import CsvWriter, read_trace
 
 TRACE_NAME = "trace.csv"
@@ -84,7 +80,7 @@ EPILOG = f"""exit codes:
   {EXIT_NOT_EXECUTABLE}  the command cannot be executed
   {EXIT_NOT_FOUND}  the command was not found
 
-Signals are forwarded to the command; the second request to end kills it."""
+Signals are forwarded to the command."""
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -160,10 +156,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.error(
             f"--interval must be from {MIN_INTERVAL_MS:g} to {MAX_INTERVAL_MS} milliseconds, got {options.interval:g}"
         )
-    if options.json_out is not None:
-        _check_json_out(options.json_out)
-        if options.df_out and without_links(options.json_out) == without_links(options.df_out / TRACE_NAME):
-            raise JpwrError(f"--json-out {options.json_out} is the trace: choose another file")
     options.suffix = _suffix(options)
     return options
 
@@ -176,35 +168,6 @@ def _suffix(options: argparse.Namespace) -> str:
     return suffix_of(options.df_suffix, rank_of(os.environ, GLOBAL_RANKS) if options.use_mpi else None)
 
 
-def _check_json_out(path: Path) -> None:
-    """Raise JpwrError if it is already certain that the file cannot be written at the end."""
-    try:
-        # As the kernel does for links (fs.protected_symlinks), and for files to be replaced (sticky bit, unlink(2)).
-        for place in (path, without_links(path)):
-            with suppress(FileNotFoundError):
-                if place.parent.stat().st_mode & stat.S_ISVTX and place.lstat().st_uid != os.getuid():
-                    raise PermissionError(errno.EPERM, "another user's file in a world-writable folder")
-        with suppress(FileNotFoundError):
-            if stat.S_ISDIR(path.stat().st_mode):
-                raise JpwrError(f"--json-out {path} is a folder: name a file in it")
-        if _is_stream(path):
-            if not os.access(path, os.W_OK):
-                raise JpwrError(f"--json-out {path} cannot be written (no permission): choose another file")
-            return
-        part = part_of(path)
-        part.touch(exist_ok=False)
-        part.unlink()
-    except OSError as error:
-        raise JpwrError(f"--json-out {path} cannot be written ({error.strerror}): choose another file") from error
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether a path is a pipe, a device, or the kernel's name of an open file, none of which may be replaced."""
-    folder = os.path.realpath(path.parent)
-    of_kernel = folder == "/dev" or f"{folder}/".startswith("/proc/")
-    return of_kernel or (os.path.exists(path) and not stat.S_ISREG(path.stat().st_mode))  # noqa: PTH110
-
-
 def _run(options: argparse.Namespace) -> int:
     child = Child(options.command, log)
     stack, all_answer = ExitStack(), True
@@ -214,7 +177,6 @@ def _run(options: argparse.Namespace) -> int:
         finally:
             all_answer = within(CLOSE_S, stack.close) and all_answer
     assert child.exit_code is not None
-    child.ignore_signals()
     if not all_answer:
         # A thread is inside a library that does not answer; it would block a normal exit.
         settle_streams()
@@ -244,11 +206,12 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
 
     Sensors and files stay open until `stack` is closed, and limits in force until `limits` is.
     """
-    not_sampling = why_not_sampling(stack, options.use_mpi, options.mpi_ranks)
+    not_sampling = why_not_sampling(options.use_mpi, options.mpi_ranks)
     if not_sampling:
         log(f"not sampling: {not_sampling}")
         child.exit_code = child.become()
         return True
+    json_out = _opened(options.json_out, stack)
     if options.idle:
         child.exit_code = child.check() or None
         if child.exit_code:
@@ -269,7 +232,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
         if channel.info.period_s > interval_s:
             log(f"{channel.info.name} has a new value every {channel.info.period_s:g} s and is read at that rate")
 
-    clock = SystemClock()
+    clock = Clock()
     infos = [channel.sampled_info(interval_s) for channel in opened.channels]
     meta = {**_meta(options, clock.epoch_offset_s), **in_force}
     kept = _opened_trace(options, infos, meta, stack)
@@ -287,11 +250,11 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     with _errors_reported(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
     with _errors_reported(child, "in the summary"):
-        _report(options, child, _summary(options, child, kept, stack), monitor)
+        _report(options, child, _summary(options, child, kept, stack), monitor, json_out)
     return not monitor.hung
 
 
-def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> None:
+def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: Clock) -> None:
     """Sample the idle phase, then run the command, with its start and end marked in the trace."""
     if options.idle:
         within(ANSWER_S, monitor.sample)  # covers the start of the idle phase
@@ -299,7 +262,7 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
     while clock.now_s() < idle_end_s and not child.asked_to_end:
         clock.sleep_until(min(idle_end_s, clock.now_s() + 0.1))
     if child.asked_to_end:
-        child.exit_code = child.not_started()
+        child.run({})
         return
 
     edges = EdgeReader(monitor, clock)
@@ -311,14 +274,14 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         if child.exit_code is None:
             edges.request()
 
-    environ = given_environ()
+    environ = dict(os.environ)
     marks: MarkReader | None = None
     try:
         marks = MarkReader(on_marks, log)
         environ[MARKS_VARIABLE] = marks.path
         edges.start()
         marks.start()
-    except JpwrError as error:
+    except (JpwrError, OSError) as error:
         log(str(error))
         environ[MARKS_VARIABLE] = os.devnull  # programs that write marks still find a file
     within(ANSWER_S, EdgeReader(monitor, clock).read_all)
@@ -337,13 +300,10 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
 
 def _opened_trace(
     options: argparse.Namespace, infos: Sequence[ChannelInfo], meta: dict[str, Any], stack: ExitStack
-) -> CsvWriter | Trace:
-    """Return the file of the samples, without a name if none was asked for; in memory if that cannot be made."""
+) -> CsvWriter:
+    """Return the file of the samples, without a name if none was asked for."""
     if not options.df_out:
-        try:
-            return stack.enter_context(CsvWriter(None, infos, meta))
-        except JpwrError:
-            return Trace(infos, meta)
+        return stack.enter_context(CsvWriter(None, infos, meta))
     from jpwr.report.frames import check_file_type
 
     check_file_type(options.df_filetype)
@@ -356,10 +316,8 @@ def _opened_trace(
     return file
 
 
-def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter | Trace, stack: ExitStack) -> Summary:
+def _summary(options: argparse.Namespace, child: Child, kept: CsvWriter, stack: ExitStack) -> Summary:
     """Return the summary of the samples; with --df-out, also write their tables."""
-    if isinstance(kept, Trace):
-        return Summary(kept)
     where = f"the trace is {kept.path}, but its tables could not be written"
     if options.df_out and not kept.is_in_place():
         where = "tables could not be written"
@@ -379,24 +337,26 @@ def _store(trace_bytes: int, folder: Path | None, stack: ExitStack) -> Store | N
     if trace_bytes <= MOST_IN_MEMORY:
         return None
     try:
-        file = unnamed_file(folder)
+        file = unnamed_file(*([str(folder)] if folder else []))
     except JpwrError:
         return None
     stack.callback(os.close, file)
     return Store(file)
 
 
-def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor: PowerMonitor) -> None:
-    if options.json or options.json_out is not None:
+def _report(
+    options: argparse.Namespace, child: Child, summary: Summary, monitor: PowerMonitor, json_out: TextIO | None
+) -> None:
+    if options.json or json_out:
         about = {
             "command": options.command,
             "exit_code": child.exit_code,
             "skipped_ticks": monitor.recorder.skipped_ticks,
         }
         line = json.dumps({**about, "hung": monitor.hung, **summary.to_dict()}) + "\n"
-        if options.json_out is not None:
+        if json_out:
             with _errors_reported(child, f"--json-out {options.json_out} could not be written"):
-                _write_json(options.json_out, line)
+                print(line, end="", file=json_out, flush=True)
         if options.json:
             write(line)
             return
@@ -407,16 +367,15 @@ def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor
         log(f"{monitor.recorder.skipped_ticks} samples were skipped: {why}")
 
 
-def _write_json(path: Path, line: str) -> None:
-    """Replace a file as a whole, or append to a stream without waiting for a reader."""
-    if _is_stream(path):
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
-        os.set_blocking(file, True)
-        with open(file, "w", encoding="utf-8") as stream:
-            stream.write(line)
-        return
-    with replacing(path) as whole:
-        whole.write(line)
+def _opened(path: Path | None, stack: ExitStack) -> TextIO | None:
+    """Return the file or pipe for the summary as JSON, emptied; it is written at the end, after what is there then."""
+    if path is None:
+        return None
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise JpwrError(f"--json-out {path} cannot be written ({error.strerror}): choose another file") from error
+    return stack.enter_context(open(file, "w", encoding="utf-8"))
 
 
 def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
@@ -425,7 +384,5 @@ def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
         **described(epoch_offset_s),
         "interval_s": options.interval / 1000,
         "random_phase": True,
-        "idle_s": options.idle,
-        "methods": options.methods,
         "command": options.command,
     }

@@ -32,14 +32,7 @@ class get_power:  # noqa: N801 - the name in jpwr 0.0.10
     def __init__(
         self, power_methods: Sequence[Method | str], interval: float, options: dict[str, Any] | None = None
     ) -> None:
-        self._names = [method if isinstance(method, str) else getattr(method, "name", "") for method in power_methods]
-        for method, name in zip(power_methods, self._names):
-            if not isinstance(name, str) or not name:
-                kind = type(method).__name__
-                raise JpwrError(
-                    f"an object of type {kind} is not a method of jpwr: give a name, or add a method by an entry point "
-                    "of the group jpwr.methods"
-                )
+        self._names = [str(getattr(method, "name", method)) for method in power_methods]
         try:
             self._interval_s = interval / 1000
         except (TypeError, OverflowError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 import warnings
 from contextlib import suppress
@@ -11,7 +10,6 @@ from typing import Iterable
 
 STDERR = 2
 MOST_OF_A_NAME = 80  # characters
-WAIT_S = 1.0  # longest wait for the reader of a full pipe
 
 
 def log(message: str) -> None:
@@ -25,13 +23,7 @@ def write(text: str) -> None:
     rest = text.encode("utf-8", "backslashreplace")
     with suppress(OSError):
         while rest:
-            try:
-                rest = rest[os.write(STDERR, rest) :]
-            except BlockingIOError:
-                poll = select.poll()
-                poll.register(STDERR, select.POLLOUT)
-                if not poll.poll(1000 * WAIT_S):
-                    return
+            rest = rest[os.write(STDERR, rest) :]
 
 
 def printable(text: str) -> str:

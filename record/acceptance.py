@@ -14,8 +14,7 @@ from typing import Any
 
 from record.csv_rows import csv_rows
 from record.findings import Finding, finding
-from record.served import Window
-from record.served_rules import MOST_UNLIKE_COUNT
+from record.served import MOST_UNLIKE_COUNT, Window
 
 PUBLISHED = Path(__file__).with_suffix(".csv")
 NO_SPECULATION = "none"

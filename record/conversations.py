@@ -8,7 +8,7 @@ from typing import Any
 
 from record.derived import ratio, ttft
 from record.findings import Finding, finding
-from record.served import Metrics, Piece, Request, Window
+from record.served import Metrics, Piece, Request, Window, mean_at_once
 
 # Classes of prompts by the share of their tokens that came from the cache, and the ends of these shares.
 CLASSES = {"cached_below_50": (0.0, 0.5), "cached_50_to_90": (0.5, 0.9), "cached_from_90": (0.9, 2.0)}
@@ -63,11 +63,12 @@ def figures_of(window: Window) -> Metrics:
     possible, requests = possible_hits(window), window.requests
     inputs = sum(one.asked_input for one in requests)
     later = [one for one in window.every if one.place and any(key.endswith(("a", "m")) for key, _ in one.place.new[:1])]
+    spans_s = ((one.sent_s, idle_until_s(one)) for one in window.every)  # of conversations in flight, and of idle ones
     found: Metrics = {
         "prompt_tokens_of_requests": inputs,
         "possible_cached_tokens": sum(possible.get(one.index, 0) for one in requests),
         "turn_tokens_per_s": ratio(sum(one.tokens for one in requests), sum(window.e2e_s)),
-        "mean_lanes": _lanes(window),
+        "mean_lanes": mean_at_once(spans_s, window.start_s, window.end_s),
         "fed_back_percent": _percent(sum(one.place.new[0][0].endswith("a") for one in later if one.place), len(later)),
     }
     found["possible_cache_hit_percent"] = _percent(found["possible_cached_tokens"], inputs)
@@ -93,13 +94,6 @@ def _ttfts(requests: list[Request]) -> Iterator[tuple[str, float]]:
 def idle_until_s(request: Request) -> float:
     """Return when the next turn of a request's conversation is due; for another load when the request ended."""
     return request.ended_s + (request.place.idle_s if request.place else 0.0)
-
-
-def _lanes(window: Window) -> float:
-    """Return the mean number of conversations that are played: of requests in flight, and of idle ones."""
-    spans = ((one.sent_s, idle_until_s(one)) for one in window.every)
-    overlaps = (min(end_s, window.end_s) - max(begin_s, window.start_s) for begin_s, end_s in spans)
-    return sum(filter(lambda one_s: one_s > 0, overlaps)) / window.duration_s
 
 
 def remarks_on_cache(window: Window, metrics: Metrics) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 DATA = "random tokens"
 CLOSED_LOOP = "closed loop"
@@ -17,22 +17,6 @@ PAIRS = 1024  # of log-normal lengths, taken in turn
 ROLES = ("prefill", "decode")  # of nodes that read prompts, and that write answers
 FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
 Lengths = Sequence[tuple[int, int]]  # input and output tokens, taken in turn
-
-
-class Asked(Protocol):
-    """Load that was asked for, as far as rules need it."""
-
-    @property
-    def concurrency(self) -> int:
-        """Requests in flight."""
-
-    @property
-    def rate_per_s(self) -> float:
-        """Arrivals; 0 for a closed loop."""
-
-    @property
-    def lengths(self) -> Lengths:
-        """Lengths of requests; empty if unknown."""
 
 
 def fewest_requests(concurrency: int) -> int:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import statistics
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jpwr.intervals import LEVEL, NORMAL_95, students_t
 from jpwr.median import percentile
@@ -22,8 +23,8 @@ Metrics = dict[str, float | int | str | None]  # by name, with its unit
 ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request
 # Slices of a window. Shorter ones would miss what changes slowly (Schmeiser 1982, Operations Research 30, 556).
 FEWEST_SLICES, MOST_SLICES = 5, 10
-REQUESTS_FORMAT = 2  # of a file of requests, which ends with a line on its run; each request has LATER
-LATER = "retries", "unlisted", "is_unseen"
+MOST_UNLIKE_COUNT = 0.01  # of output tokens, by the server's own count
+REQUESTS_FORMAT = 2  # of a file of requests, which ends with a line on its run
 
 
 def number(metrics: Metrics, name: str) -> float:
@@ -168,15 +169,12 @@ class Request:
 
 
 def read_request(line: Mapping[str, Any]) -> Request:
-    """Return a request as its file holds it: `arrivals_us` are the first and the steps to each next.
-
-    Older files lack LATER: how often it was sent, and which of its tokens were neither listed nor seen.
-    """
+    """Return a request as its file holds it: `arrivals_us` are the first and the steps to each next."""
     due_s, sent_s, ended_s, *times_s = (
         time_us / 1e6
         for time_us in (line["due_us"], line["sent_us"], line["ended_us"], *accumulate(line["arrivals_us"]))
     )
-    names = "prompt_tokens", "completion_tokens", "cached_tokens", *LATER
+    names = "prompt_tokens", "completion_tokens", "cached_tokens", "retries", "unlisted", "is_unseen"
     return Request(
         line["index"],
         -1,
@@ -187,8 +185,8 @@ def read_request(line: Mapping[str, Any]) -> Request:
         array("d", times_s),
         array("H", line["tokens"]),
         ended_s,
-        **{name: line[name] for name in names if name in line},
-        late_s=[time_us / 1e6 for time_us in line.get("late_us", (0, 0, 0, 0))],
+        **{name: line[name] for name in names},
+        late_s=[time_us / 1e6 for time_us in line["late_us"]],
         place=Place(**line["place"]) if "place" in line else None,
     )
 
@@ -199,32 +197,33 @@ def end_line(requests: int, status: str, error: str, answers: Mapping[str, Any] 
     return {**end, "answers": answers} if answers else end
 
 
-class Measured(Protocol):
-    """Requests, and the window in which their server was in its steady state."""
-
-    @property
-    def requests(self) -> list[Request]:
-        """Every request."""
-
-    @property
-    def start_s(self) -> float:
-        """Begin of the window."""
-
-    @property
-    def end_s(self) -> float:
-        """End of the window."""
-
-
+@dataclass
 class Window:
-    """A measurement's window: requests that were due in it, and tokens that arrived in it."""
+    """Every request of a load, and the window in which their server was in its steady state.
 
-    def __init__(self, measurement: Measured) -> None:
-        self.start_s, self.end_s = measurement.start_s, measurement.end_s
-        self.duration_s = self.end_s - self.start_s
-        self.every = measurement.requests
-        sent = (one for one in measurement.requests if self.holds(one.due_s))
-        self.requests = sorted(sent, key=lambda one: one.due_s)
-        self.e2e_s = [one.ended_s - one.due_s for one in self.requests]
+    A closed loop has `streams` requests in flight; with `rate_per_s`, of an open loop, as many are expected.
+    """
+
+    every: list[Request]
+    start_s: float
+    end_s: float
+    streams: int
+    rate_per_s: float = 0.0
+
+    @property
+    def duration_s(self) -> float:
+        """Length in seconds."""
+        return self.end_s - self.start_s
+
+    @cached_property
+    def requests(self) -> list[Request]:
+        """Requests that were due in the window, in this order."""
+        return sorted((one for one in self.every if self.holds(one.due_s)), key=lambda one: one.due_s)
+
+    @property
+    def e2e_s(self) -> list[float]:
+        """Time of each of these requests from when it was due to its end."""
+        return [one.ended_s - one.due_s for one in self.requests]
 
     def holds(self, time_s: float) -> bool:
         """Check whether a time, in seconds, is within the window."""
@@ -241,8 +240,41 @@ class Window:
 
     def in_flight(self, start_s: float, end_s: float) -> float:
         """Return the mean number of requests in flight from one time to another."""
-        overlaps = (min(one.ended_s, end_s) - max(one.sent_s, start_s) for one in self.every)
-        return sum(filter(lambda one_s: one_s > 0, overlaps)) / (end_s - start_s)
+        return mean_at_once(((one.sent_s, one.ended_s) for one in self.every), start_s, end_s)
+
+    @cached_property
+    def client_share(self) -> tuple[float, str, float]:
+        """Share, at most, by which the client's delays change a percentile of latencies; its name, and their longest.
+
+        Each latency is computed again as if nothing had been late: neither sending, in an open loop, nor reading the
+        first and the last token.
+        """
+        changes, longest_s = [(0.0, "ttft_p50")], 0.0
+        latencies: dict[str, list[tuple[float, ...]]] = {"ttft": [], "tpot": [], "e2e": []}
+        for one in self.requests:
+            _, first_s, last_s, _ = one.late_s
+            sent_s = one.sent_s - one.due_s
+            longest_s = max(longest_s, sent_s, first_s, last_s)
+            latency_s = ttft(one.due_s, one.times_s)
+            latencies["ttft"].append((latency_s, latency_s - sent_s - first_s))
+            latency_s = one.ended_s - one.due_s
+            latencies["e2e"].append((latency_s, latency_s - sent_s - last_s))
+            if each_s := tpot(one.times_s, one.counts):
+                later = (one.times_s[-1] - one.times_s[0]) / each_s
+                latencies["tpot"].append((each_s, each_s - last_s / later, each_s + first_s / later))
+        for name, values in latencies.items():
+            measured, *others = map(sorted, zip(*values, strict=True))
+            for percent in PERCENTILES if measured else ():
+                value_s = percentile(measured, percent)
+                change = max(abs(percentile(each, percent) - value_s) for each in others)
+                changes.append((change / value_s if value_s else 0.0, f"{name}_p{percent}"))
+        return *max(changes), longest_s
+
+
+def mean_at_once(spans_s: Iterable[tuple[float, float]], start_s: float, end_s: float) -> float:
+    """Return how many spans, each from one time to another, there are at once in the mean from a start to an end."""
+    overlaps_s = (min(to_s, end_s) - max(from_s, start_s) for from_s, to_s in spans_s)
+    return sum(overlap_s for overlap_s in overlaps_s if overlap_s > 0) / (end_s - start_s)
 
 
 def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
@@ -254,8 +286,8 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
     """
     tokens, in_flight = list(window.output_tokens()), window.in_flight(window.start_s, window.end_s)
     output, inputs = sum(count for _, count in tokens), window.input_tokens()
-    typical_s = statistics.median(window.e2e_s)
-    rate = rate_estimate(tokens, window.start_s, window.end_s, typical_s)
+    e2e_s = window.e2e_s
+    rate = rate_estimate(tokens, window.start_s, window.end_s, statistics.median(e2e_s))
     ttfts_s = [ttft(one.due_s, one.times_s) for one in window.requests]
     every_s = [tpot(one.times_s, one.counts) for one in window.requests]
     tpots_s = [time_s for time_s in every_s if time_s is not None]
@@ -275,10 +307,10 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
         "goodput_share_high": share.high,
         "slo_ttft_s": slo.ttft_s,
         "slo_tpot_s": slo.tpot_s,
-        "e2e_mean_s": statistics.fmean(window.e2e_s),
+        "e2e_mean_s": statistics.fmean(e2e_s),
         "mean_in_flight": in_flight,
     }
-    for name, values in (("ttft", ttfts_s), ("tpot", tpots_s), ("e2e", window.e2e_s)):
+    for name, values in (("ttft", ttfts_s), ("tpot", tpots_s), ("e2e", e2e_s)):
         for percent in PERCENTILES if values else ():
             value, low, high = percentile_estimate(values, percent, max(1.0, in_flight))
             key = f"{name}_p{percent}"
@@ -286,19 +318,19 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
     return found | computed((*throughput("tokens"), *SERVED), {**found, "num_devices": devices})
 
 
-def lock_step(window: Window, concurrency: int) -> float:
+def lock_step(window: Window) -> float:
     """Return how much the streams of a closed loop start together, from 0, evenly spread, to 1, all at once.
 
     The mean length of the resultant of starts on the circle of one round (Mardia and Jupp 2000, section 2.3): each
     round is as many requests, one after the other, as there are streams.
     """
-    starts_s = [one.sent_s for one in window.requests]
+    starts_s, streams = [one.sent_s for one in window.requests], window.streams
     lengths = []
-    for at in range(0, len(starts_s) - concurrency, concurrency):
-        first_s, round_s = starts_s[at], starts_s[at + concurrency] - starts_s[at]
+    for at in range(0, len(starts_s) - streams, streams):
+        first_s, round_s = starts_s[at], starts_s[at + streams] - starts_s[at]
         if round_s > 0:
-            angles = [2 * math.pi * (one_s - first_s) / round_s for one_s in starts_s[at : at + concurrency]]
-            lengths.append(math.hypot(sum(map(math.cos, angles)), sum(map(math.sin, angles))) / concurrency)
+            angles = [2 * math.pi * (one_s - first_s) / round_s for one_s in starts_s[at : at + streams]]
+            lengths.append(math.hypot(sum(map(math.cos, angles)), sum(map(math.sin, angles))) / streams)
     return statistics.fmean(lengths) if lengths else 0.0
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Any
 
-from jpwr.median import percentile
-from record.demand import Asked, fewest_requests
-from record.derived import PERCENTILES, tpot, ttft
+from record.acceptance import judged_acceptance, judged_events
+from record.answers import judged
+from record.conversations import remarks_on_cache
+from record.demand import fewest_requests
 from record.findings import Finding, finding
-from record.served import Metrics, Window, drift, lock_step, number, silences_s
+from record.served import MOST_UNLIKE_COUNT, Metrics, Window, drift, lock_step, number, silences_s
 
 LEAST_E2E = 5  # a window is at least so many times as long as a request takes
 LEAST_IN_FLIGHT = 0.9  # of the streams of a closed loop, below which it is another point
@@ -26,7 +28,7 @@ LATE_OF_TPOT, LATE_OF_TTFT = 0.05, 0.1  # of their medians, by the median and th
 LATE_OF_PERCENTILE = 0.1  # of a percentile of latencies, by which the client's delay of these very requests changes it
 TOLD_OF_PERCENTILE = 0.02
 LATE_START = 0.1  # of the time of a request, by which a stream of a closed loop starts late
-MOST_CACHED = MOST_UNLIKE_COUNT = 0.01  # of prompt tokens; of output tokens, by the server's own count
+MOST_CACHED = 0.01  # of prompt tokens
 MOST_RETRIED = 0.01  # of requests: more of them reach the 99th percentiles
 MOST_UNSEEN = 0.1  # of requests; some answers begin with a part of a character, or a space
 # A server that reads all prompts before it writes on makes an answer wait after its first token, in lock-step 2 of 3
@@ -41,12 +43,16 @@ MOST_STALLED = 0.05  # of the window: as much is missing from tokens/s
 MOST_STALLED_S = 1.0  # in short windows, which only try the suite
 
 
-def faults(window: Window, load: Asked, metrics: Metrics) -> Iterator[str]:
-    """Yield each reason why a run does not count, but for `disturbances`."""
-    streams, typical_s = load.concurrency, number(metrics, "e2e_p50_s")
-    yield from faults_of_figures(
-        len(window.requests), streams, window.duration_s, typical_s, number(metrics, "tpot_p50_s")
-    )
+def faults(window: Window, metrics: Metrics) -> Iterator[str]:
+    """Yield each reason why a run does not count, but for `unconfirmed`."""
+    requests, streams = len(window.requests), window.streams
+    typical_s, duration_s = number(metrics, "e2e_p50_s"), window.duration_s
+    if requests < (least := fewest_requests(streams)):
+        yield f"{requests} requests in the window, at least {least} wanted: measure longer"
+    if duration_s < LEAST_E2E * typical_s:
+        yield f"the window of {duration_s:.1f} s is below {LEAST_E2E} times that of a request, {typical_s:.1f} s"
+    if number(metrics, "tpot_p50_s") < LEAST_TPOT_S:
+        yield "answers came in one piece, so that no token has its own time: look for a proxy that holds them back"
     yield from _other_lengths(window)
     yield from _pieces(window)
     cached = sum(one.cached_tokens or 0 for one in window.requests)
@@ -54,27 +60,20 @@ def faults(window: Window, load: Asked, metrics: Metrics) -> Iterator[str]:
     if cached > MOST_CACHED * prompts and "mean_lanes" not in metrics:
         yield f"{cached} of {prompts} prompt tokens came from a cache: switch prefix caching off"
     in_flight = _busy(metrics)
-    if load.rate_per_s:
+    if window.rate_per_s:
         yield from _growing_queue(window, typical_s)
     elif in_flight < LEAST_IN_FLIGHT * streams:
         yield f"{in_flight:.2f} requests were in flight, {streams} wanted"
+    if (retried := sum(one.retries > 0 for one in window.requests)) > MOST_RETRIED * requests:
+        yield f"{retried} of {requests} requests were sent twice: the server closed their connections before an answer"
+    stalled_s = sum(_stalls_s(window, metrics))
+    if stalled_s > max(MOST_STALLED_S, MOST_STALLED * duration_s):
+        yield f"no token came for {stalled_s:.1f} s of {duration_s:.1f} s: the server was in no steady state"
 
 
 def _busy(metrics: Metrics) -> float:
     """Return the mean number of requests in flight; of conversations those that are idle count, too."""
     return number(metrics, "mean_lanes" if "mean_lanes" in metrics else "mean_in_flight")
-
-
-def faults_of_figures(
-    requests: float, streams: int, duration_s: float, typical_s: float, tpot_s: float
-) -> Iterator[str]:
-    """Yield each reason why a run does not count that its figures show, whichever client has measured it."""
-    if requests < (least := fewest_requests(streams)):
-        yield f"{requests:.0f} requests in the window, at least {least} wanted: measure longer"
-    if duration_s < LEAST_E2E * typical_s:
-        yield f"the window of {duration_s:.1f} s is below {LEAST_E2E} times that of a request, {typical_s:.1f} s"
-    if tpot_s < LEAST_TPOT_S:
-        yield "answers came in one piece, so that no token has its own time: look for a proxy that holds them back"
 
 
 def _pieces(window: Window) -> Iterator[str]:
@@ -101,16 +100,6 @@ def _pieces(window: Window) -> Iterator[str]:
                 f"{times} of {len(timed)} answers pause after event {place}, for more than {PAUSE_OF_GAP:g} gaps and "
                 f"{PAUSE_OF_TTFT:g} of their TTFT: the server sends a first word before it has computed one"
             )
-
-
-def disturbances(window: Window, metrics: Metrics) -> Iterator[str]:
-    """Yield why a run does not count whose server dropped requests, or stood still."""
-    requests = len(window.requests)
-    if (retried := sum(one.retries > 0 for one in window.requests)) > MOST_RETRIED * requests:
-        yield f"{retried} of {requests} requests were sent twice: the server closed their connections before an answer"
-    stalled_s = sum(_stalls_s(window, metrics))
-    if stalled_s > max(MOST_STALLED_S, MOST_STALLED * window.duration_s):
-        yield f"no token came for {stalled_s:.1f} s of {window.duration_s:.1f} s: the server was in no steady state"
 
 
 def _stalls_s(window: Window, metrics: Metrics) -> list[float]:
@@ -145,14 +134,14 @@ def _growing_queue(window: Window, typical_s: float) -> Iterator[str]:
         yield f"requests in flight grow from {first:.1f} to {last:.1f}: the rate is above what the server can do"
 
 
-def miscounted(window: Window, load: Asked, server: float, late_s: float, by_request: bool) -> Finding | None:
+def miscounted(window: Window, server: float, late_s: float, by_request: bool) -> Finding | None:
     """Return a finding where the server counted other tokens over the window than the client.
 
     It may be off by 1 %, by a token of each stream, and by those of `late_s`, the time until its counter was read.
     With `by_request`, the counter moves by all tokens of a request when that ends: however many end together, the
     tokens of those that end near an edge of the window may count or not.
     """
-    tolerance = MOST_UNLIKE_COUNT * server + load.concurrency
+    tolerance = MOST_UNLIKE_COUNT * server + window.streams
     if by_request:
         near_s = late_s + LEAST_STALL_S
         fewest, ours, most = (
@@ -178,55 +167,27 @@ def _other_lengths(window: Window) -> Iterator[str]:
             return
 
 
-def late_start(window: Window, load: Asked) -> float:
+def late_start(window: Window) -> float:
     """Return by how many seconds, in the mean, a closed loop sent its first requests later than planned."""
-    first = sorted(window.every, key=lambda one: one.sent_s)[: load.concurrency]
-    return 0.0 if load.rate_per_s else statistics.fmean(one.late_s[0] for one in first)
-
-
-def by_the_client(window: Window) -> tuple[float, str, float]:
-    """Return by what share, at most, the client's delays change a percentile of latencies; its name, and their longest.
-
-    Each latency is computed again as if nothing had been late: neither sending, in an open loop, nor reading the first
-    and the last token.
-    """
-    changes, longest_s = [(0.0, "ttft_p50")], 0.0
-    latencies: dict[str, list[tuple[float, ...]]] = {"ttft": [], "tpot": [], "e2e": []}
-    for one in window.requests:
-        _, first_s, last_s, _ = one.late_s
-        sent_s = one.sent_s - one.due_s
-        longest_s = max(longest_s, sent_s, first_s, last_s)
-        latency_s = ttft(one.due_s, one.times_s)
-        latencies["ttft"].append((latency_s, latency_s - sent_s - first_s))
-        latency_s = one.ended_s - one.due_s
-        latencies["e2e"].append((latency_s, latency_s - sent_s - last_s))
-        if each_s := tpot(one.times_s, one.counts):
-            later = (one.times_s[-1] - one.times_s[0]) / each_s
-            latencies["tpot"].append((each_s, each_s - last_s / later, each_s + first_s / later))
-    for name, values in latencies.items():
-        measured, *others = map(sorted, zip(*values, strict=True))
-        for percent in PERCENTILES if measured else ():
-            value_s = percentile(measured, percent)
-            change = max(abs(percentile(each, percent) - value_s) for each in others)
-            changes.append((change / value_s if value_s else 0.0, f"{name}_p{percent}"))
-    return *max(changes), longest_s
+    first = sorted(window.every, key=lambda one: one.sent_s)[: window.streams]
+    return 0.0 if window.rate_per_s else statistics.fmean(one.late_s[0] for one in first)
 
 
 def _client_share(window: Window, above: float, most: float = math.inf) -> Iterator[Finding]:
     """Yield that the client's delays change a percentile by a share above one limit, and at most another."""
-    share, name, longest_s = by_the_client(window)
+    share, name, longest_s = window.client_share
     if above < share <= most:
         yield finding("client_share", share=share, percentile=name, longest_ms=1e3 * longest_s)
 
 
-def late_client(window: Window, metrics: Metrics, load: Asked) -> Iterator[Finding]:
+def late_client(window: Window, metrics: Metrics) -> Iterator[Finding]:
     """Yield where the client's own delay is no small part of what was measured."""
     in_flight, typical_s = _busy(metrics), number(metrics, "e2e_p50_s")
-    if (late_s := late_start(window, load)) > LATE_START * typical_s:
+    if (late_s := late_start(window)) > LATE_START * typical_s:
         yield finding("late_start", late_s=late_s, request_s=typical_s)
     yield from _client_share(window, LATE_OF_PERCENTILE)
-    if not load.rate_per_s and in_flight < (1 - MOST_GAP) * load.concurrency:
-        yield finding("few_in_flight", in_flight=in_flight, wanted=load.concurrency)
+    if not window.rate_per_s and in_flight < (1 - MOST_GAP) * window.streams:
+        yield finding("few_in_flight", in_flight=in_flight, wanted=window.streams)
     delay_s, most_s = (number(metrics, f"client_delay_{name}_s") for name in ("p50", "p99"))
     tpot_s, ttft_s = (number(metrics, f"{name}_p50_s") for name in ("tpot", "ttft"))
     if (tpot_s and delay_s > LATE_OF_TPOT * tpot_s) or most_s > LATE_OF_TTFT * ttft_s:
@@ -234,16 +195,27 @@ def late_client(window: Window, metrics: Metrics, load: Asked) -> Iterator[Findi
         yield finding("late_client", **{f"{name}_ms": 1e3 * one_s for name, one_s in times_s.items()})
 
 
-def remarks(window: Window, load: Asked, metrics: Metrics) -> Iterator[Finding]:
-    """Yield what limits a run that counts.
+def remarks(
+    window: Window, metrics: Metrics, answers: Mapping[str, Any], speculation: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Yield what limits a run that counts, but for `late_client`, by its requests, answers and counters of drafts."""
+    yield from remarks_on_load(window, metrics)
+    yield from remarks_on_cache(window, metrics)
+    yield from judged(answers)
+    yield from judged_acceptance(speculation, number(metrics, "output_tokens_per_request"))
+    yield from judged_events(speculation, window, metrics.get("undeclared_steps"))
+
+
+def remarks_on_load(window: Window, metrics: Metrics) -> Iterator[Finding]:
+    """Yield what limits the latencies and throughput of a run.
 
     The client starts its streams one by one; streams that start together nevertheless are the server's doing.
     """
-    starts = 0.0 if load.rate_per_s else lock_step(window, load.concurrency)
-    if late_start(window, load) > LATE_START * number(metrics, "e2e_p50_s"):
+    starts = 0.0 if window.rate_per_s else lock_step(window)
+    if late_start(window) > LATE_START * number(metrics, "e2e_p50_s"):
         starts = 0.0  # by the client's doing, which late_client() says
     yield from _client_share(window, TOLD_OF_PERCENTILE, LATE_OF_PERCENTILE)
-    if load.concurrency >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
+    if window.streams >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
         yield finding("lock_step", share=starts)
     if retried := sum(one.retries > 0 for one in window.requests):
         yield finding("retried", requests=retried)

@@ -12,6 +12,6 @@ def __getattr__(name: str) -> Any:
     """Import what notebooks use when they ask for it: jobs and the planning of each JUBE step do without."""
     if name != "frame":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from results.show.notebook import frame
+    from results.frames import frame
 
     return frame

@@ -64,7 +64,7 @@ def test_a_sweep_over_power_limits_has_the_speeds_and_powers_of_the_stand_ins_mo
     table = run("jube", "result", str(out), "--id", "last", "--analyse")
     assert "power limit" in table
     csv_text = run(sys.executable, "-m", "caraml", "table", str(out), "--repeats", "--all", "--format", "csv")
-    rows = {float(row["power limit [W]"]): row for row in csv.DictReader(io.StringIO(csv_text))}
+    rows = {float(row["power_limit_w"]): row for row in csv.DictReader(io.StringIO(csv_text))}
     # 220 W at 0.778 of the speed: 29 % less energy for the same work than 400 W.
-    per_wh = {watts: float(rows[watts]["tokens/Wh"]) for watts in (400.0, 220.0)}
+    per_wh = {watts: float(rows[watts]["work_per_wh"]) for watts in (400.0, 220.0)}
     assert 1 - per_wh[400.0] / per_wh[220.0] == pytest.approx(0.292, abs=0.015)

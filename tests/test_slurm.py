@@ -175,7 +175,7 @@ def test_slurms_own_energy_of_a_job_stands_beside_ours(trained):
         expected_j = pytest.approx(NODE_W * int(elapsed.stdout) * nodes, rel=0.4, abs=3 * NODE_W * nodes)
         assert found["consumed_energy_j"] == expected_j
         assert found["consumed_energy_wh"] * 3600 == expected_j
-    assert "Slurm, whole job [Wh]" in trained.caraml("table", str(trained.run), "--format", "csv").stdout
+    assert "slurm_wh" in trained.caraml("table", str(trained.run), "--format", "csv").stdout
 
 
 @pytest.mark.slow

@@ -46,12 +46,7 @@ def identity(files: Sequence[Path], made: bool) -> dict[str, str]:
 
 def own_files(files: Sequence[Path], rank: int, ranks: int) -> list[Path]:
     """Return the files that a rank reads: its own, or a part of every file if there are fewer files than ranks."""
-    return list(files[rank::ranks]) if is_shared_by_file(len(files), ranks) else list(files)
-
-
-def is_shared_by_file(files: int, ranks: int) -> bool:
-    """Return whether every rank has its own files."""
-    return files >= ranks
+    return list(files[rank::ranks]) if len(files) >= ranks else list(files)
 
 
 class Staged(NamedTuple):

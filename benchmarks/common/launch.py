@@ -8,23 +8,23 @@ from __future__ import annotations
 import math
 import os
 import resource
-import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.common.cgroup import cpu_quota
 from benchmarks.common.options import ConfigError
-from benchmarks.common.record import MEASURED, Window
+from benchmarks.common.record import MEASURED, Device, Window
+from jpwr.process.cgroup import cpu_quota
+from jpwr.process.host import boot_id as boot_id
+from jpwr.process.host import node_name as node_name
+from jpwr.trace.marks import mark as mark
 from record.model import COPIES_VARIABLE as COPIES_VARIABLE
 from record.model import COPY_VARIABLE as COPY_VARIABLE
 
 CORES_VARIABLE = "CARAML_CORES"  # share of the node's CPUs for one of several copies of a point; unset: all
 FOLDER_VARIABLE = "CARAML_COPIES_FOLDER"  # which the copies share
 FAILED_COPY = "failed"  # file there with number and exit code of the copy that failed first
-MARKS_VARIABLE = "JPWR_MARKS"  # path of the file from which a sampler reads marks; unset without a sampler
 
 
 @dataclass(frozen=True)
@@ -78,23 +78,6 @@ def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:
     return Window.of({"hostname": node_name(), "boot_id": boot_id(), **edges_s, **of_wall_s, "kind": kind})
 
 
-def node_name(environ: Mapping[str, str] = os.environ) -> str:
-    """Return this node's name, from Slurm if it started us, as that is the same inside and outside of a container."""
-    return environ.get("SLURMD_NODENAME") or socket.gethostname()
-
-
-def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.environ) -> None:
-    """Mark the beginning or end ("begin", "end") of a region for the sampler around this process, if there is one.
-
-    The sampler then reads its sensors at once, so that it has samples at the edges. `time_s` is of the monotonic clock.
-    """
-    path = environ.get(MARKS_VARIABLE)
-    if path:
-        # A lost mark must not end the training.
-        with suppress(OSError), open(path, "a") as file:
-            file.write(f"{kind} {name} @{time_s:.6f}\n")
-
-
 def mark_window(launch: Launch, edge: str, kind: str, time_s: float) -> None:
     """Mark the edge ("begin", "end") of a window of a kind, once on each node."""
     if launch.is_first_on_node:
@@ -117,6 +100,18 @@ def usable_cpus() -> str:
     return ",".join(str(one) if one == end else f"{one}-{end}" for one, end in zip(first, last, strict=True))
 
 
+def described_device(launch: Launch, name: str, device_id: str = "", peak_memory_bytes: int | None = None) -> Device:
+    """Return a device of this process for its record."""
+    return Device(
+        hostname=node_name(),
+        rank=launch.rank,
+        name=name,
+        device_id=device_id,
+        peak_memory_bytes=peak_memory_bytes,
+        cpus=usable_cpus(),
+    )
+
+
 def peak_memory_bytes() -> int:
     """Return the peak memory of this process since its program started, in bytes.
 
@@ -130,11 +125,3 @@ def peak_memory_bytes() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024  # in kB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
-
-
-def boot_id() -> str:
-    """Return the kernel's id of this boot; empty if not known."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import multiprocessing
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, TypeVar
 
 from benchmarks.common.launch import usable_cores
 from benchmarks.common.options import ConfigError, option, positive
+from benchmarks.common.progress import Pace, to_go
 
 Written = TypeVar("Written")
 
@@ -44,7 +46,12 @@ class MadeOptions:
         return {key: value for key, value in asdict(self).items() if key not in ("out", "jobs")}
 
 
-LOCK = ".lock"
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock during the block, so that only one of several programs makes a data set; the others wait."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def write_missing(
@@ -58,17 +65,13 @@ def write_missing(
     """Write the files that are missing; return the outcome of each of them.
 
     `tasks` takes the indices of the missing files and returns the tasks that write them; a task must be able to run in
-    another process. `pattern` matches all files of the kind. Raises ConfigError if the folder belongs to another plan,
-    is in use or cannot be written to.
+    another process. `pattern` matches all files of the kind. Raises ConfigError if the folder belongs to another plan
+    or cannot be written to.
     """
     folder = plan_file.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / LOCK).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(f"another prepare is writing to {folder}: wait until it ends") from error
+        with locked(folder / ".lock"):
             _check_plan(plan_file, plan, pattern)
             missing = [index for index, path in enumerate(paths) if not path.exists()]
             if not missing:
@@ -97,11 +100,11 @@ def _check_plan(plan_file: Path, plan: Mapping[str, Any], pattern: str) -> None:
 
 
 def _run(tasks: Sequence[Callable[[], Written]], folder: Path, jobs: int) -> list[Written]:
-    found = []
-    with _progress(len(tasks), folder) as advance:
-        for written in (task() for task in tasks) if jobs == 1 else _in_processes(tasks, jobs):
-            found.append(written)
-            advance()
+    found, pace, begun_s = [], Pace(), time.monotonic()
+    for written in (task() for task in tasks) if jobs == 1 else _in_processes(tasks, jobs):
+        found.append(written)
+        if pace.due:
+            print(f"{folder}: {len(found)} of {len(tasks)} files, {to_go(begun_s, len(found), len(tasks))}", flush=True)
     return found
 
 
@@ -116,16 +119,3 @@ def _in_processes(tasks: Sequence[Callable[[], Written]], jobs: int) -> Iterator
             raise OSError("a process was killed, perhaps for lack of memory: try fewer --jobs") from error
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _progress(total: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("files"))
-    console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(str(folder), total=total)
-        yield lambda: bar.advance(task)

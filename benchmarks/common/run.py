@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, cast
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.node.out_of_memory import is_out_of_memory, short_message
@@ -24,27 +24,16 @@ RECORD_BYTES = 100_000  # size of a record of thousands of steps
 RESULT_PREFIX = "CARAML_RESULT "  # of a printed record's line
 
 
-class Kept(Protocol):
-    """Options on where a record goes."""
-
-    @property
-    def record(self) -> str:
-        """File to write the record to; empty for none."""
-
-    @property
-    def print_record(self) -> bool:
-        """Whether the record is printed, too."""
-
-
 def run_recorded(
     record: RunRecord,
-    options: Kept,
+    options: Any,
     launch: Launch,
     body: Callable[[RunRecord], None],
 ) -> int:
     """Let `body` run and fill in the record, store the record in any case, and return the exit code.
 
-    Rank 0 prints a summary at the end. The whole record is printed if requested, or if it cannot be stored.
+    `options` has `record`, the file to write it to, and `print_record`. Rank 0 prints a summary at the end. The whole
+    record is printed if requested, or if it cannot be stored.
     """
     exit_code = EXIT_FAILED
     try:

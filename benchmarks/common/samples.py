@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.common.facts import flops_of_sample, num_parameters
 from benchmarks.common.input_files import identity, own_files
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
@@ -40,12 +41,18 @@ class SampleWorkload(Workload):
         self.data_set = identity(files, made=self.data.startswith("fake-")) if files else {}
         self.files = own_files(files, launch.rank, launch.world_size)
 
+    def count(self) -> None:
+        """Set parameters and FLOPs of the model and its samples, as workload.yaml states them."""
+        model = self.model(self.config)
+        self.num_parameters = num_parameters(self.name, model)
+        self.flops = flops_of_sample(self.name, model, self.sample)
+
     def conclude(self, record: RunRecord, target: Target, losses: Sequence[float], read: int, damaged: int) -> str:
         """Record the reads of all ranks; return why the run is not valid, or an empty string."""
         record.provenance["data"] = self.data_set
         read, damaged = (int(sum(numbers)) for numbers in zip(*target.gather([read, damaged]), strict=True))
         record.metrics |= {
-            "comparable": self.config.model.is_comparable,
+            "comparable": self.sample == self.facts()["comparable"],
             f"{self.unit}s_per_epoch": self.samples_per_epoch,
             "records_read": read,
             "records_damaged": damaged,
@@ -53,14 +60,19 @@ class SampleWorkload(Workload):
         return run_problem(losses, read, damaged, self.damage)
 
 
+def divergence(losses: Sequence[float]) -> str:
+    """Return which loss is not a finite number, or an empty string."""
+    bad = next((call for call, loss in enumerate(losses) if not abs(loss) < float("inf")), None)
+    return "" if bad is None else f"the loss is {losses[bad]} in call {bad}: the training diverged"
+
+
 def run_problem(losses: Sequence[float], read: int, damaged: int, damage: str) -> str:
     """Return why the run is not valid, or an empty string; `damage` describes unusable records.
 
     Random labels cannot be learnt in a few steps: the loss can only show that the training diverged.
     """
-    bad = next((call for call, loss in enumerate(losses) if not abs(loss) < float("inf")), None)
-    if bad is not None:
-        return f"the loss is {losses[bad]} in call {bad}: the training diverged"
+    if diverged := divergence(losses):
+        return diverged
     if damaged > MAX_DAMAGED * read:
         return f"{damaged} of {read} records could not be used ({damage}), more than {MAX_DAMAGED:.1%}: check the data"
     return ""

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, get_type_hints
 
 from benchmarks.common.input_files import Staged, stage
 from benchmarks.common.launch import Launch, boot_id, node_name, read_launch
 from benchmarks.common.measure import checkpoints
+from benchmarks.common.measure.extra_steps import check_profile, in_parts, profile
 from benchmarks.common.measure.measured import Measured, Session
-from benchmarks.common.measure.profile import check_profile, profile
 from benchmarks.common.measure.regions import (
     TIMES_SUFFIX,
     TRACE_SUFFIX,
@@ -25,16 +25,14 @@ from benchmarks.common.measure.regions import (
     write_times,
     write_trace,
 )
-from benchmarks.common.measure.split_steps import in_parts
-from benchmarks.common.measure.to_loss import to_a_loss
 from benchmarks.common.measure.turns import in_turns
-from benchmarks.common.measure.window import in_a_window
+from benchmarks.common.measure.window import in_a_window, to_a_loss
 from benchmarks.common.node.gpu_ids import bind
 from benchmarks.common.node.provenance import collect_provenance, environment
 from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, escape_unencodable, parse_config
 from benchmarks.common.record import FAILED, MEASURED, OK, Device, RunRecord, Window
 from benchmarks.common.run import check_record_path, run_recorded
-from benchmarks.common.workload import Options, Target, Workload
+from benchmarks.common.workload import Target, Workload
 from jpwr.regions import RegionTimer
 from record.model import as_json
 
@@ -53,13 +51,7 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
         options, launch = parse_options(workload, sys.argv[1:] if argv is None else argv), read_launch()
         check_record_path(options.run.record)
         check_profile(options.run)
-        if options.compute.precision not in ("auto", *workload.precisions):
-            known = ", ".join(workload.precisions)
-            raise ConfigError(f"--precision {options.compute.precision} was asked for, but {workload.name} has {known}")
-        if options.compute.device == "ipu" and workload.without_ipu:
-            raise ConfigError(
-                f"--device ipu was asked for, but {workload.name} does not run on IPUs: {workload.without_ipu}"
-            )
+        _check_facts(workload, options)
         if options.turns.effective and options.window.to_loss:
             raise ConfigError("--effective and --to-loss exclude each other: leave one out")
         if options.run.dry_run:
@@ -76,7 +68,7 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
         options.run.system,
         workload.model(options),
         f"{workload.unit}s",
-        asdict(cast(Any, options)),
+        asdict(options),
         provenance=collect_provenance(workload.packages),
     )
     return run_recorded(record, options.run, launch, partial(train, workload, options, launch))
@@ -91,7 +83,19 @@ def parse_options(workload: type[Workload], argv: Sequence[str]) -> Any:
     return workload.options(*parse_config(groups, argv, program, f"{workload.description} {start}"))
 
 
-def train(workload: type[Workload], options: Options, launch: Launch, record: RunRecord) -> None:
+def _check_facts(workload: type[Workload], options: Any) -> None:
+    """Raise ConfigError for a precision or a device that the workload does not run with."""
+    known, refused = workload.facts()["precisions"].split(), workload.facts().get("refused", {})
+    precision = options.compute.precision
+    if precision not in ("auto", *known):
+        raise ConfigError(f"--precision {precision} was asked for, but {workload.name} has {', '.join(known)}")
+    if options.compute.device == "ipu" and "graphcore" in refused:
+        raise ConfigError(
+            f"--device ipu was asked for, but {workload.name} does not run on IPUs: {refused['graphcore']}"
+        )
+
+
+def train(workload: type[Workload], options: Any, launch: Launch, record: RunRecord) -> None:
     """Train and fill in the record; raises ConfigError for options that do not fit together or the machine."""
     run = workload(options, launch)
     record.layout = {**run.layout, "work_per_sample": run.work_per_sample}
@@ -99,14 +103,14 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
     record.metrics["num_parameters"] = run.num_parameters
     run.set_environment()
     if options.compute.bind and options.compute.device != "cpu":
-        bind(launch, run.devices_per_process)
+        bind(launch)
     staged = _stage(run, launch)
     run.regions = RegionTimer()
     marked = MarkedSteps(run.regions)
     with run.open(record) as target:
         _describe_choices(run, target, record)
         run.regions.record_event = target.record_event
-        if options.run.profile and target.profile is None:
+        if options.run.profile and not target.has_profiler:
             raise ConfigError(f"--profile was asked for, but {run.name} has no profiler on this device: leave it out")
         training = run.build(target)
         if options.turns.effective and training.on_device is None:
@@ -152,7 +156,7 @@ def _stage(run: Workload, launch: Launch) -> Staged | None:
 
 def _staged_metrics(staged: Staged | None, target: Target) -> dict[str, float]:
     """Return the bytes copied on all nodes, and the time of the slowest rank."""
-    of_ranks = [one for one in target.gather(staged and [staged.copied_bytes, staged.time_s]) if one]
+    of_ranks = [rank for rank in target.gather(staged and [staged.copied_bytes, staged.time_s]) if rank]
     if not of_ranks:
         return {}
     copied_bytes, times_s = zip(*of_ranks, strict=True)

@@ -19,16 +19,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError, Parser
 
 POLL_S = 0.1
 GRACE_S = 10.0  # from SIGTERM to SIGKILL, to write a record
-OWN_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-FIRST_PORT, END_PORT = 10000, 20000  # jobs of several nodes use ports from END_PORT on
-LAST_PORT, ENOUGH_PORTS = 65535, 1000
+# Below those that Linux assigns to outgoing connections, and those of jobs of several nodes.
+PORTS = range(10000, 20000)
 MOST_TRIES = 1000
 RESERVED = ExitStack()  # sockets that reserve ports until this process ends
 atexit.register(RESERVED.close)
@@ -156,11 +154,9 @@ def _end_all(started: Sequence[subprocess.Popen[bytes]]) -> None:
 def free_ports(count: int) -> int:
     """Return the first of `count` consecutive free ports, and reserve them against other processes of this program.
 
-    The ports are bound half a minute later, when the framework has been loaded. Until then the kernel may assign any
-    port of its own range to an outgoing connection. Raises ConfigError if there are none.
+    The ports are bound half a minute later, when the framework has been loaded. Raises ConfigError if there are none.
     """
-    ports = _never_assigned()
-    firsts = list(range(ports.start, ports.stop - count + 1))
+    firsts = list(range(PORTS.start, PORTS.stop - count + 1))
     random.SystemRandom().shuffle(firsts)
     for first in firsts[:MOST_TRIES]:
         reserved: list[socket.socket] = []
@@ -171,16 +167,6 @@ def free_ports(count: int) -> int:
         for one in reserved:
             one.close()
     raise ConfigError(f"no {count} consecutive free ports were found on this machine: give --master-port")
-
-
-def _never_assigned(own_range: Path = OWN_RANGE) -> range:
-    """Return ports that the kernel does not assign by itself; a default range if there are too few."""
-    try:
-        low, high = map(int, own_range.read_text().split())
-    except (OSError, ValueError):
-        low, high = 32768, 60999  # Linux' own
-    below, above = range(FIRST_PORT, min(low, END_PORT)), range(high + 1, LAST_PORT + 1)
-    return next((ports for ports in (below, above) if len(ports) >= ENOUGH_PORTS), range(FIRST_PORT, END_PORT))
 
 
 def _is_free(port: int) -> bool:

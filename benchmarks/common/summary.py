@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from benchmarks.common.launch import MARKS_VARIABLE
 from benchmarks.common.record import OK, RunRecord
 from jpwr.process.words import number_of
+from jpwr.trace.marks import MARKS_VARIABLE
 
 INPUT_PARTS = ("reading", "decompressing", "decoding", "copying")
 

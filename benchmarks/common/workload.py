@@ -9,138 +9,63 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+from benchmarks.common.facts import Flops as Flops
+from benchmarks.common.facts import facts
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ComputeOptions, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.record import Device, RunRecord
 from jpwr.regions import RegionTimer
 
 
-class Event(Protocol):
-    """Moment on the device, after all work that was given to it before."""
+class Target(ABC):
+    """Devices of this process, as a framework uses them; by default one process with a device that has no events."""
 
-    def elapsed_s(self, since: Any) -> float:
-        """Return the seconds on the device since an earlier event; both must have passed."""
-        ...
-
-
-class Options(Protocol):
-    """All options of a run: a dataclass of groups of flags, which include these."""
+    kind: str  # cpu, gpu or ipu
+    precision: str  # of the computation, such as bf16
+    has_profiler: ClassVar[bool] = False
 
     @property
-    def compute(self) -> ComputeOptions:
-        """Options of the devices and the precision."""
-
-    @property
-    def turns(self) -> TurnsOptions:
-        """Options of compute and effective throughput."""
-
-    @property
-    def window(self) -> WindowOptions:
-        """Options of the measured window."""
-
-    @property
-    def run(self) -> RunOptions:
-        """Options of the run and its record."""
-
-
-class Target(Protocol):
-    """Devices of this process, as a framework uses them."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of the devices: cpu, gpu or ipu."""
-
-    @property
-    def precision(self) -> str:
-        """Precision of the computation, such as bf16."""
-
-    @property
-    def record_event(self) -> Callable[[], Event] | None:
-        """Function that records an event on the device; None if the device has no events."""
+    def record_event(self) -> Callable[[], Any] | None:
+        """Function that records an event on the device, which has `elapsed_s`; None if the device has no events."""
+        return None
 
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, in their order, on every rank; a value is anything that JSON can hold."""
+        return [value]
 
+    @abstractmethod
     def describe_devices(self) -> list[Device]:
         """Return this process's devices, with the peak memory of each."""
 
     def software(self) -> Mapping[str, Any]:
         """Return the versions of the libraries that the framework uses."""
+        return {}
 
-    @property
-    def profile(self) -> Callable[[Path], AbstractContextManager[object]] | None:
-        """The framework's profiler, which writes files for TensorBoard into a folder; None without one."""
+    def profile(self, folder: Path) -> AbstractContextManager[object]:
+        """Return the framework's profiler, which writes files for TensorBoard into a folder."""
+        raise NotImplementedError
 
     def statistics(self) -> Mapping[str, int | None]:
         """Return the framework's own counts, for the record's metrics."""
+        return {}
 
 
-class Feed(Protocol):
+@dataclass
+class Feed:
     """Steps on one kind of data."""
 
-    def call(self) -> None:
-        """Make one call into the framework, of one or more steps, without waiting for the device."""
-
-
-class BatchFeed(Feed, Protocol):
-    """A Feed that takes a batch and steps on it in separate calls."""
-
-    def take(self) -> Any:
-        """Return the next batch."""
-
-    def step(self, batch: Any) -> None:
-        """Make one optimizer step on the batch."""
-
-
-class Input(BatchFeed, Protocol):
-    """Feed from an input path."""
-
-    steps_ahead: int  # number of steps whose batches may be prepared in advance
-
-    def read_so_far(self) -> dict[str, float]:
-        """Return the amounts read so far, by keys with a unit such as input_bytes, and seconds such as input_reading_s.
-
-        The times of parallel parts are added.
-        """
-
-    def copy_batch_s(self) -> float | None:
-        """Return the seconds to copy a batch to an idle device; None if it is there already."""
-
-
-class Training(Protocol):
-    """Model with its optimizer and data, ready for steps."""
-
-    @property
-    def data(self) -> Feed:
-        """Steps on the requested data; an Input with --effective."""
-
-    @property
-    def on_device(self) -> BatchFeed | None:
-        """Steps on data that is on the device already, for --effective; None if there are none."""
-
-    @property
-    def steps_per_call(self) -> int:
-        """Optimizer steps of one call into the framework."""
-
-    def synchronize(self) -> None:
-        """Wait until the device is idle."""
-
-    def losses(self, first: int = 0) -> list[float]:
-        """Return the losses of all calls from `first` on, warm-up included, as means over all ranks, on every rank."""
-
-    def conclude(self, record: RunRecord) -> str:
-        """Complete the record; return why the run is not valid, or an empty string."""
-
-
-@runtime_checkable
-class InParts(Protocol):
-    """Training whose usual step has no regions, and which has a slower step that is split into regions."""
-
-    def step_in_parts(self) -> None:
-        """Make one optimizer step on the requested data, with regions; its loss is not kept."""
+    call: Callable[[], None]  # makes one call into the framework, of one or more steps; does not wait for the device
+    # For an input path: the next batch, and one optimizer step on it.
+    take: Callable[[], Any] = lambda: None
+    step: Callable[[Any], None] = lambda batch: None
+    steps_ahead: int = 0  # number of steps whose batches may be prepared in advance
+    # Amounts read so far, by keys with a unit such as input_bytes, and seconds such as input_reading_s, added over
+    # parallel parts.
+    read_so_far: Callable[[], dict[str, float]] = dict
+    copy_batch_s: Callable[[], float | None] = lambda: None  # to an idle device; None if a batch is there already
 
 
 class State(Protocol):
@@ -163,13 +88,24 @@ class State(Protocol):
         """Read from a folder."""
 
 
-@runtime_checkable
-class HasState(Protocol):
-    """Training that can be written and read."""
+class Training(ABC):
+    """Model with its optimizer and data, ready for steps."""
 
-    @property
-    def state(self) -> State:
-        """State of this rank."""
+    data: Feed  # steps on the requested data; with an input path for --effective
+    on_device: Feed | None = None  # steps on data that is on the device already, for --effective
+    steps_per_call: int = 1  # optimizer steps of one call into the framework
+    state: State | None = None  # None if it cannot be written and read
+    synchronize: Callable[[], None]  # waits until the device is idle
+    # One slower step that is split into regions, where the usual step has none; its loss is not kept.
+    step_in_parts: Callable[[], None] | None = None
+
+    def losses(self, first: int = 0) -> list[float]:
+        """Return the losses of all calls from `first` on, warm-up included, as means over all ranks, on every rank."""
+        return []
+
+    @abstractmethod
+    def conclude(self, record: RunRecord) -> str:
+        """Complete the record; return why the run is not valid, or an empty string."""
 
 
 class Choice(NamedTuple):
@@ -180,13 +116,6 @@ class Choice(NamedTuple):
     unusual: Mapping[str, str] = {}  # unusual values, with their words
 
 
-class Flops(NamedTuple):
-    """Model FLOPs to train on one unit of work, and the source of the formula."""
-
-    per_unit: float
-    source: str
-
-
 class Workload(ABC):
     """One run of a workload; raises ConfigError for options that do not fit together."""
 
@@ -194,9 +123,7 @@ class Workload(ABC):
     unit: ClassVar[str]  # of work, in the singular
     description: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]  # whose versions the record has
-    options: ClassVar[type]  # Options
-    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16")
-    without_ipu: ClassVar[str] = ""  # why it does not run on IPUs; empty: it does
+    options: ClassVar[type]  # groups of flags, among them compute, turns, window and run of common/options.py
     choices: ClassVar[tuple[Choice, ...]] = ()
 
     layout: dict[str, int]  # devices and batch, for the record
@@ -205,7 +132,6 @@ class Workload(ABC):
     num_parameters: int
     work_per_sample: int  # in the workload's unit
     flops: Flops
-    devices_per_process: int = 1
     files: Sequence[Path] = ()  # of this rank; with `stage` the frame replaces them by copies
     stage: str = ""  # folder on the node's own disk
     marks_all_communication: bool = True  # as regions
@@ -214,10 +140,20 @@ class Workload(ABC):
     @abstractmethod
     def __init__(self, options: Any, launch: Launch) -> None: ...
 
+    @classmethod
+    def facts(cls) -> Mapping[str, Any]:
+        """Return the content of its workload.yaml."""
+        return facts(cls.name)
+
     @staticmethod
     @abstractmethod
     def model(options: Any) -> str:
         """Return the model's size or variant, as tables show it."""
+
+    @property
+    def work_per_step(self) -> int:
+        """Work of an optimizer step over all devices, in the workload's unit."""
+        return self.layout["global_batch_size"] * self.work_per_sample
 
     def plan(self) -> Iterator[str]:
         """Yield the lines that --dry-run prints after the layout."""

@@ -32,11 +32,6 @@ class ModelOptions:
         if self.size not in SIZES:
             raise ConfigError(f"size must be one of {', '.join(map(str, SIZES))}, got {self.size}")
 
-    @property
-    def is_comparable(self) -> bool:
-        """Whether results are comparable with others'."""
-        return self.size == NATIVE_SIZE
-
 
 @dataclass(frozen=True)
 class DataOptions(options.DataOptions):

@@ -17,25 +17,21 @@ from jpwr.regions import RegionTimer
 REACH = 1.2  # largest output, so that tanh is not saturated at the targets' limits
 
 
-def build_model(size: int, data_format: str, seed: int) -> keras.Model:
+def build_model(size: int, seed: int) -> keras.Model:
     """Return the model in the policy's precision; its outputs, of shape [samples, 4], are in float32.
 
-    Its inputs are volumes, of shape [samples, size, size, size, 4] (or channels first), and dropout's factors for the
+    Its inputs are volumes, of shape [samples, size, size, size, 4], and dropout's factors for the
     units of each hidden layer.
     """
     initial = keras.initializers.GlorotUniform(seed)
-    edges = (size, size, size)
-    shape = (REDSHIFTS, *edges) if data_format == "channels_first" else (*edges, REDSHIFTS)
     dtype = keras.mixed_precision.global_policy().compute_dtype
-    volumes = keras.Input(shape, dtype=dtype)
+    volumes = keras.Input((size, size, size, REDSHIFTS), dtype=dtype)
     kept = [keras.Input((width,), dtype=dtype) for width in HIDDEN]
     x = volumes
     for width in WIDTHS:
-        x = layers.Conv3D(
-            width, KERNEL_SIZE, padding="same", data_format=data_format, kernel_initializer=initial.clone()
-        )(x)
+        x = layers.Conv3D(width, KERNEL_SIZE, padding="same", kernel_initializer=initial.clone())(x)
         # Pooling first gives the same result with an eighth of the work, as LeakyReLU is monotonic.
-        x = layers.MaxPooling3D(2, data_format=data_format)(x)
+        x = layers.MaxPooling3D(2)(x)
         x = layers.LeakyReLU()(x)
     x = layers.Flatten()(x)
     for width, factors in zip(HIDDEN, kept, strict=True):
@@ -53,7 +49,7 @@ def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Train
     options, batch = config.training, config.batch.global_batch_size
 
     def trained() -> Trained:
-        model = build_model(config.model.size, target.data_format, options.seed)
+        model = build_model(config.model.size, options.seed)
         # In proportion to the global batch, as in the reference.
         rate = rising_rate(options.learning_rate * batch / BASE_BATCH, options.learning_rate_warmup_steps)
         sgd = keras.optimizers.SGD(rate, momentum=options.momentum)
@@ -70,12 +66,11 @@ def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Train
 
 
 def prepared(counts: Any, target: Target) -> Any:
-    """Return the network's input from particle counts: log(1 + x), of [samples, size, size, size, 4] or channels first.
+    """Return the network's input from particle counts: log(1 + x), of [samples, size, size, size, 4].
 
     Counts stay int16 until here, which halves the bytes copied to a device compared with float32.
     """
-    volumes = tf.cast(tf.math.log1p(tf.cast(counts, tf.float32)), DTYPES[target.precision])
-    return tf.transpose(volumes, (0, 4, 1, 2, 3)) if target.data_format == "channels_first" else volumes
+    return tf.cast(tf.math.log1p(tf.cast(counts, tf.float32)), DTYPES[target.precision])
 
 
 def factors(dropout: float, seed: int, step: Any, batch: int, first: Any, count: Any) -> list[Any]:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarks.common import session
 from benchmarks.common.input_files import find_files
 from benchmarks.common.launch import Launch
-from benchmarks.common.workload import Flops
 from benchmarks.cosmoflow.config import REDSHIFTS, Config
-from benchmarks.cosmoflow.metrics import (
-    FLOPS_SOURCE,
-    SAMPLES_PER_EPOCH,
-    num_parameters,
-    training_flops_per_sample,
-)
 from benchmarks.on_tensorflow.workload import TensorFlowWorkload
 
 if TYPE_CHECKING:
@@ -31,16 +24,14 @@ class CosmoFlow(TensorFlowWorkload):
     unit = "sample"
     description = "Train CosmoFlow for some steps with TensorFlow and record the speed."
     options = Config
-    samples_per_epoch = SAMPLES_PER_EPOCH
-    without_ipu = "volumes of this size need a program that is split over several IPUs"
+    samples_per_epoch = 524_288  # of MLPerf HPC's training set, from v1.0 on
 
     def __init__(self, options: Config, launch: Launch) -> None:
         super().__init__(options, launch, find_files(options.data, "*.tfrecord"))
         size = options.model.size
         self.layout["volume_size"] = size
         self.sample = f"{size} x {size} x {size} x {REDSHIFTS}"
-        self.num_parameters = num_parameters(size)
-        self.flops = Flops(training_flops_per_sample(size), FLOPS_SOURCE)
+        self.count()
 
     @staticmethod
     def model(options: Config) -> str:

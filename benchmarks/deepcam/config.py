@@ -29,11 +29,6 @@ class ModelOptions:
         tuple(SIZES),
     )
 
-    @property
-    def is_comparable(self) -> bool:
-        """Whether results are comparable with others'."""
-        return self.size == NATIVE_SIZE
-
 
 @dataclass(frozen=True)
 class BatchOptions(options.BatchOptions):
@@ -62,8 +57,7 @@ class DataOptions(options.DataOptions):
 class TrainingOptions(options.TrainingOptions):
     """Training."""
 
-    optimizer: str = option("adam", "Adam with decoupled weight decay, or LAMB", ("adam", "lamb"))
-    weight_decay: float = option(0.01, "weight decay")
+    weight_decay: float = option(0.01, "decoupled weight decay of Adam")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,19 +7,19 @@ of MLPerf HPC's DeepCAM.
 from __future__ import annotations
 
 import itertools
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.deepcam.config import CHANNELS, CLASSES, FREQUENCIES, WEIGHT_POWER, Config
-from benchmarks.deepcam.metrics import ATROUS_RATES, MIDDLE_BLOCKS
+from benchmarks.on_pytorch.files import memory_format
 from benchmarks.on_pytorch.target import Target
-from benchmarks.on_pytorch.trainer import Lamb, Trainer, rising_rate
+from benchmarks.on_pytorch.trainer import Trainer, rising_rate
 from jpwr.regions import RegionTimer
 
+MIDDLE_BLOCKS = 16
+ATROUS_RATES = (1, 6, 12, 18)
 LOW_LEVEL = 48  # channels of the low-level features of the decoder
 WIDTH = 256  # of the decoder
 
@@ -157,16 +157,13 @@ def build_model(seed: int) -> DeepLab:
     return DeepLab()
 
 
-OPTIMIZERS: dict[str, Any] = {"adam": partial(torch.optim.AdamW, fused=True), "lamb": Lamb}
-
-
 def build_trainer(config: Config, passes: int, target: Target, regions: RegionTimer) -> Trainer:
     """Return the trainer with `passes` passes per optimizer step."""
     options = config.training
     torch.backends.cudnn.benchmark = True
-    model = build_model(options.seed).to(target.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimizer = OPTIMIZERS[options.optimizer](
-        model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay
+    model = build_model(options.seed).to(target.device, memory_format=memory_format(target.device))  # type: ignore[call-overload]
+    optimizer = torch.optim.AdamW(
+        model.parameters(), options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
     weights = torch.tensor([one**WEIGHT_POWER for one in FREQUENCIES], device=target.device)
 

@@ -10,9 +10,7 @@ from benchmarks.common import session
 from benchmarks.common.input_files import find_files
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
-from benchmarks.common.workload import Choice, Flops
 from benchmarks.deepcam.config import CHANNELS, CLASSES, SIZES, Config
-from benchmarks.deepcam.metrics import FLOPS_SOURCE, SAMPLES_PER_EPOCH, num_parameters, training_flops_per_sample
 from benchmarks.on_pytorch.workload import PyTorchWorkload
 
 if TYPE_CHECKING:
@@ -31,16 +29,13 @@ class DeepCam(PyTorchWorkload):
     description = "Train DeepCAM for some steps with PyTorch and record the speed."
     packages = ("torch", "h5py", "numpy")
     options = Config
-    samples_per_epoch = SAMPLES_PER_EPOCH
-    without_ipu = "images of this size need a program that is split over several IPUs"
-    choices = (Choice("optimizer", "training.optimizer", {"lamb": "LAMB"}),)
+    samples_per_epoch = 121_266  # of MLPerf HPC's training set
 
     def __init__(self, options: Config, launch: Launch) -> None:
         super().__init__(options, launch, find_files(options.data, "*.h5", STATS))
         self._height, self._width = SIZES[options.model.size]
         self.sample = f"{self._height} x {self._width} x {CHANNELS}"
-        self.num_parameters = num_parameters()
-        self.flops = Flops(training_flops_per_sample(self._height, self._width), FLOPS_SOURCE)
+        self.count()
 
     @staticmethod
     def model(options: Config) -> str:

@@ -5,9 +5,9 @@ import sys
 try:
     from benchmarks.llm_inference.run import main
 except ModuleNotFoundError as error:
-    if error.name != "h11":
+    if error.name != "httptools":
         raise
-    sys.exit("error: the client needs the package h11, which this Python lacks: python3 -m pip install h11")
+    sys.exit("error: the client needs the package httptools, which this Python lacks: python3 -m pip install httptools")
 
 if __name__ == "__main__":  # the client's processes import it, too
     sys.exit(main())

@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,23 +26,22 @@ class LoadError(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """Address of a server; `base` is the path before /v1, and `ca_file` has certificates in place of the system's."""
+    """Address of a server; `base` is the path before /v1."""
 
     host: str
     port: int
     scheme: str = "http"
     base: str = ""
-    ca_file: str = ""
     key: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, url: str, ca_file: str = "", key: str = "") -> Address:
+    def of(cls, url: str, key: str = "") -> Address:
         """Return the address of a URL; raises ValueError for one that is not scheme, host, port and path alone."""
         parts = urlsplit(url)
         if parts.scheme not in PORTS or not parts.hostname or parts.port == 0 or re.search(r"[@?#]|[^!-~]", url):
             raise ValueError(url)
         base = parts.path.rstrip("/").removesuffix("/v1")
-        return cls(parts.hostname, parts.port or PORTS[parts.scheme], parts.scheme, base, ca_file, key)
+        return cls(parts.hostname, parts.port or PORTS[parts.scheme], parts.scheme, base, key)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -53,8 +52,8 @@ class Address:
         return {"Host": host + port, "Accept-Encoding": "identity", **key}
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return what checks the server's certificate; None for plain HTTP. Raises OSError for a file without one."""
-        return ssl.create_default_context(cafile=self.ca_file or None) if self.scheme == "https" else None
+        """Return what checks the server's certificate; None for plain HTTP."""
+        return ssl.create_default_context() if self.scheme == "https" else None
 
     def hide(self, text: str) -> str:
         """Return words of a server without the key, which some of them repeat."""
@@ -106,14 +105,25 @@ class Address:
         finally:
             connection.close()
 
+    def choice(self, path: str, body: object, limit_s: float = REPLY_S) -> Mapping[str, Any]:
+        """Return the choice of an answer in one piece; raises OSError, and ValueError for another answer."""
+        status, text = self.ask(path, body, limit_s)
+        try:
+            found = json.loads(text)["choices"][0]
+            found.get("text")
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            words = f"HTTP status {status}, {text.strip()[:MOST_LETTERS]}"
+            raise ValueError(f"{path} has no answer ({error!r}): {words}") from error
+        return found  # type: ignore[no-any-return]
+
     def models(self) -> list[str]:
         """Return the names of the models that it serves; raises LoadError."""
         try:
             status, text = self.ask(MODELS)
         except ssl.SSLCertVerificationError as error:
             raise LoadError(
-                f"the certificate of {self.host}:{self.port} is not trusted ({error.verify_message}): give the file of "
-                "its authority as --ca-file"
+                f"the certificate of {self.host}:{self.port} is not trusted ({error.verify_message}): set "
+                "SSL_CERT_FILE to the file of its authority"
             ) from error
         except OSError as error:
             raise self._silent(error) from error

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from benchmarks.llm_inference.address import CHAT, COMPLETIONS, MOST_LETTERS, LoadError
+from benchmarks.llm_inference.address import CHAT, COMPLETIONS, LoadError
 from benchmarks.llm_inference.client import SILENT_S, Server
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.load import DEATH_S
@@ -116,17 +116,13 @@ class Questions:
         """Return the choice of an answer; raises LoadError."""
         asked = {name: value for name, value in asked.items() if name != "stream_options"} | {"stream": False}
         try:
-            status, text = self._server.address.ask(CHAT if self._is_chat else COMPLETIONS, asked, SILENT_S)
-        except OSError as error:
-            time.sleep(DEATH_S)
-            self._watch()
-            raise LoadError(f"a question on answers failed: {error.strerror or error}") from error
-        try:
-            choice: Mapping[str, Any] = json.loads(text)["choices"][0]
+            choice = self._server.address.choice(CHAT if self._is_chat else COMPLETIONS, asked, SILENT_S)
             answer_of(choice)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            words = f"HTTP status {status}, {text.strip()[:MOST_LETTERS]}"
-            raise LoadError(f"a question on answers failed ({error!r}): {words}") from error
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            if isinstance(error, OSError):
+                time.sleep(DEATH_S)
+                self._watch()
+            raise LoadError(f"a question on answers failed: {getattr(error, 'strerror', '') or error}") from error
         return choice
 
 

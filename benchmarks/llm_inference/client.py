@@ -11,6 +11,7 @@ import math
 import os
 import random
 import selectors
+import socket
 import ssl
 import time
 from array import array
@@ -23,8 +24,7 @@ from typing import Any, NamedTuple
 from benchmarks.llm_inference.address import CHAT, COMPLETIONS, Address
 from benchmarks.llm_inference.conversations import KEEP_S, Player, Talk
 from benchmarks.llm_inference.prompts import Bodies
-from benchmarks.llm_inference.stream import BadResponse, Counter
-from benchmarks.llm_inference.wire import RECEIVE_BYTES, Exchange, Wire
+from benchmarks.llm_inference.stream import BadResponse, Counter, Exchange
 from record.served import Request
 
 BLOCKED_S = 50e-6  # a selector that took longer was waiting; a call that need not wait takes less
@@ -33,6 +33,7 @@ LATE_TIMER_S = 0.002  # timers of epoll have steps of a millisecond
 SCHEDSTAT = "/proc/thread-self/schedstat"  # time on a CPU and time waiting for one, in nanoseconds; Linux
 KEPT = 8  # requests of a process whose prompts and answers are kept, to be compared
 PROBE_SILENCE_S = 0.5
+RECEIVE_BYTES = 1 << 16  # each read allocates as many; from 128 KiB on, the C library asks the kernel for them
 SILENT_S = 120.0  # no byte of a stream for so long: the server is taken to have stopped
 
 
@@ -43,7 +44,7 @@ class Server(NamedTuple):
     peer: tuple[int, Any]  # family and address of the socket
     model: str
     vocab_size: int
-    extra: dict[str, Any]
+    extra: Mapping[str, Any]
     keep_alive: bool
     template_tokens: int | None = None  # that chat adds to a prompt; None: completions
     of_turns: Mapping[str, Any] = {}  # further fields of a request of a conversation
@@ -55,11 +56,11 @@ class Load(NamedTuple):
     server: Server
     salt: str
     lengths: Sequence[tuple[int, int]]  # input and output tokens, taken in turn
-    starts_s: Sequence[tuple[int, float]]  # slots of a closed loop, and when each sends its first request
-    arrivals_s: Sequence[tuple[int, float]]  # requests of an open loop, and when each is due
-    first_index: int  # of requests of a closed loop, which counts in steps of `stride`
-    stride: int
-    cpus: Sequence[int]  # to run on; empty: any
+    starts_s: Sequence[tuple[int, float]] = ()  # slots of a closed loop, and when each sends its first request
+    arrivals_s: Sequence[tuple[int, float]] = ()  # requests of an open loop, and when each is due
+    first_index: int = 0  # of requests of a closed loop, which counts in steps of `stride`
+    stride: int = 1
+    cpus: Sequence[int] = ()  # to run on; empty: any
     talk: Talk | None = None  # conversations, in place of the lengths
 
 
@@ -73,12 +74,59 @@ class Statistics(NamedTuple):
     samples: Sequence[tuple[str, str]] = ()  # bodies and answers of some requests, by chance
 
 
+class Wire:
+    """A socket that never waits. What it received is opened later, so that TLS of one stream delays no other's time."""
+
+    def __init__(self, family: int, peer: Any, context: ssl.SSLContext | None, host: str) -> None:
+        self.unsent = memoryview(b"")
+        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.connect_ex(peer)
+        self._tls: ssl.SSLObject | None = None
+        if context:
+            self._received, self._sealed = ssl.MemoryBIO(), ssl.MemoryBIO()
+            self._tls = context.wrap_bio(self._received, self._sealed, server_hostname=host)
+            self._is_open, self._waiting = False, b""
+
+    def put(self, content: bytes) -> None:
+        """Queue bytes to be sent, with TLS once it is agreed on."""
+        if self._tls:
+            self._waiting += content
+            self.opened(b"")
+        else:
+            self.unsent = memoryview(content)
+
+    def send(self) -> None:
+        """Send as much as is possible now; raises OSError."""
+        with suppress(BlockingIOError):  # not connected yet, or the buffer is full
+            self.unsent = self.unsent[self.socket.send(self.unsent) :]
+
+    def opened(self, data: bytes) -> bytes:
+        """Return what received bytes of TLS say, which may be nothing yet; raises ssl.SSLError."""
+        assert self._tls is not None
+        self._received.write(data)
+        found = b""
+        with suppress(ssl.SSLWantReadError):
+            if not self._is_open:
+                self._tls.do_handshake()
+                self._is_open = True
+            if self._waiting:
+                self._tls.write(self._waiting)
+                self._waiting = b""
+            while part := self._tls.read(RECEIVE_BYTES):
+                found += part
+        if self._sealed.pending:
+            self.unsent = memoryview(bytes(self.unsent) + self._sealed.read())
+        return found
+
+
 class Stream:
     """A request, and the connection that it is on."""
 
     def __init__(self, request: Request, exchange: Exchange, body: bytes, wire: Wire | None) -> None:
         self.request, self.exchange, self.body, self.wire = request, exchange, body, wire
-        self.counter, self.is_reused = Counter(), wire is not None
+        self.counter, self.is_reused = Counter(request), wire is not None
         self.heard_s = request.sent_s
 
 
@@ -100,7 +148,7 @@ class Client:
         server, talk = load.server, load.talk
         extra = {**server.extra, **(server.of_turns if talk else {})}
         self._bodies = Bodies(server.model, server.vocab_size, extra, load.salt, server.template_tokens)
-        self._player = Player(talk, load.first_index, load.stride, self._bodies.tokens().made) if talk else None
+        self._player = Player(talk, load.first_index, load.stride, self._bodies.made) if talk else None
         self._path = server.address.base + (COMPLETIONS if server.template_tokens is None else CHAT)
         self._headers, self._tls = server.address.headers, server.address.tls()
         self._selector = selectors.DefaultSelector()
@@ -137,7 +185,7 @@ class Client:
         while not self._is_stopped:
             called_s = self._clock()
             while self._waiting and self._waiting[-1][0] <= called_s:
-                self._send_due(*self._waiting.pop())
+                self._send(*self._waiting.pop())
             called_s = self._clock()
             due_s = min(called_s + TIMER_S, self._waiting[-1][0] if self._waiting else math.inf)
             ready = self._selector.select(max(0.0, due_s - called_s))
@@ -198,17 +246,10 @@ class Client:
             self._is_drained = True
             self._link.send(("drained", None))
 
-    def _send_due(self, due_s: float, number: int, is_slot: bool) -> None:
-        if is_slot:
-            self._send(number, self._next_index, due_s)
-        else:
-            self._send(-1, number, due_s)
-
-    def _send(self, slot: int, index: int, due_s: float) -> None:
-        """Send a request; in a closed loop it counts from when it is sent."""
-        if slot >= 0:
-            self._next_index += self._load.stride
-        place = None
+    def _send(self, due_s: float, number: int, is_slot: bool) -> None:
+        """Send a request of an open loop, or the next one of a slot of a closed loop, which counts from now on."""
+        slot, index, place = (number, self._next_index, None) if is_slot else (-1, number, None)
+        self._next_index += self._load.stride if is_slot else 0
         if self._player:
             place, prompt, (input_tokens, output_tokens, *_) = self._player.next(slot)
             body = self._bodies.body_of(prompt, output_tokens)
@@ -217,7 +258,7 @@ class Client:
             body = self._bodies.body(index, input_tokens, output_tokens)
         exchange = Exchange(self._headers, self._path, body, self._keeps_alive)
         now_s = self._clock()
-        request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens, place=place)
+        request = Request(index, slot, now_s if is_slot else due_s, now_s, input_tokens, output_tokens, place=place)
         request.late_s = [now_s - due_s, 0.0, 0.0, 0.0]
         stream = Stream(request, exchange, body, self._idle.pop(slot, None))
         self._streams.add(stream)
@@ -267,13 +308,17 @@ class Client:
             return
         request, exchange, stream.heard_s = stream.request, stream.exchange, now_s
         try:
-            if data and self._tls and not (data := self._opened(stream, data)):
-                return
+            if data and self._tls and stream.wire:
+                data = stream.wire.opened(data)
+                if stream.wire.unsent:  # TLS may have to answer first
+                    self._watch(stream, stream.wire)
+                if not data:
+                    return
             new = sum(map(stream.counter.new_tokens, exchange.feed(data)))
         except (BadResponse, ssl.SSLError, ValueError, LookupError, TypeError, AttributeError) as error:
             self._fail(stream, str(error) if isinstance(error, BadResponse) else f"no completion: {error!r}")
             return
-        if exchange.response.is_done:
+        if exchange.is_done:
             new += stream.counter.release()
         if new:
             if not request.times_s and request.slot not in self._heard_slots:
@@ -285,34 +330,26 @@ class Client:
             request.counts.append(new)
             self._delays_s.append(now_s - since_s)
             self._tokens += new
-        if exchange.response.is_done:
+        if exchange.is_done:
             self._finish(stream, now_s)
 
-    def _opened(self, stream: Stream, data: bytes) -> bytes:
-        """Return what received bytes say; TLS may have to answer first."""
-        assert stream.wire is not None
-        said = stream.wire.opened(data)
-        if stream.wire.unsent:
-            self._watch(stream, stream.wire)
-        return said
-
     def _finish(self, stream: Stream, now_s: float) -> None:
-        request, counter = stream.request, stream.counter
-        request.ended_s, request.model = now_s, counter.model
-        request.prompt_tokens, request.completion_tokens = counter.prompt_tokens, counter.completion_tokens
-        request.cached_tokens = counter.cached_tokens
-        request.unlisted, request.is_unseen = counter.unlisted, counter.is_unseen
+        request = stream.request
+        request.ended_s = now_s
         self._streams.remove(stream)
         self._keep(stream)
-        idle_s = self._answered(request, counter.ids)
-        keeps_alive = self._keeps_alive and idle_s < KEEP_S
-        if keeps_alive and stream.exchange.response.keeps_open and request.slot >= 0 and stream.wire:
+        idle_s = 0.0  # until the stream's next request
+        if self._player and request.place:
+            key, idle_s = self._player.answered(request.slot, stream.counter.ids)
+            request.place = request.place._replace(answer=key, idle_s=idle_s)
+        is_kept = self._keeps_alive and idle_s < KEEP_S and stream.exchange.keeps_open and request.slot >= 0
+        if is_kept and stream.wire:
             self._selector.unregister(stream.wire.socket)
             self._idle[request.slot] = stream.wire
         else:
             self._close(stream)
         if request.slot >= 0 and not idle_s:
-            self._send(request.slot, self._next_index, now_s)
+            self._send(now_s, request.slot, True)
         elif request.slot >= 0:
             self._waiting.append((now_s + idle_s, request.slot, True))
             self._waiting.sort(reverse=True)
@@ -325,14 +362,6 @@ class Client:
         place = len(self._samples) if self._ended <= KEPT else random.randrange(self._ended)
         if place < KEPT:
             self._samples[place : place + 1] = [(stream.body.decode(), "".join(stream.counter.text))]
-
-    def _answered(self, request: Request, ids: Sequence[int]) -> float:
-        """Return the seconds until the stream's next request."""
-        if not self._player or not request.place:
-            return 0.0
-        key, idle_s = self._player.answered(request.slot, ids)
-        request.place = request.place._replace(answer=key, idle_s=idle_s)
-        return idle_s
 
     def _fail(self, stream: Stream, why: str) -> None:
         stream.request.error = self._load.server.address.hide(why)

@@ -16,9 +16,11 @@ from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
 from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
-from benchmarks.llm_inference.speculation import SpeculationOptions
 from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
+from record.acceptance import published, stated
 from record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of, of_trace
+
+MODELS = tuple(dict.fromkeys(model for model, _ in published()))
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,6 @@ class ServerOptions:
     server: str = option("xllamacpp", "program that serves", tuple(SERVERS))
     url: str = option("", "http(s)://HOST:PORT/PATH of a server that runs already, in place of starting one")
     api_key_variable: str = option("", "with --url: environment variable that has the API key")
-    api_key_file: str = option("", "with --url: file that has the API key")
-    ca_file: str = option("", "with --url: file of certificates that are trusted, in place of the system's")
     served_model: str = option("", "with --url: the model's name there; default: the first that it lists")
     vocab_size: int = option(
         32000, "with --url or --model-path: size of the vocabulary; prompts are random token ids below it"
@@ -70,7 +70,7 @@ class ServerOptions:
                 f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/measure_a_server.md"
             )
         _ = self.address
-        if self.devices > 1 and not (self.url or "{devices}" in SERVERS[self.server].command):
+        if self.devices > 1 and not (self.url or SERVERS[self.server].has_tensor_parallelism):
             raise ConfigError(
                 f"--devices {self.devices} was asked for, but {self.server} serves from one: leave it out"
             )
@@ -91,35 +91,23 @@ class ServerOptions:
     def address(self) -> Address | None:
         """Address of a server that runs already; raises ConfigError."""
         if not self.url:
-            for flag in ("api_key_variable", "api_key_file", "ca_file"):
-                if getattr(self, flag):
-                    raise ConfigError(f"--{flag.replace('_', '-')} needs --url: a server that is started here has none")
+            if self.api_key_variable:
+                raise ConfigError("--api-key-variable needs --url: a server that is started here has none")
             return None
         try:
-            found = Address.of(self.url, self.ca_file, self._key())
-            found.tls()
+            return Address.of(self.url, self._key())
         except ValueError as error:
             shown = self.url.split("?")[0].split("@")[-1]  # neither a password nor a key
             raise ConfigError(
                 f"--url {shown!r} is no address of a server: write http://HOST:PORT or https://HOST/PATH, without user "
                 "or query"
             ) from error
-        except OSError as error:
-            raise ConfigError(f"--ca-file {self.ca_file} has no certificates: {error.strerror or error}") from error
-        return found
 
     def _key(self) -> str:
-        if self.api_key_variable and self.api_key_file:
-            raise ConfigError("--api-key-variable and --api-key-file exclude each other: give one of them")
-        key = os.environ.get(self.api_key_variable, "") if self.api_key_variable else ""
-        if self.api_key_file:
-            try:
-                key = Path(self.api_key_file).read_text().strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"--api-key-file {self.api_key_file} cannot be read: {error}") from error
-        if (self.api_key_variable or self.api_key_file) and not re.fullmatch(r"[!-~]+", key):
+        key = os.environ.get(self.api_key_variable, "")
+        if self.api_key_variable and not re.fullmatch(r"[!-~]+", key):
             # Neither the key nor the variable's name, for which the key may have been given.
-            raise ConfigError("the variable or file of the API key has no key in one line: set it before")
+            raise ConfigError("--api-key-variable names no variable with a key in one line: set it before")
         return key
 
 
@@ -252,6 +240,49 @@ class AnswerOptions:
 
 
 @dataclass(frozen=True)
+class SpeculationOptions:
+    """Speculative decoding.
+
+    Random tokens are no text that a draft model foresees. The server therefore accepts drafts by chance, at a stated
+    mean, so that they cost what they cost and their use is no luck.
+    """
+
+    draft_tokens: int = option(
+        0, "tokens that a draft model proposes in a step, of which a stated number is accepted; 0: no speculation"
+    )
+    acceptance_length: float = option(
+        0.0, "mean tokens of a step, the model's own included; 0: the published number of --acceptance-of"
+    )
+    acceptance_of: str = option(MODELS[0], "model whose published acceptance length is stated", MODELS)
+    draft_model: str = option("", "with --model-path or --real-weights: the draft model, which fits the model")
+
+    def __post_init__(self) -> None:
+        if self.draft_tokens < 0:
+            raise ConfigError(f"draft_tokens must be 0 or more, got {self.draft_tokens}")
+        if not self.draft_tokens:
+            if self.acceptance_length or self.draft_model:
+                raise ConfigError("--acceptance-length and --draft-model need --draft-tokens: give their number, too")
+            return
+        if not 1 <= self.stated[0] <= self.draft_tokens + 1:
+            raise ConfigError(
+                f"--acceptance-length {self.stated[0]:g} is no mean of a step with {self.draft_tokens} draft tokens: "
+                f"give one from 1 to {self.draft_tokens + 1}"
+            )
+
+    @cached_property
+    def stated(self) -> tuple[float, str]:
+        """Return the stated acceptance length with its source; raises ConfigError if none is published."""
+        try:
+            return stated(self.draft_tokens, self.acceptance_length, self.acceptance_of)
+        except LookupError as error:
+            known = ", ".join(str(count) for model, count in published() if model == self.acceptance_of)
+            raise ConfigError(
+                f"--draft-tokens {self.draft_tokens}: of {self.acceptance_of} acceptance lengths are published for "
+                f"{known}: choose one of them, or give --acceptance-length"
+            ) from error
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """Run."""
 
@@ -300,7 +331,7 @@ class Config:
                 f"--trace {self.load.trace} has a request of {longest} tokens, but the model's context is {CONTEXT}: "
                 "give --url or --model-path of a model with a longer one, or a shorter trace"
             )
-        if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].fp8):
+        if self.compute.precision == "fp8" and not (serve.url or serve.model_path or SERVERS[serve.server].quantises):
             raise ConfigError(f"--precision fp8 needs weights in fp8 for {serve.server}: give them as --model-path")
 
     @property

@@ -45,7 +45,8 @@ class Measurement:
 def first_requests(server: Server, load: LoadOptions, limit_s: float, watch: Callable[[], None]) -> Request:
     """Send requests one after the other; the first warms the server up, the last, which is returned, is timed alone."""
     found: list[Request] = []
-    with _clients([_load(server, load, 0.0, starts_s=[(0, 0.0)])]) as (links, _):
+    alone = _load(server, load, 0.0)._replace(starts_s=[(0, 0.0)])
+    with _clients([alone]) as (links, _):
         for message, content in _messages(links, watch, time.monotonic() + limit_s):
             if message == "ended":
                 found.append(_good(content, watch))
@@ -129,19 +130,16 @@ def _good(request: Request, watch: Callable[[], None]) -> Request:
 
 def _shares(server: Server, load: LoadOptions, limit_s: float, alone_s: float) -> Iterator[Load]:
     """Yield each client process's part of the load, on CPUs of its own where the node has enough of them."""
-    salt, processes = str(time.time_ns()), -(-load.concurrency // STREAMS_PER_PROCESS)
+    processes = -(-load.concurrency // STREAMS_PER_PROCESS)
     cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     cpus = cpus[-processes:] if len(cpus) >= max(FEWEST_CORES_TO_BIND, 4 * processes) else []
     due: list[tuple[int, float]] = []
     if load.rate_per_s:
         due = list(enumerate(arrivals_s(load.rate_per_s, load.burstiness, load.seed, limit_s)))
+    whole = _load(server, load, load.idle_limit_s)
     for process in range(processes):
         own = [] if load.rate_per_s else range(process, load.concurrency, processes)
-        yield _load(
-            server,
-            load,
-            load.idle_limit_s,
-            salt=salt,
+        yield whole._replace(
             starts_s=[(slot, alone_s * slot / load.concurrency) for slot in own],
             arrivals_s=due[process::processes],
             first_index=process,
@@ -150,11 +148,11 @@ def _shares(server: Server, load: LoadOptions, limit_s: float, alone_s: float) -
         )
 
 
-def _load(server: Server, load: LoadOptions, idle_limit_s: float, **changes: Any) -> Load:
-    usual: dict[str, Any] = {"salt": str(time.time_ns()), "arrivals_s": (), "first_index": 0, "stride": 1, "cpus": ()}
-    if load.conversations:
-        usual["talk"] = Talk(load.conversations.conversations, idle_limit_s, load.seed)
-    return Load(server, lengths=load.lengths, **usual | changes)
+def _load(server: Server, load: LoadOptions, idle_limit_s: float) -> Load:
+    """Return the load of a client process without any request."""
+    trace = load.conversations
+    talk = Talk(trace.conversations, idle_limit_s, load.seed) if trace else None
+    return Load(server, str(time.time_ns()), load.lengths, talk=talk)
 
 
 @contextmanager

@@ -1,17 +1,18 @@
-"""Statistics of a client, and its requests as their file holds them."""
+"""Numbers that a run states next to the metrics of its requests: the client's cost, and what the server counted."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
 from benchmarks.llm_inference.client import Statistics
-from benchmarks.llm_inference.load import Measurement
+from benchmarks.llm_inference.config import Config
+from benchmarks.llm_inference.servers import SERVERS
 from jpwr.median import percentile
-from record.served import Metrics, Request
+from record.acceptance import length_of
+from record.derived import ratio
+from record.served import Metrics, Request, Window
 
 
 def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:
@@ -28,26 +29,48 @@ def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:
     }
 
 
-def from_the_start(measurement: Measurement) -> Measurement:
-    """Return it with times from the window's start on, in whole microseconds: those that the file of requests holds."""
+def by_the_server(
+    config: Config, begin: Mapping[str, float | None], end: Mapping[str, float | None], window: Window
+) -> tuple[float | None, dict[str, Any], float | None]:
+    """Return the tokens generated in the window, the facts of speculation, and steps with drafts that none declares.
 
-    def rounded(time_s: float) -> float:
-        return round(1e6 * (time_s - measurement.start_s)) / 1e6
+    All are by the server's counters at the window's edges. A server without a counter of accepted tokens generates one
+    with a request's prompt, and one in each step.
+    """
+    program, options = SERVERS[config.serve.server], config.speculation
+    changes = ((name, begin[name], end[name]) for name in program.counters)
+    moved = {name: last - first for name, first, last in changes if first is not None and last is not None}
+    tokens, steps, accepted = (moved.get(name) for name in (program.counter, program.steps, program.accepted))
+    if not options.draft_tokens:
+        return tokens, {}, steps or moved.get(program.proposed)
+    if not program.steps:
+        steps = ratio(moved.get(program.proposed), options.draft_tokens)
+    if not program.accepted and tokens is not None and steps is not None:
+        accepted = max(0.0, tokens - sum(window.holds(one.ended_s) for one in window.every) - steps)
+    if tokens is None and steps is not None and accepted is not None:
+        tokens = sum(window.holds(one.times_s[0]) for one in window.every) + steps + accepted
+    length, source = options.stated
+    facts = {
+        "method": program.speculation,
+        "draft_tokens": options.draft_tokens,
+        "stated_length": length,
+        "source": source,
+        "steps": steps,
+        "accepted_tokens": accepted,
+        "measured_length": length_of(steps, accepted),
+    }
+    return tokens, facts, None
 
-    requests = []
-    for one in measurement.requests:
-        times_s = array("d", map(rounded, one.times_s))
-        due_s, sent_s, ended_s = map(rounded, (one.due_s, one.sent_s, one.ended_s))
-        late_s = [round(1e6 * time_s) / 1e6 for time_s in one.late_s]
-        requests.append(replace(one, due_s=due_s, sent_s=sent_s, ended_s=ended_s, times_s=times_s, late_s=late_s))
-    return replace(measurement, requests=requests, start_s=0.0, end_s=rounded(measurement.end_s))
 
+def as_json(request: Request, start_s: float) -> dict[str, Any]:
+    """Return a request as the file of requests holds it, its times in microseconds from the window's start on.
 
-def as_json(request: Request) -> dict[str, Any]:
-    """Return a request as the file of requests holds it; `arrivals_us` are the first and the steps to each next."""
+    `arrivals_us` are the first and the steps to each next. The metrics are computed from what the file holds.
+    """
     due_us, sent_us, ended_us, *arrivals = (
-        round(1e6 * time_s) for time_s in (request.due_s, request.sent_s, request.ended_s, *request.times_s)
+        round(1e6 * (time_s - start_s)) for time_s in (request.due_s, request.sent_s, request.ended_s, *request.times_s)
     )
+    names = "prompt_tokens", "completion_tokens", "cached_tokens", "retries", "unlisted", "is_unseen"
     return {
         "index": request.index,
         "due_us": due_us,
@@ -57,12 +80,7 @@ def as_json(request: Request) -> dict[str, Any]:
         "tokens": list(request.counts),
         "input": request.asked_input,
         "output": request.asked_output,
-        "prompt_tokens": request.prompt_tokens,
-        "completion_tokens": request.completion_tokens,
-        "cached_tokens": request.cached_tokens,
-        "retries": request.retries,
         "late_us": [round(1e6 * time_s) for time_s in request.late_s],
-        "unlisted": request.unlisted,
-        "is_unseen": request.is_unseen,
+        **{name: getattr(request, name) for name in names},
         **({"place": request.place._asdict()} if request.place else {}),
     }

@@ -1,17 +1,14 @@
 """Models to serve: shapes with random weights, made without a download, and one with real weights from a package.
 
-A GGUF file (llama.cpp) follows https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, version 3; a folder for vLLM,
-SGLang and TensorRT-LLM has a config.json and a tokenizer, and they make the weights themselves.
+llama.cpp gets a GGUF file. vLLM, SGLang and TensorRT-LLM get a folder with a config.json and a tokenizer, and make the
+weights themselves.
 """
 
 from __future__ import annotations
 
 import json
-import random
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from importlib import metadata
 from math import prod
 from pathlib import Path
@@ -21,16 +18,15 @@ from typing import Any, NamedTuple
 from benchmarks.common.options import ConfigError
 from jpwr.process.whole_file import replaced
 
-TYPES = {"fp32": (0, 0, 4), "fp16": (1, 1, 2), "bf16": (30, 32, 2)}  # of a tensor, of a file, bytes of a number
+# In a GGUF file: of its tensors, and of the file.
+GGUF_TYPES = {"fp32": ("F32", "ALL_F32"), "fp16": ("F16", "MOSTLY_F16"), "bf16": ("BF16", "MOSTLY_BF16")}
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-ALIGNMENT = 32
 # Random weights repeat. By a prime number of them, so that no two rows are equal: their tokens would tie.
-BLOCK_BYTES = 4 * 262_139
+BLOCK = 262_139
 CONTEXT = 131072
 DRAFT_VOCAB = 32000  # of the published head for Llama 3.1 8B, yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
 CHAT_TEMPLATE = "{% for one in messages %}{{ one.content }}{% endfor %}"
 SPACE = "\u2581"  # in tokens of llama.cpp
-UNKNOWN, NORMAL, CONTROL, BYTE = 2, 1, 3, 6  # kinds of tokens
 
 
 class Shape(NamedTuple):
@@ -82,116 +78,87 @@ def _written_to(path: Path) -> Iterator[None]:
 
 
 def tensors(shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
-    """Return the name and the dimensions of each tensor, the fastest first."""
+    """Return the name and the dimensions of each tensor, the fastest last."""
     hidden, keys = shape.hidden, shape.head * shape.kv_heads
-    found: list[tuple[str, tuple[int, ...]]] = [("token_embd.weight", (hidden, shape.vocab))]
-    for layer in range(shape.layers):
-        found += [
-            (f"blk.{layer}.{name}.weight", size)
-            for name, size in (
-                ("attn_norm", (hidden,)),
-                ("attn_q", (hidden, hidden)),
-                ("attn_k", (hidden, keys)),
-                ("attn_v", (hidden, keys)),
-                ("attn_output", (hidden, hidden)),
-                ("ffn_norm", (hidden,)),
-                ("ffn_gate", (hidden, shape.ffn)),
-                ("ffn_up", (hidden, shape.ffn)),
-                ("ffn_down", (shape.ffn, hidden)),
-            )
-        ]
-    return [*found, ("output_norm.weight", (hidden,)), ("output.weight", (hidden, shape.vocab))]
+    sizes: dict[str, tuple[int, ...]] = {
+        "attn_norm": (hidden,),
+        "attn_q": (hidden, hidden),
+        "attn_k": (keys, hidden),
+        "attn_v": (keys, hidden),
+        "attn_output": (hidden, hidden),
+        "ffn_norm": (hidden,),
+        "ffn_gate": (shape.ffn, hidden),
+        "ffn_up": (shape.ffn, hidden),
+        "ffn_down": (hidden, shape.ffn),
+    }
+    layers = [(f"blk.{layer}.{name}.weight", size) for layer in range(shape.layers) for name, size in sizes.items()]
+    table = (shape.vocab, hidden)
+    return [("token_embd.weight", table), *layers, ("output_norm.weight", (hidden,)), ("output.weight", table)]
 
 
 def make_gguf(path: Path, shape: Shape, precision: str) -> None:
     """Write a model file with random weights, unless it is there; raises ConfigError where that is not possible."""
     if path.exists():
         return
-    if precision not in TYPES:
-        raise ConfigError(f"--precision {precision}: random weights for llama.cpp are {', '.join(TYPES)}")
-    with _written_to(path), replaced(path) as part, part.open("wb") as file:
-        file.write(_head(shape, precision))
-        for _, size in tensors(shape):
+    if precision not in GGUF_TYPES:
+        raise ConfigError(f"--precision {precision}: random weights for llama.cpp are {', '.join(GGUF_TYPES)}")
+    try:
+        import gguf
+        import numpy as np
+    except ImportError as error:
+        raise ConfigError(f"a model for llama.cpp cannot be written ({error}): pip install gguf") from error
+    block, (tensor_type, file_type) = random_weights(precision), GGUF_TYPES[precision]
+    with _written_to(path), replaced(path) as part:
+        writer = gguf.GGUFWriter(part, "llama")
+        writer.add_name("random weights")
+        writer.add_file_type(gguf.LlamaFileType[file_type])
+        writer.add_vocab_size(shape.vocab)
+        writer.add_context_length(CONTEXT)
+        writer.add_embedding_length(shape.hidden)
+        writer.add_block_count(shape.layers)
+        writer.add_feed_forward_length(shape.ffn)
+        writer.add_rope_dimension_count(shape.head)
+        writer.add_head_count(shape.heads)
+        writer.add_head_count_kv(shape.kv_heads)
+        writer.add_layer_norm_rms_eps(1e-5)
+        _add_tokens(writer, shape.vocab)
+        for name, size in tensors(shape):
             # Norms are float32, as llama.cpp wants them.
-            content = struct.pack("<f", 1.0) * size[0] if len(size) == 1 else _weights(prod(size), precision)
-            file.write(content + bytes(-len(content) % ALIGNMENT))
+            number, kind = (block.dtype, tensor_type) if len(size) > 1 else (np.dtype(np.float32), "F32")
+            writer.add_tensor_info(name, size, number, prod(size) * number.itemsize, gguf.GGMLQuantizationType[kind])
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        for _, size in tensors(shape):
+            writer.write_tensor_data(np.resize(block, size) if len(size) > 1 else np.ones(size, np.float32))
+        writer.close()
 
 
-def _weights(count: int, precision: str) -> bytes:
-    """Return random numbers of 1/64 to 1/32 and of either sign: about as large as those of a trained model."""
-    block = _random_block(precision)
-    whole, rest = divmod(count * TYPES[precision][2], BLOCK_BYTES)
-    return block * whole + block[:rest]
+def random_weights(precision: str) -> Any:
+    """Return the weights that all tensors repeat: of 1/64 to 1/32 and of either sign, as in a trained model."""
+    import numpy as np
+
+    chance = np.random.default_rng(0)
+    weights = (chance.uniform(1 / 64, 1 / 32, BLOCK) * chance.choice((-1, 1), BLOCK)).astype(np.float32)
+    if precision == "bf16":
+        return (weights.view(np.uint32) >> 16).astype(np.uint16)
+    return weights.astype(DTYPES[precision])
 
 
-@cache
-def _random_block(precision: str) -> bytes:
-    """Return the weights that all tensors of a precision repeat."""
-    size = TYPES[precision][2]
-    block = bytearray(random.Random(0).randbytes(BLOCK_BYTES))
-    # The highest byte holds the sign and the top of the exponent; in float32 and bfloat16 the next its last bit.
-    if precision == "fp16":
-        block[1::2] = bytes(0x24 | one & 0x83 for one in block[1::2])
-    else:
-        block[size - 1 :: size] = bytes(0x3C | one & 0x80 for one in block[size - 1 :: size])
-        block[size - 2 :: size] = bytes(0x80 | one & 0x7F for one in block[size - 2 :: size])
-    return bytes(block)
+def _add_tokens(writer: Any, vocab: int) -> None:
+    from gguf import TokenType
 
-
-def _head(shape: Shape, precision: str) -> bytes:
-    words = [f"<0x{byte:02X}>" for byte in range(256)]
+    kinds = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL, *[TokenType.BYTE] * 256]
+    words = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     words += [f"{SPACE}{letter}" for letter in ascii_letters]  # of prompts in chat
-    words = ["<unk>", "<s>", "</s>", *words, *(f"w{index}" for index in range(shape.vocab - len(words) - 3))]
-    kinds = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * (shape.vocab - 259)]
-    facts: dict[str, Any] = {
-        "general.architecture": "llama",
-        "general.name": "random weights",
-        "general.file_type": TYPES[precision][1],
-        "general.alignment": ALIGNMENT,
-        "llama.vocab_size": shape.vocab,
-        "llama.context_length": CONTEXT,
-        "llama.embedding_length": shape.hidden,
-        "llama.block_count": shape.layers,
-        "llama.feed_forward_length": shape.ffn,
-        "llama.rope.dimension_count": shape.head,
-        "llama.attention.head_count": shape.heads,
-        "llama.attention.head_count_kv": shape.kv_heads,
-        "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": words,
-        "tokenizer.ggml.scores": [0.0] * shape.vocab,
-        "tokenizer.ggml.token_type": kinds,
-        "tokenizer.ggml.bos_token_id": 1,
-        "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.add_bos_token": False,
-        "tokenizer.chat_template": CHAT_TEMPLATE,
-    }
-    every, at = tensors(shape), 0
-    head = struct.pack("<4sIQQ", b"GGUF", 3, len(every), len(facts))
-    head += b"".join(_text(key) + _value(value) for key, value in facts.items())
-    for name, size in every:
-        kind, _, number_bytes = TYPES[precision] if len(size) > 1 else TYPES["fp32"]
-        head += _text(name) + struct.pack(f"<I{len(size)}QIQ", len(size), *size, kind, at)
-        at += prod(size) * number_bytes
-        at += -at % ALIGNMENT
-    return head + bytes(-len(head) % ALIGNMENT)
-
-
-def _text(text: str) -> bytes:
-    return struct.pack("<Q", len(text.encode())) + text.encode()
-
-
-def _value(value: Any) -> bytes:
-    """Return a value with its type, as GGUF has them."""
-    if isinstance(value, list):
-        kind, form = {str: (8, ""), float: (6, "f"), int: (5, "i")}[type(value[0])]
-        content = b"".join(map(_text, value)) if kind == 8 else struct.pack(f"<{len(value)}{form}", *value)
-        return struct.pack("<IIQ", 9, kind, len(value)) + content
-    if isinstance(value, bool):
-        return struct.pack("<I?", 7, value)
-    if isinstance(value, str):
-        return struct.pack("<I", 8) + _text(value)
-    return struct.pack("<If", 6, value) if isinstance(value, float) else struct.pack("<II", 4, value)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([*words, *(f"w{index}" for index in range(vocab - len(words)))])
+    writer.add_token_scores([0.0] * vocab)
+    writer.add_token_types([*kinds, *[TokenType.NORMAL] * (vocab - len(kinds))])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(CHAT_TEMPLATE)
 
 
 def make_draft(path: Path, shape: Shape, precision: str, is_gguf: bool) -> None:

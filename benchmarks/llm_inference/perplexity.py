@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.llm_inference.address import COMPLETIONS
 from benchmarks.llm_inference.answers import answer_of
 from benchmarks.llm_inference.client import Server
-from benchmarks.llm_inference.servers import Adapter
+from benchmarks.llm_inference.servers import Program
 
 TEXT = Path(__file__).with_name("text.txt")  # Darwin, On the Origin of Species, 1859: Project Gutenberg 1228
 TOKENIZE = "/tokenize"
@@ -34,13 +34,13 @@ def most_tokens() -> int:
     return len(text()) // 2
 
 
-def asked_text(server: Server, adapter: Adapter, reference: float | None) -> dict[str, Any]:
+def asked_text(server: Server, program: Program, reference: float | None) -> dict[str, Any]:
     """Return what is stored of the text: its places with the listed tokens, none if the server cannot be asked."""
     places: list[tuple[int, list[float]]] = []
     try:
-        tokens, begun_s = _tokens(server, adapter), time.monotonic()
+        tokens, begun_s = _tokens(server, program), time.monotonic()
         for count in range(1, len(tokens)):
-            places.append(_place(server, adapter, tokens[:count], tokens[count]))
+            places.append(_place(server, program, tokens[:count], tokens[count]))
             if time.monotonic() - begun_s > LIMIT_S:
                 raise ValueError(f"it took longer than {LIMIT_S:g} s")
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -49,23 +49,21 @@ def asked_text(server: Server, adapter: Adapter, reference: float | None) -> dic
     return {"places": places, "vocabulary": server.vocab_size, "reference": reference}
 
 
-def _tokens(server: Server, adapter: Adapter) -> list[int]:
-    if not adapter.text_field:
+def _tokens(server: Server, program: Program) -> list[int]:
+    if not program.text_field:
         raise ValueError("the server does not split text into tokens")
-    body = {"model": server.model, **adapter.tokenize, adapter.text_field: text()}
+    body = {"model": server.model, **program.tokenize, program.text_field: text()}
     status, answer = server.address.ask(TOKENIZE, body)
     if status != 200:
         raise ValueError(f"{TOKENIZE} has HTTP status {status}")
     return [int(one) for one in json.loads(answer)["tokens"]]
 
 
-def _place(server: Server, adapter: Adapter, prompt: Sequence[int], token: int) -> tuple[int, list[float]]:
+def _place(server: Server, program: Program, prompt: Sequence[int], token: int) -> tuple[int, list[float]]:
     """Return the listed log-probabilities after a prompt, and which one is the token's; -1 for none."""
     asked = {"model": server.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "stream": False}
-    status, answer = server.address.ask(COMPLETIONS, {**asked, "logprobs": LISTED, **adapter.of_text})
-    if status != 200:
-        raise ValueError(f"{COMPLETIONS} has HTTP status {status}: {answer.strip()[:200]}")
-    listed = _by_id(answer_of(json.loads(answer)["choices"][0]).top[0])
+    choice = server.address.choice(COMPLETIONS, {**asked, "logprobs": LISTED, **program.request_of_text})
+    listed = _by_id(answer_of(choice).top[0])
     return list(listed).index(token) if token in listed else -1, list(listed.values())
 
 

@@ -5,76 +5,54 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import ascii_letters
 from typing import Any
 
 from benchmarks.llm_inference.address import CHAT, MOST_LETTERS, Address, LoadError
 
-SALT_TOKENS = 16  # a block of vLLM's prefix cache, which is looked up from the first token on
 TAIL_TOKENS = 1 << 16
-
-
-class Tokens:
-    """Text of made tokens: slices of one random text, each begun by tokens of its own."""
-
-    def __init__(self, salt: str, tail: str, least: int, most: int) -> None:
-        self._salt, self._tail, self._least, self._span = salt, f"{tail},{tail}", least, most - least + 1
-        self._width = len(str(least)) + 1
-        self._count = (len(tail) + 1) // self._width
-
-    def made(self, key: str, tokens: int) -> str:
-        """Return as many token ids, the same for the same key, and for fewer tokens the first of them."""
-        parts = []
-        for at in range(0, tokens, self._count):
-            seed = hashlib.blake2b(f"{self._salt} {key} {at}".encode(), digest_size=32).digest()
-            numbers = [int.from_bytes(seed[place : place + 8], "little") for place in range(0, 32, 8)]
-            own = [str(self._least + one % self._span) for one in numbers[1:]]
-            count, start = min(tokens - at, self._count), numbers[0] % self._count * self._width
-            rest = self._tail[start : start + max(0, count - len(own)) * self._width - 1] if count > len(own) else ""
-            parts.append(",".join([*own[:count], *([rest] if rest else [])]))
-        return ",".join(parts)
 
 
 class Bodies:
     """Request bodies whose prompts are random token ids, or in chat random letters, each a token.
 
-    All ids have the same number of digits, the one that most ids of the vocabulary have, so that a prompt is a slice
-    of text: making one disturbs no stream. The first tokens are the request's own, drawn from `salt`, so that no prefix
-    cache is hit. In chat the server's template adds `template_tokens`; None: no chat.
+    A prompt is a slice of one random text, begun by tokens of its own, so that making one disturbs no stream and no
+    prefix cache is hit. All ids have the same number of digits, the one that most ids of the vocabulary have. In chat
+    the server's template adds `template_tokens`; None: no chat.
     """
 
     def __init__(
         self, model: str, vocab_size: int, extra: Mapping[str, Any], salt: str, template_tokens: int | None = None
     ) -> None:
-        self._is_chat = template_tokens is not None
         most = len(str(vocab_size - 1))
         spans = [(10 ** (digits - 1), min(vocab_size, 10**digits) - 1) for digits in range(1, most + 1)]
-        self._least, self._most = max(spans, key=lambda span: span[1] - span[0])
-        self._template_tokens, self._width = template_tokens, 1 if self._is_chat else len(str(self._least))
-        self._salt, self._fields = salt, {"model": model, **extra}
-        self._tail = self._prompt(random.Random(salt), TAIL_TOKENS)
-
-    def _prompt(self, chance: random.Random, count: int) -> str:
+        least, last = max(spans, key=lambda span: span[1] - span[0])
+        self._words: Sequence[str] | range = range(least, last + 1)
+        self._is_chat, self._separator = template_tokens is not None, ","
         if self._is_chat:
-            return " ".join(chance.choices(ascii_letters, k=count))
-        return ",".join(str(chance.randint(self._least, self._most)) for _ in range(count))
+            self._words, self._separator = ascii_letters, " "
+        self._width = len(str(self._words[0])) + 1
+        self._salt, self._fields, self._template_tokens = salt, {"model": model, **extra}, template_tokens or 0
+        tail = self._separator.join(map(str, random.Random(salt).choices(self._words, k=TAIL_TOKENS)))
+        self._text = f"{tail}{self._separator}{tail}"  # a slice may begin anywhere
 
     def body(self, index: int, input_tokens: int, output_tokens: int) -> bytes:
         """Return the body of the request of that index."""
-        return self.body_of(self._salted(index, input_tokens), output_tokens)
+        return self.body_of(self.made(f"{index}", input_tokens - self._template_tokens), output_tokens)
 
-    def tokens(self) -> Tokens:
-        """Return the made tokens of conversations."""
-        return Tokens(self._salt, self._tail, self._least, self._most)
-
-    def _salted(self, index: int, input_tokens: int) -> str:
-        own = input_tokens - (self._template_tokens or 0)
-        salted = min(SALT_TOKENS, own)
-        prompt = self._prompt(random.Random(f"{self._salt} {index}"), salted)
-        if rest := own - salted:
-            prompt += (" " if self._is_chat else ",") + self._tail[: rest * (self._width + 1) - 1]
-        return prompt
+    def made(self, key: str, tokens: int) -> str:
+        """Return as many tokens, the same for the same key, and for fewer tokens the first of them."""
+        parts = []
+        for at in range(0, tokens, TAIL_TOKENS):
+            seed = hashlib.blake2b(f"{self._salt} {key} {at}".encode(), digest_size=32).digest()
+            start, *numbers = (int.from_bytes(seed[place : place + 8], "little") for place in range(0, 32, 8))
+            count = min(tokens - at, TAIL_TOKENS)
+            parts += [str(self._words[number % len(self._words)]) for number in numbers[:count]]
+            if rest := max(0, count - len(numbers)) * self._width:
+                begin = start % TAIL_TOKENS * self._width
+                parts.append(self._text[begin : begin + rest - 1])
+        return self._separator.join(parts)
 
     def body_of(self, prompt: str, output_tokens: int) -> bytes:
         """Return the body of a request with a prompt of token ids, or in chat of letters."""

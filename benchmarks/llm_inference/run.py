@@ -9,14 +9,13 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from benchmarks.common.cgroup import quota_periods
 from benchmarks.common.launch import Launch, mark_window, node_window, read_launch
 from benchmarks.common.node.out_of_memory import is_out_of_memory
 from benchmarks.common.node.provenance import collect_provenance
@@ -27,26 +26,22 @@ from benchmarks.llm_inference.address import LoadError
 from benchmarks.llm_inference.answers import Questions
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.devices import devices_of_running
-from benchmarks.llm_inference.load import Measurement, first_requests, measure
-from benchmarks.llm_inference.metrics import as_json, client_metrics, from_the_start
-from benchmarks.llm_inference.models import (
-    PACKAGED,
-)
+from benchmarks.llm_inference.load import first_requests, measure
+from benchmarks.llm_inference.metrics import as_json, by_the_server, client_metrics
+from benchmarks.llm_inference.models import PACKAGED
 from benchmarks.llm_inference.perplexity import asked_text
-from benchmarks.llm_inference.servers import (
-    SERVERS,
-)
-from benchmarks.llm_inference.speculation import facts_of_speculation
+from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.started import Started, next_to
+from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import clock_error_s
 from jpwr.process.words import number_of
-from record.acceptance import NO_SPECULATION, choice, judged_acceptance, judged_events, label, of_text
-from record.answers import facts_of, judged
-from record.conversations import figures_of, remarks_on_cache
+from record.acceptance import NO_SPECULATION, choice, label, of_text
+from record.answers import facts_of
+from record.conversations import figures_of
 from record.demand import DATA, hosts_of, of_arrivals, of_idle_limit
 from record.perplexity import reference_of
-from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, number
-from record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
+from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, read_request
+from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
 DESCRIPTION = "Load a server of language models with requests, and record how fast it answered."
@@ -130,18 +125,18 @@ def describe(config: Config) -> RunRecord:
 
 def serve_and_measure(config: Config, launch: Launch, record: RunRecord) -> None:
     """Fill in the record of a run; raises ConfigError for what does not fit the machine."""
-    with ExitStack() as stack:
-        try:
+    try:
+        with ExitStack() as stack:
             _serve_and_measure(config, launch, record, stack)
-        except LoadError as error:
-            record.status = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
-            record.error = str(error)
+    except LoadError as error:
+        record.status = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
+        record.error = str(error)
 
 
 def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack: ExitStack) -> None:
     serve, load = config.serve, config.load
     started = Started(config, stack)
-    server, adapter = started.server, SERVERS[serve.server]
+    server, program = started.server, SERVERS[serve.server]
     if serve.url:
         record.model = server.model
     alone = first_requests(server, load, config.window.limit_s, started.watch)
@@ -153,48 +148,43 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     questions = Questions(server, config, alone_s, started.watch)
     questions.ask_idle()
     counted, late_s, periods = [], 0.0, []
-    names = [adapter.counter, *adapter.speculation.counters]
 
     def mark(edge: str, time_s: float) -> None:
         nonlocal late_s
         mark_window(launch, edge, MEASURED, time_s)
         periods.append(quota_periods())
-        counted.append(started.address.counters(names, adapter.metrics))
+        counted.append(started.address.counters(program.counters, program.metrics))
         late_s += time.monotonic() - time_s
 
     measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
     questions.ask_again([one for process in measured.statistics for one in process.samples])
     if config.asks_text:
         reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
-        questions.stored["text"] = asked_text(server, adapter, reference)
-    measurement = from_the_start(measured)
+        questions.stored["text"] = asked_text(server, program, reference)
     # A gateway may answer for an alias by the model's own name.
     if others := sorted({one.model for one in measured.requests} - {"", server.model}):
         record.choices["answers as"] = ", ".join(others)
-    window = Window(measurement)
+    lines = [as_json(one, measured.start_s) for one in measured.requests]
+    length_s = round(1e6 * (measured.end_s - measured.start_s)) / 1e6
+    window = Window(list(map(read_request, lines)), 0.0, length_s, load.concurrency, load.rate_per_s)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, serve.devices, load.limits)
-    record.metrics |= figures_of(window) | client_metrics(measurement.statistics)
-    server_tokens, speculation, undeclared = _by_the_server(config, counted, window)
-    shares = [
-        (after.throttled - before.throttled) / max(1, after.all - before.all)
-        for before, after in zip(*periods, strict=False)
-    ]
+    record.metrics |= figures_of(window) | client_metrics(measured.statistics)
+    begin, end = counted
+    server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)
     record.metrics |= {
         "num_parameters": started.parameters,
         "server_start_s": started.ready_s,
-        "cpu_throttled_percent": 100 * max(shares, default=0.0),
+        "cpu_throttled_percent": throttled_percent([(periods[0], periods[-1])]),
         "server_tokens": server_tokens,
         **({"undeclared_steps": undeclared} if undeclared else {}),
     }
-    found: list[object] = [*faults(window, load, record.metrics), *disturbances(window, record.metrics)]
     answers = facts_of(questions.stored)
-    findings = [*remarks(window, load, record.metrics), *remarks_on_cache(window, record.metrics), *judged(answers)]
-    findings += judged_acceptance(speculation, number(record.metrics, "output_tokens_per_request"))
-    findings += judged_events(speculation, window, undeclared)
-    late, is_confirmed = list(late_client(window, record.metrics, load)), False
+    found: list[object] = list(faults(window, record.metrics))
+    findings = list(remarks(window, record.metrics, answers, speculation))
+    late, is_confirmed = list(late_client(window, record.metrics)), False
     if server_tokens is not None:
-        other = miscounted(window, load, server_tokens, late_s, adapter.counts_requests)
+        other = miscounted(window, server_tokens, late_s, program.counts_requests)
         late, is_confirmed = [*late, *([other] if other else [])], other is None
     found += unconfirmed(window, is_confirmed)
     # Where others use the node, too, both can be theirs.
@@ -204,38 +194,16 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     record.serving |= {"speculation": speculation} if speculation else {}
     record.error = "; ".join(map(str, found))
     record.status = FAILED if found else OK
-    _store_requests(record, measurement, questions, config)
+    _store_requests(record, lines, questions, config)
 
 
-def _by_the_server(
-    config: Config, counted: Sequence[Mapping[str, float | None]], window: Window
-) -> tuple[float | None, dict[str, Any], float | None]:
-    """Return the tokens generated in the window by the server's counters at its edges, and what they say of drafts.
-
-    The last are drafts, or steps with some, that no option declares.
-    """
-
-    def change(name: str) -> float | None:
-        begin, end = (one.get(name) for one in counted)
-        return None if begin is None or end is None else end - begin
-
-    adapter = SERVERS[config.serve.server]
-    tokens, ended = change(adapter.counter), sum(window.holds(one.ended_s) for one in window.every)
-    facts = facts_of_speculation(config.speculation, adapter.speculation, change, tokens, ended)
-    if tokens is None and facts.get("measured_length"):  # a prompt makes a token, and each step one and those accepted
-        prompts = sum(window.holds(one.times_s[0]) for one in window.every)
-        tokens = prompts + facts["steps"] + facts["accepted_tokens"]
-    kind = adapter.speculation
-    return tokens, facts, None if facts else change(kind.steps) or change(kind.proposed)
-
-
-def _store_requests(record: RunRecord, measurement: Measurement, questions: Questions, config: Config) -> None:
+def _store_requests(record: RunRecord, requests: list[dict[str, Any]], questions: Questions, config: Config) -> None:
     """Write every request, all answers and the run's end next to the record, for whoever computes its numbers again."""
     path = next_to(config, REQUESTS_SUFFIX)
     if path is None:
         return
-    end = end_line(len(measurement.requests), record.status, record.error, questions.stored)
-    lines = map(json.dumps, [*map(as_json, measurement.requests), end])
+    end = end_line(len(requests), record.status, record.error, questions.stored)
+    lines = map(json.dumps, [*requests, end])
     try:
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
     except OSError as error:

@@ -1,10 +1,15 @@
-"""Servers as data, and one of them in a process of its own: started, watched and ended."""
+"""Servers that can be started: four classes, and one of them in a process of its own: started, watched and ended.
+
+Command lines and fields: documentation of each server, 2026-11. xllamacpp and vllm, on CPUs, have been run.
+Speculation at a stated acceptance: pull requests 27711 of llama.cpp and 40662 of vLLM; environ.py of SGLang, where real
+draft tokens need a top-k of 1; _torch/speculative/interface.py of TensorRT-LLM, which counts drafts alone.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shlex
 import signal
 import socket
 import subprocess
@@ -27,144 +32,203 @@ TELLING = re.compile("error|exception|failed|signal", re.IGNORECASE)
 # Of srun: with these, an MPI of the server takes itself for a rank of srun's. TensorRT-LLM then refuses or hangs, and
 # its own launcher leaves them out, too (trtllm-llmapi-launch).
 OF_A_LAUNCHER = ("SLURM_", "PMI")
+USAGE = {"stream_options": {"include_usage": True}}
 RUNNING_USAGE = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+SETTINGS = "settings.yaml"
 
 
-class Speculation(NamedTuple):
-    """How a server speculates at a stated acceptance; texts in braces are filled in.
+class Draft(NamedTuple):
+    """Draft model, the tokens that it proposes in a step, and the stated mean number of tokens of a step."""
 
-    The names are of counters: steps with drafts, or the tokens that are proposed in them, and accepted draft tokens. A
-    server that has no counter of these lacks the name.
+    path: Path
+    tokens: int
+    length: float
+
+
+class Start(NamedTuple):
+    """Model and options that a server is started with."""
+
+    model: Path
+    folder: Path  # for a file of settings
+    port: int
+    streams: int
+    context: int  # tokens
+    threads: int
+    devices: int
+    dtype: str
+    is_random: bool = False  # the server makes the weights itself
+    is_fp8: bool = False  # and quantises them
+    keeps_prefixes: bool = False
+    draft: Draft | None = None
+
+
+class Program:
+    """A program that serves: how it is started, the fields of a request that only it knows, and its counters.
+
+    Its counters are of generated tokens, of steps with drafts or the tokens proposed in them, and of accepted ones.
     """
 
-    method: str
-    arguments: str = ""
-    environment: Mapping[str, str] = {}
-    settings: str = ""
-    steps: str = ""
-    proposed: str = ""
-    accepted: str = ""
+    package: str  # whose version the record has
+    makes_gguf = False  # a model with random weights is a GGUF file, and not a folder
+    has_tensor_parallelism = True
+    quantises = True  # weights to fp8
+    keep_alive = True
+    request: Mapping[str, Any] = RUNNING_USAGE
+    request_of_turns: Mapping[str, Any] = {}  # of conversations, next to those of each request
+    text_field = ""  # of /tokenize; empty: it has none
+    tokenize: Mapping[str, Any] = {}  # further fields of it
+    request_of_text: Mapping[str, Any] = {}  # that make it list tokens by their ids, and keep its prompt
+    metrics = METRICS  # page of its counters
+    counter = ""
+    counts_requests = False  # its counters move when a request ends, and not with each token
+    speculation = "eagle3"
+    steps = proposed = accepted = ""
+    variables: Mapping[str, str] = {"HF_HUB_OFFLINE": "1"}
 
     @property
     def counters(self) -> list[str]:
-        """Return the names of its counters."""
-        return list(filter(None, (self.steps, self.proposed, self.accepted)))
+        """Names of all its counters."""
+        return list(filter(None, (self.counter, self.steps, self.proposed, self.accepted)))
+
+    def command(self, start: Start) -> list[str]:
+        """Return its command line, without the user's arguments."""
+        raise NotImplementedError
+
+    def environment(self, start: Start) -> Mapping[str, str]:
+        """Return the variables that are set for it."""
+        return self.variables
+
+    def settings(self, start: Start) -> str:
+        """Return the content of its file of settings; empty if it has none."""
+        return ""
 
 
-class Adapter(NamedTuple):
-    """All that the launcher knows of a server; texts in braces of its command are filled in."""
+class LlamaCpp(Program):
+    """llama.cpp's own server, in Python's package xllamacpp."""
 
-    command: str
-    extra: Mapping[str, Any]  # fields of a request, next to those that every server takes
-    package: str  # whose version the record has
-    speculation: Speculation
-    random: str = ""  # further arguments for a model with random weights
-    fp8: str = ""  # further arguments that quantise weights to fp8
-    makes_gguf: bool = False  # a model with random weights is a GGUF file, and not a folder
-    metrics: str = METRICS  # page of its counters
-    counter: str = ""  # tokens that it has generated
-    counts_requests: bool = False  # its counters move when a request ends, and not with each token
-    keep_alive: bool = True
-    text_field: str = ""  # of /tokenize; empty: it has none
-    tokenize: Mapping[str, Any] = {}  # further fields of it
-    of_text: Mapping[str, Any] = {}  # fields of a request that make it list tokens by their ids, and keep its prompt
-    settings: str = ""  # content of a file that {settings} names
-    environment: Mapping[str, str] = {}
-    # For conversations, which a prefix cache is measured with: {cache} without and with it, and fields of a request.
-    cache: tuple[str, str] = ("", "")
-    of_turns: Mapping[str, Any] = {}
+    package = "xllamacpp"
+    makes_gguf = True
+    has_tensor_parallelism = quantises = False
+    keep_alive = False  # it closes each connection, although it announces to keep it
+    request: Mapping[str, Any] = {**USAGE, "timings_per_token": True, "cache_prompt": False}
+    # The chosen token's probability lists its id, and costs nothing.
+    request_of_turns: Mapping[str, Any] = {"cache_prompt": True, "logprobs": 1, "post_sampling_probs": True}
+    text_field = "content"
+    tokenize: Mapping[str, Any] = {"add_special": True}
+    request_of_text: Mapping[str, Any] = {"cache_prompt": True}
+    counter = "llamacpp:tokens_predicted_total"
+    counts_requests = True
+    speculation = "draft model"
+    steps = "llamacpp:spec_decode_num_drafts_total"
+    accepted = "llamacpp:spec_decode_num_accepted_tokens_total"
+
+    def command(self, start: Start) -> list[str]:
+        module = [sys.executable, "-m", "benchmarks.llm_inference.serve_xllamacpp"]
+        words = [*module, start.model, start.port, start.streams, start.context, start.threads]
+        draft = [start.draft.path, start.draft.tokens, f"{start.draft.length:g}"] if start.draft else []
+        return list(map(str, [*words, *draft]))
 
 
-# Command lines and fields: documentation of each server, 2026-11. xllamacpp and vllm, on CPUs, have been run.
-# Speculation at a stated acceptance: pull requests 27711 of llama.cpp and 40662 of vLLM; environ.py of SGLang, where
-# real draft tokens need a top-k of 1; _torch/speculative/interface.py of TensorRT-LLM, which counts drafts alone.
-SERVERS: Mapping[str, Adapter] = {
-    "xllamacpp": Adapter(
-        "{python} -m benchmarks.llm_inference.serve_xllamacpp {model} {port} {streams} {context} {threads}",
-        {"stream_options": {"include_usage": True}, "timings_per_token": True, "cache_prompt": False},
-        "xllamacpp",
-        Speculation(
-            "draft model",
-            "{draft} {draft_tokens} {acceptance_length}",
-            steps="llamacpp:spec_decode_num_drafts_total",
-            accepted="llamacpp:spec_decode_num_accepted_tokens_total",
-        ),
-        makes_gguf=True,
-        counter="llamacpp:tokens_predicted_total",
-        counts_requests=True,
-        text_field="content",
-        tokenize={"add_special": True},
-        of_text={"cache_prompt": True},
-        # The chosen token's probability lists its id, and costs nothing.
-        of_turns={"cache_prompt": True, "logprobs": 1, "post_sampling_probs": True},
-        keep_alive=False,  # it closes each connection, although it announces to keep it
-    ),
-    "vllm": Adapter(
-        "{python} -m vllm.entrypoints.cli.main serve {model} --served-model-name {name} --host 127.0.0.1 "
-        "--port {port} --tensor-parallel-size {devices} --max-model-len {context} --dtype {dtype} "
-        "{cache} --enable-prompt-tokens-details",
-        RUNNING_USAGE,
-        "vllm",
-        Speculation(
-            "eagle3",
-            '--speculative-config \'{{"method":"eagle3","model":"{draft}","num_speculative_tokens":{draft_tokens},'
-            '"rejection_sample_method":"synthetic","synthetic_acceptance_length":{acceptance_length}}}\'',
-            steps="vllm:spec_decode_num_drafts_total",
-            accepted="vllm:spec_decode_num_accepted_tokens_total",
-        ),
-        random="--load-format dummy",
-        fp8="--quantization fp8",
-        counter="vllm:generation_tokens_total",
-        text_field="prompt",
-        of_text={"return_tokens_as_token_ids": True},
-        environment={"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
-        cache=("--no-enable-prefix-caching", "--enable-prefix-caching"),
-        of_turns={"return_token_ids": True},  # the first event has those of the prompt, too
-    ),
-    "sglang": Adapter(
-        "{python} -m sglang.launch_server --model-path {model} --served-model-name {name} --host 127.0.0.1 "
-        "--port {port} --tp-size {devices} --context-length {context} --dtype {dtype} {cache} "
-        "--enable-metrics",
-        RUNNING_USAGE,
-        "sglang",
-        Speculation(
-            "eagle3",
-            "--speculative-algorithm EAGLE3 --speculative-draft-model-path {draft} --speculative-eagle-topk 1 "
-            "--speculative-num-steps {draft_tokens} --speculative-num-draft-tokens {step_tokens}",
-            {
-                "SGLANG_SIMULATE_ACC_LEN": "{acceptance_length}",
-                "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
-                "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
-            },
-            steps="sglang:spec_verify_calls_total",
-        ),
-        random="--load-format dummy",
-        fp8="--quantization fp8",
-        counter="sglang:generation_tokens_total",
-        counts_requests=True,  # observe_one_finished_request of its tokenizer manager, in 0.5.23
-        environment={"HF_HUB_OFFLINE": "1"},
-        cache=("--disable-radix-cache", "--enable-cache-report"),
-    ),
-    "trtllm": Adapter(
-        "trtllm-serve {model} --host 127.0.0.1 --port {port} --tp_size {devices} --max_seq_len {context} "
-        "--extra_llm_api_options {settings}",
-        {"stream_options": {"include_usage": True}},  # it refuses fields that it does not know
-        "tensorrt-llm",
-        Speculation(
-            "eagle3",
-            environment={"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": "{accepted_drafts}"},
-            settings="speculative_config:\n  decoding_type: Eagle3\n  max_draft_len: {draft_tokens}\n"
-            "  speculative_model: {draft}\nenable_iter_perf_stats: true\nreturn_perf_metrics: true\n",
-            proposed="trtllm_spec_decode_num_draft_tokens_total",
-            accepted="trtllm_spec_decode_num_accepted_tokens_total",
-        ),
-        metrics="/prometheus/metrics",
-        # Without chunks, it refuses a prompt that is longer than its default of 8,192 tokens in a step.
-        settings="kv_cache_config: {enable_block_reuse: REUSE}\nload_format: LOAD_FORMAT\n"
-        "enable_chunked_prefill: true\n",
-        cache=("false", "true"),
-        environment={"HF_HUB_OFFLINE": "1"},
-    ),
+def _of_weights(start: Start) -> list[str]:
+    """Return what vLLM and SGLang call weights that they make, or quantise, themselves."""
+    made = ["--load-format", "dummy"] if start.is_random else []
+    return [*made, *(["--quantization", "fp8"] if start.is_fp8 else [])]
+
+
+class Vllm(Program):
+    """vLLM."""
+
+    package = "vllm"
+    variables: Mapping[str, str] = {**Program.variables, "VLLM_NO_USAGE_STATS": "1"}
+    request_of_turns: Mapping[str, Any] = {"return_token_ids": True}  # the first event has those of the prompt, too
+    text_field = "prompt"
+    request_of_text: Mapping[str, Any] = {"return_tokens_as_token_ids": True}
+    counter = "vllm:generation_tokens_total"
+    steps = "vllm:spec_decode_num_drafts_total"
+    accepted = "vllm:spec_decode_num_accepted_tokens_total"
+
+    def command(self, start: Start) -> list[str]:
+        words = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(start.model)]
+        words += f"--served-model-name {NAME} --host 127.0.0.1 --port {start.port}".split()
+        words += f"--tensor-parallel-size {start.devices} --max-model-len {start.context} --dtype {start.dtype}".split()
+        words += ["--enable-prefix-caching" if start.keeps_prefixes else "--no-enable-prefix-caching"]
+        words += ["--enable-prompt-tokens-details"]
+        words += _of_weights(start)
+        if start.draft:
+            drafts = {"method": "eagle3", "model": str(start.draft.path), "num_speculative_tokens": start.draft.tokens}
+            accepts = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": start.draft.length}
+            words += ["--speculative-config", json.dumps({**drafts, **accepts})]
+        return words
+
+
+class Sglang(Program):
+    """SGLang."""
+
+    package = "sglang"
+    counter = "sglang:generation_tokens_total"
+    counts_requests = True  # observe_one_finished_request of its tokenizer manager, in 0.5.23
+    steps = "sglang:spec_verify_calls_total"
+
+    def command(self, start: Start) -> list[str]:
+        words = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(start.model)]
+        words += f"--served-model-name {NAME} --host 127.0.0.1 --port {start.port} --tp-size {start.devices}".split()
+        words += f"--context-length {start.context} --dtype {start.dtype} --enable-metrics".split()
+        words += ["--enable-cache-report" if start.keeps_prefixes else "--disable-radix-cache"]
+        words += _of_weights(start)
+        if start.draft:
+            tokens = start.draft.tokens
+            words += ["--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(start.draft.path)]
+            words += f"--speculative-eagle-topk 1 --speculative-num-steps {tokens}".split()
+            words += ["--speculative-num-draft-tokens", str(tokens + 1)]
+        return words
+
+    def environment(self, start: Start) -> Mapping[str, str]:
+        accepts = {
+            "SGLANG_SIMULATE_ACC_LEN": f"{start.draft.length:g}" if start.draft else "",
+            "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
+            "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
+        }
+        return {**self.variables, **(accepts if start.draft else {})}
+
+
+class TensorRtLlm(Program):
+    """TensorRT-LLM, which refuses fields of a request that it does not know."""
+
+    package = "tensorrt-llm"
+    quantises = False
+    request = USAGE
+    metrics = "/prometheus/metrics"
+    proposed = "trtllm_spec_decode_num_draft_tokens_total"
+    accepted = "trtllm_spec_decode_num_accepted_tokens_total"
+
+    def command(self, start: Start) -> list[str]:
+        words = f"--host 127.0.0.1 --port {start.port} --tp_size {start.devices} --max_seq_len {start.context}".split()
+        settings = str(start.folder / SETTINGS)
+        return ["trtllm-serve", str(start.model), *words, "--extra_llm_api_options", settings]
+
+    def environment(self, start: Start) -> Mapping[str, str]:
+        accepts = {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": f"{start.draft.length - 1:g}"} if start.draft else {}
+        return {**self.variables, **accepts}
+
+    def settings(self, start: Start) -> str:
+        found: dict[str, Any] = {
+            "kv_cache_config": {"enable_block_reuse": start.keeps_prefixes},
+            "load_format": "dummy" if start.is_random else "auto",
+            # Without chunks, it refuses a prompt that is longer than its default of 8,192 tokens in a step.
+            "enable_chunked_prefill": True,
+        }
+        if start.draft:
+            drafts = {"max_draft_len": start.draft.tokens, "speculative_model": str(start.draft.path)}
+            found["speculative_config"] = {"decoding_type": "Eagle3", **drafts}
+            found |= {"enable_iter_perf_stats": True, "return_perf_metrics": True}
+        return json.dumps(found)  # which YAML contains
+
+
+SERVERS: dict[str, Program] = {
+    "xllamacpp": LlamaCpp(),
+    "vllm": Vllm(),
+    "sglang": Sglang(),
+    "trtllm": TensorRtLlm(),
 }
 
 
@@ -230,24 +294,3 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
-
-
-def command_of(adapter: Adapter, values: Mapping[str, object], is_random: bool, more: str) -> list[str]:
-    """Return a server's command line, with speculation where the values have a draft model."""
-    parts = [adapter.command, adapter.speculation.arguments if "draft" in values else ""]
-    template = " ".join([*parts, adapter.random if is_random else "", more.replace("{", "{{").replace("}", "}}")])
-    every = {"python": sys.executable, "name": NAME, **values}
-    return [word.format(**every) for word in shlex.split(template)]
-
-
-def environment_of(adapter: Adapter, values: Mapping[str, object]) -> dict[str, str]:
-    """Return the variables of a server, with those of speculation where the values have a draft model."""
-    more = adapter.speculation.environment if "draft" in values else {}
-    return {**adapter.environment, **{name: text.format(**values) for name, text in more.items()}}
-
-
-def settings_of(adapter: Adapter, values: Mapping[str, object], is_random: bool) -> str:
-    """Return the content of a server's file of settings; empty if it has none."""
-    more = adapter.speculation.settings.format(**values) if "draft" in values else ""
-    own = adapter.settings.replace("LOAD_FORMAT", "dummy" if is_random else "auto")
-    return own.replace("REUSE", str(values["cache"])) + more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -27,15 +28,7 @@ from benchmarks.llm_inference.models import (
 )
 from benchmarks.llm_inference.perplexity import most_tokens
 from benchmarks.llm_inference.prompts import template_tokens
-from benchmarks.llm_inference.servers import (
-    NAME,
-    SERVERS,
-    Process,
-    command_of,
-    environment_of,
-    free_port,
-    settings_of,
-)
+from benchmarks.llm_inference.servers import NAME, SERVERS, SETTINGS, Draft, Process, Start, free_port
 
 LOG_SUFFIX = ".server.log"
 MARGIN_TOKENS = 64  # of a context, for what a server adds to a prompt
@@ -52,7 +45,7 @@ class Started:
     """The server that is asked, started here or running already."""
 
     def __init__(self, config: Config, stack: ExitStack) -> None:
-        serve, adapter = config.serve, SERVERS[config.serve.server]
+        serve, program = config.serve, SERVERS[config.serve.server]
         self._process: Process | None = None
         self.parameters: int | None = None
         self.ready_s, vocab = 0.0, serve.vocab_size
@@ -73,20 +66,21 @@ class Started:
         if not name:
             asked, found = " or ".join(names), ", ".join(served) or "none"
             raise LoadError(f"the model {asked} was asked for, and the server has {found}")
-        peer, extra, template = self.address.reached(), dict(adapter.extra), None
+        peer, template = self.address.reached(), None
         if config.load.endpoint == "chat":
             template = template_tokens(self.address, name, min(config.load.lengths)[0], config.window.limit_s)
-        self.server = Server(self.address, peer, name, vocab, extra, adapter.keep_alive, template, adapter.of_turns)
+        self.server = Server(
+            self.address, peer, name, vocab, program.request, program.keep_alive, template, program.request_of_turns
+        )
 
     def _start(self, config: Config, stack: ExitStack) -> tuple[Path, int]:
         """Start it and wait until it is ready; return where the model is, and the size of its vocabulary."""
-        serve, load, adapter = config.serve, config.load, SERVERS[config.serve.server]
+        serve, program = config.serve, SERVERS[config.serve.server]
         folder = Path(serve.model_folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="caraml-")))
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"--model-folder {folder} cannot be made: {error.strerror}") from error
-        is_random = not (serve.model_path or serve.real_weights)
         shape, vocab = SHAPES[serve.model], serve.vocab_size
         if serve.real_weights:
             path, vocab = packaged_file(), PACKAGED.vocab_size
@@ -94,32 +88,35 @@ class Started:
             path = Path(serve.model_path)
         else:
             name = f"{serve.model}-{config.precision}"
-            path = folder / (f"{name}.gguf" if adapter.makes_gguf else f"{name}/{NAME}")
-            (make_gguf if adapter.makes_gguf else make_folder)(path, shape, config.precision)
+            path = folder / (f"{name}.gguf" if program.makes_gguf else f"{name}/{NAME}")
+            (make_gguf if program.makes_gguf else make_folder)(path, shape, config.precision)
             vocab, self.parameters = shape.vocab, shape.parameters
-        settings = folder / f"{serve.server}.yaml"
-        values: dict[str, object] = {
-            "cache": adapter.cache[bool(load.trace)],
-            "model": path,
-            "port": self.address.port,
-            "streams": load.concurrency,
-            "context": context(config),
-            "threads": max(1, usable_cores() - 1),  # the client has the other one
-            "devices": serve.devices,
-            "dtype": DTYPES.get(config.precision, "bfloat16"),
-            "settings": settings,
-        }
-        if config.speculation.draft_tokens:
-            draft = Path(config.speculation.draft_model or path.with_name(f"draft-{path.name}"))
+        draft = None
+        if tokens := config.speculation.draft_tokens:
+            draft = Draft(Path(config.speculation.draft_model), tokens, config.speculation.stated[0])
             if not config.speculation.draft_model:
-                make_draft(draft, shape, config.precision, adapter.makes_gguf)
-            values |= {"draft": draft, **config.speculation.values}
-        if adapter.settings:
-            settings.write_text(settings_of(adapter, values, is_random))
-        more = f"{serve.server_args} {adapter.fp8 if config.precision == 'fp8' else ''}"
+                draft = draft._replace(path=path.with_name(f"draft-{path.name}"))
+                make_draft(draft.path, shape, config.precision, program.makes_gguf)
+        start = Start(
+            model=path,
+            folder=folder,
+            port=self.address.port,
+            streams=config.load.concurrency,
+            context=context(config),
+            threads=max(1, usable_cores() - 1),  # the client has the other one
+            devices=serve.devices,
+            dtype=DTYPES.get(config.precision, "bfloat16"),
+            is_random=self.parameters is not None,
+            is_fp8=config.precision == "fp8",
+            keeps_prefixes=bool(config.load.trace),
+            draft=draft,
+        )
+        if settings := program.settings(start):
+            (folder / SETTINGS).write_text(settings)
         log = next_to(config, LOG_SUFFIX) or folder / "server.log"
         stack.enter_context(_ended_by_signals())
-        self._process = Process(command_of(adapter, values, is_random, more), environment_of(adapter, values), log)
+        command = [*program.command(start), *shlex.split(serve.server_args)]
+        self._process = Process(command, program.environment(start), log)
         stack.callback(self._process.stop)
         self.ready_s = self._process.wait_until_ready(self.address, serve.start_limit_s)
         return path, vocab

@@ -1,6 +1,6 @@
 """Traces of conversations, in two published formats and made ones, and files of lengths.
 
-Mooncake's JSON lines have timestamp [ms], input_length, output_length and hash_ids of blocks of 512 tokens. The JSON of
+Mooncake's JSON lines have input_length, output_length and hash_ids of blocks of 512 tokens. The JSON of
 AIPerf's scenario and of kv-cache-tester has id, block_size and requests of t [s], in, out and hash_ids of whole blocks,
 and perhaps hash_id_scope, tool_tokens and system_tokens. Where hash_id_scope is "none", requests have no hash ids: a
 prompt is the former one, the former answer as it came, and new tokens; the first tool_tokens + system_tokens of all
@@ -10,13 +10,11 @@ conversations are the same.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, option, parse_config, positive
+from benchmarks.common.options import ConfigError
 from record.demand import MADE, as_text, digest_of, made
 
 MOONCAKE_BLOCK = 512
@@ -96,18 +94,15 @@ def _entries(flag: str, text: str) -> Iterator[Any]:
                 raise ConfigError(f"{flag}: line {number} is no JSON ({error}): give JSON or JSON lines") from error
 
 
-def _number(entry: Mapping[str, Any], name: str, least: float, where: str) -> float:
+def _number(entry: Mapping[str, Any], name: str, where: str, least: int = 0) -> float:
     value = entry.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST:
-        found = f"{value!r:.40}" if name in entry else "nothing"
-        raise ConfigError(f"{where}: {name!r} must be a number from {least:g} to 2^53, found {found}")
+        raise ConfigError(f"{where}: {name!r} must be a number from {least} to 2^53, found {value!r:.40}")
     return value
 
 
-def _whole(entry: Mapping[str, Any], name: str, least: int, where: str, usual: int | None = None) -> int:
-    if usual is not None and name not in entry:
-        return usual
-    value = _number(entry, name, least, where)
+def _tokens(entry: Mapping[str, Any], name: str, where: str, least: int = 1) -> int:
+    value = _number(entry, name, where, least)
     if value != int(value):
         raise ConfigError(f"{where}: {name!r} must be a whole number, found {value!r}")
     return int(value)
@@ -125,8 +120,7 @@ def _ids(entry: Mapping[str, Any], tokens: int, block: int, where: str, is_cut: 
 
 def _of_mooncake(entry: Mapping[str, Any], where: str) -> Conversation:
     """Return a conversation of one request: the format does not state which requests follow each other."""
-    _number(entry, "timestamp", 0, where)
-    tokens, output = (_whole(entry, name, 1, where) for name in ("input_length", "output_length"))
+    tokens, output = (_tokens(entry, name, where) for name in ("input_length", "output_length"))
     ids = _ids(entry, tokens, MOONCAKE_BLOCK, where)
     return Conversation((Turn(tokens, output, 0.0, ids),), MOONCAKE_BLOCK)
 
@@ -144,27 +138,22 @@ def _requests(entry: Mapping[str, Any], where: str) -> Iterator[Mapping[str, Any
 
 
 def _of_requests(entry: Mapping[str, Any], where: str) -> Conversation:
-    if not isinstance(entry.get("id"), str):
-        raise ConfigError(f"{where}: 'id' must be a text, found {entry.get('id')!r}")
     if (scope := entry.get("hash_id_scope", SCOPES[0])) not in SCOPES:
         raise ConfigError(f"{where}: 'hash_id_scope' must be one of {', '.join(SCOPES)}, found {scope!r}")
     is_fed = scope == "none"
-    block = _whole(entry, "block_size", 1, where)
-    shared = sum(_whole(entry, name, 0, where, usual=0) for name in ("tool_tokens", "system_tokens"))
+    block = _tokens(entry, "block_size", where)
+    shared = sum(_tokens(entry, name, where, 0) for name in ("tool_tokens", "system_tokens") if name in entry)
     turns, ended_s, held = list[Turn](), 0.0, shared if is_fed else 0
     for number, one in enumerate(_requests(entry, where), 1):
         at = f"{where}, request {number}"
-        for name in ("type", "model"):
-            if not isinstance(one.get(name), str):
-                raise ConfigError(f"{at}: {name!r} must be a text, found {one.get(name)!r}")
-        time_s = _number(one, "t", 0, at)
-        tokens, output = (_whole(one, name, 1, at) for name in ("in", "out"))
+        time_s = _number(one, "t", at)
+        tokens, output = (_tokens(one, name, at) for name in ("in", "out"))
         if is_fed and tokens <= held:
             raise ConfigError(f"{at}: 'in' must be above {held}, the tokens before its new ones, found {tokens}")
         ids = () if is_fed else _ids(one, tokens, block, at, is_cut=True)
         turns.append(Turn(tokens, output, max(0.0, time_s - ended_s) if turns else 0.0, ids))
-        is_timed = one.get("api_time") is not None
-        ended_s, held = time_s + (_number(one, "api_time", 0, at) if is_timed else 0.0), tokens + output
+        took_s = 0.0 if one.get("api_time") is None else _number(one, "api_time", at)
+        ended_s, held = time_s + took_s, tokens + output
     if not turns:
         raise ConfigError(f"{where}: 'requests' has no request")
     return Conversation(tuple(turns), 0 if is_fed else block, scope == "local", shared)
@@ -184,32 +173,3 @@ def read_lengths(path: Path) -> list[tuple[int, int]]:
     if max(output for _, output in pairs) < 2:
         raise ConfigError(f"--lengths-file {path}: no request has 2 output tokens, of which the later one is timed")
     return pairs
-
-
-@dataclass(frozen=True)
-class MadeOptions:
-    """Made trace."""
-
-    size: str = option("small", "small: for a laptop; large: contexts of up to 120,000 tokens", tuple(MADE))
-    seed: int = option(1234, "seed of lengths and idle times")
-    out: str = option("trace.jsonl", "file to write")
-
-    def __post_init__(self) -> None:
-        positive(self, "seed")
-
-
-def main() -> int:
-    """Write a made trace; return the exit code."""
-    try:
-        [options] = parse_config(
-            [MadeOptions], sys.argv[1:], "python -m benchmarks.llm_inference.trace", "Make conversations."
-        )
-        Path(options.out).write_text(as_text(made(options.size, options.seed)))
-    except (ConfigError, OSError) as error:
-        print(f"trace: error: {error}", file=sys.stderr)
-        return EXIT_BAD_OPTIONS
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -183,11 +183,6 @@ class Layout:
         """Number of replicas of the model."""
         return self.world_size // (self.tensor_parallel_size * self.pipeline_parallel_size * self.context_parallel_size)
 
-    @property
-    def expert_replicas(self) -> int:
-        """Number of devices that have the same experts."""
-        return self.world_size // (self.pipeline_parallel_size * self.expert_parallel_size)
-
     def check(self, shape: ModelSize, sequence_length: int = 0) -> None:
         """Raise ConfigError unless the devices can share a model and its samples in this layout; 0: any length."""
         tensor, pipeline, context = self.tensor_parallel_size, self.pipeline_parallel_size, self.context_parallel_size

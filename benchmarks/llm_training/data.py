@@ -25,6 +25,7 @@ Batch = dict[str, torch.Tensor]
 IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type, sequences, documents
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
 TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
+REMADE = "make it anew with 'python -m benchmarks.llm_training.prepare --out"
 TOKENS_CHECKED = 10_000_000  # in less than a second
 DRAWN = 0.5  # share of synthetic tokens that no other determines, where losses are compared with a reference
 FACTOR = 31  # a token t that is not drawn is followed by FACTOR t + 1, modulo the vocabulary, which 31 does not divide
@@ -117,7 +118,7 @@ class _Vocabulary:
 
 
 def describe_prefix(prefix: str) -> dict[str, Any]:
-    """Return the content of PREFIX.json, which prepare writes; empty for data from elsewhere.
+    """Return the content of PREFIX.json, which prepare writes; empty for data from elsewhere, or synthetic tokens.
 
     Raises ConfigError if the file is damaged.
     """
@@ -130,53 +131,32 @@ def describe_prefix(prefix: str) -> dict[str, Any]:
     return described
 
 
-def describe(prefix: str, sequence_length: int) -> dict[str, Any]:
-    """Return the record's description of a text data set; empty for synthetic tokens."""
-    return {**describe_prefix(prefix), "packing": packing(prefix, sequence_length)} if prefix else {}
+def read_index(prefix: str) -> tuple[NDArray[np.int32], Any]:
+    """Return the number of tokens of each document in PREFIX.idx, and their type; raises ConfigError if it is damaged.
 
-
-def packing(prefix: str, sequence_length: int) -> str:
-    """Return a description of how the documents of PREFIX.idx fill the samples."""
-    with open(f"{prefix}.idx", "rb") as file:
-        _, _, _, documents, _ = IndexHeader.unpack(file.read(IndexHeader.size))
-    mean = _tokens(Path(f"{prefix}.idx"), documents) / documents
-    if mean < sequence_length:
-        how = f"a sample of {sequence_length} tokens has {sequence_length / mean:.1f} of them, one after the other"
-    else:
-        how = f"they are cut into samples of {sequence_length} tokens"
-    return f"{documents} documents of {mean:.0f} tokens on average: {how}"
-
-
-def _tokens(index: Path, sequences: int) -> int:
-    """Return the number of tokens of all sequences, whose lengths follow the index's header."""
-    return int(np.fromfile(index, np.int32, sequences, offset=IndexHeader.size).sum(dtype=np.int64))
+    megatron-core's own reader checks the same, but prints tracebacks for a file that it cannot read.
+    """
+    path = Path(f"{prefix}.idx")
+    try:
+        with open(path, "rb") as file:
+            magic, version, code, sequences, documents = IndexHeader.unpack(file.read(IndexHeader.size))
+        if (magic, version) != (INDEX_MAGIC, 1):
+            raise ValueError("it is no index of megatron-core")
+        if path.stat().st_size < IndexHeader.size + sequences * (4 + 8) + documents * 8:
+            raise ValueError("it is truncated")
+        return np.fromfile(path, np.int32, sequences, offset=IndexHeader.size), np.dtype(TOKEN_TYPES[code])
+    except (OSError, ValueError, KeyError, struct.error) as error:
+        raise ConfigError(f"{path} cannot be read ({error}): {REMADE} {prefix}'") from error
 
 
 def check_prefix(prefix: str, vocab_size: int) -> None:
     """Raise ConfigError unless PREFIX.bin and PREFIX.idx are a complete data set within the vocabulary."""
-    index, tokens = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")
-    for path in (index, tokens):
-        if not path.is_file():
-            raise ConfigError(
-                f"data prefix {prefix} was given, but there is no {path}: "
-                f"make it with 'python -m benchmarks.llm_training.prepare --out {prefix}'"
-            )
-    with open(index, "rb") as file:
-        head = file.read(IndexHeader.size)
-    remade = f"delete it and make it again with 'python -m benchmarks.llm_training.prepare --out {prefix}'"
-    if len(head) < IndexHeader.size:
-        raise ConfigError(f"{index} is truncated at {len(head)} bytes: {remade}")
-    magic, version, code, sequences, documents = IndexHeader.unpack(head)
-    if magic != INDEX_MAGIC or version != 1 or code not in TOKEN_TYPES:
-        raise ConfigError(f"{index} is not an index of megatron-core's IndexedDataset: {remade}")
-    expected_bytes = IndexHeader.size + sequences * (4 + 8) + documents * 8
-    if index.stat().st_size < expected_bytes:
-        raise ConfigError(f"{index} is truncated: it has {index.stat().st_size} of {expected_bytes} bytes: {remade}")
-    token_type = np.dtype(TOKEN_TYPES[code])
-    expected_bytes = _tokens(index, sequences) * token_type.itemsize
-    if tokens.stat().st_size != expected_bytes:
+    (lengths, token_type), tokens = read_index(prefix), Path(f"{prefix}.bin")
+    expected_bytes = int(lengths.sum(dtype=np.int64)) * token_type.itemsize
+    found_bytes = tokens.stat().st_size if tokens.exists() else 0
+    if found_bytes != expected_bytes:
         raise ConfigError(
-            f"{tokens} has {tokens.stat().st_size} bytes, but its index expects {expected_bytes}: {remade}"
+            f"{tokens} has {found_bytes} bytes, but its index expects {expected_bytes}: {REMADE} {prefix}'"
         )
     largest = int(np.fromfile(tokens, token_type, TOKENS_CHECKED).max(initial=0))
     if largest >= vocab_size:

@@ -1,11 +1,12 @@
-"""Learning rate, and check of the losses."""
+"""Learning rate, recomputed work, and check of the losses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import cos, pi
 
-from benchmarks.llm_training.config import TrainingOptions
+from benchmarks.common.samples import divergence
+from benchmarks.llm_training.config import ModelOptions, TrainingOptions
 
 DECAY_STEPS = 1000  # of the learning rate
 
@@ -15,9 +16,8 @@ def loss_problem(losses: Sequence[float]) -> str:
 
     The mean over the last quarter of the steps must be below the mean over the first quarter.
     """
-    for step, loss in enumerate(losses):
-        if not abs(loss) < float("inf"):
-            return f"the loss is {loss} in step {step}: the training diverged"
+    if diverged := divergence(losses):
+        return diverged
     quarter = max(1, len(losses) // 4)
     first = sum(losses[:quarter]) / quarter
     last = sum(losses[-quarter:]) / quarter
@@ -30,3 +30,16 @@ def learning_rate(options: TrainingOptions, step: int) -> float:
     """Return the learning rate of a step: a cosine from the highest to a tenth over DECAY_STEPS, then constant."""
     lowest = options.learning_rate / 10
     return lowest + (options.learning_rate - lowest) * (1 + cos(pi * min(step / DECAY_STEPS, 1))) / 2
+
+
+def recomputed_share(model: ModelOptions, flops_per_token: float, recompute: str) -> float:
+    """Return the FLOPs to recompute the forward pass, as a share of the model FLOPs.
+
+    The forward pass is a third of them. `full` recomputes all layers, without the output's product; `selective`
+    recomputes attention, 4 x layers x width x sequence.
+    """
+    shape = model.shape
+    output = 2 * shape.padded_vocab_size * shape.hidden_size
+    attention = 4 * shape.num_layers * shape.num_heads * shape.head_width * model.tokens_per_sample
+    recomputed = {"none": 0.0, "selective": attention, "full": flops_per_token / 3 - output}[recompute]
+    return recomputed / flops_per_token

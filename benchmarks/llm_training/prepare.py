@@ -6,20 +6,19 @@ megatron-core's .bin/.idx format. PREFIX.json is written last: without it, the d
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.options import ConfigError, option, run_command
+from benchmarks.common.prepare import locked
 from benchmarks.common.progress import Pace
 from benchmarks.common.run import skip_imports
 from benchmarks.llm_training.corpus import GPT2_VOCABULARY, OSCAR, SHA256, documents, fetch
@@ -31,8 +30,6 @@ MIN_TEXT_BYTES = 10_000
 TRAINED_ON_CHARACTERS = 100_000_000  # of the text, to train a tokenizer
 BATCH_CHARACTERS = 8_000_000  # encoded at once, on all cores
 SIZES_HELP = ", ".join(f"{name} {size.vocab_size}" for name, size in SIZES.items())
-
-Texts = Callable[[], Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -55,9 +52,6 @@ class PrepareOptions:
         (),
         "GPT-2's vocab.json and merges.txt, or one tokenizer.json, or addresses; default: train one on the text",
     )
-    sha256: tuple[str, ...] = option(
-        (), "checksums of fetched files, in the order of addresses in --files, then in --vocabulary"
-    )
     size: str = option("tiny", f"model size, which determines the size of the vocabulary ({SIZES_HELP})", tuple(SIZES))
 
     def __post_init__(self) -> None:
@@ -79,16 +73,10 @@ def prepare(options: PrepareOptions) -> None:
     warnings.filterwarnings("ignore", module=r"megatron\.")
     try:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        with _locked(f"{options.out}.lock"):
+        with locked(Path(f"{options.out}.lock")):
             folder = Path(options.out).parent / "downloads"
             names = ((OSCAR,), GPT2_VOCABULARY) if options.corpus == "oscar" else (options.files, options.vocabulary)
-            addresses = [name for some in names for name in some if "://" in name]
-            if len(options.sha256) > len(addresses):
-                raise ConfigError(
-                    f"{len(options.sha256)} checksums were given for {len(addresses)} addresses: give fewer"
-                )
-            sums = {**SHA256, **dict(zip(addresses, options.sha256, strict=False))}
-            files, vocabulary = ([fetch(name, folder, sums.get(name, "")) for name in some] for some in names)
+            files, vocabulary = ([fetch(name, folder, SHA256.get(name, "")) for name in some] for some in names)
             _prepare(options, files, vocabulary)
     except OSError as error:
         raise ConfigError(f"the data set {options.out} cannot be made: {error}") from error
@@ -96,37 +84,30 @@ def prepare(options: PrepareOptions) -> None:
 
 def _prepare(options: PrepareOptions, files: Sequence[str], vocabulary: Sequence[str]) -> None:
     out, vocab_size = options.out, SIZES[options.size].vocab_size
-    texts: Texts = partial(documents, files)
-    count, characters, digest = _measure(texts)
-    if characters < MIN_TEXT_BYTES:
-        where = ", ".join(files) or "this Python installation"
-        raise ConfigError(
-            f"{where} has {characters} characters of text, {MIN_TEXT_BYTES} are needed: give more with --files"
-        )
-    request = {
-        "files": [str(Path(name).resolve()) for name in files],
-        "vocabulary": [str(Path(name).resolve()) for name in vocabulary],
-        "vocab_size": vocab_size,
-        "text_sha256": digest,
-    }
+    request = {"files": _stamps(files), "vocabulary": _stamps(vocabulary), "vocab_size": vocab_size}
     if _exists(out, request):
         print(f"{out}: is complete already")
         return
     if vocabulary:
         tokenizer = read_tokenizer(vocabulary, vocab_size)
     else:
-        print(
-            f"{out}: training a tokenizer on {count} documents, {characters / 1e6:.1f} million characters", flush=True
-        )
-        tokenizer = train_tokenizer(_first(texts(), TRAINED_ON_CHARACTERS), vocab_size)
+        print(f"{out}: training a tokenizer", flush=True)
+        tokenizer = train_tokenizer(_first(documents(files), TRAINED_ON_CHARACTERS), vocab_size)
     Path(f"{out}.json").unlink(missing_ok=True)
-    tokens = write_indexed(out, tokenizer, _with_progress(texts(), characters), vocab_size)
+    text = Text(documents(files))
+    tokens = write_indexed(out, tokenizer, text, vocab_size)
+    if text.characters < MIN_TEXT_BYTES:
+        where = ", ".join(files) or "this Python installation"
+        raise ConfigError(
+            f"{where} has {text.characters} characters of text, {MIN_TEXT_BYTES} are needed: give more with --files"
+        )
     tokenizer.save(f"{out}.tokenizer.json")
     described = {
         **request,
+        "text_sha256": text.digest.hexdigest(),
         "eod": tokenizer.token_to_id(END_OF_DOCUMENT),
-        "documents": count,
-        "characters": characters,
+        "documents": text.documents,
+        "characters": text.characters,
         "tokens": tokens,
         "source": "files given" if files else f"docstrings and licence texts of Python {sys.version.split()[0]}",
     }
@@ -135,12 +116,15 @@ def _prepare(options: PrepareOptions, files: Sequence[str], vocabulary: Sequence
     print(f"{out}: {tokens} tokens")
 
 
-@contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Hold a lock during the block, so that only one of several jobs makes the data set."""
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _stamps(names: Sequence[str]) -> list[list[Any]]:
+    """Return path, bytes and time of change of each file, and of the files in each folder."""
+    found = []
+    for name in names:
+        path = Path(name).resolve()
+        for file in [path, *sorted(path.rglob("*"))] if path.is_dir() else [path]:
+            stamp = file.stat() if file.is_file() else None
+            found.append([str(file), stamp and stamp.st_size, stamp and stamp.st_mtime_ns])
+    return found
 
 
 def _exists(out: str, request: dict[str, Any]) -> bool:
@@ -156,15 +140,24 @@ def _exists(out: str, request: dict[str, Any]) -> bool:
     return True
 
 
-def _measure(texts: Texts) -> tuple[int, int, str]:
-    """Return the numbers of documents and characters, and the text's SHA-256."""
-    digest, count, characters = hashlib.sha256(), 0, 0
-    for text in texts():
-        digest.update(text.encode())
-        digest.update(b"\0")
-        count += 1
-        characters += len(text)
-    return count, characters, digest.hexdigest()
+class Text:
+    """Documents, with their number, characters and SHA-256 so far; prints the progress every few seconds."""
+
+    def __init__(self, documents: Iterator[str]) -> None:
+        self._documents, self._pace, self._started_s = documents, Pace(), time.monotonic()
+        self.documents, self.characters, self.digest = 0, 0, hashlib.sha256()
+
+    def __iter__(self) -> Iterator[str]:
+        for document in self._documents:
+            self.digest.update(document.encode() + b"\0")
+            self.documents, self.characters = self.documents + 1, self.characters + len(document)
+            yield document
+            if self._pace.due:
+                millions = self.characters / 1e6
+                print(
+                    f"{millions:.0f} million characters, {millions / (time.monotonic() - self._started_s):.1f}/s",
+                    flush=True,
+                )
 
 
 def _first(texts: Iterable[str], characters: int) -> Iterator[str]:
@@ -173,17 +166,6 @@ def _first(texts: Iterable[str], characters: int) -> Iterator[str]:
         characters -= len(text)
         if characters < 0:
             return
-
-
-def _with_progress(texts: Iterable[str], of_characters: int) -> Iterator[str]:
-    """Yield the texts, and print the progress every few seconds."""
-    started_s, pace, done = time.monotonic(), Pace(), 0
-    for text in texts:
-        yield text
-        done += len(text)
-        if pace.due:
-            rate = done / 1e6 / (time.monotonic() - started_s)
-            print(f"{done / of_characters:.0%}, {rate:.1f} million characters/s", flush=True)
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:

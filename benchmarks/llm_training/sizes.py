@@ -1,17 +1,12 @@
-"""Model sizes as data, with their parameters and FLOPs."""
+"""Model sizes as data; workload.yaml has their parameters and FLOPs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from benchmarks.common.options import ConfigError
 
 VOCAB_MULTIPLE = 128  # to pad vocabularies to, for matrix sizes that suit the hardware and divide by 2...128
-FLOPS_SOURCE = (
-    "6 x active parameters and attention in full: Chowdhery et al. 2022, arXiv:2204.02311, appendix B; for GPT-2's "
-    "layers the same as Narayanan et al. 2021, arXiv:2104.04473, section 5.1, nothing recomputed"
-)
 
 
 @dataclass(frozen=True)
@@ -68,90 +63,9 @@ class ModelSize:
         return self.kv_heads or self.num_heads
 
     @property
-    def query_width(self) -> int:
-        """Numbers of a token's queries."""
-        return self.num_heads * self.head_width
-
-    @property
-    def qkv_width(self) -> int:
-        """Numbers of a token's queries, keys and values."""
-        return self.query_width + 2 * self.groups * self.head_width
-
-    @property
-    def matrices(self) -> int:
-        """Matrices of a feed-forward network: 3 where it is gated."""
-        return 3 if self.gated else 2
-
-    @cached_property
-    def layer(self) -> LayerParameters:
-        """Parameters of a layer by how devices share them."""
-        h, f, biases = self.hidden_size, self.ffn_hidden_size, 0 if self.gated else 1
-        attention = h * self.qkv_width + self.query_width * h
-        network = self.matrices * h * f
-        split = attention + biases * self.qkv_width
-        if not self.experts:
-            split += network + biases * f
-        return LayerParameters(
-            split=split + self.matrices * h * self.shared_ffn_size,
-            on_each=(2 + 2 * biases) * h + 2 * biases * h + self.experts * h,
-            expert=network if self.experts else 0,
-        )
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of parameters; with experts those of all experts."""
-        layer = self.layer
-        in_layers = self.num_layers * (layer.split + layer.on_each + self.experts * layer.expert)
-        return in_layers + self.padded_vocab_size * self.hidden_size * self.embeddings + self.last_norm
-
-    @property
-    def num_active_parameters(self) -> int:
-        """Number of parameters that compute for each token: of its experts alone."""
-        return self.num_parameters - self.num_layers * (self.experts - self.top_k) * self.layer.expert
-
-    @property
     def embeddings(self) -> int:
         """Matrices of the vocabulary: 1 where embedding and output share their weights, else 2."""
         return 2 if self.gated else 1
-
-    @property
-    def last_norm(self) -> int:
-        """Parameters of the norm after the layers."""
-        return self.hidden_size * (1 if self.gated else 2)
-
-    def flops_per_token(self, sequence_length: int) -> int:
-        """Model FLOPs to train on one token: forward and backward, nothing recomputed.
-
-        6 per number of the matrices that a token meets, without the lookup in the embedding, and 12 x layers x width x
-        sequence for attention, in full although half of it is masked: FLOPS_SOURCE.
-        """
-        h, k = self.hidden_size, max(1, self.top_k)
-        networks = self.matrices * h * (self.ffn_hidden_size * k + self.shared_ffn_size)
-        a_layer = h * self.qkv_width + self.query_width * h + networks + h * self.experts
-        attention = 12 * self.num_layers * self.query_width * sequence_length
-        return 6 * (self.num_layers * a_layer + self.padded_vocab_size * h) + attention
-
-    def recomputed_flops_per_token(self, sequence_length: int, recompute: str) -> float:
-        """Return the FLOPs to recompute the forward pass of one token, a third of flops_per_token.
-
-        `full` recomputes all layers, `selective` attention.
-        """
-        attention = 4.0 * self.num_layers * self.query_width * sequence_length
-        layers = self.flops_per_token(sequence_length) / 3 - 2 * self.padded_vocab_size * self.hidden_size
-        return {"none": 0.0, "selective": attention, "full": layers}[recompute]
-
-
-@dataclass(frozen=True)
-class LayerParameters:
-    """Parameters of a layer.
-
-    Tensor parallelism splits `split`: matrices with the biases of their outputs. Norms, the router, and biases that are
-    added after a sum over devices are on each device. Expert parallelism distributes whole experts.
-    """
-
-    split: int
-    on_each: int
-    expert: int
 
 
 GPT2_VOCAB_SIZE, LLAMA3_VOCAB_SIZE = 50_257, 128_256

@@ -7,23 +7,19 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks.common import session
 from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.facts import flops_of_token, num_parameters
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Choice, Flops, Target, Training, Workload
+from benchmarks.common.workload import Choice, Feed, Target, Training, Workload
 from benchmarks.llm_training.config import DEFAULT_BATCH, Config, Layout
-from benchmarks.llm_training.metrics import (
-    learning_rate,
-    loss_problem,
-)
-from benchmarks.llm_training.plan import describe
-from benchmarks.llm_training.sizes import FLOPS_SOURCE
+from benchmarks.llm_training.metrics import learning_rate, loss_problem, recomputed_share
 from jpwr.backends.nvml import compute_capability
 from jpwr.regions.times import BACKWARD, FORWARD, UPDATE
 
@@ -45,7 +41,6 @@ class Gpt(Workload):
     description = "Train a GPT for some steps with megatron-core and record the speed."
     packages = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
     options = Config
-    precisions = ("fp32", "bf16", "fp16", "fp8")
     choices = (
         Choice(
             "recomputation",
@@ -74,11 +69,12 @@ class Gpt(Workload):
                 "--devices and --nodes need --dry-run: for a run, start that number of processes with torchrun"
             )
         self.shares, self.batches = plan_run(options, self.launch)
-        self.data, self.num_parameters = options.data.data, shape.num_parameters
+        self.data = options.data.data
         length = options.model.tokens_per_sample
         self.sample = f"{length} tokens"
         self.work_per_sample = length
-        self.flops = Flops(shape.flops_per_token(length), FLOPS_SOURCE)
+        self.num_parameters = num_parameters(self.name, options.model.size)
+        self.flops = flops_of_token(self.name, options.model.size, length)
         self.layout = {
             "num_devices": self.shares.world_size,
             "num_nodes": self.launch.num_nodes,
@@ -98,9 +94,10 @@ class Gpt(Workload):
 
     def plan(self) -> Iterator[str]:
         """Yield the lines of the plan, for accelerators unless --device cpu is given."""
-        model = self.config.model
         self._is_sequence_parallel(on_gpu=self.config.compute.device != "cpu")
-        yield from describe(model.shape, self.shares, self.batches, model.tokens_per_sample)
+        yield from super().plan()
+        yield f"tokens_per_step: {self.batches.global_batch_size * self.work_per_sample}"
+        yield f"model_flops_per_token: {self.flops.per_unit:.6g}"
 
     def _is_sequence_parallel(self, on_gpu: bool) -> bool:
         """Return whether sequence parallelism is used; raises ConfigError where the model does not fit it."""
@@ -168,9 +165,9 @@ class Gpt(Workload):
 
     def conclude(self, record: RunRecord, tokens: int, steps: int, losses: list[float]) -> str:
         """Record metrics of tokens and losses; return why the run is not valid, or an empty string."""
-        model, peak_share = self.config.model, record.metrics["mfu"]
-        recomputed = model.shape.recomputed_flops_per_token(model.tokens_per_sample, self.config.parallel.recompute)
-        hfu = peak_share * (1 + recomputed / self.flops.per_unit) if isinstance(peak_share, float) else None
+        model, mfu, per_token, hfu = self.config.model, record.metrics["mfu"], self.flops.per_unit, None
+        if isinstance(mfu, float) and per_token:
+            hfu = mfu * (1 + recomputed_share(model, per_token, self.config.parallel.recompute))
         record.metrics |= {"hfu": hfu, "trained_tokens": tokens}
         planned = steps * self.batches.global_batch_size * self.work_per_sample
         if tokens != planned:
@@ -202,10 +199,8 @@ def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
     return layout, BatchPlan(global_batch_size, micro_batch_size, layout.data_parallel_size)
 
 
-class Trainer:
+class Trainer(Training):
     """Training with model, optimizer and data of this rank under megatron-core."""
-
-    steps_per_call = 1
 
     def __init__(self, run: Gpt, target: on_pytorch.Target) -> None:
         from megatron.core import parallel_state
@@ -230,7 +225,7 @@ class Trainer:
         self._run, self._target, self.synchronize = run, target, target.synchronize
         self._losses: list[torch.Tensor] = []  # of every step, on the device; empty except on the last pipeline stage
         self._learning_rate = partial(learning_rate, config.training)
-        self._feeds: list[TokenFeed] = []  # of every step
+        self._taken: list[Taken] = []  # the data of every step
         self._skipped_steps = 0
         # A compiled or captured layer cannot wait for its weights.
         gather_late = kernels.compile != "layers" and not kernels.cuda_graph
@@ -245,9 +240,7 @@ class Trainer:
         self.state = state.State(self._model, self._optimizer)
         model_config.grad_scale_func = self._optimizer.scale_loss
         samples = data.open_samples(config)
-        self._description = data.describe(config.data.data_prefix, length)
-        if run.launch.rank == 0 and self._description:
-            print(self._description["packing"], flush=True)
+        self._description = data.describe_prefix(config.data.data_prefix)
         batches: Callable[[bool], Iterator[Batch]] = lambda on_host: data.micro_batches(  # noqa: E731
             samples, plan, parallel_state.get_data_parallel_rank(), target.device, on_host
         )
@@ -260,11 +253,15 @@ class Trainer:
         )
         steps_ahead = data.PASSES_AHEAD // passes if target.on_gpu else 0
         # A graph copies the data into its own buffers.
-        self.data = TokenFeed(self, batches(kernels.cuda_graph), passes, steps_ahead, is_first)
-        self.on_device = None
+        self._passes, self.taken = passes, Taken(batches(kernels.cuda_graph))
+        self.data = replace(
+            self._feed(self.taken),
+            steps_ahead=steps_ahead,
+            read_so_far=lambda: {"input_tokens": self.taken.tokens if is_first else 0},
+        )
         if config.turns.effective:
             kept = list(itertools.islice(batches(False), passes))
-            self.on_device = TokenFeed(self, itertools.cycle(kept), passes)
+            self.on_device = self._feed(Taken(itertools.cycle(kept)))
         context, rank = run.shares.context_parallel_size, parallel_state.get_context_parallel_rank()
         self._own_tokens = partial(model.own_tokens, rank=rank, size=context) if context > 1 else lambda tokens: tokens
         self._positions_BT = self._own_tokens(model.positions(plan.micro_batch_size, length, target.device))
@@ -290,8 +287,16 @@ class Trainer:
         # The schedule scales the loss itself in place, for context parallelism with a sum over the sequence.
         return loss / self._run.shares.context_parallel_size, {"loss": loss.detach().clone()}
 
-    def step(self, feed: TokenFeed, batches: Iterator[Batch]) -> None:
-        """Make one optimizer step over this rank's passes of a global batch of a feed."""
+    def _feed(self, taken: Taken) -> Feed:
+        batches = self.regions.io(taken)
+        return Feed(
+            lambda: self._step(taken, batches),
+            lambda: list(itertools.islice(batches, self._passes)),
+            lambda batch: self._step(taken, iter(batch)),
+        )
+
+    def _step(self, taken: Taken, batches: Iterator[Batch]) -> None:
+        """Make one optimizer step over this rank's passes of a global batch."""
         self._model.zero_grad_buffer()
         self._optimizer.zero_grad()
         if self._in_graph:
@@ -300,8 +305,8 @@ class Trainer:
         else:
             passes = self._forward_backward(data_iterator=batches)
         with self.regions.region(UPDATE):
-            self._skipped_steps += not self._optimizer.step(self._learning_rate(len(self._feeds)))
-        self._feeds.append(feed)
+            self._skipped_steps += not self._optimizer.step(self._learning_rate(len(self._taken)))
+        self._taken.append(taken)
         if passes:
             self._losses.append(sum(one["loss"] for one in passes) / len(passes))
 
@@ -315,46 +320,27 @@ class Trainer:
         """Record the tokens of all ranks; return why the run is not valid, or an empty string."""
         # All devices of a replica take the same tokens.
         shares = self._run.shares
-        tokens = sum(self._target.gather(sum(feed.tokens for feed in set(self._feeds))))
+        tokens = sum(self._target.gather(sum(taken.tokens for taken in set(self._taken))))
         tokens = tokens * shares.data_parallel_size // shares.world_size
         record.provenance["data"] = self._description
         record.metrics["skipped_steps"] = self._skipped_steps
         losses = cast(list[float], record.losses)
         # Data on the device repeats the same tokens: only the other losses show whether the model learns.
-        learnt = [loss for feed, loss in zip(self._feeds, losses, strict=True) if feed is self.data]
-        return self._run.conclude(record, tokens, len(self._feeds), learnt)
+        learnt = [loss for taken, loss in zip(self._taken, losses, strict=True) if taken is self.taken]
+        return self._run.conclude(record, tokens, len(self._taken), learnt)
 
 
-class TokenFeed:
-    """Input of steps on tokens, pass after pass."""
+class Taken:
+    """Batches, with the number of their tokens that were taken."""
 
-    def __init__(
-        self, trainer: Trainer, batches: Iterable[Batch], passes: int, steps_ahead: int = 0, counts: bool = False
-    ) -> None:
-        self._trainer, self._passes, self.steps_ahead, self._counts = trainer, passes, steps_ahead, counts
-        self._batches = self._counted(trainer.regions.io(batches))
-        self.tokens = 0
+    def __init__(self, batches: Iterable[Batch]) -> None:
+        self._batches, self.tokens = iter(batches), 0
 
-    def _counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        for batch in batches:
-            self.tokens += batch["tokens"].numel()
-            yield batch
+    def __iter__(self) -> Iterator[Batch]:
+        return self
 
-    def call(self) -> None:
-        """Make one optimizer step."""
-        self._trainer.step(self, self._batches)
-
-    def take(self) -> list[Batch]:
-        """Return the passes of one step."""
-        return list(itertools.islice(self._batches, self._passes))
-
-    def step(self, batch: list[Batch]) -> None:
-        """Make one optimizer step on the passes."""
-        self._trainer.step(self, iter(batch))
-
-    def read_so_far(self) -> dict[str, float]:
-        """Return the tokens that this rank took; 0 if another rank counts for its replica."""
-        return {"input_tokens": self.tokens if self._counts else 0}
-
-    def copy_batch_s(self) -> None:
-        """Return None: tokens are few bytes, which are copied during the computation."""
+    def __next__(self) -> Batch:
+        """Return the next batch."""
+        batch = next(self._batches)
+        self.tokens += batch["tokens"].numel()
+        return batch

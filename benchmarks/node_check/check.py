@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Flops, Target, Workload
+from benchmarks.common.workload import Feed, Flops, Target, Training, Workload
 from benchmarks.node_check.config import Config
 from jpwr.regions.times import COMM, FORWARD
 
@@ -26,7 +26,6 @@ class NodeCheck(Workload):
     description = "Measure the rates of devices and of the links between them with PyTorch."
     packages = ("torch",)
     options = Config
-    without_ipu = "it measures CPUs and GPUs"
 
     def __init__(self, options: Config, launch: Launch) -> None:
         self.config, self.launch = options, launch
@@ -55,24 +54,21 @@ class NodeCheck(Workload):
         return Products(self, target)
 
 
-class Products:
+class Products(Training):
     """Products of square matrices in the run's precision, in place of training steps."""
-
-    steps_per_call = 1
-    on_device = None
 
     def __init__(self, run: NodeCheck, target: PyTorchTarget) -> None:
         import torch
 
         from benchmarks.node_check.figures import product
 
-        self._run, self._target, self.data = run, target, self
+        self._run, self._target, self.data = run, target, Feed(self._call)
         size = run.config.model.size
         self._multiply = product(target.precision, (size, size, size), target.device)
         self._slowest = torch.zeros(1, device=target.device)
         self.synchronize = target.synchronize
 
-    def call(self) -> None:
+    def _call(self) -> None:
         """Make the products of one step, and wait for all ranks."""
         import torch.distributed as dist
 
@@ -82,10 +78,6 @@ class Products:
                 self._multiply()
         with regions.region(COMM):
             dist.all_reduce(self._slowest)
-
-    def losses(self, first: int = 0) -> list[float]:
-        """Return no loss: nothing is trained."""
-        return []
 
     def conclude(self, record: RunRecord) -> str:
         """Measure all figures, and add them to the record."""

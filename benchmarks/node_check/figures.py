@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from benchmarks.common.cgroup import quota_periods
 from benchmarks.common.launch import mark
 from benchmarks.common.node.gpu_ids import PCI_DEVICES
 from benchmarks.common.node.out_of_memory import short_message
 from benchmarks.node_check.config import ModelOptions
 from benchmarks.on_pytorch.target import Target, device_ids
-from jpwr.backends.files import text_of
 from jpwr.median import median_interval
+from jpwr.process.cgroup import quota_periods, throttled_percent
+from jpwr.process.host import text_of
 
 Call = Callable[[], Any]
 Prepared = tuple[Call, float, str]  # a call, its work in the numerator of the figure's unit, and the shape of its data
@@ -175,11 +175,8 @@ def device_facts(target: Target) -> Callable[[], dict[str, Any]]:
     before = quota_periods()
 
     def facts() -> dict[str, Any]:
-        shares = [
-            100 * (end.throttled - begin.throttled) / max(1, end.all - begin.all)
-            for begin, end in zip(before, quota_periods(), strict=False)
-        ]
-        found: dict[str, Any] = {"rank": target.launch.rank, "cpu_throttled_percent": max(shares, default=0.0)}
+        throttled = throttled_percent([(before, quota_periods())])
+        found: dict[str, Any] = {"rank": target.launch.rank, "cpu_throttled_percent": throttled}
         ids = device_ids(torch.cuda.get_device_properties(target.device)) if target.on_gpu else ""
         for name, file in LINK_FILES.items():
             found[name] = next(filter(None, (text_of(PCI_DEVICES / one.lower() / file) for one in ids.split())), None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from benchmarks.common.options import DataOptions
 from benchmarks.common.samples import DataError
+from benchmarks.common.workload import Feed
 from benchmarks.on_pytorch.target import Target
 from benchmarks.on_pytorch.trainer import Pass, Trainer
 from jpwr.regions import RegionTimer
@@ -104,6 +107,17 @@ class FilePasses:
             self.counts = Counts(*(a + b for a, b in zip(self.counts, counts, strict=True)))
             yield to_device(samples, labels, self._device)
 
+    def read_so_far(self, unit: str) -> dict[str, float]:
+        """Return the amounts read for the passes taken so far, by the keys of metrics."""
+        counts = self.counts
+        return {
+            f"input_{unit}s": counts.samples,
+            "input_bytes": counts.bytes,
+            "input_opens": counts.opens,
+            "input_reading_s": counts.reading_s,
+            "input_decoding_s": counts.decoding_s,
+        }
+
 
 class MadePasses:
     """Passes of made pairs of a sample and its labels."""
@@ -136,48 +150,28 @@ class MadePasses:
 
 
 def to_device(samples: torch.Tensor, labels: torch.Tensor, device: torch.device) -> Pass:
-    """Return samples with channels last in memory, as stored, and second in shape, and labels as indices."""
+    """Return samples with channels second in shape, in the device's order in memory, and labels as indices."""
     samples, labels = (part.to(device, non_blocking=True) for part in (samples, labels))
-    return samples.movedim(-1, 1), labels.long()
+    return samples.movedim(-1, 1).contiguous(memory_format=memory_format(device)), labels.long()
 
 
-class Feed:
-    """Input that takes steps on successive passes, and times the copy of the made passes."""
+def memory_format(device: torch.device) -> torch.memory_format:
+    """Return the order of channels in memory: as stored, last, on GPUs.
 
-    def __init__(
-        self, trainer: Trainer, regions: RegionTimer, unit: str, made: MadePasses, passes: Iterable[Pass]
-    ) -> None:
-        self._trainer, self._unit, self.copy_batch_s = trainer, unit, made.copy_s
-        self._files = passes if isinstance(passes, FilePasses) else None
-        self._passes = regions.io(passes)
-        self.steps_ahead = -(-self._files.passes_ahead // trainer.passes) if self._files else 0
+    On CPUs a backward pass of transposed and of dilated convolutions takes up to three times as long with that order.
+    """
+    return torch.contiguous_format if device.type == "cpu" else torch.channels_last
 
-    def call(self) -> None:
-        """Make one optimizer step."""
-        self._trainer.step(itertools.islice(self._passes, self._trainer.passes))
 
-    def take(self) -> list[Pass]:
-        """Return the passes of one step."""
-        return list(itertools.islice(self._passes, self._trainer.passes))
-
-    def step(self, batch: list[Pass]) -> None:
-        """Make one optimizer step on those passes."""
-        self._trainer.step(batch)
-
-    @property
-    def counts(self) -> Counts:
-        """Amounts read for the passes taken so far."""
-        return self._files.counts if self._files else Counts()
-
-    def read_so_far(self) -> dict[str, float]:
-        """Return the amounts read from files, by the keys of metrics."""
-        if not self._files:
-            return {}
-        counts = self.counts
-        return {
-            f"input_{self._unit}s": counts.samples,
-            "input_bytes": counts.bytes,
-            "input_opens": counts.opens,
-            "input_reading_s": counts.reading_s,
-            "input_decoding_s": counts.decoding_s,
-        }
+def feed(trainer: Trainer, regions: RegionTimer, unit: str, made: MadePasses, passes: Iterable[Pass]) -> Feed:
+    """Return steps on successive passes, which times the copy of the made passes."""
+    marked, each = regions.io(passes), trainer.passes
+    found = Feed(
+        lambda: trainer.step(itertools.islice(marked, each)),
+        lambda: list(itertools.islice(marked, each)),
+        trainer.step,
+        copy_batch_s=made.copy_s,
+    )
+    if not isinstance(passes, FilePasses):
+        return found
+    return replace(found, steps_ahead=-(-passes.passes_ahead // each), read_so_far=partial(passes.read_so_far, unit))

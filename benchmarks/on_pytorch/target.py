@@ -12,7 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cpus
+from benchmarks.common import workload
+from benchmarks.common.launch import Launch, described_device, peak_memory_bytes
 from benchmarks.common.options import ComputeOptions, ConfigError, precision_on_gpu
 from benchmarks.common.record import Device
 from jpwr.regions import TorchEvent
@@ -23,18 +24,20 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, 
 
 
 @dataclass(frozen=True)
-class Target:
-    """Device of this process; a Target of benchmarks.common.workload."""
+class Target(workload.Target):
+    """Device of this process."""
 
-    on_gpu: bool
+    kind: str  # gpu or cpu
     device: torch.device
     precision: str
     launch: Launch = Launch()
 
+    has_profiler = True
+
     @property
-    def kind(self) -> str:
-        """Kind of the device: gpu or cpu."""
-        return "gpu" if self.on_gpu else "cpu"
+    def on_gpu(self) -> bool:
+        """Whether the device is a GPU."""
+        return self.kind == "gpu"
 
     @property
     def dtype(self) -> torch.dtype:
@@ -59,25 +62,11 @@ class Target:
 
     def describe_devices(self) -> list[Device]:
         """Return this process's device with its peak memory: of the GPU, or of the process on a CPU."""
-        if self.on_gpu:
-            properties = torch.cuda.get_device_properties(self.device)
-            name, ids, peak_bytes = (
-                properties.name,
-                device_ids(properties),
-                torch.cuda.max_memory_allocated(self.device),
-            )
-        else:
-            name, ids, peak_bytes = f"CPU, {torch.get_num_threads()} threads", "", peak_memory_bytes()
-        return [
-            Device(
-                hostname=node_name(),
-                rank=self.launch.rank,
-                name=name,
-                device_id=ids,
-                peak_memory_bytes=peak_bytes,
-                cpus=usable_cpus(),
-            )
-        ]
+        if not self.on_gpu:
+            name = f"CPU, {torch.get_num_threads()} threads"
+            return [described_device(self.launch, name, peak_memory_bytes=peak_memory_bytes())]
+        properties, peak_bytes = torch.cuda.get_device_properties(self.device), torch.cuda.max_memory_allocated()
+        return [described_device(self.launch, properties.name, device_ids(properties), peak_bytes)]
 
     def software(self) -> dict[str, Any]:
         """Return the versions of PyTorch's compute and communication libraries; None for one it was built without."""
@@ -124,11 +113,11 @@ def choose_target(options: ComputeOptions, launch: Launch) -> Target:
         torch.cuda.set_device(launch.local_rank)
         has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
         precision = precision_on_gpu(precision, has_bf16, torch.cuda.get_device_name())
-        return Target(True, torch.device("cuda", launch.local_rank), precision, launch)
+        return Target("gpu", torch.device("cuda", launch.local_rank), precision, launch)
     if precision in ("fp16", "fp8"):
         raise ConfigError(f"--precision {precision} was asked for, but only GPUs have it: use bf16 or fp32")
     torch.set_num_threads(options.threads or launch.own_cores)
-    return Target(False, torch.device("cpu"), "fp32" if precision == "auto" else precision, launch)
+    return Target("cpu", torch.device("cpu"), "fp32" if precision == "auto" else precision, launch)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ PyTorch takes seconds to import, and is imported after the options have been che
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from benchmarks.common.workload import Target, Training
 if TYPE_CHECKING:
     import torch
 
-    from benchmarks.on_pytorch.files import FilePasses, MadePasses, Read
+    from benchmarks.on_pytorch.files import Counts, FilePasses, MadePasses, Read
     from benchmarks.on_pytorch.target import Target as PyTorchTarget
     from benchmarks.on_pytorch.trainer import Trainer
 
@@ -81,29 +81,31 @@ class PyTorchWorkload(SampleWorkload):
         return MadePasses(([self.made_sample(number) for number in own] for own in numbers), target)
 
 
-class PyTorchTraining:
+class PyTorchTraining(Training):
     """Training on PyTorch."""
 
-    steps_per_call = 1
-
     def __init__(self, run: PyTorchWorkload, target: PyTorchTarget) -> None:
-        from benchmarks.on_pytorch.files import Feed
+        from benchmarks.on_pytorch.files import Counts, feed
         from benchmarks.on_pytorch.state import State
 
         self.trainer, made = run.open_trainer(target), run.made_passes(target)
         self.state = State(self.trainer, run.launch.rank)
-        self._run, self._target = run, target
-        self.synchronize, self.losses = target.synchronize, self.trainer.losses
-        feed = partial(Feed, self.trainer, run.regions, run.unit, made)
-        options = run.config.data
+        self._run, self._target, self.synchronize = run, target, target.synchronize
+        feed_of, options = partial(feed, self.trainer, run.regions, run.unit, made), run.config.data
+        self._counts: Callable[[], Counts] = Counts
         if options.reads_files:
-            self.data = feed(run.file_passes(target.device))
+            files = run.file_passes(target.device)
+            self.data, self._counts = feed_of(files), lambda: files.counts
         else:
-            self.data = feed(made.on_device() if options.data == "synthetic" else made.from_host())
-        self.on_device = feed(made.on_device()) if run.config.turns.effective else None
+            self.data = feed_of(made.on_device() if options.data == "synthetic" else made.from_host())
+        self.on_device = feed_of(made.on_device()) if run.config.turns.effective else None
+
+    def losses(self, first: int = 0) -> list[float]:
+        """Return the losses of all steps from `first` on, as means over all ranks, on every rank."""
+        return self.trainer.losses(first)
 
     def conclude(self, record: RunRecord) -> str:
         """Record the amounts read; return why the run is not valid, or an empty string."""
-        counts = self.data.counts
+        counts = self._counts()
         tried = int(counts.samples + counts.damaged)
         return self._run.conclude(record, self._target, self.losses(), tried, int(counts.damaged))

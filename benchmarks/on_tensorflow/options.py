@@ -15,13 +15,11 @@ class ComputeOptions(options.ComputeOptions):
     xla: str = option(
         "auto", "compile the step with XLA; auto: on GPUs, as it is slower on CPUs", ("auto", "on", "off")
     )
-    layout: str = option("auto", "order of an image's dimensions; auto: nhwc", ("auto", "nhwc", "nchw"))
     steps_per_call: int = option(1, "optimizer steps per call into TensorFlow")
-    devices_per_process: int = option(1, "devices of one process, with MirroredStrategy; 1: a process for each device")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "steps_per_call", "devices_per_process")
+        positive(self, "steps_per_call")
         if self.precision == "fp8":
             raise ConfigError(
                 "--precision fp8 was asked for, but TensorFlow does not train in it: use bf16, fp16 or fp32"
@@ -36,11 +34,5 @@ class TensorFlowConfig(SampleConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        compute = self.compute
-        if self.turns.effective and compute.device == "ipu":
+        if self.turns.effective and self.compute.device == "ipu":
             raise ConfigError("--effective cannot time single steps on an IPU: measure twice, with and without files")
-        if self.data.data != "synthetic" and compute.steps_per_call > 1 and compute.devices_per_process > 1:
-            raise ConfigError(
-                "--steps-per-call above 1 with --devices-per-process above 1 needs --data synthetic: "
-                "TensorFlow distributes batches between calls only"
-            )

@@ -13,22 +13,18 @@ from jpwr.regions.times import BACKWARD, COMM, FORWARD, UPDATE
 Tensors = Sequence[Any]
 
 
-# With several replicas in a process, their forward passes must begin outside of a graph, about which TensorFlow warns.
-tf.get_logger().addFilter(lambda record: "eagerly has significant overhead" not in record.getMessage())
-
-
 class StepInParts:
-    """Forward pass, backward pass, sum of gradients over replicas, and update, on every replica at the same time.
+    """Forward pass, backward pass, sum of gradients over all processes, and update.
 
-    `loss_of` returns a replica's loss, scaled as the optimizer needs it, from samples, labels and the index of the
-    first of them in the global batch. `completed` adds the gradients of terms outside the loss, such as weight decay.
+    `loss_of` returns this process's loss, scaled as the optimizer needs it, from samples and labels. `completed` adds
+    the gradients of terms outside the loss, such as weight decay.
     """
 
     def __init__(
         self,
         timer: RegionTimer,
         strategy: Any,
-        loss_of: Callable[[Any, Any, Any], Any],
+        loss_of: Callable[[Any, Any], Any],
         completed: Callable[[Tensors], Tensors],
         optimizer: Any,
         weights: Tensors,
@@ -36,7 +32,7 @@ class StepInParts:
     ) -> None:
         self._timer, self._strategy, self._weights, self._completed = timer, strategy, weights, completed
         self._forward = tf.function(loss_of, jit_compile=xla)
-        self._tapes: dict[int, tuple[tf.GradientTape, Any]] = {}  # of each replica, with its loss
+        self._tape: tuple[tf.GradientTape, Any] | None = None  # of the forward pass, with its loss
         self._sum = tf.function(self._sum_over_replicas)
         self._update = tf.function(self._update_replicas)
         self._optimizer = optimizer
@@ -57,12 +53,14 @@ class StepInParts:
 
     def _forward_replica(self, samples: Any, labels: Any) -> Any:
         with tf.GradientTape() as tape:
-            loss = self._forward(samples, labels, first_sample(labels))
-        self._tapes[_replica()] = tape, loss
+            loss = self._forward(samples, labels)
+        self._tape = tape, loss
         return loss
 
     def _backward_replica(self) -> Tensors:
-        tape, loss = self._tapes.pop(_replica())
+        assert self._tape is not None
+        tape, loss = self._tape
+        self._tape = None
         return self._completed(tape.gradient(loss, self._weights))
 
     def _sum_over_replicas(self, gradients: Tensors) -> Tensors:
@@ -86,17 +84,6 @@ class StepInParts:
             del inner._all_reduce_sum_gradients
 
     def _wait_for(self, values: Tensors) -> None:
-        """Wait until the last of the values is computed, on each replica of this process."""
-        for last_first in (values[-1], values[0]):
-            for value in self._strategy.experimental_local_results(last_first):
-                float(tf.reshape(value, [-1])[0])
-
-
-def first_sample(labels: Any) -> Any:
-    """Return the index in the global batch of a replica's first sample, within its part of a step."""
-    return tf.constant(_replica()) * tf.shape(labels)[0]
-
-
-def _replica() -> int:
-    found = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return int(found if isinstance(found, int) else tf.get_static_value(found) or 0)
+        """Wait until all values are computed."""
+        for value in (values[-1], values[0]):
+            float(tf.reshape(value, [-1])[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,16 +15,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cpus
+from benchmarks.common import workload
+from benchmarks.common.launch import Launch, described_device, peak_memory_bytes
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import ConfigError, precision_on_gpu
 from benchmarks.common.record import Device
-from benchmarks.on_tensorflow import ipu
 from benchmarks.on_tensorflow.options import ComputeOptions
 
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
-# Flags in /proc/cpuinfo of a CPU with units for a precision.
-CPU_FLAGS = {"bf16": r"avx512_bf16|amx_bf16|bf16", "fp16": r"avx512_fp16|amx_fp16|fphp"}
 BF16_CAPABILITY = (8, 0)  # of CUDA, and more; AMD's GPUs have no such number, and all have bf16
 MESSAGE_BYTES = 4096
 # Size of packs of gradients: over the ring of CPUs small packs are faster, and a worker needs 0.4 GB less (measured).
@@ -34,23 +31,21 @@ HEARTBEAT_TIMEOUT_MS = 60_000  # in place of 10 s, as a node can be busy
 
 
 @dataclass(frozen=True)
-class Target:
-    """Devices and settings of this process; a Target of benchmarks.common.workload."""
+class Target(workload.Target):
+    """Devices and settings of this process."""
 
     kind: str  # cpu, gpu or ipu
     precision: str
     xla: bool
-    data_format: str  # channels_last or channels_first
     strategy: Any  # a tf.distribute.Strategy
-    local_devices: int = 1  # of this process
     launch: Launch = Launch()
 
-    record_event = None  # TensorFlow has none
+    has_profiler = True
 
     @property
     def copied_to(self) -> str:
-        """Device that batches are copied to in advance, of a process with one GPU; empty for none."""
-        return "/GPU:0" if self.on_gpu and self.local_devices == 1 else ""
+        """Device that batches are copied to in advance; empty for none."""
+        return "/GPU:0" if self.on_gpu else ""
 
     @property
     def on_gpu(self) -> bool:
@@ -76,30 +71,19 @@ class Target:
 
     def describe_devices(self) -> list[Device]:
         """Return this process's devices with their peak memory: of each GPU, or of the process on a CPU."""
-        hostname, rank = node_name(), self.launch.rank
         if self.on_ipu:
-            return [Device(hostname=hostname, rank=rank, name="IPU", device_id="", cpus=usable_cpus())]
+            return [described_device(self.launch, "IPU")]
         if not self.on_gpu:
-            peak_bytes = peak_memory_bytes()
             threads = tf.config.threading.get_intra_op_parallelism_threads()
-            one = Device(
-                hostname=hostname,
-                rank=rank,
-                name=f"CPU, {threads} threads",
-                device_id="",
-                peak_memory_bytes=peak_bytes,
-                cpus=usable_cpus(),
-            )
-            return [one] * self.local_devices
-        ids = dict(enumerate(gpu_ids()))
+            name = f"CPU, {threads} threads"
+            return [described_device(self.launch, name, peak_memory_bytes=peak_memory_bytes())]
+        ids, experimental = dict(enumerate(gpu_ids())), tf.config.experimental
         return [
-            Device(
-                hostname=hostname,
-                rank=rank,
-                name=tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"),
-                device_id=ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
-                peak_memory_bytes=tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"],
-                cpus=usable_cpus(),
+            described_device(
+                self.launch,
+                experimental.get_device_details(gpu).get("device_name", "GPU"),
+                ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
+                experimental.get_memory_info(f"GPU:{index}")["peak"],
             )
             for index, gpu in enumerate(tf.config.get_visible_devices("GPU"))
         ]
@@ -114,24 +98,14 @@ class Target:
         profiler: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))
         return profiler
 
-    def statistics(self) -> dict[str, int | None]:
-        """Return no counts: TensorFlow has none."""
-        return {}
-
 
 def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str, str] = os.environ) -> Target:
     """Return the GPUs of this process's local rank, or its share of the CPU; raises ConfigError if unavailable."""
     if options.device == "ipu":
-        strategy = ipu.open_ipu(options, launch)
+        strategy = open_ipu(options, launch)
         precision = "fp16" if options.precision == "auto" else options.precision
         keras.mixed_precision.set_global_policy(POLICIES[precision])
-        return Target("ipu", precision, True, "channels_last", strategy, launch=launch)
-    own = options.devices_per_process
-    if own > 1 and launch.world_size > 1:
-        raise ConfigError(
-            f"--devices-per-process {own} is for one process with all devices of a node, but "
-            f"{launch.world_size} processes were started: start one, or leave the flag out"
-        )
+        return Target("ipu", precision, True, strategy, launch)
     gpus = tf.config.list_physical_devices("GPU") if options.device != "cpu" else []
     if options.device == "gpu" and not gpus:
         raise ConfigError(
@@ -139,16 +113,15 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         )
     on_gpu = bool(gpus)
     if on_gpu:
-        if launch.local_world_size * own > len(gpus):
+        if launch.local_world_size > len(gpus):
             raise ConfigError(
-                f"{launch.local_world_size} processes with {own} GPUs each were started on a node that shows "
-                f"{len(gpus)} GPUs: start one process per GPU"
+                f"{launch.local_world_size} processes were started on a node that shows {len(gpus)} GPUs: start one "
+                "process per GPU"
             )
-        visible = gpus[launch.local_rank * own : (launch.local_rank + 1) * own]
-        tf.config.set_visible_devices(visible, "GPU")
-        for gpu in visible:
-            tf.config.experimental.set_memory_growth(gpu, True)
-        details = tf.config.experimental.get_device_details(visible[0])
+        gpu = gpus[launch.local_rank]
+        tf.config.set_visible_devices([gpu], "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
+        details = tf.config.experimental.get_device_details(gpu)
         has_bf16 = details.get("compute_capability", BF16_CAPABILITY) >= BF16_CAPABILITY
         precision = precision_on_gpu(options.precision, has_bf16, details.get("device_name", "the GPU"))
     else:
@@ -157,44 +130,44 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         threads = options.threads or launch.own_cores
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(2)
-        [cpu] = tf.config.list_physical_devices("CPU")
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * own)
     # By default TensorFlow uses TF32 on a GPU that has it, and MFU would not refer to the peak in fp32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
-    layout = "nhwc" if options.layout == "auto" else options.layout
-    if not on_gpu:
-        check_cpu(precision, layout)
     keras.mixed_precision.set_global_policy(POLICIES[precision])
     return Target(
         "gpu" if on_gpu else "cpu",
         precision,
         on_gpu if options.xla == "auto" else options.xla == "on",
-        "channels_first" if layout == "nchw" else "channels_last",
-        make_strategy(launch, on_gpu, own, environ),
-        own,
+        make_strategy(launch, on_gpu, environ),
         launch,
     )
 
 
-def check_cpu(precision: str, layout: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> None:
-    """Raise ConfigError for a layout or a precision that this CPU cannot run, or only emulates."""
-    if layout == "nchw":
-        raise ConfigError("--layout nchw was asked for, but TensorFlow's CPU kernels train in nhwc only: use nhwc")
-    needed = CPU_FLAGS.get(precision)
-    if needed is None or not cpuinfo.exists():
-        return
-    flags = re.findall(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo.read_text(), re.MULTILINE)
-    if flags and not re.search(rf"\b(?:{needed})\b", flags[0]):
+def open_ipu(options: ComputeOptions, launch: Launch) -> Any:
+    """Return a strategy on one IPU; raises ConfigError for unsupported options, and without the SDK.
+
+    Written from documentation, never run on hardware. Source: Graphcore, Targeting the IPU from TensorFlow 2, version
+    3.4: "Distributed training" (IPUStrategy) and "Training loops" (steps in one compiled loop).
+    """
+    if launch.world_size > 1:
+        raise ConfigError("--device ipu trains on one IPU: start one process")
+    if options.precision == "bf16":
+        raise ConfigError("--precision bf16 was asked for, but IPUs have none: use fp16 or fp32")
+    if options.xla == "off":
+        raise ConfigError("--xla off was asked for, but IPUs run compiled programs only: leave the flag out")
+    try:
+        from tensorflow.python import ipu
+    except ImportError as error:
         raise ConfigError(
-            f"--precision {precision} was asked for, but this CPU has no units for it: use --precision fp32"
-        )
+            "--device ipu needs the TensorFlow of the Poplar SDK, which has tensorflow.python.ipu: use its container"
+        ) from error
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = 1
+    config.configure_ipu_system()
+    return ipu.ipu_strategy.IPUStrategy()
 
 
-def make_strategy(launch: Launch, on_gpu: bool, local_devices: int, environ: Mapping[str, str]) -> Any:
-    """Return the strategy for one device, for replicas in this process, or for replicas in several processes."""
-    if local_devices > 1:
-        kind = "GPU" if on_gpu else "CPU"
-        return tf.distribute.MirroredStrategy([f"{kind}:{index}" for index in range(local_devices)])
+def make_strategy(launch: Launch, on_gpu: bool, environ: Mapping[str, str]) -> Any:
+    """Return the strategy for one device, or for replicas in several processes."""
     if launch.world_size == 1:
         return tf.distribute.get_strategy()
     os.environ["TF_CONFIG"] = json.dumps(tf_config(launch, environ))

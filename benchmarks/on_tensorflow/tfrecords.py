@@ -61,7 +61,7 @@ class Counts:
 
 
 class Batches:
-    """Endless batches of samples and labels of this process, with one part for each of its devices."""
+    """Endless batches of samples and labels of this process."""
 
     def __init__(
         self,
@@ -76,15 +76,14 @@ class Batches:
         The batch from `made` stays on the device, or is copied from the host, as the options state.
         """
         self._target, self._counts = target, Counts()
-        of_process = batch_size * target.local_devices
         self._iterator: Iterator[tuple[Any, Any]]
         if options.data == "synthetic":
-            self._iterator = itertools.repeat(self._share_out(*made(of_process)))
+            self._iterator = itertools.repeat(made(batch_size))
             return
         if options.reads_files:
-            dataset = read(of_process, self._counts, Parallel(options.parallel_files, target.launch.own_cores))
+            dataset = read(batch_size, self._counts, Parallel(options.parallel_files, target.launch.own_cores))
         else:
-            on_host = tuple(part.numpy() for part in made(of_process))
+            on_host = tuple(part.numpy() for part in made(batch_size))
             dataset = tf.data.Dataset.from_tensors(on_host).repeat()
         self._iterator = iter(to_device(dataset, target, options.prefetch_batches))
 
@@ -100,28 +99,13 @@ class Batches:
 
     def take(self) -> tuple[Any, Any]:
         """Return the next batch, also in a graph, where TensorFlow's error replaces StopIteration."""
-        batch = next(self._iterator)
-        return batch if isinstance(self._iterator, itertools.repeat) else self._share_out(*batch)
-
-    def _share_out(self, samples: Any, labels: Any) -> tuple[Any, Any]:
-        """Split a batch among the devices of this process."""
-        parts = self._target.local_devices
-        if parts == 1:
-            return samples, labels
-        shares = list(zip(tf.split(samples, parts), tf.split(labels, parts), strict=True))
-        pair = self._target.strategy.experimental_distribute_values_from_function(
-            lambda context: shares[context.replica_id_in_sync_group]
-        )
-        return tuple(pair)
+        return next(self._iterator)
 
     def copy_s(self) -> float | None:
         """Return the seconds to copy the next batch once more from the host to a GPU; None without a GPU."""
         if not self._target.on_gpu:
             return None
-        first = tf.nest.map_structure(
-            lambda part: self._target.strategy.experimental_local_results(part)[0], next(self)
-        )
-        on_host = [part.numpy() for part in first]
+        on_host = [part.numpy() for part in next(self)]
         start_s = time.monotonic()
         with tf.device("GPU:0"):
             copied = [tf.identity(tf.constant(part)) for part in on_host]
@@ -149,7 +133,7 @@ class Batches:
 
 
 def to_device(dataset: tf.data.Dataset, target: Target, prefetch_batches: int) -> tf.data.Dataset:
-    """Return a data set that prefetches batches, to the GPU if the process has exactly one, else to the host."""
+    """Return a data set that prefetches batches, to the GPU or to the host."""
     # tf.data's tuning would choose other numbers of threads from run to run, and the end of a data set would wait for
     # its thread, which sleeps up to a minute.
     options = tf.data.Options()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from benchmarks.on_tensorflow.parts import StepInParts, first_sample
+from benchmarks.on_tensorflow.parts import StepInParts
 from benchmarks.on_tensorflow.target import Target
 from benchmarks.on_tensorflow.tfrecords import Batches
 from jpwr.regions import RegionTimer
@@ -43,18 +43,21 @@ class Trainer:
             self.model, self.optimizer, loss_of, completed = trained()
             optimizer = self.optimizer
             optimizer.build(self.model.trainable_variables)
-        weights = self.model.trainable_variables
+        weights, rank = self.model.trainable_variables, target.launch.rank
+
+        def scaled_loss(samples: Any, labels: Any) -> tuple[Any, Any]:
+            loss = loss_of(samples, labels, rank * tf.shape(labels)[0])
+            return loss, optimizer.scale_loss(loss)
 
         # Compiled without the sum over replicas, which XLA does not support. On an IPU the loop around it is compiled.
         @tf.function(jit_compile=target.xla and not target.on_ipu)
-        def gradients_of(samples: Any, labels: Any, first: Any) -> Any:
+        def gradients_of(samples: Any, labels: Any) -> Any:
             with tf.GradientTape() as tape:
-                loss = loss_of(samples, labels, first)
-                scaled = optimizer.scale_loss(loss)
+                loss, scaled = scaled_loss(samples, labels)
             return loss, completed(tape.gradient(scaled, weights))
 
         def replica_step(samples: Any, labels: Any) -> Any:
-            loss, gradients = gradients_of(samples, labels, first_sample(labels))
+            loss, gradients = gradients_of(samples, labels)
             optimizer.apply_gradients(zip(gradients, weights, strict=True))
             return loss
 
@@ -67,7 +70,7 @@ class Trainer:
         self.in_parts = StepInParts(
             regions,
             self._strategy,
-            lambda samples, labels, first: optimizer.scale_loss(loss_of(samples, labels, first)),
+            lambda samples, labels: scaled_loss(samples, labels)[1],
             completed,
             optimizer,
             weights,

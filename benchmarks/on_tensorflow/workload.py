@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.batch_plan import check_shares
-from benchmarks.common.input_files import is_shared_by_file
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
 from benchmarks.common.samples import SampleWorkload
-from benchmarks.common.workload import Choice, Target, Training
+from benchmarks.common.workload import Choice, Feed, Target, Training
 
 if TYPE_CHECKING:
     from benchmarks.on_tensorflow.target import Target as TensorFlowTarget
@@ -33,12 +32,11 @@ class TensorFlowWorkload(SampleWorkload):
 
     def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
         """Share the batch and all `files` among the ranks; raises ConfigError if the batch cannot be shared."""
-        self.devices_per_process = options.compute.devices_per_process
-        batch, devices = options.batch.global_batch_size, launch.world_size * self.devices_per_process
+        batch, devices = options.batch.global_batch_size, launch.world_size
         check_shares(devices, batch)
         super().__init__(options, launch, files, devices, batch // devices)
         # The part of its files' records that this rank takes, and the number of parts.
-        self.shares = (0, 1) if is_shared_by_file(len(files), launch.world_size) else (launch.rank, launch.world_size)
+        self.shares = (0, 1) if len(files) >= launch.world_size else (launch.rank, launch.world_size)
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
@@ -47,10 +45,7 @@ class TensorFlowWorkload(SampleWorkload):
         from benchmarks.on_tensorflow.target import choose_target
 
         target = choose_target(self.config.compute, self.launch)
-        record.config["compute"] |= {
-            "xla": "on" if target.xla else "off",
-            "layout": "nchw" if target.data_format == "channels_first" else "nhwc",
-        }
+        record.config["compute"]["xla"] = "on" if target.xla else "off"
         yield target
 
     def build(self, target: Any) -> Training:
@@ -69,7 +64,7 @@ class TensorFlowWorkload(SampleWorkload):
         """
 
 
-class TensorFlowTraining:
+class TensorFlowTraining(Training):
     """Training on TensorFlow."""
 
     def __init__(self, run: TensorFlowWorkload, target: TensorFlowTarget) -> None:
@@ -77,24 +72,30 @@ class TensorFlowTraining:
         from benchmarks.on_tensorflow.tfrecords import COPIED_AHEAD
 
         config = run.config
-        self.trainer = run.open_trainer(target)
+        self.trainer, self.batches = run.open_trainer(target), run.open_batches(target)
         self._run, self._target, self.synchronize = run, target, self.trainer.synchronize
         self.steps_per_call = config.compute.steps_per_call
         # Of several processes, each would have to write a part of some variables only.
         if run.launch.world_size == 1 and not target.on_ipu:
             self.state = State(self.trainer)
+        if not target.on_ipu:  # whose steps are one program
+            self.step_in_parts = lambda: self.trainer.in_parts(*self.data.take())
         samples_ahead = config.data.parallel_files + target.launch.own_cores
         ahead = config.data.prefetch_batches + 1 + samples_ahead // config.batch.global_batch_size
         ahead += COPIED_AHEAD if target.copied_to else 0
-        self.data = BatchesFeed(self.trainer, run.open_batches(target), run.unit, ahead)
-        self.on_device = None
+        self.data = self._feed(self.batches, ahead)
         if config.turns.effective:
-            self.on_device = BatchesFeed(self.trainer, run.open_batches(target, on_device=True), run.unit)
+            self.on_device = self._feed(run.open_batches(target, on_device=True))
 
-    def step_in_parts(self) -> None:
-        """Make one optimizer step and wait for each of its parts; do nothing on IPUs, whose steps are one program."""
-        if not self._target.on_ipu:
-            self.trainer.in_parts(*self.data.take())
+    def _feed(self, batches: Batches, steps_ahead: int = 0) -> Feed:
+        return Feed(
+            lambda: self.trainer.call(batches),
+            lambda: next(batches),
+            lambda batch: self.trainer.step(*batch),
+            steps_ahead,
+            lambda: batches.read_so_far(self._run.unit),
+            batches.copy_s,
+        )
 
     def losses(self, first: int = 0) -> list[float]:
         """Return the loss of the last step of every call from `first` on, a mean over the global batch."""
@@ -102,31 +103,4 @@ class TensorFlowTraining:
 
     def conclude(self, record: RunRecord) -> str:
         """Record the amounts read; return why the run is not valid, or an empty string."""
-        return self._run.conclude(record, self._target, self.losses(), *self.data.batches.records())
-
-
-class BatchesFeed:
-    """Input of steps on batches."""
-
-    def __init__(self, trainer: Trainer, batches: Batches, unit: str, steps_ahead: int = 0) -> None:
-        self._trainer, self.batches, self._unit, self.steps_ahead = trainer, batches, unit, steps_ahead
-
-    def call(self) -> None:
-        """Make one call into TensorFlow, of one or more optimizer steps."""
-        self._trainer.call(self.batches)
-
-    def take(self) -> tuple[Any, Any]:
-        """Return the next batch."""
-        return next(self.batches)
-
-    def step(self, batch: tuple[Any, Any]) -> None:
-        """Make one optimizer step on the batch."""
-        self._trainer.step(*batch)
-
-    def read_so_far(self) -> dict[str, float]:
-        """Return the amounts read from files."""
-        return self.batches.read_so_far(self._unit)
-
-    def copy_batch_s(self) -> float | None:
-        """Return the seconds to copy a batch to the GPU; None without a GPU."""
-        return self.batches.copy_s()
+        return self._run.conclude(record, self._target, self.losses(), *self.batches.records())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from benchmarks.common import options
 from benchmarks.common.options import ConfigError, data_option, option, positive
@@ -15,50 +13,7 @@ NATIVE_IMAGE_SIZE = 224
 # He et al. 2015 (arXiv:1512.03385), table 1: bottleneck blocks of each stage, and the width of their 3x3 convolution.
 STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
 EXPANSION = 4
-TOTAL_STRIDE = 32
 VARIANTS = ("v1.5", "v2")
-
-
-class Convolution(NamedTuple):
-    """Convolution, or the last layer as a convolution of kernel size 1 on one pixel."""
-
-    kernel_size: int
-    inputs: int
-    outputs: int
-    pixels: int  # of its output
-
-    @property
-    def weights(self) -> int:
-        """Number of weights of the kernels."""
-        return self.kernel_size**2 * self.inputs * self.outputs
-
-    @property
-    def flops(self) -> int:
-        """FLOPs of the layer: a multiplication and an addition for each weight and pixel."""
-        return 2 * self.weights * self.pixels
-
-
-def convolutions(image_size: int) -> Iterator[Convolution]:
-    """Yield every convolution of ResNet-50 and its last layer, which v1.5 and v2 share.
-
-    Both have the stride of a stage in its first 3x3 convolution.
-    """
-    size = -(-image_size // 2)
-    yield Convolution(7, 3, 64, size**2)
-    size = -(-size // 2)
-    inputs = 64
-    for stage, (blocks, width) in enumerate(STAGES):
-        for block in range(blocks):
-            before = size
-            if stage and not block:
-                size = -(-size // 2)
-            yield Convolution(1, inputs, width, before**2)
-            yield Convolution(3, width, width, size**2)
-            yield Convolution(1, width, EXPANSION * width, size**2)
-            if not block:
-                yield Convolution(1, inputs, EXPANSION * width, size**2)
-            inputs = EXPANSION * width
-    yield Convolution(1, inputs, NUM_CLASSES, 1)
 
 
 @dataclass(frozen=True)
@@ -72,18 +27,6 @@ class ModelOptions:
 
     def __post_init__(self) -> None:
         positive(self, "image_size")
-
-    @property
-    def is_comparable(self) -> bool:
-        """Whether results are comparable with others'."""
-        return self.image_size == NATIVE_IMAGE_SIZE
-
-    @property
-    def warning(self) -> str:
-        """Return a warning about unusual options, or an empty string."""
-        if self.image_size % TOTAL_STRIDE:
-            return f"image_size {self.image_size} is not a multiple of {TOTAL_STRIDE}: borders are padded"
-        return ""
 
 
 @dataclass(frozen=True)

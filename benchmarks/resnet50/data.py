@@ -22,21 +22,15 @@ FEATURES = {
 }
 
 
-def image_shape(config: Config, target: Target) -> tuple[int, ...]:
-    """Return the shape of an image in the target's order of dimensions."""
-    size = config.model.image_size
-    return (3, size, size) if target.data_format == "channels_first" else (size, size, 3)
-
-
 def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = False) -> Batches:
-    """Return batches of images, of shape [samples, height, width, 3] (or channels first), and labels from 0.
+    """Return batches of images, of shape [samples, height, width, 3], and labels from 0.
 
     The images have the data type of the precision.
     """
     config, data = run.config, run.config.data
 
     def made(count: int) -> tuple[tf.Tensor, tf.Tensor]:
-        images, labels = made_batch(config, target, count, run.launch.rank)
+        images, labels = made_batch(config, count, run.launch.rank)
         return tf.cast(images, DTYPES[target.precision]), labels
 
     def read(count: int, counts: Counts, parallel: Parallel) -> tf.data.Dataset:
@@ -46,11 +40,11 @@ def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = Fals
     return Batches(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
 
 
-def made_batch(config: Config, target: Target, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
+def made_batch(config: Config, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Return random images and labels: this rank's part of a global batch that is the same for every layout."""
-    first = rank * batch_size
+    first, size = rank * batch_size, config.model.image_size
     seeds = [(config.training.seed_of_data, index) for index in range(first, first + batch_size)]
-    images = tf.stack([tf.random.stateless_normal(image_shape(config, target), seed) for seed in seeds])
+    images = tf.stack([tf.random.stateless_normal((size, size, 3), seed) for seed in seeds])
     labels = tf.stack([tf.random.stateless_uniform((), seed, 0, NUM_CLASSES, tf.int32) for seed in seeds])
     return images, labels
 
@@ -76,8 +70,6 @@ def decoder(config: Config, target: Target) -> Decode:
         image = tf.image.decode_and_crop_jpeg(encoded, window, channels=3)
         image = tf.image.resize(image, (size, size))
         image = (tf.image.random_flip_left_right(image) - MEAN) / DEVIATION
-        if target.data_format == "channels_first":
-            image = tf.transpose(image, (2, 0, 1))
         label = tf.cast(example["image/class/label"], tf.int32) - 1
         check = tf.debugging.Assert(
             (label >= 0) & (label < NUM_CLASSES), ["a label is out of the range from 1 to 1000:", label + 1]

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common.options import ConfigError
+from benchmarks.common.input_files import find_files
+from benchmarks.common.options import ConfigError, DataOptions
 from benchmarks.resnet50.config import NUM_CLASSES
 
 TFRECORDS = "train-*-of-[0-9][0-9][0-9][0-9][0-9]"
@@ -35,17 +36,14 @@ class Picture(NamedTuple):
         return encoded
 
 
-def find_tfrecords(folder: Path) -> list[Path]:
-    """Return the files of the training set; raises ConfigError if some or all are missing."""
-    files = sorted(folder.glob(TFRECORDS))
-    if not files:
-        raise ConfigError(
-            f"--data-dir {folder} has no TFRecords {TFRECORDS}: make them with 'python -m benchmarks.resnet50.prepare'"
-        )
-    whole = int(files[0].name.rpartition("-")[2])
+def find_tfrecords(options: DataOptions) -> list[Path]:
+    """Return the files of the training set, none for made data; raises ConfigError if some or all are missing."""
+    files = find_files(options, TFRECORDS)
+    whole = int(files[0].name.rpartition("-")[2]) if files else 0
     if len(files) != whole:
         raise ConfigError(
-            f"--data-dir {folder} has {len(files)} of {whole} TFRecords: run prepare again, which writes the rest"
+            f"--data-dir {files[0].parent} has {len(files)} of {whole} TFRecords: run prepare again, which writes the "
+            "rest"
         )
     return files
 

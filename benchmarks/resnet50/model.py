@@ -20,14 +20,13 @@ MOMENTUM, EPSILON = 0.9, 1e-5
 class BatchNorm(layers.Layer):
     """Batch normalisation in one kernel, where Keras' own layer uses a dozen; its statistics are in float32."""
 
-    def __init__(self, data_format: str, first_gamma: str) -> None:
+    def __init__(self, first_gamma: str) -> None:
         super().__init__()
-        self._format = "NCHW" if data_format == "channels_first" else "NHWC"
         self._first_gamma = first_gamma
 
     def build(self, input_shape: Any) -> None:
         """Make the weights."""
-        channels = (input_shape[1 if self._format == "NCHW" else -1],)
+        channels = (input_shape[-1],)
 
         def weight(name: str, first: str, trainable: bool) -> Any:
             options = {"dtype": "float32", "autocast": False, "trainable": trainable}
@@ -41,47 +40,43 @@ class BatchNorm(layers.Layer):
         scale, offset = self.gamma.value, self.beta.value
         if not training:
             out, _, _ = tf.compat.v1.nn.fused_batch_norm(
-                x, scale, offset, self.mean.value, self.variance.value, EPSILON, self._format, is_training=False
+                x, scale, offset, self.mean.value, self.variance.value, EPSILON, is_training=False
             )
             return out
-        out, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-            x, scale, offset, epsilon=EPSILON, data_format=self._format, is_training=True
-        )
+        out, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, scale, offset, epsilon=EPSILON, is_training=True)
         self.mean.assign(MOMENTUM * self.mean.value + (1 - MOMENTUM) * mean)
         self.variance.assign(MOMENTUM * self.variance.value + (1 - MOMENTUM) * variance)
         return out
 
 
 class _Builder:
-    """Layers of one precision and one order of dimensions."""
+    """Layers of a network."""
 
-    def __init__(self, data_format: str, seed: int) -> None:
-        self.data_format = data_format
+    def __init__(self, seed: int) -> None:
         self._initial = keras.initializers.HeNormal(seed)
 
     def convolution(self, x: Any, outputs: int, kernel_size: int, stride: int = 1) -> Any:
         # With stride 2, "same" would pad other borders than the paper's model.
         shifted = kernel_size > 1 and stride > 1
         if shifted:
-            x = layers.ZeroPadding2D(kernel_size // 2, data_format=self.data_format)(x)
+            x = layers.ZeroPadding2D(kernel_size // 2)(x)
         return layers.Conv2D(
             outputs,
             kernel_size,
             stride,
             padding="valid" if shifted else "same",
             use_bias=False,
-            data_format=self.data_format,
             kernel_initializer=self._initial.clone(),
         )(x)
 
     def norm(self, x: Any, last: bool = False, relu: bool = True) -> Any:
         # A block starts as the identity: Goyal et al. 2017 (arXiv:1706.02677), section 5.1.
-        x = BatchNorm(self.data_format, "zeros" if last else "ones")(x)
+        x = BatchNorm("zeros" if last else "ones")(x)
         return layers.ReLU()(x) if relu else x
 
     def pool(self, x: Any) -> Any:
-        x = layers.ZeroPadding2D(1, data_format=self.data_format)(x)
-        return layers.MaxPooling2D(3, 2, data_format=self.data_format)(x)
+        x = layers.ZeroPadding2D(1)(x)
+        return layers.MaxPooling2D(3, 2)(x)
 
     def block_v1_5(self, x: Any, width: int, stride: int, projection: bool) -> Any:
         shortcut = x
@@ -100,14 +95,13 @@ class _Builder:
         return layers.Add()([self.convolution(x, EXPANSION * width, 1), shortcut])
 
 
-def build_model(variant: str, image_size: int, data_format: str, seed: int) -> keras.Model:
+def build_model(variant: str, image_size: int, seed: int) -> keras.Model:
     """Return ResNet-50 in the policy's precision; its logits, of shape [images, classes], are in float32.
 
     v1.5 has a stage's stride in the 3x3 convolution of its first block; v2 is the pre-activation model (He et al.
     2016, arXiv:1603.05027).
     """
-    build = _Builder(data_format, seed)
-    shape = (3, image_size, image_size) if data_format == "channels_first" else (image_size, image_size, 3)
+    build, shape = _Builder(seed), (image_size, image_size, 3)
     images = keras.Input(shape, dtype=keras.mixed_precision.global_policy().compute_dtype)
     x = build.convolution(images, 64, 7, 2)
     x = build.pool(build.norm(x) if variant == "v1.5" else x)
@@ -117,7 +111,7 @@ def build_model(variant: str, image_size: int, data_format: str, seed: int) -> k
             x = block(x, width, 2 if stage and not index else 1, projection=not index)
     if variant == "v2":
         x = build.norm(x)
-    x = layers.GlobalAveragePooling2D(data_format=data_format)(x)
+    x = layers.GlobalAveragePooling2D()(x)
     logits = layers.Dense(NUM_CLASSES, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01, seed=seed))(x)
     return keras.Model(images, layers.Activation("linear", dtype="float32")(logits))
 
@@ -127,7 +121,7 @@ def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Train
     options, batch = config.training, config.batch.global_batch_size
 
     def trained() -> Trained:
-        model = build_model(config.model.variant, config.model.image_size, target.data_format, options.seed)
+        model = build_model(config.model.variant, config.model.image_size, options.seed)
         optimizer = in_precision(keras.optimizers.SGD(learning_rate(options, batch), momentum=options.momentum), target)
         weights = model.trainable_variables
         kernels = [variable.path.endswith("kernel") for variable in weights]

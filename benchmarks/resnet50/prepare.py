@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -64,15 +64,6 @@ class Written(NamedTuple):
     path: Path
     records: int
     left_out: list[str]  # files that are not images
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; return the exit code."""
-    try:
-        return run_command(PrepareOptions, "python -m benchmarks.resnet50.prepare", __doc__, prepare, argv)
-    except KeyboardInterrupt:
-        print("prepare: interrupted; the same command continues from here", file=sys.stderr)
-        return 130
 
 
 def prepare(options: PrepareOptions) -> None:
@@ -177,6 +168,8 @@ def serialise(encoded: bytes, label: int) -> bytes:
     serialised: bytes = example.SerializeToString(deterministic=True)
     return serialised
 
+
+main = partial(run_command, PrepareOptions, "python -m benchmarks.resnet50.prepare", __doc__, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

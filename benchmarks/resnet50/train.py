@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
-from benchmarks.common.workload import Flops
 from benchmarks.on_tensorflow.workload import TensorFlowWorkload
 from benchmarks.resnet50.config import NUM_CLASSES, Config
 from benchmarks.resnet50.imagenet import find_tfrecords
-from benchmarks.resnet50.metrics import FLOPS_SOURCE, SAMPLES_PER_EPOCH, num_parameters, training_flops_per_image
 
 if TYPE_CHECKING:
     from benchmarks.on_tensorflow.target import Target
@@ -28,19 +24,15 @@ class ResNet50(TensorFlowWorkload):
     unit = "image"
     description = "Train ResNet-50 for some steps with TensorFlow and record the speed."
     options = Config
-    samples_per_epoch = SAMPLES_PER_EPOCH
+    samples_per_epoch = 1_281_167  # of ImageNet's training set
     damage = f"damaged, or a label that is not from 1 to {NUM_CLASSES}"
 
     def __init__(self, options: Config, launch: Launch) -> None:
-        files = find_tfrecords(Path(options.data.data_dir)) if options.data.reads_files else []
-        super().__init__(options, launch, files)
+        super().__init__(options, launch, find_tfrecords(options.data))
         size = options.model.image_size
         self.layout["image_size"] = size
         self.sample = f"{size} pixels"
-        self.num_parameters = num_parameters(options.model.variant)
-        self.flops = Flops(training_flops_per_image(size), FLOPS_SOURCE)
-        if launch.rank == 0 and options.model.warning:
-            print(f"{self.name}: {options.model.warning}", file=sys.stderr)
+        self.count()
 
     @staticmethod
     def model(options: Config) -> str:

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from caraml.cli.loading import loaded
 from caraml.cli.options import add_filter, add_flag, add_folders, add_form, add_meter, add_node_check, add_out, say
@@ -14,19 +15,18 @@ from jpwr.process.whole_file import replaced, write_whole
 from record.values import sort_key
 from results.files.quantities import QUANTITIES
 from results.find.records import Record, RecordError
+from results.frames import csv_text, points_frame, runs_frame
 from results.points.repeats import by_point
 from results.published import published as figures_of_others
-from results.show.notebook import frame_of
-from results.show.tables import inference
 from results.show.tables import table as tables
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cells import FORMS, Table, rendered
-from results.show.tables.points import place_view, point_table
 from results.show.tables.published import published_text
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
+from results.show.tables.table import place_view, point_table, record_table
 
-TITLES = {"caraml": tables.CARAML_COLUMNS}
+TITLES = ("ours", "caraml")
 PARQUET = "parquet"
 ACHIEVABLE = QUANTITIES["achievable_percent"].path
 OWN_ORDER = ("pivot", "regions", "reads")
@@ -66,7 +66,7 @@ def table(options: argparse.Namespace) -> int:
     records = found.records
     if options.format == PARQUET:
         with replaced(options.out) as part:
-            frame_of(records).to_parquet(part, index=False)
+            _frame(records, options).to_parquet(part, index=False)
     elif options.out:
         write_whole(options.out, f"{_rendered(records, options)}\n")
     else:
@@ -85,15 +85,25 @@ def _check_table(options: argparse.Namespace) -> None:
         raise RecordError("--largest-first needs --sort COLUMN")
     if options.sort and shaped[0] in OWN_ORDER:
         raise RecordError(f"--{shaped[0]} has its own order: leave out --sort")
-    if options.format == PARQUET and (shaped or not options.out):
+    if options.format == PARQUET and (set(shaped) - {"repeats", "sort"} or not options.out):
         why = f"without --{shaped[0]}" if shaped else "and is written to a file: name it with --out"
-        raise RecordError(f"--format parquet has a row for each run, {why}")
+        raise RecordError(f"--format parquet has a row for each run or, with --repeats, for each point, {why}")
     if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
         raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
 
 
+def _frame(records: Sequence[Record], options: argparse.Namespace) -> Any:
+    """Return the frame of runs or of points, in the order of the table."""
+    points, runs = by_point(records), sorted(records, key=sort_key)
+    table = point_table(points) if options.repeats else record_table(runs)
+    order = table.order(options.sort, options.largest_first) if options.sort else range(len(table.rows))
+    return points_frame([points[at] for at in order]) if options.repeats else runs_frame([runs[at] for at in order])
+
+
 def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     everything = is_whole(options)
+    if options.format == "csv" and not {*OWN_ORDER, "titles"} & {name for name in SHAPES if getattr(options, name)}:
+        return str(csv_text(_frame(records, options))).rstrip("\n")
     wanted = [*([options.sort] if options.sort else []), *([ACHIEVABLE] if options.node_check else [])]
     points = by_point(records) if options.repeats or options.regions or options.reads else []
     notes: Sequence[str] = ()
@@ -101,7 +111,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         shown = tables.pivot_table(records, options.pivot)
     elif options.repeats:
         shown = _sorted(point_table(points), options).needed(everything, wanted)
-        notes = inference.within_limits(points)
+        notes = tables.within_limits(points)
     elif options.regions:
         if not (found := region_table(points)):
             raise RecordError("no good run has times of regions: measure with this version of the suite")
@@ -112,8 +122,8 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         shown = place_view(found, everything)
         notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
     else:
-        columns = TITLES[options.titles] if options.titles else inference.columns_of(records)
-        shown = _sorted(tables.record_table(sorted(records, key=sort_key), columns), options)
+        of_records = tables.original_table if options.titles == "caraml" else record_table
+        shown = _sorted(of_records(sorted(records, key=sort_key)), options)
         if options.format != "csv":  # which has empty columns, too
             shown = shown.needed(everything or bool(options.titles), wanted)
     return "\n".join([printed(shown, options.format), *(notes if options.format == "text" else ())])

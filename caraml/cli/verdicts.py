@@ -198,8 +198,8 @@ def history(options: argparse.Namespace) -> int:
     for change in sorted(changes, key=lambda change: order.index(change.outcome)):
         print(change.text)
     if options.out:
-        from results.show.plots.history import over_time
+        from results.show.plots.workload import over_days
 
-        options.out.write_bytes(over_time(series_of(records)).png())
+        options.out.write_bytes(over_days(series_of(records)).png())
         print(options.out)
     return exit_code(change.outcome for change in changes)

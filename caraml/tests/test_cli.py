@@ -212,4 +212,4 @@ def test_the_planning_of_a_step_loads_no_record_s_reader_and_no_plots():
     code = "import sys; from caraml.cli import main; main(['plan', 'CPU', 'llm_training']); print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "caraml.cli.machine" in loaded
-    assert not {"caraml.cli.tables", "results.show.page", "results.show.notebook", "pandas", "scipy"} & set(loaded)
+    assert not {"caraml.cli.tables", "results.show.page", "results.frames", "pandas", "scipy"} & set(loaded)

@@ -7,8 +7,6 @@ import re
 
 import pytest
 
-from benchmarks.cosmoflow.train import CosmoFlow
-from benchmarks.deepcam.train import DeepCam
 from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.plan.plan import plan
@@ -149,11 +147,6 @@ def test_a_workload_that_does_not_run_on_a_system_is_refused_with_the_reason(ben
     assert facts.refused["graphcore"] in said
     assert "choose another system, or run jube/llm.yaml or jube/resnet50.yaml on this one" in said
     assert asked(capsys, "CPU", benchmark)
-
-
-@pytest.mark.parametrize("program", [CosmoFlow, DeepCam])
-def test_a_program_refuses_for_the_same_reason(program):
-    assert workloads.workloads()[program.name].refused == {"graphcore": program.without_ipu}
 
 
 @pytest.mark.parametrize("name", read_systems())

@@ -11,7 +11,7 @@ import importlib
 from contextlib import ExitStack
 from typing import Any, Callable, Dict, NamedTuple, Sequence
 
-from jpwr.channel import Channel, Scope, check_info
+from jpwr.channel import Channel, Scope, check_info, check_number
 from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.messages import log, near
 from jpwr.process.threads import within
@@ -127,26 +127,19 @@ def open_method(name: str, stack: ExitStack) -> list[Channel]:
 
 
 def _checked(channels: Any) -> list[Channel]:
-    if not isinstance(channels, list) or not all(isinstance(channel, Channel) for channel in channels):
+    """Return channels that a method has opened; raise BackendUnavailable unless a trace can hold them."""
+    if not isinstance(channels, list) or not channels or not all(isinstance(one, Channel) for one in channels):
         raise BackendUnavailable(f"it returned {channels!r:.60} instead of a list of channels")
-    if not channels:
-        raise BackendUnavailable("it returned no channel")
-    names = set()
-    for channel in channels:
-        try:
+    try:
+        for channel in channels:
             check_info(channel.info)
-        except ValueError as error:
-            raise BackendUnavailable(f"it returned an invalid channel: {error}") from error
-        if channel.info.name in names:
-            raise BackendUnavailable(f"two of its channels are named '{channel.info.name}'")
-        if channel.read_power_w is None and channel.read_energy_j is None:
-            raise BackendUnavailable(f"its channel '{channel.info.name}' reads neither power nor a counter")
-        if not isinstance(channel.counter_takes_s, (int, float)) or not channel.counter_takes_s >= 0:
-            raise BackendUnavailable(
-                f"its channel '{channel.info.name}' has a counter_takes_s of {channel.counter_takes_s!r:.40}, which "
-                "must be 0 or more seconds"
-            )
-        names.add(channel.info.name)
+            check_number(channel.counter_takes_s, f"the counter_takes_s of '{channel.info.name}'")
+            if channel.read_power_w is None and channel.read_energy_j is None:
+                raise ValueError(f"'{channel.info.name}' reads neither power nor a counter")
+    except ValueError as error:
+        raise BackendUnavailable(f"it returned an invalid channel: {error}") from error
+    if len({channel.info.name for channel in channels}) < len(channels):
+        raise BackendUnavailable("several of its channels have one name")
     return channels
 
 

@@ -39,7 +39,7 @@ TDPS = (
     Tdp(r"Platinum 8452Y", 300, 36, "Intel ARK"),
     Tdp(r"Platinum 8462Y\+", 300, 32, "Intel ARK"),
     Tdp(r"Platinum 8480\+", 350, 56, "Intel ARK"),
-    Tdp(r"NVIDIA Grace\b", 500, 144, "NVIDIA Grace CPU Superchip data sheet, memory included"),
+    Tdp(r"jep106:036b:0241", 500, 144, "NVIDIA Grace CPU Superchip data sheet, memory included"),
 )
 
 

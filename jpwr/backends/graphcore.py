@@ -8,7 +8,7 @@ from typing import Any
 
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, ReadError
-from jpwr.process.clock import Clock, SystemClock
+from jpwr.process.clock import Clock
 
 # Graphcore's documentation of the attribute "ipu power" states neither a refresh interval nor an accuracy. The summary
 # has a note if most readings repeat the one before.
@@ -25,7 +25,7 @@ def open_channels(stack: ExitStack, clock: Clock | None = None) -> list[Channel]
     num_devices = len(inventory.getDevices())
     if not num_devices:
         raise BackendUnavailable("gcipuinfo lists no IPU: is a partition of the Pod allocated to you?")
-    readings = _Readings(inventory, gcipuinfo.IpuPower, num_devices, clock or SystemClock())
+    readings = _Readings(inventory, gcipuinfo.IpuPower, num_devices, clock or Clock())
     return [
         Channel(
             ChannelInfo(f"gc:{index}", Scope.DEVICE, "IPU power by gcipuinfo"), partial(readings.read_power_w, index)

@@ -232,7 +232,6 @@ class _Device:
         nvml = self._nvml
         asked: list[tuple[str, str, tuple[int, ...], type[_Number], Callable[[int], Any]]] = [
             ("sm_clock_mhz", "nvmlDeviceGetClockInfo", (nvml.NVML_CLOCK_SM,), ctypes.c_uint, int),
-            ("memory_clock_mhz", "nvmlDeviceGetClockInfo", (nvml.NVML_CLOCK_MEM,), ctypes.c_uint, int),
             ("temperature_c", "nvmlDeviceGetTemperature", (nvml.NVML_TEMPERATURE_GPU,), ctypes.c_uint, int),
             ("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", (), ctypes.c_uint, lambda mw: mw / 1000),
             ("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", (), ctypes.c_ulonglong, "0x{:x}".format),

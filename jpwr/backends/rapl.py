@@ -17,7 +17,7 @@ from jpwr.backends.files import open_reading, text_of
 from jpwr.backends.parts import attempt, channel_of, unique, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
-from jpwr.process.clock import Clock, SystemClock
+from jpwr.process.clock import Clock
 
 POWERCAP = Path("/sys/class/powercap")
 ZONES = ("intel-rapl:*", "intel-rapl-mmio:*")  # the first kind that a machine has
@@ -44,7 +44,7 @@ def open_channels(stack: ExitStack, powercap: Path = POWERCAP, clock: Clock | No
             counter_resolution_j=MICROJOULE,
             counter_refresh_s=REFRESH_S,
         )
-        channels[info.name] = channel_of(info, None, attempt(partial(_open, stack, zone, clock or SystemClock())))
+        channels[info.name] = channel_of(info, None, attempt(partial(_open, stack, zone, clock or Clock())))
     if not channels:
         others = [path.name for path in sorted(powercap.glob("*:*"))]
         why = f"its zones {', '.join(others)} are others" if others else "virtual machines usually have none"

@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple, TypeVar
+from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypeVar
 
 from jpwr.backends.parts import Lost, Part, attempt, channel_of, in_time, unless_all_are_lost
 from jpwr.backends.visible import HIP, ROCR, visible
@@ -311,26 +311,15 @@ def _rocm_smi_device(smi: Any, index: int) -> Device:
         called = attempt(partial(call, name, *arguments, ctypes.byref(value)))
         return 0 if isinstance(called, Lost) else int(value.value)
 
-    def watts(power_uw: ctypes.c_uint64) -> float:
-        found_w = power_uw.value * MICRO
-        if found_w >= NO_POWER_W:
-            raise ReadError("ROCm SMI: the socket power is N/A")
-        return found_w
+    def power_by(name: str, *before: Any, after: Sequence[Any] = ()) -> Callable[[], float]:
+        def read() -> float:
+            power_uw = ctypes.c_uint64()
+            call(name, *before, ctypes.byref(power_uw), *after)
+            if power_uw.value * MICRO >= NO_POWER_W:
+                raise ReadError("ROCm SMI: the socket power is N/A")
+            return power_uw.value * MICRO
 
-    def current_power_w() -> float:
-        power_uw = ctypes.c_uint64()
-        call("rsmi_dev_current_socket_power_get", ctypes.byref(power_uw))
-        return watts(power_uw)
-
-    def either_power_w() -> float:
-        power_uw, kind = ctypes.c_uint64(), ctypes.c_int()
-        call("rsmi_dev_power_get", ctypes.byref(power_uw), ctypes.byref(kind))
-        return watts(power_uw)
-
-    def average_power_w() -> float:
-        power_uw = ctypes.c_uint64()
-        call("rsmi_dev_power_ave_get", 0, ctypes.byref(power_uw))
-        return watts(power_uw)
+        return read
 
     def read_energy_j() -> float:
         ticks, resolution, when = ctypes.c_uint64(), ctypes.c_float(), ctypes.c_uint64()
@@ -340,9 +329,13 @@ def _rocm_smi_device(smi: Any, index: int) -> Device:
         return ticks.value * resolution.value * MICRO
 
     # MI300 has only the current power, MI200 and ROCm 5 only the average.
-    powers = (current_power_w, either_power_w, average_power_w)
+    powers = (
+        power_by("rsmi_dev_current_socket_power_get"),
+        power_by("rsmi_dev_power_get", after=[ctypes.byref(ctypes.c_int())]),
+        power_by("rsmi_dev_power_ave_get", 0),
+    )
     read_power_w = next(
-        (read for read in powers if not isinstance(attempt(partial(_above_zero, read)), Lost)), average_power_w
+        (read for read in powers if not isinstance(attempt(partial(_above_zero, read)), Lost)), powers[-1]
     )
     bdf = number(ctypes.c_uint64, "rsmi_dev_pci_id_get")
     address = pci_address(bdf >> 32, bdf >> 8 & 0xFF, bdf >> 3 & 0x1F) if bdf else ""

@@ -4,6 +4,6 @@ Pure arithmetic: no clock, no files, no vendor library. `docs/explanation/energy
 """
 
 from jpwr.energy.estimate import EnergyEstimate, add_estimates
-from jpwr.energy.window import ChannelEnergy
+from jpwr.energy.window import ChannelEnergy, energy_of_passes, means_w
 
-__all__ = ["ChannelEnergy", "EnergyEstimate", "add_estimates"]
+__all__ = ["ChannelEnergy", "EnergyEstimate", "add_estimates", "energy_of_passes", "means_w"]

@@ -1,20 +1,23 @@
-"""Energy of one channel in windows: by its counter where that is sound, otherwise by the integral of its power."""
+"""Energy of one channel in windows: by its counter where that is sound, otherwise by the integral of its power.
+
+Also of several windows together, such as the passes of a marked region.
+"""
 
 from __future__ import annotations
 
 import math
 from functools import reduce
-from itertools import chain, repeat
-from typing import Iterator, Sequence
+from itertools import chain, islice, repeat, starmap
+from typing import Iterable, Iterator, Sequence, Tuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.counter import CounterCurve
 from jpwr.energy.estimate import EnergyEstimate, add_estimates
-from jpwr.energy.frozen import frozen_runs
-from jpwr.energy.power import PowerCurve
+from jpwr.energy.power import PowerCurve, frozen_runs
 from jpwr.intervals import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL, Numbers
 from jpwr.stored import between, kept_as
 
+Window = Tuple[float, float]  # start and end in seconds
 # Largest share of failed readings without a power limit: high power itself may be the cause of the failure.
 MOST_MISSING = 0.01
 NO_COUNTER = "has no counter"
@@ -68,7 +71,7 @@ class ChannelEnergy:
         is_checked = self.info.seen_share < 1 and integral.samples >= SAMPLES_FOR_A_PEAK * self.power.reads
         return self._why_differ(integral, counted, window_s), is_checked and self._differ(seen, counted, window_s)
 
-    def _why_differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]) -> str:
+    def _why_differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: Window) -> str:
         """Return why both are inconsistent, as a part of a sentence; empty if they are not."""
         duration_s, highest_w = window_s[1] - window_s[0], self.power.peak_w
         is_more = counter.counter_low_j > (1 + self._accuracy) * highest_w * duration_s  # nan compares false
@@ -77,7 +80,7 @@ class ChannelEnergy:
             return f"{mean} is above the highest reading of {highest_w:.4g} W, so it counts more than the sensor sees"
         return "they are inconsistent" if self._differ(integral, counter, window_s) else ""
 
-    def _differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: tuple[float, float]) -> bool:
+    def _differ(self, integral: EnergyEstimate, counter: EnergyEstimate, window_s: Window) -> bool:
         """Whether both are inconsistent, with the sensor's accuracy as a type B uncertainty (E_n test, ISO 13528)."""
         if integral.unknown or counter.unknown or self.info.from_counter:
             return False
@@ -158,6 +161,87 @@ class ChannelEnergy:
             found = EnergyEstimate(half_j, half_j, half_j, "integral")
         low_j, high_j = found.energy_j - found.uncertainty_j, found.energy_j + found.uncertainty_j
         return found._replace(counter_j=found.energy_j, counter_low_j=low_j, counter_high_j=high_j)
+
+
+def means_w(curve: PowerCurve, edges_s: Iterable[float]) -> list[float]:
+    """Return the mean powers between neighbouring moments, in ascending order, in watts: in one pass over the samples.
+
+    The curve has two samples or more.
+    """
+    steps = zip(curve.times_s, islice(curve.times_s, 1, None), curve.power_w, islice(curve.power_w, 1, None))
+    (from_s, to_s, from_w, to_w), past_j = next(steps), 0.0
+    found_w: list[float] = []
+    before: Window | None = None
+    for edge_s in edges_s:
+        while to_s < edge_s and (step := next(steps, None)):
+            past_j += (to_s - from_s) * (from_w + to_w) / 2
+            from_s, to_s, from_w, to_w = step
+        share = min(1.0, max(0.0, (edge_s - from_s) / (to_s - from_s))) if to_s > from_s else 0.0
+        until_j = past_j + (edge_s - from_s) * (2 * from_w + share * (to_w - from_w)) / 2
+        if before:
+            found_w.append((until_j - before[1]) / (edge_s - before[0]))
+        before = edge_s, until_j
+    return found_w
+
+
+def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[Window]) -> EnergyEstimate:
+    """Add up the energy of windows, given as starts and ends in seconds, in the order of their ends.
+
+    Energy that one pass gains at its last edge, the next one loses at its first. So passes are one window if the pause
+    between them can use less than the uncertainty of these two edges. Unknown if the energy of one window is.
+    """
+    windows = list(windows_s)
+    if not windows:
+        return EnergyEstimate(unknown="has no window longer than 0 s")
+    most_w = curve.power.range_w(windows[0][0], windows[-1][1])[1]
+    overlap = any(start_s < before_s for (_, before_s), (start_s, _) in zip(windows, windows[1:]))
+    total: EnergyEstimate | None = None
+    for row in starmap(curve.between, windows) if overlap else _rows(curve, windows, most_w):
+        if row.unknown:
+            return row
+        total = add_estimates(total, row, overlap) if total else row
+    assert total is not None
+    return total if overlap else _bounded(curve, windows, total, most_w)
+
+
+def _rows(curve: ChannelEnergy, windows: Sequence[Window], most_w: float) -> Iterator[EnergyEstimate]:
+    """Yield the energy of each row of passes that are one window; end with the first pass whose energy is unknown."""
+    before, first = curve.between(*windows[0]), 0
+    row = before
+    for number in range(1, len(windows)):
+        if before.unknown:
+            break
+        after, pause_s = curve.between(*windows[number]), windows[number][0] - windows[number - 1][1]
+        open_j = (before.systematic_j + after.systematic_j) / 2
+        before = after
+        if after.unknown:
+            break
+        if pause_s == 0 or pause_s * most_w < open_j:
+            row = add_estimates(row, after)
+        else:
+            yield _bounded(curve, windows[first:number], row, most_w)
+            row, first = after, number
+    yield before if before.unknown else _bounded(curve, windows[first:], row, most_w)
+
+
+def _bounded(curve: ChannelEnergy, windows: Sequence[Window], total: EnergyEstimate, most_w: float) -> EnergyEstimate:
+    """Return the sum of passes with its interval, or with that of the window around them if that is narrower.
+
+    The power of the pauses in that window is between 0 and `most_w`.
+    """
+    if len(windows) == 1:
+        return total
+    whole = curve.between(windows[0][0], windows[-1][1])
+    if whole.unknown:
+        return total
+    pauses_s = math.fsum(start_s - before_s for (_, before_s), (start_s, _) in zip(windows, windows[1:]))
+    if not pauses_s:
+        return whole if whole.uncertainty_j < total.uncertainty_j else total
+    low_j = max(0.0, whole.energy_j - whole.uncertainty_j - most_w * pauses_s)
+    uncertainty_j = max(total.energy_j - low_j, whole.energy_j + whole.uncertainty_j - total.energy_j)
+    if not uncertainty_j < total.uncertainty_j:
+        return total
+    return total._replace(uncertainty_j=uncertainty_j, systematic_j=max(0.0, uncertainty_j - whole.random_j))
 
 
 def _without(power_w: Numbers, runs: Sequence[tuple[int, int]]) -> Iterator[float]:

@@ -22,6 +22,11 @@ def boot_id() -> str:
     return text_of(Path("/proc/sys/kernel/random/boot_id"))
 
 
+def node_name() -> str:
+    """Return this node's name, from Slurm if it started us, as that is the same inside and outside of a container."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+
+
 def clock_error_s() -> float | None:
     """Return the most by which the wall clock is wrong, as the kernel knows it from the service that sets the clock.
 
@@ -40,7 +45,6 @@ def clock_error_s() -> float | None:
 
 def described(epoch_offset_s: float) -> dict[str, Any]:
     """Return the node, its boot and the offset of its clock in seconds, as keys of a trace or profile."""
-    hostname = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     error_s = clock_error_s()
     known = {} if error_s is None else {"clock_error_s": error_s}
-    return {"hostname": hostname, "boot_id": boot_id(), "epoch_offset_s": epoch_offset_s, **known}
+    return {"hostname": node_name(), "boot_id": boot_id(), "epoch_offset_s": epoch_offset_s, **known}

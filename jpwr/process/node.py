@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from typing import Mapping, Sequence
 
 from jpwr.errors import JpwrError
 
-# Set by Open MPI, MVAPICH2, Intel MPI and MPICH's Hydra. Slurm's come last: one of its ranks may have started mpirun.
-LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
-GLOBAL_RANKS = ("OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+# Set by Open MPI, MVAPICH2, Intel MPI and MPICH's Hydra, Cray's PALS and Flux. Slurm's come last: one of its ranks may
+# have started another launcher.
+LOCAL_RANKS = (
+    *("OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID"),
+    *("FLUX_TASK_LOCAL_ID", "SLURM_LOCALID"),
+)
+GLOBAL_RANKS = (
+    *("OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID", "FLUX_TASK_RANK"),
+    "SLURM_PROCID",
+)
 
 
 def rank_of(environ: Mapping[str, str], names: Sequence[str]) -> int | None:
@@ -18,41 +24,22 @@ def rank_of(environ: Mapping[str, str], names: Sequence[str]) -> int | None:
     return next((int(environ[name]) for name in names if environ.get(name, "").isdecimal()), None)
 
 
-def why_not_sampling(
-    stack: ExitStack, use_mpi: bool, only_ranks: Sequence[int], environ: Mapping[str, str] = os.environ
-) -> str:
+def why_not_sampling(use_mpi: bool, only_ranks: Sequence[int], environ: Mapping[str, str] = os.environ) -> str:
     """Return why this process does not sample the node; empty if it does.
 
-    The launcher's local rank decides, or `only_ranks`. If the launcher sets no rank and `use_mpi` is given, the
-    processes of one launcher on this node compete for a lock, which is held until the stack is closed. Raises JpwrError
-    if there is no rank, or no lock.
+    The launcher's local rank decides, or `only_ranks`. Raises JpwrError where `use_mpi` or `only_ranks` needs a rank,
+    and the launcher has set none.
     """
-    if only_ranks:
-        rank = rank_of(environ, GLOBAL_RANKS)
-        if rank is None:
+    names = GLOBAL_RANKS if only_ranks else LOCAL_RANKS
+    rank = rank_of(environ, names)
+    if rank is None:
+        if use_mpi or only_ranks:
+            option = "--mpi-ranks" if only_ranks else "--use-mpi"
             raise JpwrError(
-                f"--mpi-ranks was given, but no launcher has set a rank ({', '.join(GLOBAL_RANKS)}): leave it out, or "
-                "start jpwr by the launcher"
+                f"{option} was given, but no launcher has set a rank ({', '.join(names)}): start jpwr by a launcher "
+                "that does, or leave it out"
             )
-        return "" if rank in only_ranks else f"rank {rank} is not among the ranks to sample on"
-    local_rank = rank_of(environ, LOCAL_RANKS)
-    if local_rank is not None:
-        return f"local rank {local_rank}: local rank 0 samples this node" if local_rank else ""
-    if not use_mpi:
         return ""
-    import errno
-    import socket
-
-    # Ranks of one launcher on a node have the same parent. The socket's name is not a file, so nobody can replace it,
-    # and the kernel removes it with the process.
-    lock = stack.enter_context(socket.socket(socket.AF_UNIX))
-    try:
-        name = f"jpwr-{os.getuid()}-{os.readlink('/proc/self/ns/pid')}-{os.getppid()}"
-        lock.bind(f"\0{name}")
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise JpwrError(
-                f"the ranks of this node cannot choose which one samples ({error}): name it by --mpi-ranks"
-            ) from error
-        return f"another process has the lock {name} and samples this node"
-    return ""
+    if only_ranks:
+        return "" if rank in only_ranks else f"rank {rank} is not among the ranks to sample on"
+    return f"local rank {rank}: local rank 0 samples this node" if rank else ""

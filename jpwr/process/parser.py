@@ -63,7 +63,7 @@ class Parser(HelpfulParser):
         options = self.parse_args(own[:at])
         # Without "--" before the command, the command's own arguments may contain one.
         options.command += own[at:] if options.command else own[at + 1 :]
-        if not options.command:
+        if not any(options.command[:1]):
             self.error(f"no command was given: put it after '--', as in '{example}'")
         return options
 

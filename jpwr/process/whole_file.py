@@ -9,17 +9,6 @@ from pathlib import Path
 from typing import Iterator, TextIO
 
 
-def without_links(path: Path) -> Path:
-    """Return the path with links resolved; unlike Path.resolve, raise no RuntimeError for a cycle of links."""
-    return Path(os.path.realpath(path))
-
-
-def part_of(path: Path) -> Path:
-    """Return the temporary name of a file while it is written."""
-    whole = without_links(path)
-    return whole.with_name(f".{whole.name}.{os.getpid()}.part")
-
-
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """Yield a path to write to; it replaces `path` at the end of the block, or is removed if the block raises.
@@ -30,12 +19,13 @@ def replaced(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         yield path
         return
-    part = part_of(path)
+    whole = Path(os.path.realpath(path))
+    part = whole.with_name(f".{whole.name}.{os.getpid()}.part")
     try:
         yield part
         with suppress(FileNotFoundError):
             part.chmod(stat.S_IMODE(path.stat().st_mode))
-        part.replace(without_links(path))
+        part.replace(whole)
     except OSError as error:
         if error.errno is not None and error.filename in (None, str(part)):
             raise OSError(error.errno, error.strerror, str(path)) from error

@@ -13,23 +13,21 @@ import os
 import re
 from functools import partial
 from heapq import merge
-from io import TextIOWrapper
 from itertools import islice, repeat
 from operator import le
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO, Tuple
+from typing import Callable, Iterator, Mapping, Sequence, TextIO, Tuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
+from jpwr.process.whole_file import replaced
 from jpwr.report.summary import Summary
-from jpwr.trace.files import new_table
 from jpwr.trace.trace import Series, Trace
 
 ENGINES = {"csv": (), "h5": ("pandas", "tables"), "parquet": ("pandas", "pyarrow")}
 COUNTER_TABLE = "energy_from_counter"
-MAX_NAME_BYTES = 255  # of a file name, on usual file systems
 Times = Tuple[Sequence[float], Sequence[float]]  # of one channel's readings of power, and watts
 
 
@@ -66,14 +64,13 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
         raise JpwrError(
             f"--df-suffix results in '{made}', which is invalid in file names: leave out '/' and control characters"
         )
-    if len(os.fsencode(f"{COUNTER_TABLE}.{suffix}.parquet")) > MAX_NAME_BYTES:
-        raise JpwrError(f"--df-suffix results in names above {MAX_NAME_BYTES} bytes: choose a shorter one")
     return suffix
 
 
 def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) -> list[Path]:
-    """Write the tables into a folder and return their paths; existing files are kept as NAME.old. Raises OSError."""
-    counted_wh_of = _counted(summary)
+    """Write the tables into a folder, also over older ones, and return their paths. Raises OSError."""
+    counted = [(info, estimate) for info, estimate in zip(summary.infos, summary.command) if has_counter_table(info)]
+    counted_wh_of = {info.name: estimate.counter_j / JOULES_PER_WH for info, estimate in counted}
     tables: dict[str, Callable[[TextIO], None]] = {
         "power": partial(_write_power, summary.trace),
         "energy": partial(_write_energy, summary),
@@ -83,8 +80,8 @@ def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) ->
     paths = []
     for name, write in tables.items():
         path = folder / f"{name}.{suffix}.{file_type}"
-        with new_table(path) as file:
-            _write_table(file, write, file_type)
+        with replaced(path) as part:
+            _write_table(part, write, file_type)
         paths.append(path)
     return paths
 
@@ -141,45 +138,20 @@ def _write_energy(summary: Summary, file: TextIO) -> None:
         file.write(f"{info.name},{'' if estimate.unknown else f'{estimate.energy_j / JOULES_PER_WH:.9f}'}\n")
 
 
-def _counted(summary: Summary) -> dict[str, float]:
-    """Return the watt-hours of the command by each counter; without an estimate, by its values during the command."""
-    counted = [(info, one) for info, one in zip(summary.infos, summary.command) if has_counter_table(info)]
-    known = {info.name: one.counter_j / JOULES_PER_WH for info, one in counted}
-    if any(one.unknown for _, one in counted):
-        started_s, ended_s = (summary.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
-        during_s = -math.inf if started_s is None else started_s, math.inf if ended_s is None else ended_s
-        lacking = {info.name for info, one in counted if one.unknown}
-        known.update(
-            (one.info.name, counted_wh(one)) for one in summary.trace.series(*during_s) if one.info.name in lacking
-        )
-    return known
-
-
 def _write_counters(counted_wh_of: Mapping[str, float], file: TextIO) -> None:
     values = ["" if math.isnan(watt_hours) else f"{watt_hours:.9f}" for watt_hours in counted_wh_of.values()]
     file.write(",".join(["", *counted_wh_of]) + "\n" + ",".join(["0", *values]) + "\n")
 
 
-def _write_table(file: BinaryIO, write: Callable[[TextIO], None], file_type: str) -> None:
+def _write_table(path: Path, write: Callable[[TextIO], None], file_type: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        write(file)
     if file_type == "csv":
-        plain = TextIOWrapper(file, encoding="utf-8")
-        write(plain)
-        plain.detach()
         return
-    import shutil
-    import tempfile
-
     import pandas
 
-    # pandas opens files by name, and another sampler may have taken the name meanwhile.
-    with tempfile.TemporaryDirectory() as folder:
-        csv, made = Path(folder) / "table.csv", Path(folder) / "table"
-        with open(csv, "w", encoding="utf-8") as text:
-            write(text)
-        frame = pandas.read_csv(csv, index_col=0)
-        if file_type == "h5":  # energies are a series in HDF5, as in jpwr 0.0.10
-            (frame["0"].rename(None) if list(frame) == ["0"] else frame).to_hdf(made, key="jpwr", mode="w")
-        else:
-            frame.to_parquet(made)
-        with open(made, "rb") as whole:
-            shutil.copyfileobj(whole, file)
+    frame = pandas.read_csv(path, index_col=0)
+    if file_type == "h5":  # energies are a series in HDF5, as in jpwr 0.0.10
+        (frame["0"].rename(None) if list(frame) == ["0"] else frame).to_hdf(path, key="jpwr", mode="w")
+    else:
+        frame.to_parquet(path)

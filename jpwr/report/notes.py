@@ -60,15 +60,6 @@ def _integral_too_wide_to_check(summary: Sums) -> Iterator[str]:
         )
 
 
-def _counters_with_a_partial_sensor(summary: Sums) -> Iterator[str]:
-    counted = [info for info, estimate in _known(summary) if estimate.method == "counter"]
-    if partly := [info for info in counted if info.seen_share < 1]:
-        yield (
-            f"{first_of(partly)}: the power sensor has a duty cycle of {partly[0].seen_share:.0%}, too little to check "
-            "the counter"
-        )
-
-
 def _sensors_that_hold_values(summary: Sums) -> Iterator[str]:
     for info, estimate, (times_s, power_w) in zip(summary.infos, summary.command, summary.trace.power()):
         if estimate.unknown or estimate.method == "counter" or info.estimated:
@@ -139,11 +130,17 @@ def _loads_in_step(summary: Sums) -> Iterator[str]:
 
 
 def _partial_sensors(summary: Sums) -> Iterator[str]:
-    if partly := [info for info in summary.infos if not info.has_counter and info.seen_share < 1]:
-        yield (
-            f"{first_of(partly)}: the sensor has a duty cycle of {partly[0].seen_share:.0%}, and there is no counter: "
-            "for the rest of the time, power may have been anything from 0 to its limit"
-        )
+    counted = {info.name for info, estimate in _known(summary) if estimate.method == "counter"}
+    partly = [info for info in summary.infos if info.seen_share < 1]
+    for some, consequence in (
+        ([info for info in partly if info.name in counted], "too little to check the counter"),
+        (
+            [info for info in partly if not info.has_counter],
+            "and there is no counter: for the rest of the time, power may have been anything from 0 to its limit",
+        ),
+    ):
+        if some:
+            yield f"{first_of(some)}: the power sensor has a duty cycle of {some[0].seen_share:.0%}, {consequence}"
 
 
 def _faulty_marks(summary: Sums) -> Iterator[str]:
@@ -170,7 +167,6 @@ KINDS = (
     _doubted_sources,
     _faulty_counters_without_power,
     _integral_too_wide_to_check,
-    _counters_with_a_partial_sensor,
     _sensors_that_hold_values,
     _wide_intervals,
     _slopes_of_counters,

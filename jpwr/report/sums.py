@@ -6,8 +6,7 @@ import math
 from operator import itemgetter
 from typing import NamedTuple, Sequence
 
-from jpwr.energy import EnergyEstimate
-from jpwr.passes import energy_of_passes
+from jpwr.energy import EnergyEstimate, energy_of_passes
 from jpwr.trace.trace import Trace
 
 

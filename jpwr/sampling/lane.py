@@ -8,8 +8,7 @@ from typing import Any, Callable, Sequence
 
 from jpwr.channel import Channel
 from jpwr.sampling.pace import COUNTER_SHARE, PROBES, counter_pace, deadlines, random_pauses
-from jpwr.sampling.recorder import Recorder
-from jpwr.sampling.round import NoAnswer, Part, Round, read_error, steps_of
+from jpwr.sampling.recorder import NoAnswer, Part, Recorder, Round, read_error, steps_of
 
 # Counters that take a larger share of the interval are read in a thread of their own.
 SLOW_SHARE = 0.05

@@ -16,10 +16,9 @@ from jpwr.channel import Channel
 from jpwr.errors import JpwrError
 from jpwr.messages import log
 from jpwr.process import threads
-from jpwr.process.clock import Clock, SystemClock
+from jpwr.process.clock import Clock
 from jpwr.sampling.lane import HUNG_S, Lane, hung_channels, lanes_of
-from jpwr.sampling.recorder import Recorder, Sink
-from jpwr.sampling.round import Part
+from jpwr.sampling.recorder import Part, Recorder, Sink
 from jpwr.sampling.status import StatusWatch
 from jpwr.trace.trace import Trace, storing
 
@@ -72,7 +71,7 @@ class PowerMonitor:
     ) -> None:
         if not MIN_INTERVAL_S <= interval_s < math.inf:
             raise JpwrError(f"the sampling interval must be {MIN_INTERVAL_S:g} s or more, got {interval_s}")
-        self.clock = clock or SystemClock()
+        self.clock = clock or Clock()
         self.interval_s = interval_s
         infos = [channel.sampled_info(interval_s) for channel in channels]
         self._trace = Trace(infos, {"random_phase": True, "interval_s": interval_s})
@@ -142,7 +141,7 @@ class PowerMonitor:
         for lane in lanes:
             self._start_lane(lane)
         if self._status.names:
-            self._start_status()
+            self._start(partial(self._status.loop, self._stop.locked))
         self._start(self._watch)
         for lane in lanes:  # the first reading precedes the program's work
             lane.begun.wait(max(0.0, end_s - time.monotonic()))
@@ -192,8 +191,6 @@ class PowerMonitor:
             if name not in known:
                 what = "its counter does not answer" if lane.counters_only else "does not answer"
                 self.recorder.warn(f"{name}: {what}; sampling continues without it")
-        if self._status.give_up():
-            self._start_status()
 
     def _watch(self) -> None:
         while not self._stop.locked():
@@ -204,9 +201,6 @@ class PowerMonitor:
 
     def _start_lane(self, lane: Lane) -> None:
         lane.thread = self._start(partial(lane.loop, self._stop.locked))
-
-    def _start_status(self) -> None:
-        self._start(partial(self._status.loop, self._stop.locked))
 
     def _start(self, loop: Callable[[], None]) -> threading.Thread:
         def run() -> None:

@@ -1,24 +1,136 @@
-"""Turn readings into rows: validate each one, count and report those that fail, and pass the rows to the sinks."""
+"""Calls of a sampling round, and their values as rows: validated, those that fail counted and reported."""
 
 from __future__ import annotations
 
+import enum
 import math
 import operator
 import threading
 from bisect import bisect_right
 from collections import deque
-from typing import Any, Callable, Protocol, Sequence
+from typing import Any, Callable, List, NamedTuple, Protocol, Sequence, Tuple
 
-from jpwr.channel import MOST, MOST_W, Channel
+from jpwr.channel import MOST, MOST_W, NO_POWER_W, TIMES_LIMIT, Channel, bounds_w
 from jpwr.errors import ReadError
 from jpwr.process.clock import Clock
-from jpwr.sampling.round import Kind, NoAnswer, Round, Step, safe_repr
-from jpwr.sampling.sentinels import NO_POWER_W, TIMES_LIMIT, bounds_w
-from jpwr.sampling.slope import Slope
 from jpwr.trace.trace import Row
 
 # Calls that together take no longer than this share a row: at 1 kW, that is 0.2 J.
 SAME_MOMENT_S = 0.0002
+LEAST_STEP = 0.5  # intervals between two readings of a slope: closer ones resolve no power
+# The time in which a value was read or refreshed has to be short compared with the time between the two values of a
+# slope, which is at least so many times as long. A counter that two readings have shown unchanged refreshes less often
+# than it is read: the moment of a refresh is then known to one interval only.
+TIMES_LONGER = 4.0
+STILL_S = 3.0  # a counter that is unchanged for longer has stopped: its power is 0
+
+
+class Kind(enum.Enum):
+    """Kind of a reading."""
+
+    POWER = "power"
+    COUNTER = "counter"
+    SLOPE = "counter and slope"  # a counter whose slope is the channel's power
+
+
+class Part(enum.IntEnum):  # has a faster hash than Enum
+    """Subset of a round's calls to make."""
+
+    ALL = 0
+    COUNTERS = 1
+    QUICK_COUNTERS = 2  # without those that take long to read
+
+
+class Step(NamedTuple):
+    """One call of a round."""
+
+    channel: int  # index among all channels
+    kind: Kind
+    read: Callable[[], Any]
+
+
+# Calls, the values that they have returned so far (a ReadError if one failed), and the times in seconds: the begin of
+# the first call, then the end of each, at which the next one begins. Plain lists: after a sleep, each kind of object
+# that is touched takes as long as a call.
+Round = Tuple[Sequence[Step], List[Any], List[float]]
+
+
+class NoAnswer(ReadError):
+    """Placeholder for each reading of a channel that hangs, which has already been reported."""
+
+
+def steps_of(channels: Sequence[Channel], indices: Sequence[int]) -> dict[Part, list[Step]]:
+    """Return the calls of each part of a round over the channels with these indices."""
+    steps: dict[Part, list[Step]] = {part: [] for part in Part}
+    for index in indices:
+        channel = channels[index]
+        if channel.read_energy_j is not None:
+            counter = Step(index, Kind.COUNTER, channel.read_energy_j)
+            steps[Part.ALL].append(counter if channel.read_power_w else counter._replace(kind=Kind.SLOPE))
+            steps[Part.COUNTERS].append(counter)
+            if not channel.counter_takes_s:
+                steps[Part.QUICK_COUNTERS].append(counter)
+        if channel.read_power_w is not None:
+            steps[Part.ALL].append(Step(index, Kind.POWER, channel.read_power_w))
+    return steps
+
+
+def read_error(error: BaseException) -> ReadError:
+    """Return a ReadError with the message of any exception, without its traceback."""
+    try:
+        words = str(error)
+        kind = [] if isinstance(error, ReadError) else [type(error).__name__]
+        return ReadError(": ".join([*kind, words] if words else kind))
+    except BaseException:
+        return ReadError(type(error).__name__)
+
+
+def safe_repr(value: object) -> str:
+    """Return a short representation of a value for a message, even if its __repr__ fails."""
+    try:
+        return f"{value!r:.40}"
+    except (Exception, SystemExit):
+        return f"a {type(value).__name__}"
+
+
+class Slope:
+    """Slope in watts of one counter that is read about every `interval_s` seconds."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._last_j = self._watts = math.nan
+        self._bases = [(math.nan, math.nan, 0.0)] * 2  # of the last two slopes, latest first: time, value, half_s
+        self._is_slow = False
+        self._since_change = False  # whether the latest base showed a new value
+
+    def watts_at(self, time_s: float, counter_j: float, half_s: float = 0.0) -> float:
+        """Return the average power in watts since an earlier reading, or the last power if the counter is unchanged.
+
+        The counter was read within `half_s` seconds of `time_s`. Return nan for the first reading, a failed one, a
+        counter that fell, and a power above MOST_W.
+        """
+        if math.isnan(counter_j):
+            return math.nan
+        has_refreshed, self._last_j = counter_j != self._last_j, counter_j
+        now = time_s, counter_j, half_s
+        (base_s, base_j, base_half_s), (older_s, older_j, _) = self._bases
+        step_s, step_j = time_s - base_s, counter_j - base_j
+        if not step_j >= 0:
+            self._bases, self._watts = [now, (math.nan, math.nan, 0.0)], math.nan
+            self._since_change = False
+        elif not has_refreshed:
+            self._is_slow = self._is_slow or step_s > 0
+            if step_s > STILL_S:
+                self._watts = 0.0
+        elif self._is_slow and not self._since_change:  # the age of the first value is unknown
+            self._bases[0], self._since_change = now, True
+        elif step_s < TIMES_LONGER * (half_s + base_half_s):
+            pass  # a call took long
+        elif step_s >= (TIMES_LONGER if self._is_slow else LEAST_STEP) * self._interval_s:
+            self._bases, self._watts = [now, self._bases[0]], step_j / step_s
+        elif not self._is_slow:
+            self._watts = (counter_j - older_j) / (time_s - older_s)
+        return self._watts if self._watts <= MOST_W else math.nan
 
 
 class Sink(Protocol):

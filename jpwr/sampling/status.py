@@ -8,26 +8,24 @@ from typing import Any, Callable, Sequence
 from jpwr.channel import Channel
 from jpwr.errors import ReadError
 from jpwr.sampling.lane import Lane, hung_channels
-from jpwr.sampling.recorder import Recorder
-from jpwr.sampling.round import safe_repr
+from jpwr.sampling.recorder import Recorder, safe_repr
 from jpwr.trace.trace import STATUS
 
 STATUS_INTERVAL_S = 1.0
 RESERVED_KEYS = ("event", "time_s", "channel")  # of an event: no status may have them
-STATUS_HUNG_S = 5.0
 
 
 class StatusWatch:
     """Reader of the channels' status, once per STATUS_INTERVAL_S.
 
-    A status that fails for another reason than a ReadError, or does not answer, is not read again.
+    A status that fails for another reason than a ReadError is not read again. One that does not answer ends the
+    readings of all.
     """
 
     def __init__(self, channels: Sequence[Channel], lanes: Sequence[Lane], recorder: Recorder) -> None:
         self._read = {channel.info.name: channel.read_status for channel in channels if channel.read_status}
         self._lanes, self._recorder, self._clock, self._warn = lanes, recorder, recorder.clock, recorder.warn
         self._last: dict[str, dict[str, Any]] = {}
-        self._under_way: tuple[str, float] | None = None  # channel of the call in progress, and when it began
 
     @property
     def names(self) -> list[str]:
@@ -35,18 +33,12 @@ class StatusWatch:
         return list(self._read)
 
     def loop(self, stopped: Callable[[], bool]) -> None:
-        """Read until stopped; return early if give_up() has abandoned a call of this loop."""
+        """Read until stopped."""
         while not stopped():
             now_s = self._clock.now_s()
             hung = hung_channels(self._lanes)
             for name in self.names:
-                if name in hung:
-                    continue
-                self._under_way = own = name, self._clock.now_s()
-                status = self._new_status(name)
-                if self._under_way is not own:
-                    return  # another thread continues
-                self._under_way = None
+                status = None if name in hung else self._new_status(name)
                 if status is not None:
                     self._last[name] = status
                     self._recorder.event(STATUS, now_s, **{**status, "channel": name})
@@ -68,13 +60,3 @@ class StatusWatch:
             self._warn(f"{name}: its status cannot be read ({type(error).__name__}: {error})")
             return None
         return status
-
-    def give_up(self) -> bool:
-        """Abandon a status call that has taken longer than STATUS_HUNG_S; return whether a new loop() has to start."""
-        under_way = self._under_way
-        if under_way is None or self._clock.now_s() - under_way[1] <= STATUS_HUNG_S:
-            return False
-        self._under_way = None
-        self._read.pop(under_way[0], None)
-        self._warn(f"{under_way[0]}: its status does not answer; it is no longer read")
-        return True

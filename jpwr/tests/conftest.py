@@ -14,11 +14,14 @@ import threading
 import time
 from pathlib import Path
 from typing import Any, Callable
+from unittest import mock
 
 import pytest
 
+from jpwr.cli import main
 from jpwr.process.clock import Clock
 from jpwr.process.node import GLOBAL_RANKS, LOCAL_RANKS
+from jpwr.process.threads import FORWARDED_SIGNALS
 from tests.needs import need, not_run
 
 HERE = Path(__file__).parent
@@ -197,9 +200,29 @@ Jpwr = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def jpwr(tmp_path: Path) -> Jpwr:
-    """Run the command in an empty folder; keyword arguments are environment variables."""
-    return functools.partial(run, sys.executable, "-m", "jpwr", cwd=tmp_path)
+def jpwr(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Jpwr:
+    """Run the command in an empty folder; keyword arguments are environment variables.
+
+    In this process, unless it loads a stand-in for a library, or may become the measured command.
+    """
+    alone = {"LD_LIBRARY_PATH", *GLOBAL_RANKS, *LOCAL_RANKS}
+
+    def run_jpwr(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        if alone & {*variables} or {"--use-mpi", "--mpi-ranks"} & {*arguments}:
+            return run(sys.executable, "-m", "jpwr", *arguments, cwd=tmp_path, **variables)
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGCHLD, *FORWARDED_SIGNALS)}
+        capfd.readouterr()
+        with monkeypatch.context() as patch, mock.patch.dict(os.environ, environment(**variables), clear=True):
+            patch.chdir(tmp_path)
+            try:
+                code = main(arguments)
+            except SystemExit as error:
+                code = int(error.code or 0)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
+
+    return run_jpwr
 
 
 @functools.lru_cache(maxsize=None)

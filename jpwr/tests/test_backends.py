@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import itertools
 import os
-import re
 import sys
 import threading
 import time
@@ -19,9 +18,8 @@ from jpwr.backends.parts import Lost, seconds_of
 from jpwr.backends.visible import narrowed, visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
-from jpwr.process import threads
 from jpwr.tests.conftest import REPOSITORY, SteppedClock, install_method, run, wait_until
-from jpwr.tests.test_processor import GRACE, arm
+from jpwr.tests.test_processor import ARM, GRACE, OF_LSCPU, write_processor
 from jpwr.trace.writers import read_trace
 
 
@@ -60,16 +58,6 @@ def test_the_whole_platform_may_be_that_of_another_package_and_counts_once(stack
         write_zone(tmp_path, f"intel-rapl:{number}", name)
     found = {channel.info.name: channel.info.scope for channel in rapl.open_channels(stack, tmp_path)}
     assert found == {"rapl:psys-1": Scope.NODE}
-
-
-def test_a_rapl_counter_goes_on_where_the_kernels_starts_again(stack, tmp_path):
-    counter = write_zone(tmp_path, "intel-rapl:0", "package-0", counter_uj=900_000, range_uj=1_000_000)
-    [channel] = rapl.open_channels(stack, tmp_path)
-    read_j = []
-    for value_uj in (950_000, 150_000, 400_000):
-        counter.write_text(f"{value_uj}\n")
-        read_j.append(channel.read_energy_j())
-    assert read_j == pytest.approx([0.05, 0.25, 0.5])
 
 
 # A package of 300 W is read each 2 s; its counter has 65 kJ.
@@ -112,17 +100,6 @@ def test_rapl_by_the_thermal_device_counts_where_the_processors_is_missing(stack
             rapl.open_channels(stack, tmp_path)
     else:
         assert [channel.info.name for channel in rapl.open_channels(stack, tmp_path)] == found
-
-
-def test_a_rapl_counter_that_may_not_be_read_reports_which_and_how(stack, tmp_path, monkeypatch):
-    write_zone(tmp_path, "intel-rapl:0", "package-0")
-
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(files, "open", refuse, raising=False)  # root may read everything
-    with pytest.raises(BackendUnavailable, match=r"intel-rapl:0/energy_uj is readable by root only.*chmod a\+r"):
-        rapl.open_channels(stack, tmp_path)
 
 
 @pytest.fixture
@@ -170,12 +147,6 @@ def write_proc(proc, model="AMD EPYC 7742 64-Core Processor", cores=4, busy=0, i
     (proc / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\n")
 
 
-def write_siblings(sys, *siblings):
-    """Write which hardware threads share a core with each thread."""
-    for number, text in enumerate(siblings):
-        write(sys / "devices" / "system" / "cpu" / f"cpu{number}" / "topology" / "thread_siblings_list", text)
-
-
 @pytest.mark.parametrize(("load", "share"), [(0.0, 0.3), (0.5, 0.65), (1.0, 1.0)])
 def test_the_estimate_goes_from_the_idle_share_to_the_cores_thermal_design_power(stack, tmp_path, load, share):
     write_proc(tmp_path)
@@ -188,36 +159,17 @@ def test_the_estimate_goes_from_the_idle_share_to_the_cores_thermal_design_power
     assert "AMD product page" in channel.info.source
 
 
-def test_two_threads_of_a_core_share_its_power(stack, tmp_path):
-    write_proc(tmp_path, cores=4)
-    write_siblings(tmp_path, "0,2", "1,3", "0,2", "1,3")
-    [channel] = estimate.open_channels(stack, tmp_path, {}, tmp_path)
-    assert channel.read_power_w() == pytest.approx(225 / 64 * 2 * 0.3)
-
-
 @pytest.mark.parametrize(
     ("cpuinfo", "chip", "core_w", "words"),
     [
-        (
-            "processor\t: 0\nmodel name\t: Chip X\n",
-            "",
-            6.0,
-            "no TDP in the table, 6 W per core assumed, out of 3.5 to 9.4 W",
-        ),
-        (
-            arm("0x41", "0xd40"),
-            "",
-            2.5,
-            "Arm Neoverse V1 has no TDP in the table, 2.5 W per core assumed",
-        ),
-        (arm("0x41", "0xd4f"), GRACE, 500 / 144, "NVIDIA Grace (Arm Neoverse V2), 500 W per 144 cores"),
-        (arm("0x41", "0xd4f"), "", 2.5, "2.5 W per core assumed, out of 1.4 to 3.5 W"),
+        ("processor\t: 0\nmodel name\t: Chip X\n", "", 6.0, "Chip X has no TDP in the table, 6 W per core assumed"),
+        (ARM, GRACE, 500 / 144, "500 W per 144 cores"),
+        (ARM, "", 2.5, "ARM Neoverse-V2 has no TDP in the table, 2.5 W per core assumed"),
     ],
 )
-def test_the_estimate_says_which_power_a_core_was_given(stack, tmp_path, cpuinfo, chip, core_w, words):
+def test_the_estimate_says_which_power_a_core_was_given(stack, tmp_path, monkeypatch, cpuinfo, chip, core_w, words):
     write_proc(tmp_path)
-    (tmp_path / "cpuinfo").write_text(10 * f"{cpuinfo}\n")
-    write(tmp_path / "devices" / "soc0" / "soc_id", chip)
+    write_processor(tmp_path, monkeypatch, 10 * f"{cpuinfo}\n", [OF_LSCPU], chip)
     [channel] = estimate.open_channels(stack, tmp_path, {}, tmp_path)
     assert channel.read_power_w() == pytest.approx(core_w * 10 * 0.3)
     assert words in channel.info.source
@@ -231,117 +183,116 @@ def test_a_stated_power_is_used_and_nonsense_is_refused(stack, tmp_path):
         estimate.open_channels(stack, tmp_path, {"JPWR_CPU_TDP_W": "much"}, tmp_path)
 
 
-@pytest.fixture
-def methods(monkeypatch):
-    """Three methods: one that works, one that does not, and a model of power."""
+GOOD = ChannelInfo("mine:0", Scope.DEVICE, "")
 
-    class Works:
-        @staticmethod
-        def open_channels(stack):
-            return [Channel(ChannelInfo("works:0", Scope.DEVICE, ""), lambda: 1.0)]
 
-    class Broken:
-        @staticmethod
-        def open_channels(stack):
-            stack.callback(closed.append, "broken")
+def method(*channels):
+    """A method that opens channels, or fails."""
+
+    def open_channels(stack):
+        stack.callback(closed.append, "closed")
+        if not channels:
             raise BackendUnavailable("there is no device")
+        return list(channels)
 
     closed: list[str] = []
-    table = {"works": Works, "broken": Broken, "estimate": Works}
-    monkeypatch.setattr(backends, "METHODS", {name: name for name in table})
-    monkeypatch.setattr(backends.importlib, "import_module", table.__getitem__)
-    return closed
+    return type("Method", (), {"open_channels": staticmethod(open_channels), "closed": closed})
+
+
+def channel(name, scope=Scope.DEVICE):
+    return Channel(ChannelInfo(name, scope, ""), lambda: 1.0)
+
+
+@pytest.fixture
+def methods(monkeypatch):
+    """Put methods in place of all others."""
+
+    def replace(**table):
+        monkeypatch.setattr(backends, "METHODS", {name: name for name in table})
+        monkeypatch.setattr(backends.importlib, "import_module", table.__getitem__)
+        monkeypatch.setattr(backends, "plug_ins", dict)
+        return table
+
+    return replace
 
 
 def names(opened):
     return [channel.info.name for channel in opened.channels]
 
 
-def test_auto_takes_what_is_there_reports_why_the_rest_is_not_and_never_models(methods, stack):
-    opened = open_methods(["auto"], stack)
-    assert names(opened) == ["works:0"]
-    assert opened.notes[:2] == ["works: works:0", "broken: not used: there is no device"]
-
-
-def test_a_method_asked_for_by_name_must_work(methods, stack):
-    with pytest.raises(BackendUnavailable, match="method 'broken' was asked for, but there is no device"):
+def test_methods_are_opened_by_name_as_alternatives_or_all_that_measure(methods, stack):
+    broken = methods(works=method(channel("works:0")), broken=method(), estimate=method(channel("cpu")))["broken"]
+    for asked in (["auto"], ["works"], ["broken/works"], ["works", "auto"]):
+        assert names(open_methods(asked, stack)) == ["works:0"]
+    assert names(open_methods(["estimate"], stack)) == ["cpu"]
+    broken.closed.clear()
+    with pytest.raises(BackendUnavailable, match="there is no device"):
         open_methods(["works", "broken"], stack)
-    assert methods == ["broken"]  # what it had opened is closed
+    assert broken.closed == ["closed"]  # what it had opened
+    with pytest.raises(JpwrError, match="'nvidia'"):
+        open_methods(["nvidia"], stack)
 
 
-def test_of_alternatives_the_first_that_works_is_used_with_a_word_on_the_others(methods, stack):
-    opened = open_methods(["broken/works"], stack)
-    assert names(opened) == ["works:0"]
-    assert opened.notes == ["method 'broken' was asked for, but there is no device; using 'works' instead"]
+def test_auto_takes_a_scope_from_the_first_method_that_shows_it(methods, stack):
+    methods(first=method(channel("a:gpu")), second=method(channel("b:gpu"), channel("b:cpu", Scope.CPU)))
+    opened = open_methods(["auto"], stack)
+    assert names(opened) == ["a:gpu", "b:cpu"]
+    assert "b:gpu" in opened.notes[-1]
 
 
-def test_what_channels_lack_is_one_note_a_kind(stack, monkeypatch):
-    lacks = ["no counter (Not Supported)", "", "no counter (Not Supported)", "cannot be read (GPU is lost)"]
-    channels = [
-        Channel(ChannelInfo(f"mine:{index}", Scope.DEVICE, "", lacks=text), lambda: 1.0)
-        for index, text in enumerate(lacks)
-    ]
-    method = type("Method", (), {"open_channels": staticmethod(lambda stack: channels)})
-    monkeypatch.setattr(backends, "METHODS", {"mine": "mine"})
-    monkeypatch.setattr(backends.importlib, "import_module", {"mine": method}.__getitem__)
-    assert open_methods(["mine"], stack).notes == [
-        "mine:0, mine:2: no counter (Not Supported)",
-        "mine:3: cannot be read (GPU is lost)",
-    ]
-
-
-GOOD = ChannelInfo("mine:0", Scope.DEVICE, "")
+@pytest.mark.parametrize("asked", [["auto"], ["first", "second"], ["first", "second", "first"]])
+def test_of_two_channels_of_one_name_the_first_is_kept(methods, stack, asked):
+    methods(first=method(channel("meter", Scope.SUPPLY)), second=method(channel("meter", Scope.NODE)))
+    opened = open_methods(asked, stack)
+    assert [(one.info.name, one.info.scope) for one in opened.channels] == [("meter", Scope.SUPPLY)]
+    assert any("meter" in note and "second" in note for note in opened.notes)
 
 
 @pytest.mark.parametrize(
-    ("infos", "words"),
+    "channels",
     [
-        ([GOOD, GOOD], "two of its channels are named 'mine:0'"),
-        ([GOOD._replace(name="a,b")], "the name of a channel is empty, or contains a comma"),
-        ([GOOD._replace(name="a\nb")], "the name of a channel is empty, or contains a comma"),
-        ([GOOD._replace(name="")], "the name of a channel is empty, or contains a comma"),
-        ([GOOD._replace(period_s=float("nan"))], "the period_s of a channel is not a finite number"),
-        ([GOOD._replace(limit_w=float("inf"))], "the limit_w of a channel is not a finite number"),
-        ([GOOD._replace(period_s="1")], "the period_s of a channel is not a finite number"),
-        ([GOOD._replace(averaging_s=-1.0)], "the averaging_s of a channel is below 0"),
-        ([GOOD._replace(seen_share=0.0)], "the seen_share of a channel must be above 0 and at most 1"),
-        ([GOOD._replace(num_devices="4")], "the num_devices of a channel is not a finite number"),
-        ([GOOD._replace(device_id=["GPU-1"])], "the device_id of a channel is not of type str"),
-        ([GOOD._replace(estimated="no")], "the estimated of a channel is not of type bool"),
-        ([GOOD._replace(scope="device")], "the scope of a channel must be one of device, module"),
-        ([{"name": "mine:0"}], "{'name': 'mine:0'} is not a ChannelInfo"),
+        [channel("mine:0"), channel("mine:0")],
+        [channel("a,b")],
+        [Channel(GOOD._replace(scope="device"), lambda: 1.0)],
+        [Channel({"name": "mine:0"}, lambda: 1.0)],
+        [Channel(GOOD)],
+        [42.0],
     ],
 )
-def test_a_channel_that_no_trace_can_hold_is_refused_when_it_is_opened(stack, monkeypatch, infos, words):
-    class Mine:
-        @staticmethod
-        def open_channels(stack):
-            return [Channel(info, lambda: 1.0) for info in infos]
-
-    class Good:
-        @staticmethod
-        def open_channels(stack):
-            return [Channel(GOOD._replace(name="good:0"), lambda: 1.0)]
-
-    table = {"mine": Mine, "good": Good}
-    monkeypatch.setattr(backends, "METHODS", {name: name for name in table})
-    monkeypatch.setattr(backends.importlib, "import_module", table.__getitem__)
-    with pytest.raises(BackendUnavailable, match=re.escape(words)):
+def test_a_channel_that_no_trace_can_hold_is_refused_when_it_is_opened(methods, stack, channels):
+    methods(mine=method(*channels), good=method(channel("good:0")))
+    with pytest.raises(BackendUnavailable):
         open_methods(["mine"], stack)
     assert names(open_methods(["auto"], stack)) == ["good:0"]
 
 
-def test_a_channel_that_reads_nothing_is_refused_when_it_is_opened(stack, monkeypatch):
-    method = type("Method", (), {"open_channels": staticmethod(lambda stack: [Channel(GOOD)])})
-    monkeypatch.setattr(backends, "METHODS", {"mine": "mine"})
-    monkeypatch.setattr(backends.importlib, "import_module", {"mine": method}.__getitem__)
-    with pytest.raises(BackendUnavailable, match="its channel 'mine:0' reads neither power nor a counter"):
-        open_methods(["mine"], stack)
+@pytest.mark.parametrize(
+    "opens",
+    [
+        "raise KeyError('no such device')",
+        "raise SystemExit(3)",
+        "raise BaseException('of a library in Rust')",
+        "return None",
+        "import pathlib, time\nwhile not pathlib.Path('answers').exists():\n    time.sleep(0.01)",
+    ],
+)
+def test_a_method_that_cannot_be_opened_costs_no_other_its_channels(tmp_path, monkeypatch, stack, opens):
+    def open_first(stack):
+        if "sleep" in opens:  # from now on
+            monkeypatch.setattr(backends, "OPEN_S", 0.05)
+        return [channel("first:0")]
 
-
-def test_an_unknown_method_is_refused_with_what_there_is(stack):
-    with pytest.raises(JpwrError, match=r"method 'nvidia' is unknown: choose one of pynvml, .*auto"):
-        open_methods(["nvidia"], stack)
+    first = type("Method", (), {"open_channels": staticmethod(open_first)})
+    monkeypatch.setattr(backends, "METHODS", {"first": "first"})
+    monkeypatch.setattr(backends.importlib, "import_module", lambda name: first)
+    install_method(tmp_path, "odd", opens)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert names(open_methods(["auto"], stack)) == ["first:0"]
+    with pytest.raises(BackendUnavailable):
+        open_methods(["odd"], stack)
+    Path("answers").touch()
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name == "jpwr-within"], "their end")
 
 
 def write(path, text):
@@ -458,24 +409,6 @@ def test_a_cray_sensor_gives_what_of_it_can_be_read(stack, tmp_path, refused, lo
     assert (channel.info.counter_resolution_j > 0) == channel.info.has_counter == (lost == "power")
 
 
-def test_an_accelerator_of_a_cray_that_cannot_be_read_loses_no_other(stack, tmp_path, refused):
-    for part in ("accel0", "accel1", "accel2"):
-        write(tmp_path / f"{part}_power", "401 W 1700000000000000 us")
-    refused.add(tmp_path / "accel1_power")
-    channels = cray.open_channels(stack, tmp_path)
-    assert lost_and_heard(channels) == (["cray:accel1"], ["cray:accel0", "cray:accel2"])
-
-
-def test_a_module_that_cannot_be_read_loses_no_other(stack, tmp_path, refused):
-    for number in range(3):
-        write_meter(tmp_path, number, f"Module Power Socket {number}", 165_627_000)
-    refused.add(tmp_path / "hwmon0" / "device" / "power1_average")
-    (tmp_path / "hwmon1" / "device" / "power1_average").unlink()
-    lost, heard = lost_and_heard(grace_hopper.open_channels(stack, tmp_path))
-    assert lost == ["gh:Module Power Socket 0", "gh:Module Power Socket 1"]
-    assert heard == ["gh:Module Power Socket 2"]
-
-
 def test_a_card_that_cannot_be_read_loses_no_other_and_power_loses_no_counter(stack, tmp_path, refused):
     for number in range(3):
         write(tmp_path / f"hwmon{number}" / "name", "xe")
@@ -585,13 +518,6 @@ def test_a_grace_meter_states_its_accuracy_itself(stack, tmp_path, stated, accur
     assert channel.info.held_s == 0.05
 
 
-def test_a_sensor_that_cannot_be_put_into_a_sum_is_named(stack, tmp_path):
-    write(tmp_path / "hwmon0" / "name", "corsairpsu")
-    write(tmp_path / "hwmon0" / "power1_input", 400_000_000)
-    with pytest.raises(BackendUnavailable, match=r"other sensors \(corsairpsu 1\)"):
-        hwmon.open_channels(stack, tmp_path)
-
-
 @pytest.fixture
 def ipmitool(tmp_path, monkeypatch):
     """A program ipmitool that prints what it is told to, and fails on request."""
@@ -627,18 +553,21 @@ def test_a_site_states_the_averaging_time_of_its_management_controllers(
         assert ipmi.open_channels(stack)[0].info.averaging_s == averaging_s
 
 
-def test_a_management_controller_without_power_reports_why(stack, ipmitool):
-    ipmitool("DCMI request failed because: Invalid command", 1)
-    with pytest.raises(BackendUnavailable, match="Invalid command"):
-        ipmi.open_channels(stack)
-
-
-def test_a_power_reading_that_is_deactivated_is_none(stack, ipmitool):
-    ipmitool("Instantaneous power reading: 0 Watts\nPower reading state is: deactivated")
-    with pytest.raises(BackendUnavailable, match="the power reading is deactivated"):
-        ipmi.open_channels(stack)
-    ipmitool("Instantaneous power reading: 8 Watts\nPower reading state is: activated")
-    assert ipmi.read_power_w() == 8
+@pytest.mark.parametrize(
+    ("output", "code", "watts"),
+    [
+        ("Instantaneous power reading: 8 Watts\nPower reading state is: activated", 0, 8),
+        ("Instantaneous power reading: 0 Watts\nPower reading state is: deactivated", 0, None),
+        ("DCMI request failed because: Invalid command", 1, None),
+    ],
+)
+def test_a_management_controller_may_have_no_power(stack, ipmitool, output, code, watts):
+    ipmitool(output, code)
+    if watts is None:
+        with pytest.raises(BackendUnavailable, match="returns no power"):
+            ipmi.open_channels(stack)
+    else:
+        assert ipmi.read_power_w() == watts
 
 
 GCIPUINFO = """
@@ -757,41 +686,6 @@ def test_a_program_is_shown_part_of_what_is_visible(environ, mine):
         assert visible({**environ, **shown}, nvml.VISIBLE, ids) == mine
 
 
-def test_auto_takes_a_scope_from_the_first_method_that_shows_it(stack, monkeypatch):
-    def method(*channels):
-        return type("Method", (), {"open_channels": staticmethod(lambda stack: list(channels))})
-
-    def channel(name, scope):
-        return Channel(ChannelInfo(name, scope, ""), lambda: 1.0)
-
-    table = {
-        "first": method(channel("first:gpu", Scope.DEVICE)),
-        "second": method(channel("second:gpu", Scope.DEVICE), channel("second:cpu", Scope.CPU)),
-    }
-    monkeypatch.setattr(backends, "METHODS", {name: name for name in table})
-    monkeypatch.setattr(backends.importlib, "import_module", table.__getitem__)
-    monkeypatch.setattr(backends, "plug_ins", dict)
-    opened = open_methods(["auto"], stack)
-    assert names(opened) == ["first:gpu", "second:cpu"]
-    assert opened.notes[-1].startswith("second: left out, because another method covers that scope: second:gpu; ")
-
-
-@pytest.mark.parametrize("asked", [["auto"], ["first", "second"]])
-def test_two_methods_with_a_channel_of_one_name_make_a_trace_that_can_be_read(tmp_path, stack, monkeypatch, asked):
-    def method(scope):
-        channels = [Channel(ChannelInfo("meter", scope, "a meter"), lambda: 1.0)]
-        return type("Method", (), {"open_channels": staticmethod(lambda stack: channels)})
-
-    table = {"first": method(Scope.SUPPLY), "second": method(Scope.NODE)}
-    monkeypatch.setattr(backends, "METHODS", {name: name for name in table})
-    monkeypatch.setattr(backends.importlib, "import_module", table.__getitem__)
-    monkeypatch.setattr(backends, "plug_ins", dict)
-    opened = open_methods(asked, stack)
-    assert names(opened) == ["meter"]
-    assert "second: left out, because another method has a channel of that name: meter" in opened.notes
-    assert names(open_methods([*asked, "first"], stack)) == ["meter"]
-
-
 @pytest.fixture
 def plug_in(tmp_path, monkeypatch):
     """An installed package that adds the method `mine`, and one whose import fails."""
@@ -806,63 +700,6 @@ def test_another_package_adds_a_method_by_an_entry_point(plug_in, stack):
     opened = open_methods(["auto"], stack)
     assert "mine:0" in names(opened)
     assert any(note.startswith("bad: not used: its package cannot be loaded") for note in opened.notes)
-
-
-@pytest.mark.parametrize(
-    ("name", "opens", "words"),
-    [
-        ("raises", "raise KeyError('no such device')", "it cannot be opened (KeyError: 'no such device')"),
-        ("exits", "raise SystemExit(3)", "it cannot be opened (SystemExit: 3)"),
-        ("panics", "raise BaseException('of a library in Rust')", "it cannot be opened (BaseException: of a library"),
-        ("none", "return None", "it returned None instead of a list of channels"),
-        ("empty", "return []", "it returned no channel"),
-        ("numbers", "return [42.0]", "it returned [42.0] instead of a list of channels"),
-        (
-            "waits",
-            "import pathlib, time\nwhile not pathlib.Path('answers').exists():\n    time.sleep(0.01)",
-            "it did not answer within 0.05 s",
-        ),
-    ],
-)
-def test_a_method_that_cannot_be_opened_costs_no_other_its_channels(tmp_path, monkeypatch, stack, name, opens, words):
-    info = ChannelInfo("first:0", Scope.DEVICE, "")
-
-    def open_first(stack):
-        if name == "waits":  # from now on
-            monkeypatch.setattr(backends, "OPEN_S", 0.05)
-        return [Channel(info, lambda: 1.0)]
-
-    method = type("Method", (), {"open_channels": staticmethod(open_first)})
-    monkeypatch.setattr(backends, "METHODS", {"first": "first"})
-    monkeypatch.setattr(backends.importlib, "import_module", lambda name: method)
-    install_method(tmp_path, name, opens)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    opened = open_methods(["auto"], stack)
-    assert names(opened) == ["first:0"]
-    assert any(note.startswith(f"{name}: not used: {words}") for note in opened.notes)
-    with pytest.raises(BackendUnavailable, match=re.escape(words)):
-        open_methods([name], stack)
-    Path("answers").touch()
-    wait_until(lambda: not [each for each in threading.enumerate() if each.name == "jpwr-within"], "their end")
-
-
-def test_a_method_that_takes_long_to_open_is_reported_to_be_waited_for(tmp_path, monkeypatch, stack):
-    waits = "import pathlib, time\nwhile not pathlib.Path('answers').exists():\n    time.sleep(0.01)\n"
-    channel = "return [Channel(ChannelInfo('slow:0', Scope.NODE, 'a wattmeter'), lambda: 42.0)]"
-    install_method(tmp_path, "slow", waits + channel)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(threads, "SOON_S", 0.01)
-    said = []
-
-    def answer(words):
-        said.append(words)
-        Path("answers").touch()
-
-    monkeypatch.setattr(backends, "log", answer)
-    assert names(open_methods(["slow"], stack)) == ["slow:0"]
-    assert said == ["waiting for the method 'slow' to open, for up to 60 s"]
 
 
 @pytest.fixture
@@ -946,34 +783,6 @@ def test_gpus_are_read_through_packages_named_pynvml_that_images_have(sampled_nv
     assert [series.power_w[0] for series in trace.series()] == [300, 600, 900, 1200], said
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"pynvml.py": "print 'Python 2'"}, "Python's module pynvml, {image}/pynvml.py, cannot be used (Missing "),
-        (
-            {"pynvml/__init__.py": "", "pynvml.py": REAL_PACKAGE},
-            "Python's module pynvml, {image}/pynvml/__init__.py, cannot be used (module 'pynvml' has no attribute",
-        ),
-        ({"pynvml.py": "import absent"}, "{image}/pynvml.py, cannot be used (No module named 'absent')"),
-    ],
-)
-def test_a_package_named_pynvml_that_cannot_be_used_is_named(tmp_path, files, message):
-    image = tmp_path / "image"
-    done = run(sys.executable, "-m", "jpwr", "--methods", "pynvml", "--", "true", **write_package(image, files))
-    assert done.returncode == 125
-    assert message.format(image=image) in done.stderr
-    assert done.stderr.endswith(f": {REPLACE}\n")
-
-
-def test_without_a_package_named_pynvml_one_is_asked_for():
-    program = (
-        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r});"
-        "from contextlib import ExitStack; from jpwr.backends.nvml import open_channels; open_channels(ExitStack())"
-    )
-    done = run(sys.executable, "-I", "-S", "-c", program)
-    assert done.stderr.endswith("BackendUnavailable: Python has no module pynvml: pip install nvidia-ml-py\n")
-
-
 def test_a_counter_that_takes_long_is_read_next_to_power(nvml_folder, tmp_path):
     slow = {"STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1", "STAND_IN_COUNTER_TAKES_S": "0.003"}
     slow["LD_LIBRARY_PATH"] = str(nvml_folder)
@@ -1019,38 +828,21 @@ def test_a_gpu_whose_counter_is_not_supported_is_read_by_its_power(sampled_nvml)
 
 
 @pytest.mark.parametrize(
-    ("capability", "seen_share"),
-    [("8.0", 0.25), ("9.0", 0.25), ("7.0", 1.0), ("8.6", 1.0), ("8.9", 1.0), ("10.0", 1.0), ("not known", 1.0)],
-)
-def test_how_much_of_the_time_a_gpus_sensor_sees_is_known_by_its_chip(sampled_nvml, capability, seen_share):
-    asked = {"STAND_IN_CAPABILITY": capability, "STAND_IN_FAULT": "no-limit", "STAND_IN_FAULT_DEVICE": "3"}
-    trace, _ = sampled_nvml(**asked)
-    assert {info.seen_share for info in trace.channels} == {seen_share}
-    assert [info.limit_w for info in trace.channels] == [400.0, 400.0, 400.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("variables", "part"),
+    ("variables", "seen_share", "part"),
     [
-        ({}, "the board"),
-        ({"STAND_IN_MODULE_W": "90"}, "the GPU without its module's CPU, which the counter may include,"),
-        ({"STAND_IN_MODULE_W": "0"}, "the board"),  # a driver without scopes
+        ({"STAND_IN_CAPABILITY": "8.0", "STAND_IN_MODULE_W": "0"}, 0.25, "the board"),  # a driver without scopes
+        ({"STAND_IN_CAPABILITY": "9.0", "STAND_IN_MODULE_W": "90"}, 0.25, "the GPU without its module's CPU, which"),
+        ({"STAND_IN_CAPABILITY": "8.9"}, 1.0, "the board"),
+        ({"STAND_IN_CAPABILITY": "not known"}, 1.0, "the board"),
     ],
 )
-def test_a_gpu_on_a_module_with_a_cpu_is_not_called_a_board(sampled_nvml, variables, part):
-    trace, _ = sampled_nvml(STAND_IN_INSTANT="1", **variables)
-    assert {info.source for info in trace.channels} == {f"Stand-in GPU, instant power of {part} by NVML"}
+def test_what_a_gpus_sensor_sees_is_known_by_chip_and_scope(sampled_nvml, variables, seen_share, part):
+    asked = {"STAND_IN_INSTANT": "1", "STAND_IN_FAULT": "no-limit", "STAND_IN_FAULT_DEVICE": "3", **variables}
+    trace, _ = sampled_nvml(**asked)
+    assert {info.seen_share for info in trace.channels} == {seen_share}
+    assert all(f"instant power of {part}" in info.source for info in trace.channels)
+    assert [info.limit_w for info in trace.channels] == [400.0, 400.0, 400.0, 0.0]
     assert [series.power_w[0] for series in trace.series()] == [300, 600, 900, 1200]
-    assert {info.scope for info in trace.channels} == {Scope.DEVICE}
-
-
-def test_where_all_gpus_are_lost_one_sentence_reports_so(nvml_folder):
-    variables = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_FAULT": "lost"}
-    done = run(sys.executable, "-m", "jpwr", "--methods", "pynvml", "--", "true", **variables)
-    assert done.returncode == 125
-    assert done.stderr == (
-        "jpwr: method 'pynvml' was asked for, but none of its sensors can be read: NVML: GPU is lost\n"
-    )
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import stat
 import subprocess
 import sys
 
 import pytest
 
 from jpwr import cli
-from jpwr.errors import JpwrError
 from jpwr.process.parser import Parser
 from jpwr.tests.conftest import (
     DEADLINE_S,
@@ -22,15 +19,14 @@ from jpwr.tests.conftest import (
     environment,
     install_method,
     interpreter,
-    interpreter_or_none,
     run,
-    wait_until,
 )
 from jpwr.tests.loads import square
 from jpwr.trace.writers import read_trace
 from tests.needs import need_real_processor
 
 ESTIMATE = ["--methods", "estimate"]
+SUFFIXES = ("a/b", "a\nb", "%q{NOPE", "%q{NOPE}", "a%q{HOME}")
 
 
 def trace_of(folder):
@@ -54,115 +50,65 @@ def test_the_childs_exit_code_is_ours_and_the_trace_reads_back(jpwr, tmp_path):
     assert "ESTIMATE" in done.stderr
 
 
-@pytest.mark.parametrize(("script", "code"), [("kill -9 $$", 137), ("kill -TERM $$", 143), ("true", 0)])
-def test_a_child_that_a_signal_ended_is_128_and_the_signal(jpwr, script, code):
-    assert jpwr(*ESTIMATE, "--", "bash", "-c", script).returncode == code
-
-
-@pytest.mark.parametrize("idle", [[], ["--idle", "0.1"]])
-def test_a_command_that_is_not_there_is_127(jpwr, idle):
-    need_real_processor(NO_ERRORS)
-    done = jpwr(*ESTIMATE, *idle, "--", "no-such-command")
-    assert done.returncode == 127
-    assert "command 'no-such-command' was not found" in done.stderr
-
-
 @pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
-def test_a_script_that_does_not_say_by_what_it_is_run_is_run_as_by_a_shell(jpwr, tmp_path, variables):
-    need_real_processor(NO_ERRORS)
-    (tmp_path / "a-script").write_text("echo ran $1; exit 5\n")
-    (tmp_path / "a-script").chmod(0o755)
-    later = tmp_path / "later"
-    later.mkdir()
-    (later / "a-script").write_text("#!/bin/sh\necho another\n")
-    (later / "a-script").chmod(0o755)
-    paths = [f"{folder}:{later}:{os.environ['PATH']}" for folder in (tmp_path, ".", "")]
-    for name, path in (("./a-script", os.environ["PATH"]), *(("a-script", path) for path in paths)):
-        done = jpwr(*ESTIMATE, "--", name, "here", PATH=path, **variables)
-        assert (done.returncode, done.stdout) == (5, "ran here\n"), done.stderr
-
-
-@pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
-def test_the_command_has_the_environment_that_we_were_given(tmp_path, variables):
-    given = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), **variables}
-    for locale in ({}, {"LC_CTYPE": "C.UTF-8"}):
-        command = [sys.executable, "-m", "jpwr", *ESTIMATE, "--", "env", "-0"]
-        done = subprocess.run(
-            command, env={**given, **locale}, cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        has = dict(line.split("=", 1) for line in done.stdout.strip("\0").split("\0"))
-        has.pop("JPWR_MARKS", None)
-        assert has == {**given, **locale}
-
-
-@pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
-def test_a_command_that_cannot_be_executed_is_reported_with_its_reason(jpwr, tmp_path, variables):
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("no-such-command", 127), ("./no-such-command", 127), ("./text", 126), ("text", 126), ("./lost", 127)],
+)
+def test_a_command_that_cannot_be_executed_ends_as_in_a_shell(jpwr, tmp_path, name, code, variables):
     need_real_processor(NO_ERRORS)
     (tmp_path / "text").write_text("no program")
-    (tmp_path / "script").write_text("#!/no/such/interpreter\n")
-    (tmp_path / "script").chmod(0o755)
-    for name in ("./text", "text"):
-        done = jpwr(*ESTIMATE, "--", name, **variables, PATH=f"{tmp_path}:{os.environ['PATH']}")
-        assert done.returncode == 126
-        assert (
-            f"command '{name}' cannot be executed (Permission denied): is it a program, and executable" in done.stderr
-        )
-    done = jpwr(*ESTIMATE, "--", "./script", **variables)
-    assert done.returncode == 127
-    assert "command './script' cannot be executed: install the interpreter in its first line" in done.stderr
-    shutil.copy("/bin/true", tmp_path / "busy")
-    with (tmp_path / "busy").open("a"):
-        done = jpwr(*ESTIMATE, "--", "./busy", **variables)
-    assert done.returncode == 126
-    assert "command './busy' cannot be executed (Text file busy)\n" in done.stderr
+    (tmp_path / "lost").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "lost").chmod(0o755)
+    for idle in ([], ["--idle", "0.1"]):
+        done = jpwr(*ESTIMATE, *idle, "--", name, **variables, PATH=f"{tmp_path}:{os.environ['PATH']}")
+        assert (done.returncode, done.stdout) == (code, "")
+        assert f"command '{name}' " in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (["--methods", "nvidia", "--", "true"], "method 'nvidia' is unknown: choose one of pynvml"),
-        (["--methods", "pynvml", "--", "true"], "method 'pynvml' was asked for, but"),
-        (["--metods", "estimate", "--", "true"], "--metods"),
-        ([*ESTIMATE, "--"], "no command was given"),
-        ([*ESTIMATE], "no command was given"),
-        ([*ESTIMATE, "--interval", "0", "--", "true"], "--interval must be from 1 to"),
-        ([*ESTIMATE, "--interval", "-5", "--", "true"], "--interval must be from 1 to"),
-        ([*ESTIMATE, "--interval", "0.000001", "--", "true"], "got 1e-06"),
-        ([*ESTIMATE, "--interval", "0.99", "--", "true"], "--interval must be from 1 to"),
-        ([*ESTIMATE, "--interval", "1e300", "--", "true"], "--interval must be from 1 to"),
-        ([*ESTIMATE, "--interval", "nan", "--", "true"], "--interval must be from 1 to"),
-        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a/b", "--", "true"], "leave out '/'"),
-        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "../a", "--", "true"], "leave out '/'"),
-        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a\nb", "--", "true"], r"results in 'a\nb."),
-        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "x" * 250, "--", "true"], "choose a shorter one"),
-        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "%q{NOPE", "--", "true"], "without '}': write %q{NAME}"),
-        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "%q{NOPE}", "--", "true"], "$NOPE, which is not set or empty"),
-        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a%q{HOME}", "--", "true"], "leave out '/'"),
-        ([*ESTIMATE, "--json-out", "none/x", "--", "true"], "--json-out none/x cannot be written (No such file"),
-        ([*ESTIMATE, "--json-out", ".", "--", "true"], "--json-out . is a folder"),
-        ([*ESTIMATE, "--json-out", "file/x", "--", "true"], "--json-out file/x cannot be written"),
-        ([*ESTIMATE, "--json-out", "x" * 254, "--", "true"], "cannot be written (File name too long)"),
-        ([*ESTIMATE, "--interval", "often", "--", "true"], "--interval"),
-        ([*ESTIMATE, "--idle", "-1", "--", "true"], "--idle must be 0 or more"),
-        ([*ESTIMATE, "--df-out", "file", "--", "true"], "cannot be written"),
+        ["--methods", "nvidia", "--", "true"],
+        ["--methods", "gc", "--", "true"],
+        ["--metods", "estimate", "--", "true"],
+        [*ESTIMATE],
+        [*ESTIMATE, "--"],
+        [*ESTIMATE, "--", ""],
+        *([*ESTIMATE, "--interval", ms, "--", "true"] for ms in ("0.99", "1e300", "nan", "often")),
+        [*ESTIMATE, "--idle", "-1", "--", "true"],
+        *([*ESTIMATE, "--df-out", "o", "--df-suffix", suffix, "--", "true"] for suffix in SUFFIXES),
+        *([*ESTIMATE, "--json-out", path, "--", "true"] for path in ("none/x", ".", "file/x", "x" * 256)),
+        [*ESTIMATE, "--df-out", "file", "--", "true"],
+        *(name.split()[1:] for name in Parser.removed),
     ],
-    ids=lambda value: value[:40] if isinstance(value, str) else None,
+    ids=lambda arguments: " ".join(arguments)[:40],
 )
-def test_bad_input_is_125_with_one_clear_sentence(jpwr, tmp_path, arguments, message):
+def test_bad_input_is_125_with_one_sentence(jpwr, tmp_path, arguments):
     (tmp_path / "file").touch()
     done = jpwr(*arguments)
     assert done.returncode == 125
-    assert message in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("jpwr: ")
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("name", Parser.removed)
-def test_what_went_says_what_to_use_instead(jpwr, name):
-    done = jpwr(*name.split()[1:])
-    assert done.returncode == 125
-    [line] = done.stderr.splitlines()
-    assert f"'{name}' was removed: {Parser.removed[name]}" in line
+# The command lines in the README of jpwr 0.0.10, without `mpirun -n 2`.
+OLD_LINES = {
+    "jpwr --methods rocm --df-out energy_meas --df-filetype csv stress-ng --gpu 8 -t 5": {"methods": ["rocm"]},
+    "jpwr --methods pynvml gh --df-out energy_meas/ --interval 1000 stress-ng --cpu 24 -t 10": {"interval": 1000},
+    "jpwr --methods pynvml --df-out energy_meas --use-mpi -- stress-ng --gpu 2": {"use_mpi": True},
+    "jpwr --methods pynvml --df-out energy_meas --use-mpi --mpi-ranks 0 -- stress-ng --gpu 2": {"mpi_ranks": [0]},
+}
+
+
+@pytest.mark.parametrize(("line", "known"), OLD_LINES.items())
+def test_old_command_lines_are_understood(line, known):
+    _, *arguments = line.split()
+    options = vars(cli._parse(arguments))
+    assert (options["df_out"].name, options["command"][0]) == ("energy_meas", "stress-ng")
+    assert {name: options[name] for name in known} == known
 
 
 def test_a_dash_dash_of_the_commands_own_is_left_alone(jpwr):
@@ -240,15 +186,6 @@ def test_energy_by_nvml_is_the_true_one(nvml_folder):
         assert abs(channel["integral_wh"] - expected_wh) <= channel["integral_uncertainty_wh"] < 0.5 * expected_wh
 
 
-def test_a_gpu_without_a_counter_has_power_alone(jpwr, tmp_path, nvml_folder):
-    variables = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_FAULT": "no-counter", "STAND_IN_DEVICES": "1"}
-    assert jpwr("--methods", "auto", "--df-out", "out", "--", "true", **variables).returncode == 0
-    [series] = trace_of(tmp_path).series()
-    assert series.energy_j is None
-    assert series.samples
-    assert set(series.power_w) <= {100.0, 500.0}
-
-
 def test_a_gpu_that_vanishes_does_not_end_the_run(jpwr, tmp_path, nvml_folder):
     variables = {"STAND_IN_FAULT": "vanish", "STAND_IN_FAULT_FILE": "gone"}
     done = jpwr(
@@ -262,16 +199,6 @@ def test_a_gpu_that_vanishes_does_not_end_the_run(jpwr, tmp_path, nvml_folder):
     for series in trace_of(tmp_path).series():
         assert series.samples >= 3
         assert series.missing >= 3
-
-
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [({"STAND_IN_FAULT": "no-driver"}, "Driver Not Loaded"), ({"STAND_IN_DEVICES": "0"}, "lists no GPU")],
-)
-def test_a_driver_that_cannot_be_used_reports_why(jpwr, nvml_folder, variables, message):
-    done = jpwr("--methods", "pynvml", "--", "true", LD_LIBRARY_PATH=str(nvml_folder), **variables)
-    assert done.returncode == 125
-    assert message in done.stderr
 
 
 def test_the_command_loads_the_standard_library_alone(tmp_path):
@@ -300,59 +227,11 @@ def test_nothing_but_an_interpreter_is_needed_the_oldest_or_the_newest(version, 
     measure_with(interpreter(version), tmp_path)
 
 
-def test_whatever_other_python_is_here_will_do(tmp_path):
-    others = filter(None, (interpreter_or_none(f"3.{minor}") for minor in (9, 10, 11, 12, 14)))
-    for python in [sys.executable, *others]:
-        measure_with(python, tmp_path)
-
-
-def test_an_interval_that_is_faster_than_the_sensor_is_reported(jpwr, tmp_path):
-    program = tmp_path / "ipmitool"
-    program.write_text("#!/bin/sh\necho ' Instantaneous power reading:  220 Watts'\n")
-    program.chmod(0o755)
-    done = jpwr("--methods", "ipmi", "--interval", "50", "--", "true", PATH=f"{tmp_path}:/usr/bin:/bin")
-    assert done.returncode == 0
-    assert "ipmi:node has a new value every 1 s and is read at that rate" in done.stderr
-
-
-def test_the_summary_can_be_had_as_json_in_a_file_next_to_the_words(jpwr, tmp_path):
-    (tmp_path / "old.json").write_text("old")
-    (tmp_path / "link.json").symlink_to("old.json")
-    done = jpwr(*ESTIMATE, "--json-out", "link.json", "--", "bash", "-c", "cat old.json; exit 5")
-    assert (done.returncode, done.stdout) == (5, "old")
-    assert "channel " in done.stderr
-    summary = json.loads((tmp_path / "old.json").read_text())
+def test_a_summary_as_json_replaces_an_older_one(jpwr, tmp_path):
+    (tmp_path / "x.json").write_text("older " * 1000)
+    assert jpwr(*ESTIMATE, "--json-out", "x.json", "--", "bash", "-c", "exit 5").returncode == 5
+    summary = json.loads((tmp_path / "x.json").read_text())
     assert (summary["exit_code"], summary["channels"][0]["name"]) == (5, "estimate:cpu")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.json", "old.json"]
-
-
-def test_a_summary_that_is_replaced_can_be_read_by_the_same_people(jpwr, tmp_path):
-    (tmp_path / "x.json").touch(mode=0o600)
-    assert jpwr(*ESTIMATE, "--json-out", "x.json", "--", "true").returncode == 0
-    assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == 0o600
-
-
-def test_another_users_link_where_all_may_write_is_not_followed(jpwr, tmp_path):
-    if os.getuid():
-        pytest.skip("only root can make another user's link")
-    (tmp_path / "all").mkdir()
-    (tmp_path / "all").chmod(0o1777)
-    (tmp_path / "mine").write_text("mine")
-    (tmp_path / "all" / "x.json").symlink_to(tmp_path / "mine")
-    os.lchown(tmp_path / "all" / "x.json", 65534, 65534)
-    done = jpwr(*ESTIMATE, "--json-out", "all/x.json", "--", "touch", "ran")
-    assert done.returncode == 125
-    assert "another user's file in a world-writable folder" in done.stderr
-    assert (tmp_path / "mine").read_text() == "mine"
-    assert not (tmp_path / "ran").exists()
-
-
-def test_the_summary_can_be_piped_and_the_commands_output_stays_its_own(tmp_path):
-    script = f"{sys.executable} -m jpwr --methods estimate --json-out >(cat >summary) -- echo hello; wait $!"
-    done = run("bash", "-c", script, cwd=tmp_path)
-    assert done.stdout == "hello\n"
-    wait_until(lambda: (tmp_path / "summary").read_text().endswith("}\n"), "the summary")
-    assert json.loads((tmp_path / "summary").read_text())["exit_code"] == 0
 
 
 def test_a_summary_to_stdout_comes_after_what_the_command_wrote_there(tmp_path):
@@ -361,47 +240,6 @@ def test_a_summary_to_stdout_comes_after_what_the_command_wrote_there(tmp_path):
     first, second = (tmp_path / "both").read_text().splitlines()
     assert first == "hello"
     assert json.loads(second)["exit_code"] == 0
-
-
-@pytest.mark.parametrize("script", ["mkdir x.json", "mkdir moved; mv .??* moved; rmdir moved"])
-def test_a_summary_that_cannot_be_written_at_the_end_is_reported_and_no_more(jpwr, script):
-    done = jpwr(*ESTIMATE, "--json-out", "x.json", "--", "bash", "-c", f"{script} 2>/dev/null; rm -rf $PWD; exit 5")
-    assert done.returncode == 5
-    assert "--json-out x.json could not be written: " in done.stderr
-
-
-def test_nobody_who_reads_a_named_pipe_is_waited_for(jpwr, tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    done = jpwr(*ESTIMATE, "--json-out", "pipe", "--", "bash", "-c", "exit 5")
-    assert done.returncode == 5
-    assert "--json-out pipe could not be written: " in done.stderr
-
-
-def test_a_summary_in_place_of_the_trace_is_refused(jpwr, tmp_path):
-    (tmp_path / "o").mkdir()
-    (tmp_path / "link").symlink_to("o")
-    done = jpwr(*ESTIMATE, "--df-out", "o", "--json-out", "link/trace.csv", "--", "true")
-    assert (done.returncode, list((tmp_path / "o").iterdir())) == (125, [])
-    assert "--json-out link/trace.csv is the trace: choose another file" in done.stderr
-
-
-@pytest.mark.parametrize("path", ["loop/x", "loop"])
-def test_a_link_that_leads_to_itself_is_no_folder_and_no_file(jpwr, tmp_path, path):
-    (tmp_path / "loop").symlink_to("loop")
-    done = jpwr(*ESTIMATE, "--json-out", path, "--", "true")
-    assert done.returncode == 125
-    assert done.stderr.startswith(f"jpwr: --json-out {path} cannot be written (")
-
-
-def test_another_users_file_where_all_may_write_cannot_be_replaced(tmp_path, monkeypatch):
-    path = tmp_path / "x.json"
-    path.touch()
-    tmp_path.chmod(0o1777)
-    cli._check_json_out(path)
-    user = os.getuid()
-    monkeypatch.setattr(os, "getuid", lambda: user + 1)
-    with pytest.raises(JpwrError, match=r"cannot be written .another user's file in a world-writable folder"):
-        cli._check_json_out(path)
 
 
 @pytest.mark.parametrize(
@@ -424,49 +262,13 @@ def test_without_a_trace_samples_are_in_a_file_that_a_killed_sampler_leaves_nowh
     assert done.returncode == -signal.SIGKILL
     kept = [line for line in done.stdout.splitlines() if str(tmp_path) in line and line.endswith(" (deleted)")]
     assert len(kept) == 1
-    assert {path.name for folder in tmp_path.iterdir() for path in folder.iterdir()} == {"marks"}
-
-
-def test_where_no_temporary_file_can_be_made_samples_stay_in_memory(tmp_path):
-    script = f"ulimit -f 0; {sys.executable} -m jpwr {' '.join(ESTIMATE)} -- bash -c 'exit 5'"
-    done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(tmp_path))
-    assert (done.returncode, list(tmp_path.iterdir())) == (5, [])
-    assert "channel " in done.stderr
-
-
-def test_options_of_tables_that_are_not_written_are_reported_to_change_nothing(jpwr):
-    done = jpwr(*ESTIMATE, "--df-filetype", "h5", "--", "true")
-    assert done.returncode == 0
-    assert "--df-suffix and --df-filetype have no effect" in done.stderr
-    assert "change nothing" not in jpwr(*ESTIMATE, "--", "true").stderr
-
-
-def test_a_command_without_a_name_is_not_found(jpwr):
-    done = jpwr(*ESTIMATE, "--", "")
-    assert done.returncode == 127
-    assert "command '' was not found" in done.stderr
+    assert len(list(tmp_path.iterdir())) == 1  # the marks, which the command may still write
 
 
 def test_the_exit_code_is_the_commands_though_who_started_jpwr_ignores_the_end_of_children(tmp_path):
     ignoring = ["env", "--ignore-signal=CHLD", sys.executable, "-m", "jpwr", *ESTIMATE, "--"]
     assert run(*ignoring, "bash", "-c", "exit 5", cwd=tmp_path).returncode == 5
     assert run(*ignoring, "bash", "-c", "kill -9 $$", cwd=tmp_path).returncode == 137
-
-
-def test_a_program_with_many_open_files_is_measured_with_its_marks(tmp_path):
-    opens = """
-import os, resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-for _ in range(1100):
-    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-    script = "echo begin a >>$JPWR_MARKS; echo end a >>$JPWR_MARKS; exit 5"
-    jpwr = [sys.executable, "-m", "jpwr", *ESTIMATE, "--json", "--", "bash", "-c", script]
-    done = run(sys.executable, "-c", opens, *jpwr, cwd=tmp_path)
-    assert done.returncode == 5, done.stderr
-    told = json.loads(done.stderr.splitlines()[-1])
-    assert [region["region"] for region in told["regions"]] == ["a"]
 
 
 def test_tables_that_cannot_be_written_are_reported_and_change_no_exit_code(jpwr, tmp_path):
@@ -488,12 +290,3 @@ def test_a_back_end_that_fails_or_hangs_at_its_end_changes_no_exit_code(tmp_path
     assert done.returncode == 5
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_memory_is_collected_while_a_command_runs_though_not_while_the_program_starts(tmp_path):
-    body = "import gc\nopened = gc.isenabled()\n"
-    body += "return [Channel(ChannelInfo('odd:0', Scope.NODE, ''), lambda: 100.0 * gc.isenabled() + opened + 1)]"
-    install_method(tmp_path, "odd", body)
-    command = [sys.executable, "-m", "jpwr", "--methods", "odd", "--json", "--", "true"]
-    done = run(*command, cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
-    assert json.loads(done.stderr.splitlines()[-1])["channels"][0]["peak_power_w"] == 101.0

@@ -15,7 +15,6 @@ from jpwr.energy import ChannelEnergy
 from jpwr.energy.power import VARIANCE_OF_SQUARES, PowerCurve
 from jpwr.intervals import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
 from jpwr.tests import loads
-from jpwr.tests.coverage import COUNTERS, FAULTS, LIMITED, SENSORS, cell, tried
 from jpwr.tests.loads import (
     BLIND,
     INFO,
@@ -32,6 +31,7 @@ from jpwr.tests.loads import (
     square,
     training,
 )
+from jpwr.tests.trials import COUNTERS, FAULTS, LIMITED, SENSORS, tried
 
 pytestmark = pytest.mark.arithmetic
 
@@ -806,11 +806,3 @@ def test_accuracy_is_added_as_an_expanded_standard_uncertainty():
     assert estimate.with_accuracy_j(0.05) == pytest.approx(expected_j)
     assert estimate.with_accuracy_j(0.0) == estimate.uncertainty_j
     assert estimate.random_j + estimate.systematic_j == pytest.approx(estimate.uncertainty_j)
-
-
-@pytest.mark.parametrize(
-    ("width", "error", "text"),
-    [(4.5, 6.24, "97 (±4.5, 6.2)"), (100.0, 124.0, "97 (±100, 120)"), (0.00064, 1.2e-12, "97 (±0.00064, 0)")],
-)
-def test_a_cell_of_the_coverage_page_has_no_exponent(width, error, text):
-    assert cell(97.0, width, error) == text

@@ -73,15 +73,6 @@ def test_methods_have_the_names_that_they_had(module):
     assert importlib.import_module(f"jpwr.{module}").power().name == module.split(".")[1]
 
 
-def test_an_object_that_is_no_method_is_refused_in_one_sentence():
-    class Own:
-        def measure(self, df):
-            raise AssertionError
-
-    with pytest.raises(JpwrError, match="an object of type Own is not a method of jpwr: give a name, or add"):
-        get_power([Own()], 100)
-
-
 @pytest.fixture
 def opened(monkeypatch):
     """Put a reading in place of a method, and what is done when it is closed."""
@@ -114,18 +105,6 @@ def test_an_error_of_the_block_is_reported_as_it_is_and_the_data_stay(opened, mo
     assert energy["a"] == pytest.approx(5.0 * (series.times_s[-1] - series.times_s[0]) / 3600)
 
 
-def test_a_second_block_has_a_data_frame_of_its_own(opened):
-    needed("pandas")
-    opened(lambda: 5.0)
-    measured = get_power(["a"], 20)
-    with measured:
-        pass
-    before = measured.df
-    with measured, pytest.raises(JpwrError, match="before the with block has ended"):
-        measured.df  # noqa: B018 - it is the looking that is refused
-    assert measured.df["timestamps"].iloc[0] > before["timestamps"].iloc[-1]
-
-
 @pytest.mark.parametrize("interval", ["100", None, 10**400, [100]])
 def test_an_interval_that_is_no_number_is_one_clear_sentence(interval):
     with pytest.raises(JpwrError, match="the interval must be a number of milliseconds, got "):
@@ -151,14 +130,6 @@ def test_where_there_is_a_counter_the_energy_is_by_it(monkeypatch):
     assert measured.energy()[0]["a"] == pytest.approx(expected_wh, rel=0.2)
 
 
-def test_an_error_at_the_end_is_reported_where_the_block_had_none(opened):
-    opened(lambda: 5.0, close=broken)
-    measured = get_power(["a"], 20)
-    with pytest.raises(OSError, match="the library is gone"), measured:
-        pass
-    assert measured.energy()[0]["a"] > 0
-
-
 def test_a_data_frame_is_there_after_the_block(opened):
     needed("pandas")
     opened(lambda: 5.0)
@@ -175,10 +146,3 @@ def test_energy_that_was_not_seen_is_missing_and_not_zero(opened):
     with get_power(["a"], 20) as measured:
         pass
     assert math.isnan(measured.energy()[0]["a"])
-
-
-def test_what_is_asked_before_the_block_has_one_sentence():
-    measured = get_power(["estimate"], 100)
-    for ask in (measured.energy, lambda: measured.trace):
-        with pytest.raises(JpwrError, match="nothing was measured, because the with block has not begun"):
-            ask()

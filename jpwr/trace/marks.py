@@ -18,21 +18,18 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import Callable, Iterator, NamedTuple, Sequence
 
-from jpwr.errors import JpwrError
 from jpwr.messages import printable, short
 from jpwr.process import threads
-from jpwr.process.private_folder import PrivateFolder
+from jpwr.process.temporary import temporary_file
 
 MARKS_VARIABLE = "JPWR_MARKS"
 KINDS = {"begin": "region_begin", "end": "region_end"}
 MAX_LINE_BYTES = 4096
 CHUNK_BYTES = 65536
 MAX_LATE_BYTES = 1 << 24  # read after the command's end, which takes some seconds
-NAME = "marks"  # of the file
 NOT_RECORDED = "regions are not recorded"
 POLL_S = 0.01  # between two checks of the file without inotify
 PRECAUTION_S = 10.0  # between two checks with inotify; a check takes as much CPU time as five readings
@@ -52,16 +49,20 @@ class Mark(NamedTuple):
 @contextmanager
 def region(name: str) -> Iterator[None]:
     """Mark the block as a region, which may contain others. Without a sampler, do nothing."""
-    _mark("begin", name)
+    mark("begin", name)
     try:
         yield
     finally:
-        _mark("end", name)
+        mark("end", name)
 
 
-def _mark(kind: str, name: str) -> None:
+def mark(kind: str, name: str, time_s: float | None = None) -> None:
+    """Mark the beginning or end ("begin", "end") of a region, now or at a time of the monotonic clock.
+
+    A sampler around this program reads its sensors at once, so that it has samples at the edges.
+    """
     name = printable(str(name))
-    line = f"{kind} {name} @{time.monotonic():.6f}\n"
+    line = f"{kind} {name} @{time.monotonic() if time_s is None else time_s:.6f}\n"
     sampling = sys.modules.get("jpwr.sampling.monitor")  # without the module, there is no monitor
     for monitor in sampling.active_monitors() if sampling else []:
         monitor.mark(KINDS[kind], name)
@@ -95,27 +96,19 @@ def _seconds(text: str) -> float:
 class MarkReader:
     """Reader of the file of marks in a thread of its own, from start() to stop().
 
-    The file is in a private folder. `on_marks` gets the marks that were read at the same moment. Raises JpwrError if
+    `on_marks` gets the marks that were read at the same moment. Raises JpwrError or OSError if
     the file cannot be made.
     """
 
     def __init__(self, on_marks: Callable[[Sequence[Mark]], None], log: Callable[[str], None]) -> None:
         self._on_marks = on_marks
         self._log = log
-        self._folder = PrivateFolder(without=NOT_RECORDED, file=NAME)
-        try:
-            self._woken, self._wake = os.pipe()
-        except OSError as error:
-            self._folder.remove()
-            raise JpwrError(
-                f"no more files can be opened ({error.strerror}), so {NOT_RECORDED}: raise the limit, see ulimit -n"
-            ) from error
-        self.path = f"{self._folder.path}/{NAME}"
-        self._file = self._folder.file
+        self.path, self._file = temporary_file(without=NOT_RECORDED)
+        self._woken, self._wake = os.pipe()
         self._position = 0
         self._rest = b""
         self._too_long = False  # whether the current line is
-        self._left_out: Counter[str] = Counter()  # number of lines, by reason
+        self._left_out = 0  # number of lines
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jpwr-marks", daemon=True)
 
@@ -130,11 +123,12 @@ class MarkReader:
         self._thread.join(WAIT_S)
         while self._thread.is_alive() and patience():
             self._thread.join(WAIT_S)
-        if (left_out := sum(self._left_out.values())) > len(self._left_out):
-            self._log(f"{left_out} lines in ${MARKS_VARIABLE} were left out")
+        if self._left_out > 1:
+            self._log(f"{self._left_out} lines in ${MARKS_VARIABLE} were left out")
         if not self._is_in_place():
             self._log(f"the command has removed or replaced the file in ${MARKS_VARIABLE}: later marks are missing")
-        self._folder.remove()
+        with suppress(OSError):
+            os.unlink(self.path)  # noqa: PTH108 - pathlib is slower to start
 
     def _run(self) -> None:
         try:
@@ -184,10 +178,9 @@ class MarkReader:
         self._rest = b"" if self._too_long else rest
 
     def _leave_out(self, reason: str) -> None:
-        kind = reason.rpartition("' is ")[2]  # without the line itself
-        if kind not in self._left_out:
+        if not self._left_out:
             self._log(f"a line in ${MARKS_VARIABLE} is left out: {reason}")
-        self._left_out[kind] += 1
+        self._left_out += 1
 
     def _is_in_place(self) -> bool:
         try:

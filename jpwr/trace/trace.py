@@ -9,13 +9,12 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from functools import partial
 from itertools import chain, compress, repeat
-from operator import attrgetter, itemgetter
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
+from operator import attrgetter
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import ChannelEnergy, EnergyEstimate
+from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
 from jpwr.errors import NotEnoughSamples
-from jpwr.passes import energy_of_passes
 from jpwr.stored import Growing, Store, Stored, kept_as
 
 ROWS_TOGETHER = 512
@@ -264,22 +263,12 @@ class Trace:
 
         Raises NotEnoughSamples if the trace does not cover the window, or a channel has too few readings in it.
         """
-        found = self.sums([(start_s, end_s)])
-        for info, estimate in zip(self.channels, found):
+        self.check_covered(start_s, end_s)
+        estimates = [energy_of_passes(curve, [(start_s, end_s)]) for curve in self.curves()]
+        for info, estimate in zip(self.channels, estimates):
             if estimate.unknown:
                 raise NotEnoughSamples(f"{info.name} {estimate.unknown}")
-        return found
-
-    def sums(self, windows_s: Iterable[tuple[float, float]], also_beyond: bool = False) -> list[EnergyEstimate]:
-        """Return the energy of each channel over several windows; that of a channel with too few readings is unknown.
-
-        Windows are starts and ends in seconds. Raises NotEnoughSamples unless the trace covers all of them, or
-        `also_beyond` is set.
-        """
-        in_order = sorted(windows_s, key=itemgetter(1))
-        for window_s in () if also_beyond else in_order:
-            self.check_covered(*window_s)
-        return [energy_of_passes(curve, in_order) for curve in self.curves()]
+        return estimates
 
     def idle_power_w(self, curve: ChannelEnergy) -> float:
         """Return the average power of one of the curves in watts before the command; nan without samples of that time.

@@ -18,26 +18,25 @@ from math import isnan
 from operator import le
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Iterator, NamedTuple, Sequence, TextIO
+from typing import Any, Iterator, NamedTuple, Sequence
 
 from jpwr.channel import MOST, MOST_W, ChannelInfo, Scope, check_info, check_number
 from jpwr.errors import TraceError
 from jpwr.messages import log, printable
-from jpwr.process.private_folder import unnamed_file
+from jpwr.process.temporary import unnamed_file
 from jpwr.stored import Store
-from jpwr.trace.files import create_trace
+from jpwr.trace.files import HEADER, create_trace
 from jpwr.trace.trace import STATUS, Column, Event, Row, Trace
 
 FORMAT = 2
 WITHOUT_HALF = 1  # the format without the column half_s
 LEAST_HALF_S = 1e-4  # readings within twice this time share a row; at 1 kW, 0.1 J
-HEADER = "# jpwr-trace "
 EVENT = "# event "
 MOST_LINE = 2**24  # longest line of a trace, in characters
 BLOCK = 2**17  # characters that are read at a time: some hundred rows of 8 devices
 POWER = ".power_w"  # end of the name of a column of watts
 COMMAND = {"command_started", "command_ended"}
-NUMBERS = {"interval_s", "epoch_offset_s", "clock_error_s", "idle_s"}  # optional keys of the header
+NUMBERS = {"interval_s", "epoch_offset_s", "clock_error_s"}  # optional keys of the header
 
 
 class CsvWriter:
@@ -143,12 +142,7 @@ def read_trace(path: Path, with_status: bool = True, store: Store | None = None)
     """
     with open_trace(path) as reader:
         trace = Trace(reader.channels, reader.meta, store)
-        for text in reader.blocks():
-            block = reader.whole(text)
-            if block is None:  # read line by line, to name the line that is damaged
-                for entry in reader.entries(text):
-                    trace.extend([entry]) if isinstance(entry, Row) else trace.events.append(entry)
-                continue
+        for block in reader.blocks():
             trace.events += [event for event in block.events if with_status or event.name != STATUS]
             trace.extend_columns(block.times_s, block.half_s, block.columns)
     return trace
@@ -164,19 +158,16 @@ class Block(NamedTuple):
 
 
 class open_trace:  # noqa: N801 - used like a function
-    """Iterator over rows and events, in constant memory: `with open_trace(path) as reader: for entry in reader`.
+    """Reader of a trace, which reads its header at once: `with open_trace(path) as reader: reader.channels`.
 
     Raises TraceError for a file that is no trace, and for a damaged line unless it is a truncated last one.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._number = 0
-        self._has_more = False  # whether characters follow the last whole line
+        self._lines = 0  # that have been read
         try:
-            self._file: TextIO = open(path, encoding="utf-8", errors="replace")
-        except IsADirectoryError as error:
-            raise TraceError(f"{path} is a folder: give the trace in it, such as {path / 'trace.csv'}") from error
+            self._file = open(path, encoding="utf-8", errors="replace")
         except OSError as error:
             raise self._unreadable(error) from error
         try:
@@ -186,51 +177,42 @@ class open_trace:  # noqa: N801 - used like a function
             raise
 
     def _read_header(self) -> None:
-        header = self._line()
-        if header is None or not header.startswith(HEADER):
-            reason = f"its first line does not begin with '{HEADER.strip()}'"
-            if header is None:
-                reason = "its first line has no end" if self._has_more else "it is empty"
-            raise TraceError(f"{self.path} is not a trace of jpwr: {reason}")
+        header, names = self._line(), self._line()
+        if not header.startswith(HEADER) or not header.endswith("\n"):
+            raise TraceError(f"{self.path} is not a trace of jpwr: its first line is not '{HEADER.strip()}' with JSON")
+        if not names.endswith("\n"):
+            raise TraceError(f"{self.path} has no rows, because its sampler was stopped at once: sample again")
         try:
-            meta = _object(header[len(HEADER) :])
-            written = meta.pop("format", None)
+            self.meta = _object(header[len(HEADER) :])
+            written = self.meta.pop("format", None)
             if written not in (WITHOUT_HALF, FORMAT):
                 raise TraceError(
                     f"{self.path} has an unknown trace format: read it with the version of jpwr that wrote it"
                 )
-            self._with_half = written != WITHOUT_HALF
-            channels = meta.pop("channels", None)
+            channels = self.meta.pop("channels", None)
             if not isinstance(channels, list):
                 raise ValueError("its channels are not a list")
             self.channels = [_channel(described) for described in channels]
             known = [info.name for info in self.channels]
             if twice := [name for name in known if known.count(name) > 1]:
                 raise ValueError(f"two of its channels are named '{printable(twice[0])}'")
-            for name in NUMBERS.intersection(meta):
-                check_number(meta[name], name)
-            self.meta: dict[str, Any] = meta
+            for name in NUMBERS.intersection(self.meta):
+                check_number(self.meta[name], name)
         except ValueError as error:
             raise self._damaged(error) from error
-        names = self._line()
-        if names is None:
-            raise TraceError(f"{self.path} has no rows, because its sampler was stopped at once: sample again")
-        self._names = names.split(",")
+        self._lines = 1
+        self._names, self._with_half = names[:-1].split(","), written != WITHOUT_HALF
         if self._names != _columns(self.channels, self._with_half):
             raise self._damaged(ValueError("its columns do not match its channels"))
-        self._is_column = [is_one for info in self.channels for is_one in (True, info.has_counter)]
-        self._last_s = [-math.inf] * sum(self._is_column)
+        self._lines = 2
+        self._last_s = [-math.inf] * sum(1 + info.has_counter for info in self.channels)  # time of each column
         self._commands: list[str] = []
 
-    def _line(self) -> str | None:
-        """Return the next whole line, or None: a line without its newline may be truncated."""
+    def _line(self) -> str:
         try:
-            line = self._file.readline(MOST_LINE)
+            return self._file.readline(MOST_LINE)
         except OSError as error:
             raise self._unreadable(error) from error
-        self._number += 1
-        self._has_more = bool(line)
-        return line[:-1] if line.endswith("\n") else None
 
     def _unreadable(self, error: OSError) -> TraceError:
         to_do = "give the path of a trace.csv"
@@ -239,9 +221,9 @@ class open_trace:  # noqa: N801 - used like a function
         return TraceError(f"{self.path} cannot be read ({error.strerror}): {to_do}")
 
     def _damaged(self, error: ValueError) -> TraceError:
-        whole = self._number - 1
+        whole = self._lines
         to_do = f"keep its first {whole} lines with 'head -n {whole}'" if whole > 1 else "copy it again from its node"
-        return TraceError(f"{self.path} is damaged in line {self._number}: {error}; {to_do}")
+        return TraceError(f"{self.path} is damaged in line {whole + 1}: {error}; {to_do}")
 
     def __enter__(self) -> open_trace:
         return self
@@ -249,11 +231,7 @@ class open_trace:  # noqa: N801 - used like a function
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def __iter__(self) -> Iterator[Row | Event]:
-        for text in self.blocks():
-            yield from self.entries(text)
-
-    def blocks(self) -> Iterator[str]:
+    def blocks(self) -> Iterator[Block]:
         """Yield the lines below the header, many at a time; the last line is left out if it has no end."""
         rest = ""
         while len(rest) <= MOST_LINE:
@@ -265,132 +243,78 @@ class open_trace:  # noqa: N801 - used like a function
                 return
             lines, end, rest = (rest + text).rpartition("\n")
             if end:
-                yield lines + end
+                yield self._block(lines + end)
 
-    def entries(self, text: str) -> Iterator[Row | Event]:
-        """Yield the rows and events of whole lines."""
-        for line in text[:-1].split("\n"):
-            self._number += 1
-            try:
-                entry = _event(line[len(EVENT) :]) if line.startswith(EVENT) else self._row(line.split(","))
-                if isinstance(entry, Row):
-                    self._check_order(entry)
-                else:
-                    self._check_commands([entry])
-            except ValueError as error:
-                raise self._damaged(error) from error
-            yield entry
-
-    def whole(self, text: str) -> Block | None:
-        """Return whole lines as columns, or None if a line is damaged."""
-        lines, events = text.count("\n"), []
+    def _block(self, text: str) -> Block:
+        """Return whole lines as a block; raise TraceError for the first that is damaged."""
+        lines = text.count("\n")
         try:
-            if EVENT in text:
-                every = text[:-1].split("\n")
-                events = [_event(line[len(EVENT) :]) for line in every if line.startswith(EVENT)]
-                text = "".join([f"{line}\n" for line in every if not line.startswith(EVENT)])
-            times_s, half_s, columns = self._parsed(text)
-            last_s = self._last_times(times_s, columns)
-            self._check_commands(events)
-        except ValueError:
-            return None
-        self._last_s = last_s
-        self._number += lines
-        return Block(events, times_s, half_s, columns)
+            block = self._parsed(text)
+        except ValueError as error:
+            if lines == 1:
+                raise self._damaged(error) from error
+            for line in text[:-1].split("\n"):
+                self._block(line + "\n")
+            raise AssertionError("one of the lines is damaged") from error
+        self._lines += lines
+        return block
 
-    def _parsed(self, text: str) -> tuple[array[float], Sequence[float], list[Column]]:
-        """Return times and columns of rows; raise ValueError for a row that _row() refuses."""
+    def _parsed(self, text: str) -> Block:
+        """Return whole lines as a block; raise ValueError, and change nothing, if one of them is damaged."""
+        events: list[Event] = []
+        if EVENT in text:
+            every = text[:-1].split("\n")
+            events = [_event(line[len(EVENT) :]) for line in every if line.startswith(EVENT)]
+            text = "".join([f"{line}\n" for line in every if not line.startswith(EVENT)])
         width = len(self._names)
         fields = text.replace("\n", ",\n,").split(",")  # the end of each line is a field, too
         rows = len(fields) // (width + 1)
         if fields[width :: width + 1] != ["\n"] * rows or len(fields) != rows * (width + 1) + 1:
-            raise ValueError("the number of columns differs")
-        times_s = _floats(fields[:: width + 1][:rows], -MOST, MOST)
+            raise ValueError(f"{text.count(',') + 1} columns instead of {width}")
+        times_s = _floats(fields[:: width + 1][:rows], -MOST, "the time of a row")
         first, half_s = 1, array("d")
         if self._with_half:
             first, halves = 2, fields[1 :: width + 1]
             if any(halves):
-                half_s = _floats([half or "0" for half in halves], 0.0, MOST)
+                half_s = _floats([half or "0" for half in halves], 0.0, "the half_s of a row")
         if any(map(isnan, times_s)) or any(map(isnan, half_s)):
-            raise ValueError("a time is not a number")
+            raise ValueError("the time or the half_s of a row is not a number")
         columns = []
         for number, name in enumerate(self._names[first:], first):
             readings = fields[number :: width + 1]
             read = bytes(map(bool, readings)) if "" in readings else b""
-            bounds = (0.0, MOST_W) if name.endswith(POWER) else (-MOST, MOST)
+            bounds = (0.0, "a power in watts", MOST_W) if name.endswith(POWER) else (-MOST, "a counter in joules", MOST)
             columns.append(Column(_floats(list(filter(None, readings)) if read else readings, *bounds), read))
-        return times_s, half_s, columns
+        last_s, commands = self._last_times(times_s, columns), [event.name for event in events if event.name in COMMAND]
+        if len({*commands, *self._commands}) < len(commands) + len(self._commands):
+            raise ValueError("a command starts or ends twice, as in two concatenated traces")
+        self._last_s, self._commands = last_s, self._commands + commands
+        return Block(events, times_s, half_s, columns)
 
     def _last_times(self, times_s: array[float], columns: Sequence[Column]) -> list[float]:
-        """Return the columns' last times after some rows; raise ValueError where _check_order() would."""
-        edges_s: dict[bytes, tuple[float, float]] = {}
-        is_in_order = all(map(le, times_s, times_s[1:]))
-        for read in {column.read for column in columns}:
-            own_s = array("d", compress(times_s, read)) if read else times_s
-            if not is_in_order and not all(map(le, own_s, own_s[1:])):
-                raise ValueError("a time goes back")
-            if own_s:
-                edges_s[read] = own_s[0], own_s[-1]
-        edges = [edges_s.get(column.read) for column in columns]
-        if any(edge and edge[0] < last_s for edge, last_s in zip(edges, self._last_s)):
+        """Return the columns' last times; raise ValueError unless each column is in order. Rows of lanes may cross."""
+        own_s = {
+            read: array("d", compress(times_s, read)) if read else times_s for read in {one.read for one in columns}
+        }
+        found = []
+        for column, before_s in zip(columns, self._last_s):
+            of_column_s = own_s[column.read]
+            if of_column_s and of_column_s[0] < before_s:
+                raise ValueError(f"its time goes back from {before_s:.6f} s to {of_column_s[0]:.6f} s")
+            found.append(of_column_s[-1] if of_column_s else before_s)
+        if not all(all(map(le, one_s, one_s[1:])) for one_s in own_s.values()):
             raise ValueError("a time goes back")
-        return [edge[1] if edge else last_s for edge, last_s in zip(edges, self._last_s)]
-
-    def _check_order(self, row: Row) -> None:
-        """Raise ValueError unless each reading is later than the last one of its column; rows of lanes may cross."""
-        readings = compress(chain.from_iterable(zip(row.power_w, row.energy_j)), self._is_column)
-        for index, value in enumerate(readings):
-            if value is None:
-                continue
-            if row.time_s < self._last_s[index]:
-                raise ValueError(f"its time goes back from {self._last_s[index]:.6f} s to {row.time_s:.6f} s")
-            self._last_s[index] = row.time_s
-
-    def _check_commands(self, events: Sequence[Event]) -> None:
-        """Raise ValueError if a command starts or ends for the second time."""
-        names = [event.name for event in events if event.name in COMMAND]
-        if len({*names, *self._commands}) < len(names) + len(self._commands):
-            raise ValueError("a command starts or ends twice, as in two concatenated traces")
-        self._commands += names
-
-    def _row(self, fields: Sequence[str]) -> Row:
-        if len(fields) != len(self._names):
-            raise ValueError(f"{len(fields)} columns instead of {len(self._names)}")
-        time_s = float(fields[0])
-        check_number(time_s, "the time of a row")
-        half_s = float(fields[1] or 0.0) if self._with_half else 0.0
-        check_number(half_s, "the half_s of a row")
-        if half_s < 0:
-            raise ValueError("the half_s of a row is below 0")
-        powers_w: list[float | None] = []
-        energies_j: list[float | None] = []
-        at = 2 if self._with_half else 1
-        for info in self.channels:
-            width = 2 if info.has_counter else 1
-            power, energy = _numbers(fields[at : at + width])
-            powers_w.append(power)
-            energies_j.append(energy)
-            at += width
-        return Row(time_s, powers_w, energies_j, half_s)
+        return found
 
 
-def _floats(fields: Sequence[str], least: float, most: float) -> array[float]:
+def _floats(fields: Sequence[str], least: float, what: str, most: float = MOST) -> array[float]:
     """Return the numbers in fields; raise ValueError for one that is not from `least` to `most`, unless it is nan."""
     values = array("d", map(float, fields))
     if values and not (least <= min(values) and max(values) <= most):  # nan compares false
-        known = [value for value in values if not isnan(value)]
-        if known and not (least <= min(known) and max(known) <= most):
-            raise ValueError("a value is out of bounds")
+        for value in values:
+            if value < least or value > most:
+                raise ValueError(f"{what} is {value:g}, which is not between {least:g} and {most:g}")
     return values
-
-
-def _numbers(fields: Sequence[str]) -> tuple[float | None, float | None]:
-    numbers = [float(field) if field else None for field in fields]
-    if any(number is not None and abs(number) > MOST for number in numbers):  # nan is not
-        raise ValueError(f"a reading is not between -{MOST:g} and {MOST:g}")
-    if numbers[0] is not None and (numbers[0] < 0 or numbers[0] > MOST_W):
-        raise ValueError(f"a power of {numbers[0]:.3g} W is implausible")
-    return numbers[0], numbers[1] if len(numbers) > 1 else None
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Facts:
     reported: Amount | None = None
     target_loss: Annotated[ByName, "by model, of a training to a loss on synthetic data"] = no_keys()
     flops: Annotated[Mapping[str, ByName], "per unit of work in training, by model and sample"] = no_keys()
+    flops_source: Annotated[str, "how they are counted"] = ""
     flops_per_length: Annotated[ByName, "additional FLOPs per token of a longer sample, by model"] = no_keys()
     num_parameters: Annotated[ByName, "by model"] = no_keys()
     comparable: Annotated[str, "the sample of comparable results; empty: any"] = ""

@@ -11,10 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jpwr.channel import ChannelInfo, Scope
+from jpwr.channel import NO_POWER_W, ChannelInfo, Scope, bounds_w
 from jpwr.energy.power import usual_step_s
 from jpwr.errors import JpwrError
-from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
 from record.checks.energy import scope_conflict
 from record.model import Energy, Numbers, Record, Window, changed

@@ -12,9 +12,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jpwr import passes
 from jpwr.channel import ChannelInfo
-from jpwr.energy import ChannelEnergy, EnergyEstimate
+from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes, means_w
 from jpwr.energy.estimate import known
 from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.trace.trace import Region, Trace
@@ -151,7 +150,7 @@ def _figure(trace: Trace, curves: Sequence[ChannelEnergy], times_s: Times) -> Fi
         trace.check_covered(*times_s)
     except NotEnoughSamples as error:
         return FigureSums({}, str(error))
-    return FigureSums({curve.info: passes.energy_of_passes(curve, [times_s]) for curve in curves})
+    return FigureSums({curve.info: energy_of_passes(curve, [times_s]) for curve in curves})
 
 
 class _Node:
@@ -182,7 +181,7 @@ class _Node:
         for edge in edges:
             trace.check_covered(*edge)
         counted = [curve for curve in curves if curve.info not in self.twins]
-        self.estimates = {curve.info: passes.energy_of_passes(curve, edges) for curve in counted}
+        self.estimates = {curve.info: energy_of_passes(curve, edges) for curve in counted}
         self._curves = [curve for curve in counted if curve.info in self.chosen]
         self._error_s = max(window.number("clock_error_s") or 0.0 for window in windows)
         self._offs_j = {curve.info: self._off_j(curve, edges) for curve in self._curves}
@@ -236,8 +235,8 @@ class _Node:
         for window in self._windows:
             number = max(1, round(window.duration_s / part_s))
             edges_s = [window.start_s + window.duration_s * one / number for one in range(number + 1)]
-            means_w = (passes.means_w(curve.power, edges_s) for curve in self._curves)
-            found += map(math.fsum, zip(*means_w, strict=True))
+            channels_w = (means_w(curve.power, edges_s) for curve in self._curves)
+            found += map(math.fsum, zip(*channels_w, strict=True))
         return found
 
     def _run(self) -> RunSums | None:

@@ -11,18 +11,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from record.acceptance import judged_acceptance, judged_events
-from record.answers import facts_of, judged
+from record.answers import facts_of
 from record.checks.run import differs
-from record.conversations import NAMES, are_conversations, figures_of, idle_until_s, remarks_on_cache
+from record.conversations import NAMES, are_conversations, figures_of, idle_until_s
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.derived import joules_per
 from record.model import Json, is_number
 from record.perplexity import reference_of
-from record.served import LATER, Request, Window, metrics_of, number, read_request
-from record.served_rules import disturbances, faults, late_client, miscounted, remarks, unconfirmed
+from record.served import Window, metrics_of, read_request
+from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
@@ -44,18 +43,6 @@ def energy_per_token(record: Json) -> dict[str, Any]:
     return joules_per(energy["energy_wh"], metrics) | {f"{name}_half_width": one for name, one in halves.items()}
 
 
-class Requests(NamedTuple):
-    """A file of requests, the window of its record, and the load that its options ask for."""
-
-    requests: list[Request]
-    start_s: float
-    end_s: float
-    concurrency: int
-    rate_per_s: float
-    lengths: Lengths
-    is_older: bool  # the file lacks facts of requests that later rules need
-
-
 def request_problems(record: Json, folder: Path) -> Iterator[str]:
     """Yield what of a server's record does not follow from the requests, whose file is next to it.
 
@@ -70,88 +57,75 @@ def request_problems(record: Json, folder: Path) -> Iterator[str]:
 
 
 def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
-    lines, end = (lines[:-1], lines[-1]) if "format" in lines[-1] else (lines, {})
+    lines, end = lines[:-1], lines[-1]
     yield from _other_end(record["serving"], lines, end)
+    if "format" not in end:
+        return
     stored, load, serving = record["metrics"], record["config"].get("load") or {}, record["serving"]
     slo = SLOS.get(load.get("slo", "")) or Slo(
         stored["slo_ttft_s"], stored["slo_tpot_s"], serving.get("slo_source", "")
     )
-    asked = _asked(record, load, lines, is_older=not end and any("retries" not in one for one in lines))
-    yield from _not_as_asked(asked, load)
-    if asked.lengths:
-        each = round(statistics.fmean(output for _, output in asked.lengths))
+    streams = load.get("concurrency", record["layout"]["global_batch_size"])
+    window = Window(list(map(read_request, lines)), 0.0, stored["measured_s"], streams, load.get("rate_per_s", 0.0))
+    lengths = _lengths(load)
+    yield from _not_as_asked(window, lengths, load)
+    if lengths:
+        each = round(statistics.fmean(output for _, output in lengths))
         yield from differs("layout.work_per_sample", record["layout"].get("work_per_sample"), "its load", each)
-    window = Window(asked)
-    yield from _left_out(window, asked, stored.get("client_processes") or 1)
+    yield from _left_out(window, stored.get("client_processes") or 1)
     again = metrics_of(window, record["layout"]["num_devices"], slo) | figures_of(window)
     yield from _other_conversations(window, load)
     for name, value in [*again.items(), *((name, None) for name in NAMES if name in stored.keys() - again.keys())]:
-        if not (name in stored or asked.is_older) or not _alike(stored.get(name, value), value):
+        if name not in stored or not _alike(stored[name], value):
             yield f"metrics.{name} is stored as {stored.get(name)!r}, but the file of requests gives {value!r}"
-    bad, metrics = list(faults(window, asked, again)), stored | again
-    if not asked.is_older:
-        counted, remarked = stored.get("server_tokens"), [one["kind"] for one in serving["findings"]]
-        is_confirmed = is_number(counted) and "miscounted" not in remarked
-        # When its counter was read, and whether it counts tokens or whole requests, is not recorded.
-        is_confirmed &= None in [miscounted(window, asked, counted, 0.0, each) for each in (True, False) if counted]
-        bad += [*disturbances(window, again), *unconfirmed(window, is_confirmed)]
-        facts = facts_of(end.get("answers") or {})
-        speculation = serving.get("speculation") or {}
-        options = (record["config"].get("answers") or {}) | (
-            {"questions": 0, "perplexity": False} if speculation else {}
-        )
-        yield from _other_text(record, facts, options)
-        yield from _other_answers(serving.get("answers") or {}, facts, options)
-        found = [*remarks(window, asked, metrics), *remarks_on_cache(window, again), *judged(facts)]
-        found += judged_acceptance(speculation, number(again, "output_tokens_per_request"))
-        found += judged_events(speculation, window, stored.get("undeclared_steps"))
-        found += late_client(window, metrics, asked)
-        yield from _other_findings(serving["findings"], [one.as_data() for one in found])
-        for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
-            yield from differs(f"serving.{name}", serving.get(name), "its load", value)
+    metrics, counted = stored | again, stored.get("server_tokens")
+    is_confirmed = is_number(counted) and "miscounted" not in [one["kind"] for one in serving["findings"]]
+    # When its counter was read, and whether it counts tokens or whole requests, is not recorded.
+    is_confirmed &= None in [miscounted(window, counted, 0.0, each) for each in (True, False) if counted]
+    bad = [*faults(window, again), *unconfirmed(window, is_confirmed)]
+    facts = facts_of(end.get("answers") or {})
+    speculation = serving.get("speculation") or {}
+    options = (record["config"].get("answers") or {}) | ({"questions": 0, "perplexity": False} if speculation else {})
+    yield from _other_text(record, facts, options)
+    yield from _other_answers(serving.get("answers") or {}, facts, options)
+    found = [*remarks(window, metrics, facts, speculation), *late_client(window, metrics)]
+    yield from _other_findings(serving["findings"], [one.as_data() for one in found])
+    for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
+        yield from differs(f"serving.{name}", serving.get(name), "its load", value)
     yield from (f"it is stored as ok, but {one}" for one in bad)
 
 
 def _other_end(serving: Json, lines: Sequence[dict[str, Any]], end: dict[str, Any]) -> Iterator[str]:
-    """Compare with the last line of the requests, which older files lack; older records state no format."""
+    """Compare the record with the last line of the requests."""
     yield from differs("serving.requests_format", serving.get("requests_format"), REQUESTS_NAME, end.get("format"))
-    if end and any(name not in one for name in LATER for one in lines):
-        yield f"{REQUESTS_NAME} has requests without all of {', '.join(LATER)}, which format {end['format']} has"
-    if end and end["requests"] != len(lines):
+    if end.get("requests", len(lines)) != len(lines):
         yield f"{REQUESTS_NAME} has {len(lines)} requests, and its end counts {end['requests']}"
-    if end and end["status"] != "ok":
+    if end.get("status", "ok") != "ok":
         yield f"it is stored as ok, but its requests end as {end['status']}: {end['error']}"
 
 
-def _asked(record: Json, load: dict[str, Any], lines: Sequence[dict[str, Any]], is_older: bool) -> Requests:
+def _lengths(load: dict[str, Any]) -> Lengths:
+    """Return the lengths of requests that the options determine; empty for those of a file or a trace."""
     names = ("input_tokens", "output_tokens", "length_sigma", "seed")
     is_known = all(name in load for name in names) and not (load.get("lengths_file") or load.get("trace"))
-    return Requests(
-        list(map(read_request, lines)),
-        0.0,
-        record["metrics"]["measured_s"],
-        load.get("concurrency", record["layout"]["global_batch_size"]),
-        load.get("rate_per_s", 0.0),
-        lengths_of(*(load[name] for name in names)) if is_known else [],
-        is_older,
-    )
+    return lengths_of(*(load[name] for name in names)) if is_known else []
 
 
-def _not_as_asked(asked: Requests, load: dict[str, Any]) -> Iterator[str]:
+def _not_as_asked(window: Window, lengths: Lengths, load: dict[str, Any]) -> Iterator[str]:
     """Yield the first request of other lengths, or at another time, than the load has, and one whose times fall."""
     due_s: dict[int, float] = {}
-    if asked.rate_per_s and "seed" in load:
-        last = max(one.index for one in asked.requests)
-        drawn = arrivals_s(asked.rate_per_s, load["burstiness"], load["seed"], math.inf)
+    if window.rate_per_s and "seed" in load:
+        last = max(one.index for one in window.every)
+        drawn = arrivals_s(window.rate_per_s, load["burstiness"], load["seed"], math.inf)
         due_s = dict(zip(range(last + 1), drawn, strict=False))
-    first = asked.requests[0]
-    for one in asked.requests:
-        lengths = asked.lengths[one.index % len(asked.lengths)] if asked.lengths else None
-        if lengths not in (None, (one.asked_input, one.asked_output)):
-            yield f"request {one.index} has the lengths {one.asked_input}/{one.asked_output}, and its load {lengths}"
+    first = window.every[0]
+    for one in window.every:
+        own = lengths[one.index % len(lengths)] if lengths else None
+        if own not in (None, (one.asked_input, one.asked_output)):
+            yield f"request {one.index} has the lengths {one.asked_input}/{one.asked_output}, and its load {own}"
             return
         wanted_s = first.due_s + due_s[one.index] - due_s[first.index] if due_s else one.due_s
-        if abs(one.due_s - wanted_s) > ROUNDED_S or (not asked.rate_per_s and one.due_s != one.sent_s):
+        if abs(one.due_s - wanted_s) > ROUNDED_S or (not window.rate_per_s and one.due_s != one.sent_s):
             yield f"request {one.index} was due at {one.due_s:.6f} s of the window, which its load does not have"
             return
         if any(after < before for before, after in pairwise([one.due_s, one.sent_s, *one.times_s, one.ended_s])):
@@ -203,7 +177,7 @@ def _other_text(record: Json, again: Json, options: Json) -> Iterator[str]:
         yield from differs("its reference", again.get("perplexity_reference"), "config.answers", reference)
 
 
-def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:
+def _left_out(window: Window, processes: int) -> Iterator[str]:
     """Yield a request that is in the file twice, and whether one is missing that was sent before the window's end."""
     times = Counter(one.index for one in window.every)
     if max(times.values()) > 1:
@@ -212,7 +186,7 @@ def _left_out(window: Window, asked: Requests, processes: int) -> Iterator[str]:
         sent = (one.index for one in window.every if one.index % processes == process and one.due_s < window.end_s)
         if missing := set(range(process, max(sent, default=0), processes)) - times.keys():
             yield f"request {min(missing)} is not in {REQUESTS_NAME}, and later ones are"
-    if not asked.rate_per_s and (idle_s := _idle_s(window)) > max(window.e2e_s):
+    if not window.rate_per_s and (idle_s := _idle_s(window)) > max(window.e2e_s):
         yield f"a stream sent no request for {idle_s:.3g} s, longer than any took: those of that time are left out"
 
 

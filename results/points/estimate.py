@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 CONFIDENCE = 0.95
+MEDIAN_ERROR = math.sqrt(math.pi / 2)  # of normal values, over that of the mean
 LARGEST_LOG = 700.0  # exp() of more is no finite float
 
 
@@ -34,10 +35,15 @@ def overlap(one: Interval | None, other: Interval | None) -> bool:
 
 
 class Part(NamedTuple):
-    """One independent component of the uncertainty: its variance, and the degrees of freedom of the variance."""
+    """One component of an uncertainty: its standard error, and the degrees of freedom of that error.
 
-    variance: float
-    freedom: float
+    Components with one source are one error, such as that of a sensor model: it adds up in a product, and cancels in a
+    ratio. A component without a source is independent of all others.
+    """
+
+    error: float
+    freedom: float = math.inf
+    source: Hashable = None
 
 
 def half_interval(parts: Sequence[Part], choices: int = 1) -> float:
@@ -45,10 +51,17 @@ def half_interval(parts: Sequence[Part], choices: int = 1) -> float:
 
     If the sum is the best of several choices, the intervals of all choices hold at the same time (Bonferroni).
     """
-    variance = math.fsum(part.variance for part in parts)
+    sources: dict[Hashable, list[Part]] = {}
+    for number, part in enumerate(parts):
+        sources.setdefault((number,) if part.source is None else part.source, []).append(part)
+    variances = [
+        (math.fsum(part.error for part in alike) ** 2, min(part.freedom for part in alike))
+        for alike in sources.values()
+    ]
+    variance = math.fsum(variance for variance, _ in variances)
     if not variance:
         return 0.0
-    uncertain = math.fsum(part.variance**2 / part.freedom for part in parts)
+    uncertain = math.fsum(variance**2 / freedom for variance, freedom in variances)
     return students_t(variance**2 / uncertain if uncertain else math.inf, choices) * math.sqrt(variance)
 
 
@@ -61,15 +74,14 @@ def students_t(freedom: float, choices: int = 1) -> float:
 
 
 class Estimate(NamedTuple):
-    """Median of runs, or a value from several estimates; `parts` is None for a single run: no confidence interval."""
+    """Value with its uncertainty; `parts`, of its logarithm, is None for a single run: no confidence interval."""
 
     value: float
-    log: float  # logarithm of the middle of the interval, which is the geometric mean of runs
     parts: tuple[Part, ...] | None
 
     @property
     def interval(self) -> Interval | None:
-        """Student's interval of the geometric mean; None for a single run."""
+        """Student's interval around the value; None for a single run."""
         return self.interval_of_best(1)
 
     @property
@@ -84,20 +96,27 @@ class Estimate(NamedTuple):
         if self.parts is None:
             return None
         half = half_interval(self.parts, choices)
+        log = math.log(self.value)
         if not half:
             return Interval(self.value, self.value)
-        return Interval(*(math.exp(max(-LARGEST_LOG, min(self.log + end, LARGEST_LOG))) for end in (-half, half)))
+        return Interval(*(math.exp(max(-LARGEST_LOG, min(log + end, LARGEST_LOG))) for end in (-half, half)))
+
+    def of_source(self, source: Hashable) -> Estimate:
+        """Return the estimate with one source for each independent component: for a value that is used repeatedly."""
+        parts = enumerate(self.parts or ())
+        named = (part if part.source else part._replace(source=(source, number)) for number, part in parts)
+        return self._replace(parts=None if self.parts is None else tuple(named))
 
     def __pow__(self, exponent: float) -> Estimate:  # type: ignore[override]
-        parts = self.parts and tuple(Part(part.variance * exponent**2, part.freedom) for part in self.parts)
-        return Estimate(self.value**exponent, self.log * exponent, parts)
+        parts = self.parts and tuple(part._replace(error=part.error * exponent) for part in self.parts)
+        return Estimate(self.value**exponent, parts)
 
     def __mul__(self, other: Estimate | float) -> Estimate:  # type: ignore[override]
         if not isinstance(other, Estimate):
             other = exactly(other)
         known = self.parts is not None and other.parts is not None
         parts = (*(self.parts or ()), *(other.parts or ())) if known else None
-        return Estimate(self.value * other.value, self.log + other.log, parts)
+        return Estimate(self.value * other.value, parts)
 
     def __truediv__(self, other: Estimate | float) -> Estimate:
         return self * (other**-1)
@@ -105,33 +124,30 @@ class Estimate(NamedTuple):
 
 def exactly(value: float) -> Estimate:
     """Return the estimate of a number without uncertainty."""
-    return Estimate(value, math.log(value), ())
+    return Estimate(value, ())
 
 
 def inexactly(value: float, relative: float) -> Estimate:
     """Return the estimate of a number with a relative standard uncertainty."""
-    return Estimate(value, math.log(value), (_of_sensor(relative),) if relative else ())
+    return Estimate(value, (Part(relative),) if relative else ())
 
 
-def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
-    """Return the estimate from the values of a point's runs; sensor: standard uncertainty of each value, relative.
+def of_runs(values: Sequence[float], shared: Sequence[Part] = ()) -> Estimate:
+    """Return the median of a point's runs; shared: components that all runs have, such as the error of their sensor.
 
-    All runs share the error of the sensor. Raises ValueError without values, or for one that is not above 0.
+    The standard error of the median is at most MEDIAN_ERROR times that of the mean. Of up to four runs, the interval of
+    the mean's is wide enough: it holds the truth in 94.6 to 95 of 100 cases. Raises ValueError without values, or for
+    one that is not above 0.
     """
     logs = [math.log(value) for value in values]
-    parts = None
-    if len(logs) > 1:
-        parts = (Part(statistics.variance(logs) / len(logs), len(logs) - 1), _of_sensor(sensor))
-    return Estimate(statistics.median(values), statistics.fmean(logs), parts)
+    if len(logs) < 2:
+        return Estimate(statistics.median(values), None)
+    error = statistics.stdev(logs) / math.sqrt(len(logs)) * (MEDIAN_ERROR if len(logs) > 4 else 1.0)
+    return Estimate(statistics.median(values), (Part(error, len(logs) - 1), *shared))
 
 
-def _of_sensor(sensor: float) -> Part:
-    """Return the systematic component, which more runs do not reduce."""
-    return Part(sensor**2, math.inf)
-
-
-def trimmed_mean(values: Sequence[float], smallest: int, largest: int, sensor: float = 0.0) -> Estimate:
-    """Return the mean without the given numbers of smallest and largest values; sensor: as in `of_runs`.
+def trimmed_mean(values: Sequence[float], smallest: int, largest: int, shared: Sequence[Part] = ()) -> Estimate:
+    """Return the mean without the given numbers of smallest and largest values; shared: as in `of_runs`.
 
     Its standard error is that of the winsorized values (Tukey and McLaughlin 1963). Raises ValueError if no value is
     left, or one is not above 0.
@@ -145,12 +161,12 @@ def trimmed_mean(values: Sequence[float], smallest: int, largest: int, sensor: f
     if len(middle) > 1:
         winsorized = [middle[0]] * smallest + middle + [middle[-1]] * largest
         error = statistics.stdev(winsorized) * math.sqrt(len(ordered)) / len(middle)
-        parts = (Part((error / mean) ** 2, len(middle) - 1), _of_sensor(sensor))
-    return Estimate(mean, math.log(mean), parts)
+        parts = (Part(error / mean, len(middle) - 1), *shared)
+    return Estimate(mean, parts)
 
 
 def product(factors: Iterable[tuple[Estimate, float]]) -> Estimate:
-    """Return the product of independent estimates, each raised to its exponent."""
+    """Return the product of estimates, each raised to its exponent."""
     total = exactly(1.0)
     for estimate, exponent in factors:
         total = total * estimate**exponent

@@ -11,9 +11,9 @@ from record.findings import Finding, finding
 from record.values import devices_text, energy_source, grouped, sort_key, value_at
 from results.files.workloads import batch_text, short_batch_text
 from results.find.records import Record
-from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs, trimmed_mean
+from results.points.estimate import Estimate, Interval, Part, of_runs, trimmed_mean
 from results.points.judged import job_of, why_wrong
-from results.points.sensors import sensor_models, standard_uncertainty
+from results.points.sensors import accuracy_error, sampling_error, sensor_models
 from results.points.setups import differences, options_of, setup_of
 
 # Criteria for steps that are not in steady state.
@@ -68,13 +68,6 @@ class Point(NamedTuple):
         return f", {self.copies} {'copy' if self.copies == 1 else 'copies'}" if self.copies else ""
 
 
-class Summary(NamedTuple):
-    """Repeats of one value; the interval is that of the mean, None with fewer than two repeats."""
-
-    median: float
-    interval: Interval | None
-
-
 class PointResults(NamedTuple):
     """All runs of one point on one system, with the same options."""
 
@@ -114,14 +107,6 @@ class PointResults(NamedTuple):
         values = [value_at(record, path) for record in self.good]
         return [float(one) for one in values] if all(isinstance(one, int | float) for one in values) else []
 
-    def summary(self, path: str) -> Summary | None:
-        """Summarise the values of the good runs; None without any."""
-        values = self.values(path)
-        if values and TO_LOSS in path:
-            estimate = self._to_loss(values)
-            return Summary(estimate.value, estimate.interval)
-        return summarise(values) if values else None
-
     def value(self, path: str) -> float | None:
         """Return the median of the values of the good runs, or as `_to_loss` does; None without any."""
         if not (values := self.values(path)):
@@ -129,40 +114,53 @@ class PointResults(NamedTuple):
         return self._to_loss(values).value if TO_LOSS in path else statistics.median(values)
 
     def half_width(self, path: str) -> float | None:
-        """Return the half-width of the interval of a value; None for a single run."""
-        summary = self.summary(path)
-        return summary.interval.half if summary and summary.interval else None
+        """Return the half-width of the interval of a value over the runs, without its sensor; None for a single run."""
+        values = self.values(path)
+        if not values or min(values) <= 0:
+            return None
+        interval = self._combined(path, values).interval
+        return interval.half if interval else None
 
     def estimate(self, path: str, with_accuracy: bool = False) -> Estimate | None:
         """Return a value of the good runs; an energy's uncertainty includes its sensor's. None unless all are > 0."""
         values = self.values(path)
         if not values or min(values) <= 0:
             return None
-        combined = self._to_loss if TO_LOSS in path else of_runs
-        return combined(values, self.error_of_each(path, with_accuracy))
+        return self._combined(path, values, self.sensor_parts(path, with_accuracy))
 
-    def _to_loss(self, values: Sequence[float], sensor: float = 0.0) -> Estimate:
-        """Return the mean of values to a loss, of enough without the smallest and the largest; sensor: as `of_runs`.
+    def _combined(self, path: str, values: Sequence[float], shared: Sequence[Part] = ()) -> Estimate:
+        return (self._to_loss if TO_LOSS in path else of_runs)(values, shared)
+
+    def _to_loss(self, values: Sequence[float], shared: Sequence[Part] = ()) -> Estimate:
+        """Return the mean of values to a loss, of enough without the smallest and the largest; shared: as `of_runs`.
 
         A run that missed the loss has the largest.
         """
         every = [*values, *[math.inf] * self.missed]
         one = int(len(every) >= FEWEST_TRIMMED)
-        return trimmed_mean(every, one, one, sensor)
+        return trimmed_mean(every, one, one, shared)
 
-    def error_of_each(self, path: str, with_accuracy: bool = False) -> float:
-        """Return the relative standard uncertainty of an energy value of a single run; 0 for any other value."""
+    def sensor_parts(self, path: str, with_accuracy: bool = False) -> list[Part]:
+        """Return the components of an energy value's uncertainty that all runs share; none for any other value.
+
+        The accuracy of a sensor is that of its model: all points with the model share it.
+        """
         energy = energy_of_path(path)
-        return max(standard_uncertainty(one, energy, with_accuracy) for one in self.good) if energy else 0.0
+        if not energy:
+            return []
+        parts = [Part(max(sampling_error(record, energy) for record in self.good))]
+        if with_accuracy:
+            sign = -1 if path.endswith(("_per_wh", "_per_kw")) else 1
+            accuracy = max(accuracy_error(record, energy) for record in self.good)
+            parts.append(Part(sign * accuracy, source=self.sensors(path)))
+        return parts
 
-    def over(self, other: PointResults, path: str, with_accuracy: bool | None = None) -> Estimate | None:
+    def over(self, other: PointResults, path: str, with_accuracy: bool = True) -> Estimate | None:
         """Return the ratio of a value to another point's; None if either has none.
 
-        By default, the accuracy of the sensors is included if their models differ.
+        The accuracy of the sensors counts where their models differ.
         """
-        if with_accuracy is None:
-            with_accuracy = self.sensors(path) != other.sensors(path)
-        ours, theirs = (one.estimate(path, with_accuracy) for one in (self, other))
+        ours, theirs = (point.estimate(path, with_accuracy) for point in (self, other))
         return ours / theirs if ours and theirs else None
 
     def sensors(self, path: str) -> frozenset[tuple[str, str]]:
@@ -324,15 +322,3 @@ def point_of(record: Record) -> Point:
         record.fill.copies if record.fill else 0,
         record.option("window.to_loss") or 0.0,
     )
-
-
-def summarise(values: Sequence[float]) -> Summary:
-    """Return the median, and Student's 95 % interval of the mean; raises ValueError without a value."""
-    if not values:
-        raise ValueError("a summary needs at least one value")
-    median = statistics.median(values)
-    if len(values) < 2:
-        return Summary(median, None)
-    mean, variance = statistics.fmean(values), statistics.variance(values)
-    half = half_interval([Part(variance / len(values), len(values) - 1)])
-    return Summary(median, Interval(mean - half, mean + half))

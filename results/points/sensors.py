@@ -18,20 +18,24 @@ def sampling_share(record: Record, energy: str = "energy") -> float | None:
     return values.uncertainty_wh / values.energy_wh
 
 
-def standard_uncertainty(record: Record, energy: str = "energy", with_accuracy: bool = False) -> float:
-    """Return the relative standard uncertainty of an energy; 0 if the record states none.
+def sampling_error(record: Record, energy: str = "energy") -> float:
+    """Return the relative standard uncertainty of an energy by sampling and counter; 0 if the record states none.
 
     Records of earlier versions do not separate the components: their uncertainty is a bound.
     """
     values = record.energy_of(energy)
-    if values is None:
+    if values is None or not values.energy_wh:
         return 0.0
     random_wh, systematic_wh = values.random_wh, values.systematic_wh
     if random_wh is None or systematic_wh is None:
         random_wh, systematic_wh = 0.0, values.uncertainty_wh or 0.0
-    accuracy_wh = (values.accuracy or 0.0) * values.energy_wh * with_accuracy
-    parts_wh = (random_wh / NORMAL_95, systematic_wh / BOUND, accuracy_wh / BOUND)
-    return math.hypot(*parts_wh) / values.energy_wh if any(parts_wh) else 0.0
+    return math.hypot(random_wh / NORMAL_95, systematic_wh / BOUND) / values.energy_wh
+
+
+def accuracy_error(record: Record, energy: str = "energy") -> float:
+    """Return the relative standard uncertainty of an energy by the accuracy of its sensor; 0 if none is stated."""
+    values = record.energy_of(energy)
+    return (values.accuracy or 0.0) / BOUND if values else 0.0
 
 
 def accuracy_text(record: Record, energy: str = "energy") -> str:

@@ -7,6 +7,7 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from results.files.workloads import workloads
 from results.find.records import write_record
 from results.find.restated import peaks
 from results.join.serving import energy_per_token
+from results.tests.of_dicts import by_point
+from results.verdicts.accept import Verdict, accept
+from results.verdicts.requirements import Requirements, read_requirements
 
 Record = dict[str, Any]
 IDLE_S = 5.0
@@ -79,22 +83,39 @@ def make_record(**changes: Any) -> Record:
         },
         "losses": [3.0, 2.0],
         "step_times_s": [10.0],
-        "windows": [
-            {
-                "hostname": "n1",
-                "boot_id": "boot-1",
-                "start_s": 10.0,
-                "end_s": 20.0,
-                "start_epoch_s": 1010.0,
-                "end_epoch_s": 1020.0,
-                "kind": "measured",
-            }
-        ],
+        "windows": [window()],
         "devices": [{"hostname": "n1", "rank": 0, "name": "CPU", "device_id": "", "peak_memory_bytes": 1}],
         "provenance": {},
     }
     record.update(changes)
     return record
+
+
+def window(
+    start_s: float = 10.0, end_s: float = 20.0, kind: str = "measured", hostname: str = "n1", boot_id: str = "boot-1"
+) -> Record:
+    """Return a window on a node whose monotonic clock was 0 at 1000 s of its wall clock."""
+    times = {"start_s": start_s, "end_s": end_s, "start_epoch_s": 1000 + start_s, "end_epoch_s": 1000 + end_s}
+    return {"hostname": hostname, "boot_id": boot_id, **times, "kind": kind}
+
+
+def on_gpus(*ids: str, hostname: str = "n1") -> list[Record]:
+    """Return the devices of a node, by their ids."""
+    return [
+        {"hostname": hostname, "rank": rank, "name": "GPU", "device_id": device_id, "peak_memory_bytes": 1}
+        for rank, device_id in enumerate(ids)
+    ]
+
+
+def on_nodes(nodes: Sequence[tuple[str, str]], ids: Sequence[str], end_s: float = 20.0) -> Record:
+    """Return the parts of a record of nodes, by name and boot id, with one device each."""
+    return {
+        "windows": [window(end_s=end_s, hostname=hostname, boot_id=boot_id) for hostname, boot_id in nodes],
+        "devices": [
+            device | {"hostname": hostname} for device, (hostname, _) in zip(on_gpus(*ids), nodes, strict=True)
+        ],
+        "layout": make_record()["layout"] | {"num_devices": len(nodes), "num_nodes": len(nodes)},
+    }
 
 
 def result(
@@ -154,10 +175,7 @@ def result(
             "compute": {"precision": changes.get("precision", "bf16"), "device": _device(changes.get("devices", []))},
         },
         "precision": "bf16",
-        "data": "text",
         "sample": "2048 tokens",
-        "choices": {},
-        "variant": [],
         "metrics": {
             "measured_s": WINDOW_S,
             "measured_tokens": tokens_per_s * WINDOW_S,
@@ -250,6 +268,17 @@ def _device(devices: list[Record]) -> str:
     return "gpu" if any(device["device_id"] for device in devices) else "cpu"
 
 
+def altered(record: Record, values: dict[str, Any]) -> Record:
+    """Give a record other values by their paths, such as energy.channels.0.scope; return it."""
+    for path, value in values.items():
+        place: Any = record
+        *above, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+        for key in above:
+            place = place[key]
+        place[last] = deepcopy(value)
+    return record
+
+
 def of_scope(scope: str, records: list[Record]) -> list[Record]:
     """The same, with energies that were measured there."""
     for record in records:
@@ -277,6 +306,18 @@ def failed(system: str = "A100", devices: int = 1, batch: int = 8, **changes: An
     record = {name: make_record()[name] for name in ("schema_version", "benchmark", "model", "work_unit")}
     layout = {"num_devices": devices, "num_nodes": 1, "global_batch_size": batch}
     return {**record, "system": system, "status": "failed", "error": "the node burned", "layout": layout, **changes}
+
+
+def needs(folder: Path, text: str) -> Requirements:
+    """Read requirements from a file with this text."""
+    path = folder / "requirements.yaml"
+    path.write_text(text)
+    return read_requirements(path)
+
+
+def verdicts(folder: Path, records: list[Record], text: str) -> list[Verdict]:
+    """Judge records by requirements with this text."""
+    return accept(by_point(records), needs(folder, text))
 
 
 def store(folder: Path, records: list[Record]) -> Path:

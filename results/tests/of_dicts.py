@@ -17,7 +17,7 @@ from results.join import nodes as joined
 from results.points import operating, regions, repeats
 from results.show.page import origin, report
 from results.show.page import shortcomings as shortcomings
-from results.show.tables import doubts, inference, table
+from results.show.tables import doubts, table
 from results.verdicts import compare as comparing
 from results.verdicts import nodes, quality
 
@@ -65,14 +65,6 @@ def _in_place(function: Callable[..., Any], several: list[dict[str, Any]], *more
     return sentences
 
 
-def why_not_ranked(*arguments: Any) -> str:
-    return str(quality.why_not_ranked(*arguments) or "")
-
-
-def unsteady(times_s: Any) -> list[str]:
-    return list(map(str, repeats.unsteady(times_s)))
-
-
 def deviations(*arguments: Any) -> list[str]:
     return list(map(str, quality.deviations(*arguments)))
 
@@ -91,7 +83,6 @@ reads_of = taking_dicts(reads.reads_of)
 write_report = taking_dicts(report.write_report)
 by_point = taking_dicts(repeats.by_point)
 changes = taking_dicts(regions.changes)
-columns_of = taking_dicts(inference.columns_of)
 compare = taking_dicts(comparing.compare)
 contradictions = taking_dicts(checks.contradictions)
 differences = taking_dicts(nodes.differences)
@@ -104,6 +95,7 @@ judge = taking_dicts(nodes.judge)
 limits_of = taking_dicts(operating.limits_of)
 medians = taking_dicts(nodes.medians)
 origin_table = taking_dicts(origin.origin_table)
+original_table = taking_dicts(table.original_table)
 pivot_table = taking_dicts(table.pivot_table)
 point_of = taking_dicts(repeats.point_of)
 quality_of = taking_dicts(origin.quality_of)

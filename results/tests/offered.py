@@ -11,7 +11,7 @@ from results.points.repeats import PointResults
 from results.tests import builder
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.cost import Costs, Price
-from results.verdicts.requirements import Requirements, read_requirements
+from results.verdicts.requirements import Requirements
 
 NEEDS = """
 reference: A100
@@ -64,9 +64,7 @@ def found_below(folder: Path) -> Found:
 
 def needs(folder: Path, text: str = NEEDS) -> Requirements:
     """Read requirements."""
-    path = folder / "requirements.yaml"
-    path.write_text(text)
-    return read_requirements(path)
+    return builder.needs(folder, text)
 
 
 def written(folder: Path, **options: Any) -> Path:

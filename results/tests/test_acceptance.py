@@ -10,8 +10,7 @@ import pytest
 from record.acceptance import judged_acceptance, judged_events, length_of, of_text, published, stated
 from record.served import Request, Window
 from results.tests.builder import served
-from results.tests.of_dicts import by_point, deviations
-from results.verdicts.ranking import ranked_points
+from results.tests.of_dicts import by_point
 
 pytestmark = pytest.mark.arithmetic
 
@@ -71,7 +70,7 @@ def window_of(length, joined, seed):
                 counts.append(new)
         times_s = array("d", [index + 0.1 + 0.01 * at for at in range(len(counts))])
         every.append(Request(index, 0, index, index, 32, 64, times_s, array("H", counts), times_s[-1]))
-    return Window(type("All", (), {"requests": every, "start_s": 0.0, "end_s": 100.0})), steps
+    return Window(every, 0.0, 100.0, 1), steps
 
 
 @pytest.mark.parametrize(
@@ -106,15 +105,6 @@ def test_counters_of_steps_agree_with_the_events_of_requests(made, counted, shar
 def test_speculation_that_nobody_declared_is_found(made, steps, kinds):
     window, _ = window_of(made, 0.0, 1)
     assert [one.kind for one in judged_events({}, window, steps)] == kinds
-
-
-def test_a_server_that_accepts_otherwise_is_shown_and_not_ranked():
-    record, values = served(), {"measured": 1.8, "stated": 2.49, "most": 0.1}
-    assert ranked_points(by_point([record]))
-    record["serving"]["findings"] = [{"kind": "acceptance_differs", "values": values}]
-    [point] = by_point([record])
-    assert ranked_points([point]) == []
-    assert "a step has 1.8 tokens by the server's counters, and 2.49 were stated" in str(deviations(point))
 
 
 def test_runs_with_and_without_speculation_are_two_points():

@@ -7,13 +7,6 @@ import math
 import pytest
 
 from record.answers import LEAST_RIGHT, Answer, Streamed, facts_of, judged
-from record.findings import NOT_RANKED
-from results.tests.builder import served
-from results.tests.of_dicts import by_point, deviations
-from results.verdicts.accept import accept
-from results.verdicts.outcome import Outcome
-from results.verdicts.ranking import ranked_points
-from results.verdicts.requirements import read_requirements
 
 pytestmark = pytest.mark.arithmetic
 TOKENS, LOGPROB = ["a", "b", "c", "d"], -0.5
@@ -126,25 +119,3 @@ def test_the_likelihood_is_the_inverse_ratio_of_perplexities():
     facts = facts_of(stored([answer(change=math.log(LEAST_RIGHT))] * QUESTIONS))
     assert facts["likelihood"] == pytest.approx(LEAST_RIGHT)
     assert facts["tokens"] == 4 * QUESTIONS
-
-
-@pytest.mark.parametrize("kind", [*sorted(NOT_RANKED), ""])
-def test_a_server_that_answers_wrongly_is_shown_and_not_ranked(kind, tmp_path):
-    file = tmp_path / "requirements.yaml"
-    file.write_text(
-        "workloads: {chat: {benchmark: llm_inference}}\nmust: [{of: chat, what: throughput, at_least: 1}]\n"
-    )
-    records = [served(ttft_s=0.5 + 0.001 * run) for run in range(3)]
-    for number, record in enumerate(records):
-        record["windows"] = [{**one, "start_s": one["start_s"] + 1000 * number} for one in record["windows"]]
-    values = {"wrong": 1, "questions": 16, "most": 0.5, "listed": 5, "likelihood": 0.9, "least": 0.99}
-    values |= {"unread": 1, "parts": 4, "mean": 3.9, "measured": 2.49, "later": 900, "counted": 600, "steps": 9}
-    values |= {"agreement": 0.1, "repeat_agreement": 1.0, "right": 1, "expected": 9, "cached": 9, "possible": 5}
-    records[0]["serving"]["findings"] = [{"kind": kind, "values": values}] if kind else []
-    results = by_point(records)
-    [verdict] = accept(results, read_requirements(file))
-    if not kind:
-        assert verdict.outcome is Outcome.PASSED
-        return
-    assert (ranked_points(results), verdict.outcome) == ([], Outcome.UNDECIDED)
-    assert any(one in verdict.reason for one in deviations(results[0]))

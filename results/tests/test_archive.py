@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import errno
 import hashlib
-import itertools
 import json
-import os
 import re
 import shutil
 import stat
@@ -127,29 +124,6 @@ def test_a_flipped_byte_changes_no_file_without_a_word(archive, tmp_path, capsys
     assert found > 150
 
 
-def test_a_checksum_that_is_no_text_is_said_all_the_same(archive, capsys):
-    files = members(archive)
-    repack(archive, files, sums=b"\xb9" + files["SHA256SUMS"][1:])
-    assert main(["verify", str(archive)]) == 1
-    assert "its SHA-256 is" in capsys.readouterr().err
-
-
-def test_odd_names_are_archived_and_those_that_are_no_text_are_refused(runs, tmp_path, capsys):
-    folder = tmp_path / "named"
-    shutil.copytree(runs, folder)
-    power = folder / "8_benchmark" / "work" / "power" / "n1"
-    names = ("läufe.txt", "line\u2028end.txt", "two  spaces.txt")
-    for name in names:
-        (power / name).write_text("a note")
-    assert main(["archive", str(folder), "-o", str(tmp_path / "named.zip")]) == 0
-    assert main(["verify", str(tmp_path / "named.zip")]) == 0
-    assert all(any(one.endswith(f"/power/n1/{name}") for one in members(tmp_path / "named.zip")) for name in names)
-    (power / os.fsdecode(b"l\xe4ufe.txt")).write_text("a note")
-    assert main(["archive", str(folder), "-o", str(tmp_path / "other.zip")]) == 2
-    assert "its name is not in UTF-8: rename it" in capsys.readouterr().err
-    assert not (tmp_path / "other.zip").exists()
-
-
 @pytest.mark.parametrize(
     ("kept", "words"),
     [
@@ -168,41 +142,12 @@ def test_an_archive_that_is_cut_short_is_said_to_be(archive, capsys, kept, words
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_temporary_folder_is_not_blamed_on_the_archive(archive, monkeypatch, capsys, tmp_path, number):
-    def full(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert main(["verify", str(archive)]) == 2
-    assert f"the temporary folder {tmp_path} is full: free space there, or set TMPDIR" in capsys.readouterr().err
+def altered(content, values):
+    """Return a record's file with other values."""
+    return json.dumps(builder.altered(json.loads(content), values)).encode()
 
 
-def changed_json(content, change):
-    record = json.loads(content)
-    change(record)
-    return json.dumps(record).encode()
-
-
-def better_energy(record):
-    record["energy"]["tokens_per_wh"] *= 1.0001
-
-
-def better_speed(record):
-    record["metrics"]["tokens_per_s"] *= 1.01
-
-
-def changed_at(*path, to):
-    """What changes one value of a record, or puts one there that was not."""
-
-    def change(record):
-        *above, last = path
-        for one in above:
-            record = record[one]
-        record[last] = to
-
-    return lambda text: changed_json(text, change)
+MORE_WORK = {"energy.tokens_per_wh": 37.0}  # 36 by its trace
 
 
 WORK = "runs/llm_run/8_benchmark/work/"
@@ -211,49 +156,8 @@ WORK = "runs/llm_run/8_benchmark/work/"
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("result.json", lambda text: changed_json(text, better_energy), "energy.tokens_per_wh is stored as"),
-        ("result.json", lambda text: changed_json(text, better_speed), "metrics.tokens_per_s is stored as"),
-        (
-            "result.json",
-            changed_at("energy", "samples", to=7),
-            "energy.samples is stored as 7, but its origin gives 591",
-        ),
-        (
-            "result.json",
-            changed_at("energy_effective", to={}),
-            "energy_effective is stored as {}, but its origin gives None",
-        ),
-        (
-            "result.json",
-            changed_at("energy_effective", to={"notes": []}),
-            "energy_effective is stored as {'notes': []}, but its origin gives None",
-        ),
-        (
-            "result.json",
-            changed_at("metrics", "best_s", to=1.0),
-            "metrics.best_s is stored as 1.0, but its origin gives None",
-        ),
-        (
-            "result.json",
-            changed_at("metrics", "mfu", to=None),
-            "metrics.mfu is stored as None, but its origin gives 1.8",
-        ),
-        (
-            "result.json",
-            changed_at("layout", "num_nodes", to=2),
-            "layout.num_nodes is stored as 2, but its origin gives 1",
-        ),
-        (
-            "result.json",
-            changed_at("windows", 0, "start_epoch_s", to=1.5),
-            "windows[0].start_epoch_s is stored as 1.5, but",
-        ),
-        (
-            "result.json",
-            changed_at("step_times_s", 0, to=1.5),
-            "step_times_s[0] is stored as 1.5, but its origin gives 163.84",
-        ),
-        ("result.json", changed_at("io", to={"files": 1}), "io is stored as {'files': 1}, but its origin gives None"),
+        ("result.json", lambda text: altered(text, MORE_WORK), "energy.tokens_per_wh is stored as"),
+        ("result.json", lambda text: altered(text, {"energy_effective": {}}), "energy_effective is stored as {}, but"),
         ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
         ("power/n1/trace.csv", lambda text: b"", "it is stored as ok, but"),
     ],
@@ -270,7 +174,7 @@ def test_a_number_that_does_not_follow_from_its_trace_is_found_even_under_a_good
 def test_every_run_whose_numbers_do_not_follow_is_named(archive):
     files = members(archive)
     of_16 = WORK.replace("/8_", "/16_")
-    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], better_energy)
+    files[WORK + "result.json"] = altered(files[WORK + "result.json"], MORE_WORK)
     files[of_16 + "result.json"] = b"{"
     found = verify(repack(archive, files))
     first, *others = found.problems
@@ -278,15 +182,6 @@ def test_every_run_whose_numbers_do_not_follow_is_named(archive):
     assert others
     assert all(problem.startswith(WORK.rstrip("/")) and "energy.tokens_per_wh " in problem for problem in others)
     assert (found.runs, found.commits) == (3, ("0123456789abcdef",))
-
-
-def test_beside_numbers_that_differ_it_is_said_at_which_version_they_were_made(archive, capsys):
-    files = members(archive)
-    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], better_energy)
-    assert main(["verify", str(repack(archive, files))]) == 1
-    assert "the archive was made at commit 0123456789abcdef of the suite" in capsys.readouterr().err
-    assert main(["verify", str(repack(archive, files, b""))]) == 1  # where bytes differ, no version explains it
-    assert "at commit" not in capsys.readouterr().err
 
 
 def test_a_run_whose_result_was_taken_away_is_named(archive):
@@ -328,13 +223,11 @@ def test_the_command_of_a_run_is_the_one_that_the_sampler_started(sampled, is_wr
     )
 
 
-def without_limit(record):
-    del record["energy"]["power_limit_w"]
-
-
 def test_a_result_of_release_1_0_is_refused_in_one_sentence(archive):
     files = members(archive)
-    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], without_limit)
+    record = json.loads(files[WORK + "result.json"])
+    del record["energy"]["power_limit_w"]
+    files[WORK + "result.json"] = json.dumps(record).encode()
     [problem] = verify(repack(archive, files)).problems
     assert problem.endswith("its energy lacks power_limit_w: a result of release 1.0 is checked by release 1.0")
 
@@ -342,7 +235,7 @@ def test_a_result_of_release_1_0_is_refused_in_one_sentence(archive):
 def test_a_good_run_is_not_stored_as_failed(archive):
     files = members(archive)
     name = WORK + "result.json"
-    files[name] = changed_at("error", to="exit code 1")(changed_at("status", to="failed")(files[name]))
+    files[name] = altered(files[name], {"status": "failed", "error": "exit code 1"})
     [problem] = verify(repack(archive, files)).problems
     assert problem.endswith("it is stored as failed, but its record and traces give a good run")
     stored = json.loads(files[name])
@@ -356,40 +249,20 @@ def test_a_good_run_is_not_stored_as_failed(archive):
     ("of_run", "status", "is_wrong"),
     [
         ("ok", "out_of_memory", True),
-        ("ok", "unfinished", True),
         ("unfinished", "failed", False),
-        ("unfinished", "unfinished", False),
         ("unfinished", "out_of_memory", True),
         ("failed", "failed", False),
-        ("failed", "out_of_memory", True),
-        ("out_of_memory", "out_of_memory", False),
         ("out_of_memory", "failed", True),
     ],
 )
 def test_a_run_is_not_stored_as_one_that_ended_otherwise(archive, of_run, status, is_wrong):
     files = members(archive)
     for name, ended in (("record.json", of_run), ("result.json", status)):
-        files[WORK + name] = changed_at("status", to=ended)(files[WORK + name])
+        files[WORK + name] = altered(files[WORK + name], {"status": ended})
     problems = verify(repack(archive, files)).problems
     assert [problem.partition(": ")[2] for problem in problems] == [
         f"it is stored as {status}, but its record has the status {of_run}"
     ] * is_wrong
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (changed_at("losses", to=["a"]), "result.json breaks the schema of records: data.losses[0] must be number or"),
-        (changed_at("provenance", to=[1]), "result.json breaks the schema of records: data.provenance must be object"),
-        (changed_at("layout", "tensor_parallel_size", to=True), "layout.tensor_parallel_size is stored as True"),
-    ],
-)
-def test_what_no_benchmark_writes_is_found_though_record_and_result_agree(archive, change, words):
-    files = members(archive)
-    files[WORK + "result.json"] = change(files[WORK + "result.json"])
-    assert any(problem.startswith(f"{WORK[:-1]}: {words}") for problem in verify(repack(archive, files)).problems)
-    files[WORK + "record.json"] = change(files[WORK + "record.json"])
-    assert verify(repack(archive, files)).problems
 
 
 def test_a_file_that_was_changed_added_or_taken_away_is_named(archive):
@@ -421,12 +294,6 @@ def test_a_link_is_not_unpacked(archive, tmp_path):
     assert verify(archive).problems[0] == "'runs/link' is not a plain file inside the archive: it was not unpacked"
 
 
-def test_two_folders_of_one_name_are_refused(runs, tmp_path, capsys):
-    builder.store(tmp_path / "other" / "llm_run", [builder.failed()])
-    assert main(["archive", str(runs), str(tmp_path / "other" / "llm_run"), "-o", str(tmp_path / "c.zip")]) == 2
-    assert "two folders are called llm_run" in capsys.readouterr().err
-
-
 def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
     for sweep, batches in (("llm_run", (8, 16)), ("resnet50_run", (8,))):
         run = tmp_path / sweep / "000000"
@@ -438,22 +305,6 @@ def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
     assert capsys.readouterr().out == f"{archive}: 3 runs\n"
     assert "runs/resnet50_run/000000/8_benchmark/work/result.json" in members(archive)
     assert main(["verify", str(archive)]) == 0
-
-
-def test_what_was_run_again_is_kept_and_is_no_run(tmp_path, capsys):
-    point = tmp_path / "llm_run" / "000001_benchmark" / "work"
-    builder.store_run(point, builder.result())
-    (point / "attempts" / "1").mkdir(parents=True)
-    write_record(builder.failed(error="the node went down"), point / "attempts" / "1" / "result.json")
-    archive = tmp_path / "a.zip"
-    assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
-    assert capsys.readouterr().out == f"{archive}: 1 run\n"
-    kept = members(archive)["runs/llm_run/000001_benchmark/work/attempts/1/result.json"]
-    assert b"the node went down" in kept
-    assert main(["verify", str(archive)]) == 0
-    assert "1 run," in capsys.readouterr().out
-    for folder, statuses in ((tmp_path, ["ok"]), (point / "attempts", ["failed"])):
-        assert [record.status for record in find_records([folder]).records] == statuses
 
 
 def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
@@ -485,12 +336,6 @@ def test_what_is_no_name_of_an_archive_is_refused(runs, tmp_path, capsys, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["folder.zip"]
 
 
-def test_a_folder_that_is_given_twice_counts_once(runs, tmp_path, capsys):
-    archive = tmp_path / "a.zip"
-    assert main(["archive", str(runs), str(runs), "-o", str(archive)]) == 0
-    assert capsys.readouterr().out == f"{archive}: 3 runs\n"
-
-
 @pytest.mark.parametrize(("later_s", "earlier_s"), [(1.0, -1.0), (10.0, 10.0), (0.0, 0.001), (-0.5, 0.0)])
 def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive, later_s, earlier_s):
     files = members(archive)
@@ -500,81 +345,6 @@ def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive, later_s, e
         record["windows"][0]["end_s"] -= earlier_s
         files[name] = json.dumps(record).encode()
     assert any("is not marked in the trace" in problem for problem in verify(repack(archive, files)).problems)
-
-
-@pytest.mark.parametrize("share", [0.995, 0.95, 0.905, 0.5])
-def test_a_window_that_was_made_shorter_with_all_that_follows_from_it_is_found(archive, tmp_path, share):
-    files = members(archive)
-    place = tmp_path / "run"
-    for name, content in files.items():
-        if name.startswith(WORK):
-            (place / name.removeprefix(WORK)).parent.mkdir(parents=True, exist_ok=True)
-            (place / name.removeprefix(WORK)).write_bytes(content)
-    record = json.loads((place / "record.json").read_text())
-    window, metrics = record["windows"][0], record["metrics"]
-    window["end_s"] = window["start_s"] + share * (window["end_s"] - window["start_s"])
-    record["step_times_s"] = [share * time_s for time_s in record["step_times_s"]]
-    for name in ("measured_s", "tokens_per_s", "tokens_per_s_per_device", "tflops_per_device", "mfu"):
-        metrics[name] *= share if name == "measured_s" else 1 / share
-    (place / "record.json").write_text(json.dumps(record))
-    write_record(collect(place), place / "result.json")
-    for name in ("record.json", "result.json"):
-        files[WORK + name] = (place / name).read_bytes()
-    [problem] = verify(repack(archive, files)).problems
-    assert "is not marked in the trace" in problem
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("precision", "fp8"),
-        ("system", "GH200"),
-        ("model", "13B"),
-        ("sample", "64 tokens"),
-        ("provenance.git_dirty", None),
-        ("provenance.exclusive", "no"),
-        ("provenance.packages.torch", "1.0"),
-        ("config.data.data", "synthetic"),
-        ("devices.0.name", "another"),
-        ("choices.attention", "flash"),
-        ("run_id", "another"),
-        ("losses.0", 0.25),
-    ],
-)
-def test_whatever_a_result_has_is_that_of_its_record(archive, path, value):
-    files = members(archive)
-    record = json.loads(files[WORK + "result.json"])
-    *parts, last = [int(key) if key.isdigit() else key for key in path.split(".")]
-    place = record
-    for part in parts:
-        place = place[part]
-    place[last] = value
-    files[WORK + "result.json"] = json.dumps(record).encode()
-    problems = verify(repack(archive, files)).problems
-    stored = re.sub(r"\.(\d+)", r"[\1]", path)
-    assert any(f"{stored} is stored as {value!r}, but its origin gives" in one for one in problems), problems
-
-
-CHANGES = (
-    lambda record: record["windows"][0].pop("end_s"),
-    lambda record: record.pop("metrics"),
-    lambda record: record.update(devices=["x"]),
-    lambda record: record.update(windows=7),
-    lambda record: record.update(energy="x"),
-)
-
-
-def test_a_record_that_no_benchmark_has_written_is_a_sentence(archive):
-    def spoiled(name, change):
-        files = members(archive)
-        record = json.loads(files[WORK + name])
-        change(record)
-        files[WORK + name] = json.dumps(record).encode()
-        return verify(repack(archive, files)).problems
-
-    for name, change in itertools.product(("record.json", "result.json"), CHANGES):
-        problems = spoiled(name, change)
-        assert any("as a benchmark writes them" in one or "stored as" in one for one in problems), problems
 
 
 def test_a_file_with_two_checksums_or_two_contents_is_found(archive):
@@ -639,8 +409,6 @@ def test_a_signature_of_a_stranger_is_refused(runs, keys, tmp_path, capsys):
         ("a@x {key}b@x {key}", "a@x or b@x"),
         ("a@x,b@x {key}", "a@x or b@x"),
         ('# ours\na@x namespaces="other" {key}b@x {key}', "b@x"),
-        ("a@x {key}a@x {key}", "a@x"),
-        ('"a@x" {key}', "a@x"),
         ("a@x {other}b@x {key}", "b@x"),
     ],
 )
@@ -650,25 +418,6 @@ def test_all_names_of_a_key_are_told(runs, keys, tmp_path, lines, names):
     (tmp_path / "signers").write_text(text)
     found = verify(path, tmp_path / "signers")
     assert (found.problems, found.signer) == ([], names)
-
-
-@pytest.mark.parametrize(
-    "answer", ["ssh-keygen: unknown option -- Y", "ssh-keygen: invalid option -- 'Y'", "Unsupported operation for -Y"]
-)
-def test_an_openssh_that_is_too_old_is_said_to_be(runs, keys, tmp_path, monkeypatch, capsys, answer):
-    path = archived(runs, tmp_path, "--sign", keys / "centre")
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name, text in (("ssh-keygen", f'echo "{answer}" >&2; exit 1'), ("ssh", "echo OpenSSH_7.4p1, SSL >&2")):
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
-    capsys.readouterr()
-    words = "signatures need OpenSSH 8.2 or later, but OpenSSH_7.4p1 was found"
-    assert main(["verify", str(path), "--signers", str(keys / "signers")]) == 2
-    assert words in capsys.readouterr().err
-    assert main(["archive", str(runs), "-o", str(path), "--sign", str(keys / "centre")]) == 2
-    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -773,7 +522,7 @@ def test_no_name_or_text_of_an_archive_is_obeyed_by_a_terminal(archive, capsys):
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_what_was_run_again_is_verified_as_all_else(tmp_path, capsys):
+def test_what_was_run_again_is_kept_and_verified_and_is_no_run(tmp_path, capsys):
     point = tmp_path / "llm_run" / "000001_benchmark" / "work"
     builder.store_run(point, builder.result())
     builder.store_run(point / "attempts" / "1", builder.result(batch=16))
@@ -781,11 +530,10 @@ def test_what_was_run_again_is_verified_as_all_else(tmp_path, capsys):
     assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
     assert main(["verify", str(archive)]) == 0
     assert ": 1 run," in capsys.readouterr().out
+    assert [record.layout.global_batch_size for record in find_records([tmp_path]).records] == [8]
     files = {name: content for name, content in members(archive).items() if "SUMS" not in name}
     path = "runs/llm_run/000001_benchmark/work/attempts/1/result.json"
-    record = json.loads(files[path])
-    record["energy"]["energy_wh"] *= 2
-    files[path] = json.dumps(record).encode()
+    files[path] = altered(files[path], MORE_WORK)
     assert main(["verify", str(repack(archive, files))]) == 1
     assert "attempts/1: " in capsys.readouterr().err
 

@@ -6,46 +6,24 @@ import json
 import math
 
 import pytest
-from scipy import stats
 
 from caraml.cli import main
 from results.find.records import RecordError
-from results.points.repeats import summarise
 from results.show.tables.comparison import comparison_text
 from results.tests import builder
-from results.tests.builder import make_record
 from results.tests.of_dicts import by_point, compare, point_of
 from results.verdicts.ranking import rank
 
 
-def result(speed, batch=8, devices=1, system="A", source="measured, device", per_wh=10.0, **changes):
-    record = make_record(system=system, **changes)
-    record["layout"] |= {"global_batch_size": batch, "num_devices": devices, "data_parallel_size": devices}
-    record["metrics"] |= {"tokens_per_s": speed, "tokens_per_s_per_device": speed / devices}
-    energy_wh = record["metrics"]["measured_tokens"] / per_wh
-    [channel] = builder.result(devices=devices)["energy"]["channels"]
-    channel |= {"energy_wh": energy_wh, "samples": 6000, "idle_power_w": None}
-    record["energy"] = {"energy_wh": energy_wh, "uncertainty_wh": 0.0, "idle_power_w": None, "channels": [channel]}
-    record["energy"] |= {"accuracy": 1e-4, "accuracy_from": "data sheet"}
-    record["energy"] |= {"window_s": record["metrics"]["measured_tokens"] / speed, "tokens_per_wh": per_wh}
-    kind, _, scope = source.lower().partition(", ")
-    record["energy"] |= {"power_kind": kind, "power_scope": scope, "power_source": source}
-    return record
+def result(speed, batch=8, devices=1, system="A", scope="device", per_wh=10.0, **changes):
+    """Return a run with a throughput and a work per energy."""
+    options = {"config": {}, "provenance": {}, **changes}
+    made = builder.result(system, devices, batch, speed, 3600 * speed / per_wh / devices, **options)
+    return builder.of_scope(scope, [made])[0]
 
 
 def thrice(speed, batch=8, **options):
     return [result(speed * share, batch, **options) for share in (0.99, 1.0, 1.01)]
-
-
-def test_repeats_are_summarised_as_scipy_does():
-    values = [10.0, 11.0, 13.0]
-    found = summarise(values)
-    assert found.median == 11.0
-    low, high = stats.t.interval(0.95, 2, loc=sum(values) / 3, scale=stats.sem(values))
-    assert found.interval == pytest.approx((low, high), rel=1e-9)
-    assert summarise([5.0]).interval is None
-    with pytest.raises(ValueError, match="at least one"):
-        summarise([])
 
 
 def of_sensor(source, accuracy, per_wh, **options):
@@ -59,9 +37,9 @@ def of_sensor(source, accuracy, per_wh, **options):
 @pytest.mark.parametrize(
     ("source", "accuracy", "low", "remarks"),
     [
-        ("one", 0.05, 1.05, []),  # the same model: its error cancels
+        ("one", 0.05, 1.035, []),  # the same model: its error cancels, and 1 % of sampling on each side stays
         ("other", 0.05, 0.97, ["±5 % (assumed) against ±5 % (assumed)"]),
-        ("other", None, 1.05, ["not stated against not stated"]),
+        ("other", None, 1.035, ["not stated against not stated"]),
     ],
 )
 def test_the_accuracy_of_sensors_counts_between_two_models_of_them(source, accuracy, low, remarks):
@@ -103,13 +81,6 @@ def test_of_several_sets_of_options_the_fastest_is_compared():
     assert "micro_batch_size 4 against 8" in line.remarks
 
 
-def test_of_options_that_are_as_fast_the_first_are_compared():
-    other = [result(150.0), result(150.0)]
-    other[1]["layout"]["micro_batch_size"] = 8
-    assert "micro_batch_size 4 against 8" not in compare([result(100.0)], other).lines[0].remarks
-    assert "micro_batch_size 4 against 8" in compare([result(100.0)], other[::-1]).lines[0].remarks
-
-
 def test_a_side_that_was_disturbed_is_said_beside_the_ratio():
     usual, disturbed = ({**result(100.0), "step_times_s": [1.0, 1.0, slow, 1.0]} for slow in (1.0, 9.0))
     words = "outliers: 1 of 4 steps are slow and cost 67% of the time"
@@ -139,60 +110,11 @@ def test_a_record_may_tell_of_no_choices():
     assert "layers not known against compiled" in line.remarks
 
 
-def test_software_that_one_side_does_not_tell_is_not_known():
-    known, silent = result(1.0), result(1.0, system="B")
-    known["provenance"]["cuda"] = "12.4"
-    silent["provenance"].pop("cuda", None)
-    assert "cuda 12.4 against not known" in compare([known], [silent]).machines
-    assert "cuda not known against 12.4" in compare([silent], [known]).machines
-
-
-def test_a_run_that_failed_without_a_word_is_named():
-    record = result(1.0, status="failed")
-    record.pop("error", None)
-    [failed] = compare([record], []).failed
-    assert failed.endswith(": failed: ")
-
-
-def test_an_estimate_is_never_set_against_a_measurement():
-    found = compare([result(100.0)], [result(100.0, source="ESTIMATED, cpu")])
-    assert found.lines[0].ratios[0].value == 1.0
-    assert found.lines[0].ratios[1] is None
-    assert "energies are not compared: one is an estimate" in found.lines[0].remarks
-    assert found.means()[1] is None
-
-
-@pytest.mark.parametrize("told", [{}, {"power_source": "measured, device"}])
-def test_where_an_energy_was_measured_is_what_its_kind_and_scope_say(told):
-    """Whatever the words for people say, or where they are left out."""
-    sides = [thrice(100.0), thrice(100.0, source="measured, node")]
-    for record in [*sides[0], *sides[1]]:
-        del record["energy"]["power_source"]
-        record["energy"] |= told
-    found = compare(*sides)
-    assert found.means()[1] is None
-    assert "energies are not compared: measured, device against measured, node" in found.lines[0].remarks
-    [one] = by_point([record | {"system": "A"} for record in (sides[0][0], *sides[1][:2])])
-    assert one.estimate("energy.tokens_per_wh") is None
-
-
-def test_estimates_are_not_compared_with_each_other():
-    sides = [[result(100.0, source="ESTIMATED, cpu")] for _ in "ab"]
-    for [record] in sides:
-        record["energy"]["power_kind"] = "estimated"
-    [line] = compare(*sides).lines
-    assert line.ratios[1] is None
-    assert "energies are not compared: one is an estimate" in line.remarks
-
-
 @pytest.mark.parametrize(
     ("part", "key", "words"),
     [
         ("choices", {"attention": "cudnn"}, "attention not known against cudnn"),
-        ("choices", {"made-up kernel": "on"}, "made-up kernel not known against on"),
         ("layout", {"tensor_parallel_size": 4}, "tensor_parallel_size 1 against 4"),
-        ("layout", {"pipeline_parallel_size": 2}, "pipeline_parallel_size 1 against 2"),
-        ("layout", {"num_nodes": 4}, "num_nodes 1 against 4"),
     ],
 )
 def test_another_way_to_train_is_a_remark(part, key, words):
@@ -240,25 +162,6 @@ def test_several_systems_are_each_compared_with_itself():
         compare(thrice(1.0, system="C"), base)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"num_devices": 1}, "all devices: 1 of 4 devices"),
-        ({"samples": 7}, "sampling rate: 0.7 samples/s of the slowest channel"),
-        ({"largest_gap_s": 40.0}, "gaps: the longest time without a sample is 40.0 s"),
-    ],
-)
-def test_an_energy_that_is_not_ranked_is_not_compared(changes, words):
-    base, other = (thrice(100.0, devices=4) for _ in "ab")
-    for record in other:
-        record["energy"]["channels"][0].update(changes)
-    [line] = compare(base, other).lines
-    assert (line.ratios[0].value, line.ratios[1]) == (pytest.approx(1.0), None)
-    [remark] = line.remarks
-    assert remark.startswith("energies are not compared: other, ")
-    assert words in remark
-
-
 def test_other_software_of_the_two_sides_is_said_once():
     def of(torch, driver, commit, batch):
         record = result(100.0, batch)
@@ -283,25 +186,11 @@ def test_other_software_of_the_two_sides_is_said_once():
     assert "cuda 12.8 against not known" in compare(base, [bare]).machines
 
 
-def test_what_differs_between_the_sides_is_said():
-    base, other = result(1.0), result(1.0)
-    base["precision"], other["precision"] = "fp32", "bf16"
-    base["choices"], other["choices"] = ({"layers of": name} for name in ("megatron", "transformer-engine"))
-    assert sorted(compare([base], [other]).lines[0].remarks) == [
-        "layers of megatron against transformer-engine",
-        "not compared: in fp32 against bf16",
-        "precision fp32 against bf16",
-    ]
-
-
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
         (("config", "model", "vocab_size"), "vocab_size 5 against 6"),
-        (("config", "optimizer", "name"), "name 5 against 6"),
-        (("config", "window", "warmup_steps"), "warmup_steps 5 against 6"),
         (("metrics", "model_flops_per_token"), "model_flops_per_token 5 against 6"),
-        (("provenance", "environment", "NVIDIA_TF32_OVERRIDE"), "NVIDIA_TF32_OVERRIDE 5 against 6"),
         (("provenance", "devices", 0, "power.limit"), "power.limit 5 against 6"),
         (("provenance", "devices", 0, "name"), "name 5 against 6"),
     ],
@@ -333,14 +222,6 @@ def test_other_input_is_another_point():
     small["sample"], large["sample"] = "64 pixels", "224 pixels"
     assert point_of(small) != point_of(large)
     assert compare([small], [large]).lines == []
-
-
-def test_a_ratio_that_there_is_not_is_a_dash():
-    bare = result(200.0, system="B")
-    del bare["energy"]
-    text = comparison_text(compare([result(100.0)], [bare]), "a", "b")
-    assert "global batch 8: throughput 2.000, work per energy -\n" in text
-    assert "geometric mean of work per energy" not in text
 
 
 def test_sides_without_a_common_point_are_an_error(tmp_path, capsys):

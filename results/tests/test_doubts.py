@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from results.show.tables.doubts import alike, deviations_once, energies_apart
+from results.show.tables.doubts import alike, deviations_once
 from results.tests import builder
 from results.tests.of_dicts import by_point, failures_once
 
@@ -37,11 +37,3 @@ def test_points_of_other_models_data_and_options_are_others():
     [found] = (one for one in deviations_once(by_point(records)) if one.finding.kind == "few_runs")
     assert len(found.places) == 4
     assert str(found).endswith("; elsewhere with other numbers)")
-
-
-def test_energies_of_several_kinds_are_named():
-    node = builder.result("B")
-    node["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
-    [sentence] = energies_apart(by_point([builder.result("A"), node]))
-    assert "Q1, device of A; Q2, node of B" in sentence
-    assert energies_apart(by_point([builder.result("A"), builder.result("B")])) == []

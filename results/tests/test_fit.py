@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from results.files.quantities import Quantity, Shown
+from results.files.quantities import QUANTITIES, Quantity, Shown
 from results.show.tables.cells import Table
 from results.show.tables.fit import aligned
-from results.show.tables.inference import OF_POINTS
-from results.show.tables.table import CARAML_COLUMNS, COLUMNS
+from results.show.tables.table import SERVED_POINTS, TRAINED, TRAINED_POINTS
 from results.tests import builder as made_up
 from results.tests.of_dicts import record_table
 
@@ -117,10 +116,9 @@ def test_records_of_one_setup_that_differ_are_told_apart():
 
 
 def test_every_table_has_columns_that_are_always_shown():
-    for columns in (COLUMNS, [one.quantity for one in OF_POINTS]):
-        always = [one.title for one in columns if one.shown is ALWAYS]
+    for names in (TRAINED, TRAINED_POINTS, SERVED_POINTS):
+        always = [name for name in names if name in QUANTITIES and QUANTITIES[name].shown is ALWAYS]
         assert always[:2] == ["system", "model"]
         assert "status" in always
     # One of them where a provisioned power is stated, three of runs to a loss alone.
-    assert len([one for one in COLUMNS if one.shown is ALWAYS]) == 13
-    assert {one.shown for one in CARAML_COLUMNS} == {MORE}  # those with the original suite's titles are shown together
+    assert len([name for name in TRAINED if QUANTITIES[name].shown is ALWAYS]) == 13

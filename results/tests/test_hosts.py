@@ -97,9 +97,7 @@ def test_energies_of_roles_are_by_the_tokens_of_each(tmp_path):
             "--hosts names n2, which has 2 power traces, and there are those of n1, n2: run jpwr once on each node",
         ),
         (lambda folder: node(folder, "n2", until_s=BEGIN_S + WINDOW_S - 1), "is not covered by the trace"),
-        (lambda folder: node(folder, "n2", until_s=BEGIN_S + WINDOW_S + 0.1), "is not covered by the trace"),
         (lambda folder: node(folder, "n2", clock_error_s=None), "the error of the clock of node n2 is unknown"),
-        (lambda folder: node(folder, "n2", clock_error_s=-1.0), "the error of the clock of node n2 is unknown"),
         (lambda folder: asked(folder, error_s=-1.0), "the error of the clock of the client's node is unknown"),
         (lambda folder: asked(folder, error_s=None), "the error of the clock of the client's node is unknown"),
         (
@@ -136,10 +134,8 @@ def test_one_sensor_does_not_count_for_two_nodes(tmp_path):
         ("n1  n2", {"n1": "", "n2": ""}),
         ("prefill: n1; decode: n2 n3", {"n1": "prefill", "n2": "decode", "n3": "decode"}),
         ("prefill: n1", "not those of prefill and decode"),
-        ("prefill: n1; n2", "not those of prefill and decode"),
         ("prefill: n1; decode: n1", "n1 has two roles"),
         (";", "names no nodes"),
-        ("router: n1; decode: n2", "not those of prefill and decode"),
     ],
 )
 def test_hosts_are_read_with_their_roles(text, found):

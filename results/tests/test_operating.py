@@ -6,17 +6,14 @@ import random
 
 import pytest
 
-from results.find.records import RecordError
-from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of, unsettled
-from results.show.plots.operating import operating_charts
-from results.show.plots.style import styles_of_systems
-from results.show.tables.points import point_table
+from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of
 from results.tests import builder
-from results.tests.of_dicts import by_point, contradictions, deviations, limits_of
+from results.tests.of_dicts import by_point, contradictions, limits_of
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
 from results.verdicts.outcome import Outcome
-from results.verdicts.requirements import Item, Requirements, Selection, read_requirements
+from results.verdicts.quality import deviations
+from results.verdicts.requirements import Item, Requirements, Selection
 
 pytestmark = pytest.mark.arithmetic
 
@@ -171,8 +168,8 @@ def test_a_run_whose_limit_varied_is_noted_and_at_no_operating_point():
     points = by_point([*records, varied])
     [sweep] = sweeps_of(points)
     assert [len(one.results.good) for one in sweep.points] == [3, 3]
-    said = "the power limit did not hold (490 W to 700 W, mean 665 W): no operating point"
-    assert [said in deviations(one) for one in points].count(True) == 1
+    found = [dict(each.values) for one in points for each in deviations(one) if each.kind == "limit_changed"]
+    assert found == [{"least_w": 490.0, "most_w": 700.0, "mean_w": 665.0}]
 
 
 def test_devices_with_different_limits_are_at_no_operating_point():
@@ -181,27 +178,6 @@ def test_devices_with_different_limits_are_at_no_operating_point():
     record["energy"]["channels"].append(other)
     assert limits_of(record) == OperatingLimits(None, None)
     assert sweeps_of(by_point([record, run(490.0)])) == []
-
-
-def test_the_table_of_points_has_limits_what_bound_and_what_drifted():
-    records = swept([(watts, None) for watts in CAPS])
-    records[0]["energy"] |= {"clock_drift_percent": -4.0, "temperature_drift_c": 6.0}
-    header, *rows = point_table(by_point(records)).filled().texts()
-    cells = sorted((dict(zip(header, row, strict=True)) for row in rows), key=lambda one: one["power limit [W]"])
-    assert [one["power limit [W]"] for one in cells] == ["385.0", "490.0", "595.0", "700.0"]
-    assert [one["power limit bound [%]"] for one in cells] == ["100.0", "100.0", "100.0", "0"]
-    drifts = ["", "", "", "the clock changed by -4.0 % and the temperature changed by +6 °C"]
-    assert [one["unsettled"] for one in cells] == drifts
-    assert "clock limit [MHz]" not in header
-
-
-@pytest.mark.parametrize(
-    ("drift", "said"), [((1.9, 2.9), ""), ((-2.1, 0.0), "the clock changed by -2.1 %"), ((None, None), "")]
-)
-def test_small_drifts_are_none(drift, said):
-    record = run()
-    record["energy"] |= {"clock_drift_percent": drift[0], "temperature_drift_c": drift[1]}
-    assert unsettled(by_point([record])[0]) == said
 
 
 def test_a_clock_above_its_limit_is_a_contradiction():
@@ -214,29 +190,6 @@ def test_a_clock_above_its_limit_is_a_contradiction():
     ):
         channel["clocks"]["mean_mhz"] = mean_mhz
         assert contradictions(record) == words
-
-
-def test_sweeps_that_differ_in_an_option_have_names_of_their_own():
-    def of(micro_batch_size):
-        records = swept([(watts, None) for watts in CAPS[:2]])
-        for record in records:
-            record["layout"]["micro_batch_size"] = micro_batch_size
-        return records
-
-    points = by_point([*of(2), *of(4)])
-    names = {f"A100, tiny, 1 device, batch 8, bf16, micro batch {size}" for size in (2, 4)}
-    assert {sweep.name for sweep in sweeps_of(points)} == names
-    styles = styles_of_systems([*by_point([builder.result("another")]), *points])
-    [chart] = operating_charts(points, styles)
-    assert all(f"{name} at 595 W: work per energy " in chart.words for name in names)
-    lines = [bars.lines[0] for axes in chart.figure.axes for bars in axes.containers]
-    assert {line.get_color() for line in lines} == {styles["A100"]["color"]}
-    assert len({line.get_marker() for line in lines}) == 2
-
-
-def test_estimates_are_in_no_chart_of_operating_points():
-    records = swept([(watts, None) for watts in CAPS], estimated=True)
-    assert operating_charts(by_point(records), {}) == []
 
 
 def test_a_requirement_may_name_an_operating_point():
@@ -269,13 +222,3 @@ def test_costs_use_the_operating_point_that_is_named_and_no_other():
     costs = Costs("EUR", 0.25, {"A100": Price(20000.0, power_limit_w=500.0)})
     assert cheapest(points, costs) == {}
     assert {why_not_costed(one, costs) for one in points} == {"not at the operating point that the prices file names"}
-
-
-def test_a_named_limit_is_above_0(tmp_path):
-    file = tmp_path / "requirements.yaml"
-    file.write_text(
-        "workloads: {gpt: {benchmark: llm_training}}\n"
-        "must: [{of: gpt, what: work_per_energy, clock_limit_mhz: 0, at_least: 1}]\n"
-    )
-    with pytest.raises(RecordError, match="clock_limit_mhz is 0, but must be a number above 0"):
-        read_requirements(file)

@@ -7,9 +7,6 @@ import math
 import pytest
 
 from record.perplexity import facts_of_text, judged_text, perplexity, reference_of, references
-from results.tests.builder import served
-from results.tests.of_dicts import by_point
-from results.verdicts.ranking import ranked_points
 
 pytestmark = pytest.mark.arithmetic
 HALF, QUARTER = math.log(0.5), math.log(0.25)
@@ -56,12 +53,6 @@ def test_a_text_is_as_likely_as_by_the_reference(at, reference, kinds):
 def test_probabilities_that_are_more_than_all_give_no_perplexity():
     stored = {"places": [(0, [HALF, HALF]), (0, [HALF, HALF, QUARTER])], "vocabulary": 10, "reference": 2.0}
     assert [one.kind for one in judged_text(facts_of_text(stored))] == ["perplexity_unknown"]
-
-
-def test_a_server_that_does_not_know_the_text_is_not_ranked():
-    record, values = served(), {"perplexity": 60.0, "reference": 50.0, "likelihood": 5 / 6, "least": 0.99}
-    record["serving"]["findings"] = [{"kind": "perplexity_high", "values": values}]
-    assert ranked_points(by_point([record])) == []
 
 
 def test_the_suites_own_reference_comes_before_the_given_one():

@@ -13,9 +13,10 @@ import pytest
 from caraml.cli import main
 from record.findings import note
 from results.find.records import RecordError, Skipped
-from results.show.page.answer import decide
-from results.show.tables.accept import outcome_text, tender_text
+from results.show.page.decision import decide
+from results.show.tables.accept import matrix, outcome_text, tender_text
 from results.tests import builder
+from results.tests.builder import altered
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import Item, read_requirements
@@ -39,14 +40,12 @@ points:
 """
 
 
-def runs(*speeds, heads=96, devices=8, batch=64, power_w=100.0, precision="bf16", **changes):
+def runs(*speeds, heads=96, **changes):
     """Runs of V, each with the shape of the model in its record."""
-    found = []
-    for speed in speeds:
-        one = builder.result("V", devices, batch, speed, power_w, precision=precision, **changes)
-        one["config"] = {**one["config"], "model": {**SHAPE, "num_heads": heads}}
-        found.append(one)
-    return found
+    made = builder.runs("V", *speeds, **{"devices": 8, "batch": 64, "precision": "bf16", **changes})
+    for run in made:
+        run["config"] = {**run["config"], "model": {**SHAPE, "num_heads": heads}}
+    return made
 
 
 def filled(power_w=7500.0, devices=16, scope="node", speed=2000.0, **changes):
@@ -62,16 +61,22 @@ def filled(power_w=7500.0, devices=16, scope="node", speed=2000.0, **changes):
 
 
 GOOD = runs(1010.0, 1011.0, 1009.0)
+SLOW = {
+    "fill.slowest": 200.0,
+    "metrics.measured_tokens": 24e3,
+    "metrics.tokens_per_s": 400.0,
+}  # a fifth of 2000 tokens/s
+LIMITED = {"energy.channels.0.limits": {"power_limit_w": 400.0, "clock_limit_mhz": None}}
 
 
-def written(folder, text, name="pledge.yaml"):
-    path = folder / name
+def written(folder, text):
+    path = folder / "pledge.yaml"
     path.write_text(text)
     return path
 
 
 def judged(folder, records, pledge=PLEDGE, needed=NEEDS, skipped=()):
-    requirements = read_requirements(written(folder, needed, "requirements.yaml"))
+    requirements = builder.needs(folder, needed)
     of_vendor = read_pledge(written(folder, pledge), requirements.workloads) if pledge else None
     return judge_tender(by_point(records), requirements, of_vendor, skipped)
 
@@ -79,11 +84,7 @@ def judged(folder, records, pledge=PLEDGE, needed=NEEDS, skipped=()):
 def at_limit(watts, speed, power_w):
     found = runs(*(speed * factor for factor in (1.001, 1.0, 0.999)), power_w=power_w)
     for one in found:
-        one["energy"]["channels"][0]["limits"] = {
-            "power_limit_w": watts,
-            "clock_limit_mhz": None,
-            "limits_set_by": "jpwr",
-        }
+        altered(one, {"energy.channels.0.limits": {"power_limit_w": watts, "clock_limit_mhz": None}})
     return found
 
 
@@ -125,7 +126,7 @@ def test_a_pledge_is_kept_or_not_or_undecided(tmp_path, records, code, outcomes,
     tender = judged(tmp_path, records)
     assert [one.outcome for one in tender.pledged] == outcomes
     assert exit_code(tender.outcomes) == code
-    assert why in tender.pledged[0].reason
+    assert (why in tender.pledged[0].reason, bool(tender.pledged[0].reason)) == (True, bool(why))
 
 
 def test_a_run_that_changed_what_is_fixed_is_named_and_others_count(tmp_path):
@@ -194,41 +195,33 @@ def test_a_failed_run_that_changed_something_is_no_failure_of_the_pledge(tmp_pat
     assert "num_heads is 48" in "".join(tender.left_out.values())
 
 
-def test_a_changed_run_at_another_point_is_no_failure_at_this_one(tmp_path):
-    tender = judged(tmp_path, [*GOOD, *runs(5000.0, 5001.0, heads=48, devices=32)])
-    assert tender.pledged[0].outcome is PASSED
-    at_another = PLEDGE.replace("devices: 8, global_batch: 64", "devices: 4")
-    assert {one.outcome for one in judged(tmp_path, [*GOOD, *runs(9.0, heads=48)], at_another).pledged} == {OPEN}
-
-
 @pytest.mark.parametrize(
-    ("changes", "outcome", "why"),
+    ("changes", "values", "outcome", "why"),
     [
-        ({}, PASSED, ""),
-        ({"power_w": 8500.0}, FAILED, ""),
-        ({"power_w": 7950.0}, OPEN, "the limit is within the interval"),
-        ({"scope": "supply"}, PASSED, ""),
-        ({"scope": "device"}, OPEN, "the power is of the devices alone"),
-        ({"scope": "device", "power_w": 9000.0}, FAILED, ""),
-        ({"energy": None}, OPEN, "no power that counts: there is none"),
-        ({"estimated": True, "scope": "cpu", "power_w": 9000.0}, OPEN, "it is an estimate from load"),
-        ({"devices": 8}, OPEN, "the copies filled 8 of 16 devices: a projection does not count"),
-        ({"heads": 48}, OPEN, "no run filled the machine"),
+        ({}, {}, PASSED, ""),
+        ({"power_w": 8500.0}, {}, FAILED, ""),
+        ({"power_w": 7950.0}, {}, OPEN, "the limit is within the interval"),
+        ({"scope": "supply"}, {}, PASSED, ""),
+        ({"scope": "supply", "power_w": 9000.0}, {"fill.power_W": 7000.0}, FAILED, ""),  # a meter, beside the sensors
+        ({"scope": "device"}, {}, OPEN, "the power is of the devices alone"),
+        ({"scope": "device", "power_w": 9000.0}, {}, FAILED, ""),
+        ({}, {"energy": None}, OPEN, "no power that counts: there is none"),
+        ({}, {"layout.num_nodes": 2}, OPEN, "no power that counts: all nodes: "),
+        ({"estimated": True, "scope": "cpu", "power_w": 9000.0}, {}, OPEN, "it is an estimate from load"),
+        ({"devices": 8}, {}, OPEN, "the copies filled 8 of 16 devices: a projection does not count"),
+        ({"heads": 48}, {}, OPEN, "no run filled the machine"),
     ],
 )
-def test_the_committed_power_is_that_of_the_filled_machine(tmp_path, changes, outcome, why):
-    if "energy" in changes:
-        one = filled()
-        one["energy"] = None
-    else:
-        one = filled(**changes)
+def test_the_committed_power_is_that_of_the_filled_machine(tmp_path, changes, values, outcome, why):
+    one = altered(filled(**changes), values)
     power = judged(tmp_path, [*GOOD, one]).pledged[-1]
-    assert power.outcome is outcome
+    assert (power.outcome, bool(power.reason)) == (outcome, bool(why))
     assert why in power.reason
     assert str(power.item) == "machine: committed power on 16 devices at most 8 kW"
     # The run with the most power decides.
     assert judged(tmp_path, [*GOOD, one, filled(9000.0)]).pledged[-1].outcome is FAILED
-    assert judged(tmp_path, [*GOOD, filled(7000.0), one]).pledged[-1].outcome is outcome or outcome is OPEN
+    fills = "devices" not in changes and "heads" not in changes
+    assert judged(tmp_path, [*GOOD, filled(7000.0), one]).pledged[-1].outcome is (outcome if fills else PASSED)
 
 
 def test_copies_are_no_job_on_all_their_devices(tmp_path):
@@ -248,25 +241,10 @@ def test_failed_runs_stay_a_failure_next_to_runs_that_do_not_count(tmp_path):
     assert judged(tmp_path, [*unknown, builder.failed("V", 8, 64)]).pledged[0].outcome is FAILED
 
 
-def test_the_committed_power_is_by_the_meter_where_there_is_one(tmp_path):
-    one = filled(9000.0, scope="supply")
-    one["fill"]["power_W"] = 7000.0  # by the sensors of the devices, as the job recorded it
-    power = judged(tmp_path, [*GOOD, one]).pledged[-1]
-    assert (power.outcome, power.answer.value) == (FAILED, 9.0)
-
-
-def test_a_power_that_breaks_the_rules_of_an_energy_shows_nothing(tmp_path):
-    of_one_node = filled()
-    of_one_node["layout"]["num_nodes"] += 1
-    power = judged(tmp_path, [*GOOD, of_one_node]).pledged[-1]
-    assert (power.outcome, "no power that counts: all nodes: " in power.reason) == (OPEN, True)
-
-
 def test_the_committed_power_names_the_limits_at_which_it_was_kept(tmp_path):
-    one = filled()
-    for channel in one["energy"]["channels"]:
-        channel["limits"] = {"power_limit_w": 400.0, "clock_limit_mhz": None}
-    assert judged(tmp_path, [*GOOD, one]).pledged[-1].answer.at == "2 copies at once, limits 400 W"
+    assert (
+        judged(tmp_path, [*GOOD, altered(filled(), LIMITED)]).pledged[-1].answer.at == "2 copies at once, limits 400 W"
+    )
     assert judged(tmp_path, [*GOOD, filled()]).pledged[-1].answer.at == "2 copies at once"
 
 
@@ -282,53 +260,31 @@ def test_copies_on_part_of_the_machine_do_not_hide_those_on_all_of_it(tmp_path):
     assert (power.outcome, power.answer.value) == (PASSED, 7.5)
 
 
-def _slow(one):
-    one["fill"]["slowest"] /= 5
-    for name in ("measured_tokens", "tokens_per_s"):
-        one["metrics"][name] /= 5
-
-
-def _pictures(one):
-    one["data"] = "another text"
-
-
-def _smaller(one):
-    one["model"] = "117M"
-
-
-def _one_large_copy(one):
-    one["fill"] |= {"copies": 1, "devices_per_copy": 16, "slowest": 2000.0}
-
-
-def _smaller_batch(one):
-    one["layout"]["global_batch_size"] = 64
-
-
-def _limited(one):
-    for channel in one["energy"]["channels"]:
-        channel["limits"] = {"power_limit_w": 400.0}
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_slow, "the slowest copy reaches 200.0 of the pledged 1,000 a second"),
-        (_smaller, "the copies are of 117M, text, 2048 tokens, bf16, not of tiny, text, 2048 tokens, bf16"),
-        (_pictures, "the copies are of tiny, another text, 2048 tokens, bf16, not of tiny, text, 2048 tokens, bf16"),
-        (_one_large_copy, "a copy is on 16 devices, batch 128, the pledged point on 8 devices, batch 64"),
-        (_smaller_batch, "a copy is on 8 devices, batch 32, the pledged point on 8 devices, batch 64"),
-        (_limited, "the copies ran at 400 W, the pledged point at no known limit"),
+        (SLOW, "the slowest copy reaches 200.0 of the pledged 1,000 a second"),
+        ({"model": "117M"}, "the copies are of 117M, text, 2048 tokens, bf16, not of tiny"),
+        ({"data": "other"}, "the copies are of tiny, other, 2048 tokens, bf16, not of"),
+        (
+            {"fill.copies": 1, "fill.devices_per_copy": 16, "fill.slowest": 2000.0},
+            "a copy is on 16 devices, batch 128, the pledged point on 8 devices, batch 64",
+        ),
+        (
+            {"layout.global_batch_size": 64},
+            "a copy is on 8 devices, batch 32, the pledged point on 8 devices, batch 64",
+        ),
+        (LIMITED, "the copies ran at 400 W, the pledged point at no known limit"),
     ],
 )
 def test_committed_power_is_that_of_a_pledged_point_at_its_speed_and_limits(tmp_path, change, words):
     needed = NEEDS.replace("{gpt: {", "{gpt: {model: tiny, ").replace(
         "}}\n", "}, small: {benchmark: llm_training, model: 117M}}\n"
     )
-    other = filled()
-    change(other)
+    other = altered(filled(), change)
     power = judged(tmp_path, [*GOOD, other], needed=needed).pledged[-1]
     assert power.outcome is OPEN
-    assert power.reason == f"no run filled the machine with copies of a pledged point: {words}"
+    assert power.reason.startswith(f"no run filled the machine with copies of a pledged point: {words}")
     assert judged(tmp_path, [*GOOD, other, filled()], needed=needed).pledged[-1].outcome is PASSED
     other["energy"]["avg_power_w"] = 9000.0  # whatever it is of, the machine took more
     assert judged(tmp_path, [*GOOD, other, filled()], needed=needed).pledged[-1].outcome is FAILED
@@ -347,10 +303,11 @@ def test_power_of_a_workload_that_is_measured_on_filled_machines_alone(tmp_path,
 
 def test_copies_must_not_be_slower_than_the_runs_that_keep_other_figures(tmp_path):
     pledge = PLEDGE.replace("throughput: 1000, ", "").replace(", time_to_solution: 278, work: 1e9", "")
-    slow = filled()
-    _slow(slow)
     assert judged(tmp_path, [*GOOD, filled(speed=2030.0)], pledge).pledged[-1].outcome is PASSED
-    assert "the slowest copy reaches 200.0" in judged(tmp_path, [*GOOD, slow], pledge).pledged[-1].reason
+    assert (
+        "the slowest copy reaches 200.0"
+        in judged(tmp_path, [*GOOD, altered(filled(), SLOW)], pledge).pledged[-1].reason
+    )
 
 
 @pytest.mark.parametrize("ordinary", [[], [builder.failed("V", 8, 64)]])
@@ -365,13 +322,11 @@ def test_copies_are_no_run_of_a_workload_that_is_not_filled(tmp_path, ordinary):
     ("more", "wanted", "pledge", "sentences"),
     [
         ("", "", PLEDGE, []),
-        ("", "", "", []),
         (", r: {benchmark: resnet50}", "", PLEDGE, ["the pledge has no figure for the workload r"]),
         (", r: {benchmark: resnet50}", "", "", []),  # it has a weight in the score
         (", r: {benchmark: resnet50, weight: 0}", "", "", ["the workload r has no requirement"]),
         (", r: {benchmark: resnet50, weight: 0}", "must: [{of: r, what: failed_runs, at_most: 0}]", "", []),
         (", r: {benchmark: resnet50}", "SCORE", "", ["the workload r has no requirement, no part of the score"]),
-        ("", "SCORE", "", []),
     ],
 )
 def test_a_workload_without_a_figure_is_said(tmp_path, more, wanted, pledge, sentences):
@@ -420,9 +375,7 @@ def test_the_requirements_of_another_system_decide_nothing_about_a_pledge(tmp_pa
 
 
 def test_a_pledge_may_name_an_operating_point(tmp_path):
-    records = [*runs(1010.0, 1011.0, 1009.0), *runs(800.0, 801.0, 799.0)]
-    for record, watts in zip(records, [700.0] * 3 + [400.0] * 3, strict=True):
-        record["energy"]["channels"][0]["limits"] = {"power_limit_w": watts, "clock_limit_mhz": None}
+    records = [*at_limit(700.0, 1010.0, 100.0), *at_limit(400.0, 800.0, 100.0)]
     at_400_w = PLEDGE.replace("global_batch: 64", "power_limit_w: 400")
     at_full = PLEDGE.replace("global_batch: 64", "power_limit_w: 700")
     assert [judged(tmp_path, records, one).pledged[0].outcome for one in (at_400_w, at_full)] == [FAILED, PASSED]
@@ -473,12 +426,6 @@ def test_terms_from_the_same_runs_err_together(tmp_path):
     assert judged(tmp_path, [*GOOD, *slower], needed=NEEDS + SCORE).awards[0].interval.half > award.interval.half
 
 
-def test_a_changed_run_next_to_one_of_unknown_facts_leaves_the_pledge_undecided(tmp_path):
-    unknown = runs(1000.0)
-    del unknown[0]["config"]["model"]
-    assert judged(tmp_path, [*unknown, *runs(1000.0, heads=48)]).pledged[0].outcome is OPEN
-
-
 def test_a_score_without_a_pledge_has_the_budget_s_devices(tmp_path):
     needed = NEEDS + SCORE
     [award] = judged(tmp_path, GOOD, None, needed + "budget: {devices: 16}").awards
@@ -522,51 +469,22 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
     ("text", "message"),
     [
         (HEAD, "has no points: write 'points: [{of: gpt, devices: 8, throughput: 70000}]'"),
-        ("- 1", "is not a file of a pledge"),
-        ("points: [", "cannot be read as a pledge: line "),
-        (HEAD + "points: {of: gpt}", "has no points"),
-        (HEAD + "points: [5]", "point 1 is 5, but must be keys with their values"),
-        (HEAD + ITEM + "\nprice: 5", "unknown key 'price': choose one of vendor"),
-        (HEAD + ITEM + "\nsignature: me", "unknown key 'signature'"),
-        (HEAD.replace("vendor: A\n", "") + ITEM, "lacks 'vendor'"),
-        (HEAD.replace("2026-11-02", "2026-02-30") + ITEM, "date is '2026-02-30', but must be such as 2026-11-02"),
-        (HEAD.replace("16", "0") + ITEM, "devices is 0, but must be a whole number from 1 on"),
         (HEAD.replace("16", "4") + ITEM, "a point is on 8 devices, but the whole machine has 4"),
-        (HEAD.replace("16", "many") + ITEM, "devices is 'many', but must be a whole number"),
         (
             HEAD + ITEM + "\npower_kw: 8000",
             "power_kw is 8000, which is 500 kW per device: write that of the machine, in kW",
         ),
         (HEAD + ITEM + "\npower_kw: 0.008", "which is 0.0005 kW per device"),
-        (HEAD + ITEM + "\npower_kw: 8 MW", "power_kw is '8 MW', but must be a number"),
-        (HEAD + ITEM.replace("gpt", "bert"), "'of' is 'bert', but no workload of the file: choose one of gpt"),
         (HEAD + ITEM.replace("devices: 8, ", ""), "point 1 lacks 'devices'"),
         (HEAD + ITEM.replace(", throughput: 1000", ""), "point 1 lacks a number: give one or more of throughput"),
-        (HEAD + ITEM.replace("throughput: 1000", "throughputs: 1000"), "did you mean 'throughput'?"),
-        (HEAD + ITEM.replace("1000", "0"), "throughput is 0, but must be a number above 0"),
-        (HEAD + ITEM.replace("1000", "fast"), "throughput is 'fast', but must be a number above 0"),
-        (HEAD + ITEM.replace("1000", "-5"), "throughput is -5, but must be a number above 0"),
-        (HEAD + ITEM.replace("1000", ".nan"), "throughput is nan, but must be a number above 0"),
         (HEAD + ITEM.replace("1000", "1000, work: 1e9"), "work is 1000000000.0, but only a time_to_solution has one"),
-        (HEAD.replace("vendor: A", "vendor: ''") + ITEM, "vendor is '', but must be a text"),
         (HEAD + ITEM.replace("1000", "1000, unit: h"), "unit is 'h', but only a time_to_solution has one"),
         (HEAD + ITEM.replace("1000", "1000, work_unit: images"), "but GPT training counts tokens"),
-        (HEAD + ITEM.replace("1000", "1000, projected: maybe"), "projected is 'maybe', but must be true or false"),
-        (
-            HEAD + ITEM.replace("throughput: 1000", "time_to_solution: 9, unit: weeks"),
-            "unit is 'weeks', but must be one of",
-        ),
         (
             HEAD + ITEM.replace("throughput: 1000", "mfu: 45"),
             "mfu is 45, but must be a number above 0 and at most 1",
         ),
         (HEAD + ITEM.replace("]", ", {of: gpt, devices: 8, throughput: 1000}]"), "occurs twice"),
-        (PLEDGE.replace("power_kw: 8", "power_kw: 8.000"), "power_kw is 8.000, where the point may separate thousands"),
-        (PLEDGE.replace("throughput: 1000", "throughput: 1.000"), "throughput is 1.000, where the point may separate"),
-        (PLEDGE.replace("devices: 16", "devices: '16'"), "devices is '16', but must be a whole number"),
-        (PLEDGE.replace("system: V", "system: \u0406"), "has U+0406 CYRILLIC CAPITAL LETTER BYELORUSSIAN-UKRAINIAN I"),
-        (PLEDGE.replace("of: gpt", "of: g\u0440t"), "has U+0440 CYRILLIC SMALL LETTER ER"),
-        (PLEDGE.replace("throughput: 1000", "ttft_p99: 900"), "is 900, but must be a number above 0 and at most"),
     ],
 )
 def test_a_mistake_in_a_pledge_is_a_sentence(tmp_path, text, message):
@@ -578,20 +496,15 @@ def test_a_mistake_in_a_pledge_is_a_sentence(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (NEEDS.replace(FIXED, "fixed: 96"), "fixed is 96, but must be facts"),
-        (NEEDS.replace("num_heads", "num_head"), "unknown key 'num_head': did you mean 'num_heads'?"),
-        (NEEDS.replace("num_heads: 96", "num_heads: [96]"), "num_heads is [96], but must be a text or a number"),
         (NEEDS.replace("bf16", "bf17"), "precision is 'bf17', but must be one of fp4"),
         (NEEDS.replace("num_heads: 96", "commit: 0123456"), "commit is 123456, but must be 7 to 40 hexadecimal digits"),
         (NEEDS + SCORE.replace("higher", "lower"), "a minimum must be greater than 0, and needs 'better: higher'"),
         (NEEDS + SCORE.replace("  minimum: 1.82\n", ""), "points are those at the minimum"),
-        (NEEDS.replace("fixed:", "filled: 5, fixed:"), "filled is 5, but must be true or false"),
-        (NEEDS + SCORE.replace("3.6e+6", "3.6e+6, machine_devices: 0"), "machine_devices is 0"),
     ],
 )
 def test_a_mistake_in_the_rules_of_change_or_the_score_is_a_sentence(tmp_path, text, message):
     with pytest.raises(RecordError) as caught:
-        read_requirements(written(tmp_path, text, "requirements.yaml"))
+        builder.needs(tmp_path, text)
     assert message in str(caught.value)
 
 
@@ -601,7 +514,7 @@ def handed_in(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pledge")
     changed = runs(2000.0, heads=48)
     builder.store(folder / "runs", [*GOOD, filled(), *changed])
-    written(folder, NEEDS + SCORE, "requirements.yaml")
+    builder.needs(folder, NEEDS + SCORE)
     written(folder, PLEDGE)
     return folder
 
@@ -646,7 +559,7 @@ def test_the_report_has_a_section_on_the_pledge(handed_in, tmp_path):
     pledge = read_pledge(handed_in / "pledge.yaml", requirements.workloads)
     records = [*runs(970.0, 971.0, 969.0), *runs(2000.0, heads=48)]
     decision = decide(by_point(records), requirements, None, pledge=pledge)
-    marks = [outcome_text(cells[0][0]) for _, cells in decision.pledged.items]
+    marks = [outcome_text(cells[0][0]) for _, cells in matrix(decision.tender.pledged).items]
     assert marks == ["✗ not kept", "✓ kept", "✗ not kept", "? undecided"]
     page, *_ = write_report(records, [], tmp_path / "report.html", requirements=requirements, pledge=pledge)
     text = page.read_text()
@@ -663,8 +576,7 @@ def test_the_report_has_a_section_on_the_pledge(handed_in, tmp_path):
 def test_a_pledge_is_signed_by_an_allowed_signer(handed_in, tmp_path, capsys):
     need("ssh-keygen")
     folder = Path(shutil.copytree(handed_in, tmp_path / "signed"))
-    for name in ("vendor", "stranger"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "vendor"], check=True)
     (folder / "signers").write_text(f"sales@vendor.example {(folder / 'vendor.pub').read_text()}")
 
     def signed(key, purpose="caraml-pledge"):
@@ -681,17 +593,10 @@ def test_a_pledge_is_signed_by_an_allowed_signer(handed_in, tmp_path, capsys):
     assert "signed by sales@vendor.example" in capsys.readouterr().out
     signed("vendor", "caraml-archive")  # a signature for another purpose
     assert accepted(folder, "--signers", folder / "signers") == 2
-    signed("stranger")
-    assert accepted(folder, "--signers", folder / "signers") == 2
-    assert "made the signature" in capsys.readouterr().err
-    signed("vendor")
-    (folder / "pledge.yaml").write_text(PLEDGE.replace("1000", "1001"))
-    assert accepted(folder, "--signers", folder / "signers") == 2
-    assert "is not for these files" in capsys.readouterr().err
 
 
 def test_the_preset_of_jupiter_has_the_tender_s_limit(tmp_path):
-    path = ROOT / "examples" / "tenders" / "jupiter-gpt175b.yaml"
+    path = ROOT / "tenders" / "jupiter-gpt175b.yaml"
     [item], [gpt] = read_requirements(path).must, read_requirements(path).workloads.values()
     assert (item.work, item.unit, item.at_most) == (20e6, "s", 560)
     assert item.work / 36_055.39 == pytest.approx(554.70, abs=0.005)  # the reference's tokens/s and its time
@@ -704,23 +609,15 @@ def test_the_preset_of_jupiter_has_the_tender_s_limit(tmp_path):
 
 @pytest.mark.parametrize(("speed", "heads", "outcome"), [(36e3, 96, PASSED), (35e3, 96, FAILED), (36e3, 80, FAILED)])
 def test_runs_are_judged_by_the_preset_of_jupiter(speed, heads, outcome):
-    requirements = read_requirements(ROOT / "examples" / "tenders" / "jupiter-gpt175b.yaml")
+    requirements = read_requirements(ROOT / "tenders" / "jupiter-gpt175b.yaml")
     records = runs(speed, speed + 5, speed - 5, heads=heads, devices=384, batch=384, model="175B")
     tender = judge_tender(by_point(records), requirements)
     assert [one.outcome for one in tender.must] == [outcome]
     assert bool(tender.left_out) == (heads != 96)
 
 
-def test_runs_of_another_size_are_no_failure_of_the_preset_of_jupiter():
-    requirements = read_requirements(ROOT / "examples" / "tenders" / "jupiter-gpt175b.yaml")
-    tender = judge_tender(by_point(runs(36e3, 36e3, model="800M")), requirements)
-    reason = "no run has the model '175B': they have 800M"
-    assert [(one.outcome, one.reason) for one in tender.must] == [(OPEN, reason)]
-    assert not tender.left_out
-
-
 def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):
-    requirements = read_requirements(ROOT / "examples" / "tenders" / "arrhenius-like.yaml")
+    requirements = read_requirements(ROOT / "tenders" / "arrhenius-like.yaml")
     assert (requirements.score.minimum, requirements.score.points) == (1.82, 40)
     records = [
         filled(speed=speed, model=model, devices=16)

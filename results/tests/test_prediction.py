@@ -27,9 +27,9 @@ from results.predict.predict import Power, PredictionError, groups_of
 from results.predict.ratio import Ratio, figure, misses, published
 from results.predict.ratio import half_interval as half_of_systems
 from results.published import throughputs
-from results.show.tables.prediction import disturbed_words, prediction_table
+from results.show.tables.prediction import disturbed_words
 from results.tests.builder import result
-from results.tests.of_dicts import by_point, write_report
+from results.tests.of_dicts import by_point
 
 pytestmark = pytest.mark.arithmetic
 
@@ -362,24 +362,12 @@ def test_processors_of_more_nodes_and_accelerators_are_more_devices(hosts, name)
     assert group.predict(8, 64).per_s > 0
 
 
-def test_two_points_are_too_few():
-    [group] = groups_of(by_point(records(Machine(), (1,), (16, 32))))
-    with pytest.raises(PredictionError, match="has 2 good points, but a prediction needs 3"):
-        group.predict(1, 64)
-
-
 def test_a_point_that_its_neighbours_predict_otherwise_is_named():
     made = records(Machine(noise=0.004), without=[(2, 128)])
     slow = Machine().point(2, 128)
     [group] = groups_of(by_point([*made, result("A100", 2, 128, slow.per_s / 1.4)]))
     [words] = disturbed_words(group)
     assert "2 devices, batch 128: outlier" in words
-
-
-def test_a_sweep_as_it_should_be_names_nothing():
-    for seed in range(5):
-        [group] = groups_of(by_point(records(Machine(noise=0.01, seed=seed))))
-        assert not disturbed_words(group)
 
 
 def test_power_is_what_rests_and_what_each_unit_takes():
@@ -396,26 +384,6 @@ def test_without_a_measured_energy_none_is_predicted():
     assert (found.power_w, found.per_wh, found.energy_kind) == (None, None, "")
 
 
-def test_rows_name_what_is_predicted_and_from_what():
-    [group] = groups_of(by_point(records(Machine(noise=0.01))))
-    header, row = prediction_table([group.predict(2, 48)]).filled().texts()
-    told = dict(zip(header, row, strict=True))
-    assert told["from"] == BETWEEN
-    low, middle, high = (float(told[title].replace(",", "")) for title in ("low tokens/s", "tokens/s", "high tokens/s"))
-    assert low < middle < high
-
-
-def test_a_report_draws_predictions_beyond_the_measured_sizes_by_group(tmp_path):
-    both = [*records(Machine(), model="800M"), *records(Machine(sample=0.02), model="800M", precision="fp8")]
-    files = write_report(both, [], tmp_path / "report.html")
-    assert "llm_training_0_scaling_beyond.png" in {path.name for path in files}
-    page = (tmp_path / "report.html").read_text()
-    for precision in ("bf16", "fp8"):
-        assert f"A100, {precision}, micro batch 4, 8 devices: predicted" in page
-    alone = write_report(records(Machine(), (4,), model="800M"), [], tmp_path / "alone.html")
-    assert "llm_training_0_scaling_beyond.png" not in {path.name for path in alone}
-
-
 def test_a_workload_whose_micro_batch_is_that_of_its_batch_is_one_sweep():
     made = records(Machine(), benchmark="resnet50", work_unit="images")
     for one in made:
@@ -426,10 +394,3 @@ def test_a_workload_whose_micro_batch_is_that_of_its_batch_is_one_sweep():
     [group] = groups_of(by_point(made))
     assert len(group.points) == 21
     assert group.variant == ()
-
-
-def test_another_micro_batch_is_another_option_where_gradients_are_summed_up():
-    made = [*records(Machine(), (1,)), *records(Machine(sample=0.02), (2, 4))]
-    for one in made[len(BATCHES) :]:
-        one["layout"]["micro_batch_size"] = 8
-    assert {group.variant for group in groups_of(by_point(made))} == {("micro batch 4",), ("micro batch 8",)}

@@ -19,10 +19,10 @@ from results.find.duplicates import copies
 from results.find.folders import results_below
 from results.find.records import RecordError, read_record, write_record
 from results.find.schema import violation
-from results.tests import bench
 from results.tests import builder as made_up
 from results.tests.builder import make_record
 from results.tests.of_dicts import contradictions, find_records
+from tools.bench.results import record_of
 
 STORED = Path(results.__file__).with_name("records")
 
@@ -531,7 +531,7 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path):
 
 
 def test_the_records_of_the_bench_are_consistent():
-    assert [words for index in range(0, 10_000, 97) for words in contradictions(bench.record_of(index))] == []
+    assert [words for index in range(0, 10_000, 97) for words in contradictions(record_of(index))] == []
 
 
 @pytest.mark.parametrize(

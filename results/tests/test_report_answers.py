@@ -11,12 +11,15 @@ from record.findings import note
 from results.files.quantities import Quantity
 from results.find.records import Skipped
 from results.points.estimate import Interval
-from results.show.page.answer import decide, of_workload
-from results.show.page.columns import grid_of, help_of, points_table, systems_table
+from results.show.page.columns import grid_of, points_table
+from results.show.page.decision import decide
+from results.show.page.first_page import first_page
 from results.show.page.shortcomings import measure_next
+from results.show.plots.style import styles_of_systems
+from results.show.tables.accept import matrix
 from results.show.tables.cells import Amount, Table
 from results.show.tables.cost import cost_table
-from results.show.tables.summary import sentences
+from results.show.words import of_workload
 from results.tests import builder as made_up
 from results.tests import offered
 from results.tests.of_dicts import by_point, limits, write_report
@@ -50,25 +53,21 @@ def sections(tmp_path_factory):
 
 QUESTIONS = {
     "who is first within all limits": ("answer", r"H200 is first within the whole budget"),
-    "did it meet all requirements": ("answer", r"it meets all 2 requirements\."),
+    "did it meet all requirements": ("answer", r"It meets all 2 requirements\."),
     "by how much and how certain": ("answer", r"budget, [\d.]+ % ahead of MI300X \(95 % interval [\d.]+ to [\d.]+ %\)"),
-    "which discount or weight": ("cost", r"discount to tie with H200 .* MI300X none: no discount is enough"),
-    "purchase first, as the budget is": (
+    "why another one is not ranked": ("answer", r"Not ranked: A100, as it fails the requirement"),
+    "which discount or weight": ("changes", r"MI300X : weight of gpt .* or weight of resnet .*; no discount is enough"),
+    "the limit that binds": (
         "answer",
-        r"H200 Purchase, EUR 2,048,000 of at most 2,100,000; electricity [\d,]+ in 5 years; total 2,[\d,]+ H200 Power",
+        r"devices 64 8 nodes; limited by money .* 128 32 nodes; limited by power",
     ),
-    "power": ("answer", r"H200 Power, kW at the supply [\d.]+ of at most 90\.00"),
-    "whole nodes": ("answer", r"H200 Machine, nodes 8 64 devices, 8 in each node"),
-    "repeats": ("answer", r"H200 Repeats, runs 3 at \d+ devices, batch 256"),
-    "cost of a million tokens": ("answer", r"H200 Cost, EUR per million tokens 0\.0104\d ± [\d.]+ %; electricity 0\.0"),
-    "work of each machine": ("cost", r"gpt \[tokens/s\] resnet \[images/s\]"),
-    "sizes that were measured": ("cost", r"measured on .* H200 [\d.]+ [\d.]+ to [\d.]+ 64 16 .* runs several jobs"),
-    "why a system is not ranked": ("cost", r"Not ranked: A100 within the whole budget: it fails the requirement"),
+    "purchase, power and cost": ("answer", r"power [\d.]+ kW EUR in 5 years 2,[\d,]+ purchase 2,048,000"),
+    "one point, three figures": (
+        "answer",
+        r"H200 .* GPT training, 800M, at 4 devices, batch 256 tokens/s/device 31,6\d0 ±0\.5 % tokens/Wh 186,800 ±1 % "
+        r"EUR per million tokens 0\.0104\d ±[\d.]+ %",
+    ),
     "whose records are left out": ("limits", r"Records are left out\. MI300X: .*mfu.* Ask for these results again"),
-    "measured where, how accurately": (
-        "systems",
-        r"H200 bf16 .* Q1, device none ±0\.01 % \(data sheet\) 3",
-    ),
     "what to measure next": (
         "limits",
         r"Measure next: Measure on as many devices as would be bought "
@@ -77,15 +76,31 @@ QUESTIONS = {
 }
 
 
+def words_of(results):
+    return of_workload(by_point(results))
+
+
+def page_of(results, costs=None, decision=None):
+    """Return the cells of the first page by system and title."""
+    workloads = [("W", [point for point in results if point.point.benchmark == name]) for name in benchmarks(results)]
+    found = first_page(workloads, styles_of_systems(results), costs, decision)
+    return {
+        (row.system, column.title): cell
+        for row in found.rows
+        for column, cell in zip(found.columns, row.cells, strict=True)
+    }
+
+
+def benchmarks(results):
+    return dict.fromkeys(point.point.benchmark for point in results)
+
+
 def test_a_system_that_only_filled_nodes_is_not_ranked_behind_another_one():
     """The filled one is four times as fast per device; the other one is not first for lack of a competitor."""
     filled = [made_up.result("A", 16, 128, speed, fill={"copies": 2}) for speed in (4000.0, 4010.0)]
-    results = by_point([*filled, made_up.result("B", 8, 64, 500.0), made_up.result("B", 8, 64, 501.0)])
-    answer = of_workload("GPT", results)
-    only = "It is the only one ranked, which does not make it the fastest per device."
-    assert answer.sentence == f"GPT: B reaches 62.56 tokens/s per device. {only}"
-    why = "Not ranked: A, as all runs filled nodes, and those of others did not."
-    assert why in answer.reasons and why in sentences(results)
+    sentences = words_of([*filled, made_up.result("B", 8, 64, 500.0), made_up.result("B", 8, 64, 501.0)])
+    assert sentences[0] == "B is the only system that is ranked in tokens/s per device."
+    assert "Not ranked: A, as all runs filled nodes, and those of others did not." in sentences
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -95,56 +110,101 @@ def test_the_first_page_answers_a_question(sections, question):
 
 
 def test_the_first_page_has_its_sections_in_order(sections):
-    assert list(sections)[1:6] == ["answer", "requirements", "cost", "limits", "systems"]
+    assert list(sections)[1:6] == ["answer", "requirements", "changes", "limits", "cost"]
+
+
+def test_speed_energy_and_power_of_a_row_are_of_one_point():
+    """The issue that the matrix answers: a fast point next to the power of a slow one."""
+    fast, frugal = made_up.result("A", 1, 64, 12000.0, 395.0), made_up.result("A", 1, 8, 8000.0, 260.0)
+    cells = page_of(by_point([fast, frugal]))
+    assert (cells["A", "tokens/s/device"].value, cells["A", "W/device"].text) == (12000.0, "395.0")
+    assert cells["A", "tokens/Wh"].value == pytest.approx(12000 * 3600 / 395)
+
+
+def test_only_the_best_that_nothing_ties_with_is_marked():
+    points = by_point([made_up.result(name, tokens_per_s=v) for name in "AB" for v in (100.0, 101.0, 102.0)])
+    assert {cell.kind for cell in page_of(points).values()} == {""}
+    faster = by_point([made_up.result("C", tokens_per_s=v) for v in (200.0, 201.0, 202.0)])
+    marked = {place for place, cell in page_of([*points, *faster]).items() if cell.kind == "best"}
+    assert marked == {("C", "tokens/s/device"), ("C", "tokens/Wh")}
+
+
+def test_a_second_precision_has_a_row_of_its_own():
+    both = [made_up.result("A"), made_up.result("A", tokens_per_s=300.0, precision="fp8"), made_up.result("B")]
+    points = by_point(both)
+    found = first_page([("W", points)], styles_of_systems(points))
+    assert [(row.system, row.cells[0].text) for row in found.rows] == [("A", "100.0"), ("A", "300.0"), ("B", "100.0")]
+    assert [row.cells[0].note.split("; ")[1] for row in found.rows] == ["bf16", "fp8", "bf16"]
+
+
+@pytest.mark.parametrize(
+    ("records", "title", "text", "note"),
+    [
+        ([made_up.failed("A")], "tokens/s/device", "", "no run succeeded"),
+        ([made_up.result("A", estimated=True)], "tokens/Wh", "3,600", "one run; estimated"),
+        (
+            [made_up.result("A", precision="")],
+            "tokens/s/device",
+            "100.0",
+            "one run; not ranked: ",
+        ),
+    ],
+)
+def test_what_a_cell_lacks_has_a_reason(records, title, text, note):
+    cell = page_of(by_point([*records, made_up.result("B", 2)]))["A", title]
+    assert cell.text == text
+    assert cell.note.startswith(note)
+
+
+def test_bars_start_at_zero_and_end_at_the_largest_interval():
+    points = by_point([made_up.result(name, tokens_per_s=v) for name, v in (("A", 50.0), ("B", 100.0))])
+    found = first_page([("W", points)], styles_of_systems(points))
+    assert [found.bar(row, 0)[0] for row in found.rows] == [100.0, 50.0]
 
 
 def test_a_weight_that_makes_another_first_is_stated(tmp_path):
     found = decide(
         offered.points("H200", "MI300X"), offered.needs(tmp_path, offered.NEEDS.replace("A100", "H200")), offered.COSTS
     )
-    [row] = found.changes.rows
-    assert row[0] == "MI300X"
-    assert re.search(r"weight of resnet times [\d.]+", row[2])
+    [(system, words)] = found.changes
+    assert system == "MI300X"
+    assert re.search(r"weight of resnet times [\d.]+", words)
 
 
 def test_what_the_data_does_not_answer_has_a_reason(tmp_path):
     budget = "budget: {devices: 64}\n"
     text = offered.NEEDS[: offered.NEEDS.index("budget")] + budget
-    found = decide(offered.points("A100", "H200"), offered.needs(tmp_path, text.replace("130000", "1")), None)
-    cards = {card.name: card for card in found.answer.cards}
-    assert "devices_per_node" in cards["Machine"].note
-    assert cards["Purchase"].value == "unknown"
-    assert "--prices" in cards["Purchase"].note
-    assert "--prices" in found.changes.rows[0][1]
+    points = offered.points("A100", "H200")
+    found = decide(points, offered.needs(tmp_path, text.replace("130000", "1")), None)
+    cells = page_of(points, None, found)
+    assert (cells["H200", "devices"].text, cells["H200", "devices"].note) == (
+        "64",
+        "nodes of unknown size; limited by number of devices",
+    )
+    assert "--prices" in found.changes[0][1]
 
 
 def test_a_discount_without_a_budget_of_money_follows_from_the_cost_of_the_work(tmp_path):
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nreference: H200\n"
     costs = Costs("EUR", 0.0, {"H200": Price(10_000), "MI300X": Price(20_000)})
     points = [one for one in offered.points("H200", "MI300X") if one.point.benchmark == "llm_training"]
-    [row] = decide(points, offered.needs(tmp_path, text), costs).changes.rows
-    assert row[1].startswith("54.5 % for 800M")  # 30 of 33 tokens/s at twice the price
+    [(_, words)] = decide(points, offered.needs(tmp_path, text), costs).changes
+    assert words.startswith("discount to cost as much: 54.5 % for 800M")  # 30 of 33 tokens/s at twice the price
 
 
-def test_cards_name_the_system_that_is_first_over_all_workloads():
+def test_a_cost_is_of_the_point_of_its_row_or_has_a_reason():
     gpt = [one for one in offered.points("H200", "MI300X") if one.point.benchmark == "llm_training"]
-    answer = of_workload("GPT", gpt, "MI300X", offered.COSTS)
-    assert answer.sentence.startswith("GPT: H200 is the fastest")
-    assert {card.system for card in answer.cards} == {"MI300X"}
-    [cost] = [card for card in answer.cards if card.name == "Cost"]
-    alone = of_workload("GPT", gpt, "MI300X", Costs("EUR", 0.25, {"H200": Price(1)}))
-    [unknown] = [card for card in alone.cards if card.name == "Cost"]
-    assert (cost.unit, unknown.value) == ("EUR per million tokens", "unknown")
-    assert "MI300X has no price" in unknown.note
+    cells = page_of(gpt, Costs("EUR", 0.25, {"H200": Price(1)}))
+    assert cells["H200", "EUR per million tokens"].value
+    assert cells["MI300X", "EUR per million tokens"].text == "unknown"
+    assert "MI300X has no price" in cells["MI300X", "EUR per million tokens"].note
 
 
 def test_the_money_that_the_budget_limits_seems_not_to_reach_its_limit(tmp_path):
     text = offered.NEEDS[: offered.NEEDS.index("must")] + "budget: {money: 2048001}\n"
-    needs = offered.needs(tmp_path, text.replace("A100", "H200"))
-    answer = decide(offered.points("H200"), needs, offered.COSTS).answer
-    [card] = [card for card in answer.cards if card.name == "Purchase"]
-    assert (card.system, card.value) == ("H200", "2,048,000")
-    assert re.fullmatch(r"of at most 2,048,001; electricity [\d,]+ in 5 years; total [\d,]+", card.note)
+    points = offered.points("H200")
+    found = decide(points, offered.needs(tmp_path, text.replace("A100", "H200")), offered.COSTS)
+    assert page_of(points, offered.COSTS, found)["H200", "EUR in 5 years"].note == "purchase 2,048,000"
 
 
 def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest_doubt(tmp_path):
@@ -166,9 +226,9 @@ def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest
     assert measure_next(found) == f"Measure on as many devices as would be bought ({size.details[0]})."
     [detail] = undecided.details
     assert detail.startswith("A, B, C, D, gpt: throughput on 4 devices at least 1: no run at this point, only at")
-    [(_, cells)] = decision.matrix.items
+    [(_, cells)] = matrix(decision.tender.must).items
     assert [words for _, words in cells] == ["note 1"] * 4
-    assert len(decision.matrix.notes) == 1
+    assert len(matrix(decision.tender.must).notes) == 1
 
 
 @pytest.mark.parametrize(
@@ -195,26 +255,25 @@ def test_a_size_that_decides_less_is_a_smaller_doubt(tmp_path, devices, slow, wh
 def test_a_tie_is_stated_and_not_a_lead(tmp_path):
     records = [made_up.result(system, 1, 8, 100 + repeat, model="800M") for system in "AB" for repeat in (0, 1, 2)]
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
-    answer = decide(by_point(records), offered.needs(tmp_path, text), None).answer
-    assert "A and B tie per device" in answer.sentence
-    assert "ahead" not in answer.sentence
+    decision = decide(by_point(records), offered.needs(tmp_path, text), None)
+    assert "A and B tie per device" in decision.sentence
+    assert "ahead" not in decision.sentence
 
 
 def test_one_requirement_is_the_requirement(tmp_path):
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
-    for limit, words in ((1, "it meets the requirement."), (1e4, "it meets 0 of 1 requirement.")):
+    for limit, words in ((1, "It meets the requirement."), (1e4, "It meets 0 of 1 requirement, 1 undecided.")):
         records = [made_up.result("A", 1, 8, 100 + repeat, model="800M") for repeat in (0, 1, 2)]
         records += [made_up.result("A", 2, 8, 10_000, model="800M")]
         must = f"must: [{{of: gpt, what: throughput, devices: {1 if limit == 1 else 2}, at_least: {limit}}}]\n"
-        answer = decide(by_point(records), offered.needs(tmp_path, text + must), None).answer
-        assert answer.sentence.endswith(words), answer.sentence
+        assert decide(by_point(records), offered.needs(tmp_path, text + must), None).sentence.endswith(words)
 
 
 def test_undecided_requirements_with_one_reason_are_one_sentence(tmp_path):
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
     text += "must: [" + ", ".join(f"{{of: gpt, what: throughput, at_least: {limit}}}" for limit in (1, 2)) + "]\n"
-    answer = decide(by_point([made_up.result(model="800M")]), offered.needs(tmp_path, text), None).answer
-    [sentence] = [one for one in answer.reasons if "Undecided" in one]
+    decision = decide(by_point([made_up.result(model="800M")]), offered.needs(tmp_path, text), None)
+    [sentence] = [one for one in decision.reasons if "Undecided" in one]
     assert sentence.endswith("(one run gives no interval): gpt: throughput at least 1; gpt: throughput at least 2.")
 
 
@@ -224,33 +283,23 @@ def test_a_formula_has_scores_and_no_weights(tmp_path):
     found = decide(offered.points("A100", "H200"), offered.needs(tmp_path, text), None)
     number = r"[\d.]+ \([\d.]+ to [\d.]+\)"
     pattern = rf"H200 is first by .*, with a score of {number} against {number} of A100\."
-    assert re.fullmatch(pattern, found.answer.sentence)
-    assert found.changes.rows[0][2] == "none: a formula has no weights"
+    assert re.fullmatch(pattern, found.sentence)
+    assert "weight" not in found.changes[0][1]
 
 
 def test_nobody_is_first_where_all_fail(tmp_path):
     found = decide(offered.points("A100"), offered.needs(tmp_path), offered.COSTS)
-    assert found.answer.sentence.startswith("No system has a score within the whole budget")
-    assert found.answer.reasons == ["Not ranked: A100, as a requirement is not met."]
+    assert found.sentence == "No system has a score within the whole budget."
+    [reason] = found.reasons
+    assert reason.startswith("Not ranked: A100, as it fails the requirement 'gpt")
     assert not found.changes
-
-
-def test_one_system_without_prices_has_its_figures_and_no_lead():
-    answer = of_workload("GPT", [one for one in offered.points("H200") if one.point.benchmark == "llm_training"])
-    assert re.fullmatch(r"GPT: H200 reaches [\d,]+ tokens/s per device and [\d,]+ tokens/Wh\.", answer.sentence)
-    assert [card.name for card in answer.cards] == ["Speed", "Efficiency", "Power", "MFU", "Repeats", "Energy grade"]
 
 
 def test_runs_of_a_smaller_workload_are_no_result_to_compare():
     record = made_up.result("CPU", estimated=True)
     record["metrics"]["comparable"] = False
-    answer = of_workload("GPT", by_point([record]))
-    assert "energy estimated from load" in answer.sentence
-    assert "compare them with no other result" in answer.reasons[0]
-
-
-def test_runs_that_all_failed_are_the_answer():
-    assert of_workload("GPT", by_point([made_up.failed()])).sentence == "GPT: no run succeeded."
+    [sentence] = words_of([record])
+    assert sentence.startswith("Not ranked: CPU: ")
 
 
 def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):
@@ -267,11 +316,10 @@ def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_coun
 
 def test_a_table_has_its_status_last_and_an_explanation_of_its_numbers():
     points = [*by_point([made_up.failed("A", 2)]), *offered.points("H200")]
-    for table in (points_table(points), systems_table([("GPT", points)])):
-        found = grid_of(table)
-        assert found.headings[-1].kind == "status"
-        assert {row[-1][0] for row, bad in zip(found.rows, found.bad, strict=True) if bad} & {"failed", "1 of 1 failed"}
-        assert [one.title for one in found.headings if one.kind == "number" and not one.help] == []
+    found = grid_of(points_table(points))
+    assert found.headings[-1].kind == "status"
+    assert {row[-1][0] for row, bad in zip(found.rows, found.bad, strict=True) if bad} == {"failed"}
+    assert [one.title for one in found.headings if one.kind == "number" and not one.help] == []
 
 
 @pytest.mark.parametrize(
@@ -294,8 +342,6 @@ def test_numbers_are_shown_with_four_digits_and_sorted_with_all(cell, kind, text
 
 
 def test_a_quantity_has_its_explanation_in_every_unit():
-    assert help_of("total") != ""
-    assert help_of("something else") == ""
     for unit in ("tokens", "images"):
         points = [one for one in offered.points("H200") if one.any.work_unit == unit]
         table = points_table(points)

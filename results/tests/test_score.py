@@ -7,12 +7,11 @@ import math
 import pytest
 
 from results.find.records import RecordError
-from results.show.tables.decision import ranking_table, ranking_words, scaled, scaled_words, without_score
+from results.show.words import headline, of_ranking, scaled, scaled_words, without_score
 from results.tests import builder
 from results.tests.builder import of_scope
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cost_of, crossings
-from results.verdicts.requirements import read_requirements
 from results.verdicts.scale import Speed, power_at_supply, speed_of
 from results.verdicts.score import scores
 
@@ -26,10 +25,9 @@ COSTS = Costs("EUR", 0.2, {"A": Price(10_000, 0), "B": Price(25_000, 50)}, 5, 0.
 SPREAD = (0.99, 1.0, 1.01)
 
 
-def runs(system, model, speed, devices=1, power_w=100.0, spread=SPREAD, **changes):
-    return [
-        builder.result(system, devices, 8, speed * devices * share, power_w, model=model, **changes) for share in spread
-    ]
+def runs(system, model, speed, devices=1, **changes):
+    """Return runs of a model, at a throughput per device."""
+    return builder.thrice(system, speed * devices, devices=devices, model=model, **{"spread": SPREAD, **changes})
 
 
 def vendors(spread=SPREAD):
@@ -43,9 +41,7 @@ def vendors(spread=SPREAD):
 
 
 def ranked(folder, text, records, costs=None):
-    path = folder / "requirements.yaml"
-    path.write_text(text)
-    return scores(by_point(records), read_requirements(path), costs)
+    return scores(by_point(records), builder.needs(folder, text), costs)
 
 
 def by_system(one):
@@ -115,51 +111,8 @@ def test_a_budget_buys_and_feeds_so_many_devices(tmp_path):
     assert found["power"]["B"].value == pytest.approx(2**0.75 * 0.5**0.25 / 2)
 
 
-def test_power_feeds_whole_devices_alone(tmp_path):
-    found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 1.9990}", vendors(), COSTS)
-    assert {one.system: one.devices for one in found.scores} == {"A": 15, "B": 7}
-
-
-def test_two_workloads_that_take_as_much_power_may_differ_in_spread(tmp_path):
-    records = [*runs("A", "big", 100.0, spread=(1.0,)), *runs("A", "small", 100.0)]
-    for one in (records, records[::-1]):
-        found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", one, COSTS)
-        assert by_system(found)["A"].devices == 16
-
-
-@pytest.mark.parametrize(("scope", "kind"), [("node", "Q2, node"), ("supply", "Q3, supply"), ("cpu", "Q1, cpu")])
-def test_energies_of_unlike_scope_are_not_ranked_where_they_say_how_much_there_is(tmp_path, scope, kind):
-    records = vendors()
-    of_scope(scope, [one for one in records if one["system"] == "B"])
-    found, per_device = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
-    assert by_system(per_device)["B"].value is not None
-    why = f"its energy is {kind}, that of A is Q1, device: they are not ranked with each other"
-    assert why in by_system(found)["B"].why_not
-    assert [words for words in without_score([found, per_device]) if why in words] == [
-        f"B {found.title}: {by_system(found)['B'].why_not}"
-    ]
-    purchase, _ = ranked(tmp_path, TWO + "budget: {money: 200000}", records, COSTS)
-    assert by_system(purchase)["B"].value is not None  # nothing hangs on an energy
-    same, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", of_scope(scope, vendors()), COSTS)
-    assert by_system(same)["B"].value is not None
-
-
-def test_workloads_of_unlike_energies_do_not_say_together_how_much_there_is(tmp_path):
-    records = vendors()
-    of_scope("node", [one for one in records if (one["system"], one["model"]) in (("A", "big"), ("B", "small"))])
-    found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
-    assert {one.value for one in found.scores} == {None}
-    kinds = "Q1, device and Q2, node"
-    assert f"its energy is {kinds}, that of A is {kinds}" in by_system(found)["B"].why_not
-
-
 def test_energy_of_a_node_has_what_devices_sensors_do_not_see(tmp_path):
-    records = vendors()
-    for record in records:
-        record["energy"]["power_scope"] = "node"
-        record["energy"]["power_source"] = "measured, node"
-        for channel in record["energy"]["channels"]:
-            channel["scope"] = "node"
+    records = of_scope("node", vendors())
     found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
     assert by_system(found)["B"].devices == 10  # 2 kW over 150 W x 1.25, with nothing added
     [one, *_] = [point for point in by_point(records) if point.system == "B"]
@@ -206,11 +159,6 @@ def test_fewer_devices_than_measured_are_no_speed():
         (vendors((0.5, 1.0, 1.5)), ["A"], ""),  # the spread is larger than the lead
         (vendors((1.0,)), ["A"], ""),  # one run each
         ([one for one in vendors() if (one["system"], one["model"]) != ("B", "small")], [], "small of B: no good run"),
-        (
-            [one | ({"precision": "fp8"} if one["system"] == "B" else {}) for one in vendors()],
-            [],
-            "no good run in a precision that all systems have",
-        ),
     ],
 )
 def test_ties_and_missing_parts(tmp_path, records, level, why_not):
@@ -220,25 +168,9 @@ def test_ties_and_missing_parts(tmp_path, records, level, why_not):
         any(why_not in one.why_not for one in found.scores) if why_not else not any(one.why_not for one in found.scores)
     )
     assert found.scores[-1].value is None or not why_not
-    words = " ".join(ranking_words(found))
-    assert (" tie." in words) == bool(level)
+    words = headline(found)
+    assert (" tie " in words) == bool(level)
     assert "is first" not in words
-
-
-def test_a_reference_of_which_a_part_is_missing_is_no_reference(tmp_path):
-    records = [one for one in vendors() if (one["system"], one["model"]) != ("A", "small")]
-    found, _ = ranked(tmp_path, TWO + "budget: {money: 100000}", records, COSTS)
-    assert [(one.system, one.value, one.why_not) for one in found.scores] == [
-        (system, None, "small of A: no good run") for system in ("A", "B")
-    ]
-    assert (found.tied, found.turns) == ([], [])
-    assert by_system(found)["B"].total.purchase == 100_000  # its price is known all the same
-
-
-def test_what_only_one_system_has_in_another_precision_is_left_out(tmp_path):
-    of_b = [one | {"precision": "fp8"} for one in vendors() if one["system"] == "B"]
-    [found] = ranked(tmp_path, TWO, [*vendors(), *of_b])
-    assert by_system(found)["B"].value == pytest.approx(2**0.75 * 0.5**0.25)
 
 
 def test_two_precisions_must_be_chosen_from(tmp_path):
@@ -316,27 +248,6 @@ score: {formula: R, better: higher, terms: {R: {of: r, what: %s}}}
 """
 
 
-@pytest.mark.parametrize("what", ["throughput", "time_to_solution", "mfu", "work_per_energy", "scaling_efficiency"])
-@pytest.mark.parametrize(("ours", "theirs"), [("bf16", "fp8"), ("fp8", "bf16"), ("fp32", "fp16")])
-def test_a_formula_ranks_no_two_precisions(tmp_path, what, ours, theirs):
-    records = [
-        *runs("A", "big", 100.0, precision=ours),
-        *runs("A", "big", 95.0, devices=2, precision=ours),
-        *runs("B", "big", 190.0, precision=theirs),
-        *runs("B", "big", 185.0, devices=2, precision=theirs),
-    ]
-    [found] = ranked(tmp_path, ONE % what, records)
-    reason = "R: no good run in a precision that all systems have"
-    assert {one.system: (one.value, one.why_not) for one in found.scores} == {"A": (None, reason), "B": (None, reason)}
-    # What both have is ranked, and what one has beside it is not.
-    more = [*runs("B", "big", 90.0, precision=ours), *runs("B", "big", 80.0, devices=2, precision=ours)]
-    [found] = ranked(tmp_path, ONE % "throughput_per_device", [*records, *more])
-    assert {one.system: one.value for one in found.scores} == pytest.approx({"A": 100.0, "B": 90.0})
-    both = [*more, *runs("A", "big", 10.0, precision=theirs)]
-    with pytest.raises(RecordError, match="set 'precision' of the workload in the requirements"):
-        ranked(tmp_path, ONE % what, [*records, *both])
-
-
 def test_a_formula_counts_runs_that_failed_before_they_knew_their_precision(tmp_path):
     records = [*runs("A", "big", 100.0), *runs("B", "big", 90.0), *runs("B", "big", 300.0, precision="fp8")]
     bad = [builder.failed("B", 1, batch, model="big") for batch in (64, 128)]
@@ -352,30 +263,6 @@ def test_a_formula_counts_runs_that_failed_before_they_knew_their_precision(tmp_
     assert by_system(found)["B"].why_not == "R: no good run in a precision that all systems have"
     [found] = ranked(tmp_path, ONE % "throughput", [*bad, *records[:3]])
     assert by_system(found)["B"].why_not == "R: all 2 runs: failed"
-
-
-@pytest.mark.parametrize(
-    ("reference", "left"), [("", ["A", "C"]), ("reference: A", ["A", "C"]), ("reference: B", ["B"])]
-)
-@pytest.mark.parametrize("scope", ["node", "supply", "cpu"])
-def test_a_formula_ranks_no_two_kinds_of_energy(tmp_path, scope, reference, left):
-    records = [*runs("A", "big", 100.0), *of_scope(scope, runs("B", "big", 190.0)), *runs("C", "big", 120.0)]
-    [found] = ranked(tmp_path, ONE % "work_per_energy" + reference, records)
-    assert sorted(one.system for one in found.scores if one.value is not None) == left
-    kinds = {
-        one: {"node": "Q2, node", "supply": "Q3, supply", "cpu": "Q1, cpu"}[scope] if one == "B" else "Q1, device"
-        for one in "ABC"
-    }
-    for one in (one for one in found.scores if one.value is None):
-        base = left[0]
-        why = f"its energy is {kinds[one.system]}, that of {base} is {kinds[base]}: they are not ranked with each other"
-        assert one.why_not == f"R: {why}"
-    [found] = ranked(tmp_path, ONE % "throughput" + reference, records)
-    assert [one.system for one in found.scores] == ["B", "C", "A"]
-    # A reference without an energy is none: the others are ranked with the first that has one.
-    records = [*runs("0", "big", 100.0, energy=None), *records]
-    [found] = ranked(tmp_path, ONE % "work_per_energy", records)
-    assert [one.system for one in found.scores if one.value is not None] == ["C", "A"]
 
 
 @pytest.mark.parametrize(
@@ -428,8 +315,7 @@ def test_prices_at_which_the_order_turns_make_totals_equal():
 
 def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
     found = ranked(tmp_path, TWO + "budget: {devices: 7}", vendors())
-    assert ranking_table(found).texts()[0] == ["system", "At equal devices"]
-    assert ranking_table(found).texts()[1][1].endswith(", 7 devices")
+    assert of_ranking(found[0]).count("on 7 devices") == 2
     assert scaled_words(scaled(found[0])) == ["big, small: B (7), A (7) scaled from 1 device"]
 
 
@@ -444,19 +330,6 @@ ALL = TWO + "budget: {devices: 4, money: 50000, power_kw: 1}"
         (Price(0.0, 50), {}, "money", "a device of B has the price 0"),
         (Price(60_000, 50), {}, "money", "the money is too little for one device"),
         (Price(25_000, 5000), {}, "power", "the power is too low for one device"),
-        (
-            Price(25_000, 50),
-            {"energy": None},
-            "power",
-            "not every workload has an energy that counts (big: there is none; small: there is none)",
-        ),
-        (
-            Price(25_000, 50),
-            {"estimated": True},
-            "power",
-            "not every workload has an energy that counts (big: it is an estimate from load, and no measurement; "
-            "small: it is an estimate from load, and no measurement)",
-        ),
     ],
 )
 def test_a_system_that_a_budget_says_nothing_of_has_a_reason(tmp_path, price, changes, way, why):
@@ -476,60 +349,11 @@ def test_a_system_that_a_budget_says_nothing_of_has_a_reason(tmp_path, price, ch
         assert (total.power_kw, total.electricity, total.total) == (None, None, None)
 
 
-def test_a_budget_without_prices_asks_for_them(tmp_path):
-    for budget in ("money: 1", "power_kw: 1"):
-        with pytest.raises(RecordError, match="give --prices FILE"):
-            ranked(tmp_path, TWO + f"budget: {{{budget}}}", vendors())
-
-
-@pytest.mark.parametrize(
-    ("channel", "metrics", "why"),
-    [
-        ({"largest_gap_s": 30.0}, {}, "(small: gaps: the longest time without a sample is 30.0 s, at most 2.0 wanted)"),
-        ({"samples": 20}, {}, "(small: sampling rate: 0.3 samples/s of the slowest channel, at least 0.9 wanted)"),
-        ({}, {"comparable": False}, "(small: no run that counts)"),
-    ],
-)
-def test_an_energy_that_does_not_count_says_how_much_there_is_of_no_system(tmp_path, channel, metrics, why):
-    records = vendors()
-    for record in records:
-        if (record["system"], record["model"]) == ("B", "small"):
-            record["energy"]["channels"][0].update(channel)
-            record["metrics"].update(metrics)
-    found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
-    assert by_system(found)["B"].why_not == f"big of B: not every workload has an energy that counts {why}"
-    assert by_system(found)["B"].total is None
-
-
-def test_power_is_that_of_a_device_where_many_were_measured(tmp_path):
-    records = [one for model in ("big", "small") for one in runs("A", model, 100.0, devices=4, power_w=100.0)]
-    records += [one for model in ("big", "small") for one in runs("A", model, 100.0, devices=1, power_w=500.0)]
-    found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
-    assert by_system(found)["A"].devices == 16  # of 100 W x 1.25, as measured on the most devices
-
-
 def test_the_workload_that_takes_most_power_decides(tmp_path):
     records = [*runs("A", "big", 100.0, power_w=100.0), *runs("A", "small", 100.0, power_w=160.0)]
     for one in (records, records[::-1]):
         found, _ = ranked(tmp_path, TWO + "budget: {power_kw: 2}", one, COSTS)
         assert by_system(found)["A"].devices == 10
-
-
-def test_three_systems_of_which_one_tells_nothing(tmp_path):
-    third = [one | {"system": "C"} for one in vendors() if (one["system"], one["model"]) == ("A", "big")]
-    fourth = [one | {"system": "D"} for one in vendors() if one["system"] == "A"]
-    for order in (1, -1):
-        records = [*third, *fourth, *vendors()][::order]
-        [found] = ranked(tmp_path, TWO, records)
-        assert (found.scores[0].system, found.scores[-1].system) == ("B", "C")
-        assert (found.tied, found.reference) == ([], "A")
-        assert {one.system for one in found.turns} == {"A", "D"}
-        assert {one.devices for one in found.scores} == {1}
-        assert {one.total for one in found.scores} == {None}
-        assert set(by_system(found)["C"].speeds) == {"big", "small"}
-    unnamed = TWO.replace("reference: A", "")
-    [found] = ranked(tmp_path, unnamed, vendors())
-    assert found.reference == "A"
 
 
 NODES = {"A": 4, "B": 8}
@@ -587,11 +411,6 @@ def test_a_price_turns_only_a_ranking_of_what_money_buys(tmp_path):
     assert {one.by for one in found if one.by_money} == {"budget", "money"}
 
 
-def test_the_place_of_a_speed_per_device_is_told(tmp_path):
-    [found] = ranked(tmp_path, TWO, vendors())
-    assert {speed.words for one in found.scores for speed in one.speeds.values()} == {"1 device, batch 8"}
-
-
 def test_a_formulas_missing_system_is_last_and_named(tmp_path):
     short = [one | {"system": "C"} for one in vendors() if one["system"] == "A"]
     [found] = ranked(tmp_path, FORMULA, [*short, *vendors(FIVE)])
@@ -605,3 +424,36 @@ def test_a_formulas_missing_system_is_last_and_named(tmp_path):
             tmp_path, FORMULA.replace("better: higher", "better: lower"), [*short, *vendors(FIVE)][::order]
         )
         assert [one.system for one in lower.scores] == ["B", "A", "C"]
+
+
+def test_a_formula_ranks_no_two_precisions(tmp_path):
+    apart = [*runs("A", "big", 100.0), *runs("B", "big", 190.0, precision="fp8")]
+    [found] = ranked(tmp_path, ONE % "throughput", apart)
+    assert [one.value for one in found.scores] == [None, None]
+    more = [*apart, *runs("B", "big", 90.0)]
+    [found] = ranked(tmp_path, ONE % "throughput", more)
+    assert {one.system: one.value for one in found.scores} == pytest.approx({"A": 100.0, "B": 90.0})
+    with pytest.raises(RecordError, match="set 'precision' of the workload in the requirements"):
+        ranked(tmp_path, ONE % "throughput", [*more, *runs("A", "big", 10.0, precision="fp8")])
+
+
+@pytest.mark.parametrize(
+    ("reference", "left"), [("", ["A", "C"]), ("reference: A", ["A", "C"]), ("reference: B", ["B"])]
+)
+def test_a_formula_ranks_no_two_kinds_of_energy(tmp_path, reference, left):
+    records = [*runs("A", "big", 100.0), *of_scope("node", runs("B", "big", 190.0)), *runs("C", "big", 120.0)]
+    [found] = ranked(tmp_path, ONE % "work_per_energy" + reference, records)
+    assert sorted(one.system for one in found.scores if one.value is not None) == left
+    # A reference without an energy is none: the others are ranked with the first that has one.
+    [found] = ranked(tmp_path, ONE % "work_per_energy", [*runs("0", "big", 100.0, energy=None), *records])
+    assert [one.system for one in found.scores if one.value is not None] == ["C", "A"]
+
+
+def test_energies_of_unlike_scope_do_not_say_how_much_a_budget_buys(tmp_path):
+    records = vendors()
+    of_scope("node", [one for one in records if one["system"] == "B"])
+    fed, per_device = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
+    assert (by_system(fed)["B"].value, by_system(per_device)["B"].value is None) == (None, False)
+    assert [words for words in without_score([fed, per_device]) if by_system(fed)["B"].why_not in words]
+    bought, _ = ranked(tmp_path, TWO + "budget: {money: 200000}", records, COSTS)
+    assert by_system(bought)["B"].value is not None  # nothing hangs on an energy

@@ -58,14 +58,14 @@ def test_rows_are_those_of_the_table_in_each_form(public, records, capsys):
     frame = pyarrow.parquet.read_table(page_of(public).with_suffix(".parquet"))
     assert frame.num_rows == len(expected) - 1
     assert len(set(frame.column_names)) == len(found[0])
-    for title in ("tokens/s", "tokens/Wh", "devices"):
+    for title in ("work_per_s", "work_per_wh", "devices"):
         column = expected[0].index(title)
         values = [line[column] for line in expected[1:]]
         assert frame.column(title).to_pylist() == [float(one) if one else None for one in values]
     data = json.loads(page_of(public).with_suffix(".js").read_text().removeprefix("const site = ").rstrip(";\n"))
     at = [one["name"] for one in data["headings"]].index("tokens/s")
     speeds = [row[at][1] and float(row[at][1]) for row in data["rows"]]
-    assert speeds == [one and pytest.approx(one) for one in frame.column("tokens/s").to_pylist()]
+    assert speeds == [one and pytest.approx(one) for one in frame.column("work_per_s").to_pylist()]
 
 
 def links_of(page):
@@ -113,7 +113,7 @@ def test_what_may_not_be_ranked_says_why(public):
     [evil] = [words for system, words in limits.items() if "evil" in system]
     assert evil.startswith("failed: it said")
     [failed] = [row for row in rows if row["status"] == "out_of_memory"]
-    assert failed["tokens/s"] == failed["tokens/Wh"] == ""
+    assert failed["work_per_s"] == failed["work_per_wh"] == ""
     assert "Points do not fit into memory." in (public / failed["page"]).read_text()
 
 

@@ -1,15 +1,17 @@
-"""What is said of results, and what is not: only what may be ranked is."""
+"""Sentences on results: only what may be ranked is."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
 from record.values import WORK
 from results.files.workloads import workloads
 from results.show.plots.style import styles_of_systems
-from results.show.plots.sweep import scaling
+from results.show.plots.workload import charts_of
 from results.show.tables.cost import cost_table
-from results.show.tables.summary import sentences, summary_table
+from results.show.words import of_workload, times_to_report
 from results.tests import builder as made_up
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import Costs, Price, cost_of
@@ -26,28 +28,26 @@ def runs(system, tokens_per_s, precision="bf16", **options):
 
 
 def said(*records):
-    return sentences(by_point([record for several in records for record in several]))
+    return of_workload(by_point([record for several in records for record in several]))
 
 
 def test_speeds_in_different_precisions_are_not_ranked_with_each_other():
     found = said(runs("A", 100.0), runs("B", 300.0, "fp8"))
-    assert "Fastest per device in bf16: A with 100.0 ± 2.5 tokens/s (1 device, global batch 8)." in found
-    assert "Fastest per device in fp8: B with 300.0 ± 7.5 tokens/s (1 device, global batch 8)." in found
-    assert not [sentence for sentence in found if "times" in sentence]
+    assert "A is the only system that is ranked in tokens/s per device in bf16." in found
+    assert "B is the only system that is ranked in tokens/s per device in fp8." in found
 
 
-def test_a_lead_beyond_the_spread_is_a_ratio_and_one_within_it_is_none():
-    assert "1.20 times A." in said(runs("A", 100.0), runs("B", 120.0))[0]
-    [speed, _] = said(runs("A", 100.0), runs("B", 120.0), runs("C", 119.5))
-    assert speed.startswith("Fastest per device in bf16: not distinguishable are B with 120.0 ± 3.0 tokens/s")
-    assert "; C with 119.5 ± 3.0 tokens/s" in speed
-    assert speed.endswith("; B has 1.20 times A.")
-
-
-def test_one_run_makes_no_winner():
-    [speed, _] = said(runs("A", 100.0), [made_up.result(system="B", tokens_per_s=150.0)])
-    assert "not distinguishable are B with 150.0 tokens/s" in speed
-    assert "one run gives no interval" in speed
+@pytest.mark.parametrize(
+    ("others", "speed"),
+    [
+        ([runs("B", 120.0)], "B is first in tokens/s per device, 20.0 % ahead of A (95 % interval 17.3 to 22.8 %)."),
+        ([runs("B", 120.0), runs("C", 119.5)], "B and C tie in tokens/s per device: their intervals overlap."),
+        ([[made_up.result("B", tokens_per_s=150.0)]], "B and A tie in tokens/s per device: one run gives no interval."),
+        ([], "A is the only system that is ranked in tokens/s per device."),
+    ],
+)
+def test_who_is_first_is_one_sentence(others, speed):
+    assert said(runs("A", 100.0), *others)[0] == speed
 
 
 def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():
@@ -55,58 +55,18 @@ def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():
     broken[0]["energy"]["channels"][0]["largest_gap_s"] = 30.0
     del silent[1]["energy"]["channels"][0]["largest_gap_s"]
     found = said(runs("A", 100.0), broken, silent)
-    assert "Most work per energy in bf16 (Q1, device): A with 3,600 ± 89 tokens/Wh (1 device, global batch 8)." in found
-    assert "Energy of B is not ranked: gaps: the longest time without a sample is 30.0 s, at most 2.0 wanted." in found
-    assert "Energy of C is not ranked: gaps: the record lacks the data." in found
+    assert "A is the only system that is ranked in tokens/Wh (Q1, device); A at 1 device, batch 8." in found
+    assert "Energy is not ranked: B: gaps: the longest time without a sample is 30.0 s, at most 2.0 wanted." in found
+    assert "Energy is not ranked: C: gaps: the record lacks the data." in found
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"samples": 3}, "samples: 3 samples of the slowest channel, at least 60 wanted"),
-        ({"largest_gap_s": 40.0}, "gaps: the longest time without a sample is 40.0 s, at most 2.0 wanted"),
-        ({"missing": None}, "missing samples: the record lacks the data"),
-    ],
-)
-def test_an_energy_in_the_summary_that_is_not_ranked_says_why(changes, why):
-    broken = runs("B", 150.0)
-    for record in broken:
-        record["energy"]["channels"][0].update(changes)
-        record["energy"]["window_s"] = 3.0 if "samples" in changes else 60.0
-        record["metrics"]["measured_tokens"] = record["metrics"]["tokens_per_s"] * record["energy"]["window_s"]
-    header, good, bad = summary_table([("GPT", by_point([*runs("A", 100.0), *broken]))]).texts()
-    assert good[header.index("energy")] == "Q1, device"
-    assert bad[header.index("energy")] == f"Q1, device; not ranked: {why}"
-    assert bad[header.index("best work per energy")].endswith("tokens/Wh")
-    # One that counts comes before one that does not, however much work that says.
-    better = runs("B", 110.0, batch=16)
-    header, row = summary_table([("GPT", by_point([*broken, *better]))]).texts()
-    assert row[header.index("energy")] == "Q1, device"
-    assert row[header.index("best work per energy")].startswith("3,960")
-
-
-def test_what_is_of_no_known_precision_is_in_no_ranking_and_in_a_row_of_its_own():
+def test_what_is_of_no_known_precision_is_in_no_ranking():
     unknown = runs("B", 700.0, "")
-    assert [one.system for one in ranked_points(by_point([*runs("A", 100.0), *unknown]))] == ["A"]
-    found = said(runs("A", 100.0), unknown)
-    assert found[0] == "Fastest per device in bf16: A with 100.0 ± 2.5 tokens/s (1 device, global batch 8)."
-    assert found[-1] == "Runs of B are not ranked: their precision is not known."
-    assert not [sentence for sentence in found[:-1] if "B" in sentence]
-    assert said(unknown) == ["Runs of B are not ranked: their precision is not known."]
-    bad = made_up.failed("A", 1, 64)
-    mixed = by_point([*runs("A", 700.0, "", batch=16), *runs("A", 100.0), *runs("A", 300.0, "fp8"), bad])
-    header, *rows = summary_table([("GPT", mixed)]).texts()
-    columns = [header.index(name) for name in ("precision", "best per device", "runs")]
-    assert sorted([row[index] for index in columns] for row in rows) == [
-        ["bf16", "100.0 ± 2.5 tokens/s", "3 ok, 1 failed"],
-        ["fp8", "300.0 ± 7.5 tokens/s", "3 ok"],
-        ["not known", "700 ± 17 tokens/s", "3 ok"],
-    ]
-
-
-def test_a_system_has_a_row_for_each_precision():
-    rows = summary_table([("GPT", by_point(runs("A", 100.0) + runs("A", 300.0, "fp8")))]).texts()
-    assert [row[1:3] for row in rows[1:]] == [["A", "bf16"], ["A", "fp8"]]
+    assert [point.system for point in ranked_points(by_point([*runs("A", 100.0), *unknown]))] == ["A"]
+    [speed, _, left_out] = said(runs("A", 100.0), unknown)
+    assert speed.startswith("A is the only system")
+    assert left_out.startswith("Not ranked: B: ")
+    assert said(unknown) == [left_out]
 
 
 def test_of_points_that_are_level_the_first_is_the_fastest():
@@ -131,7 +91,7 @@ def test_the_devices_of_all_are_those_on_which_each_has_a_good_run():
 
 def test_scaling_is_of_one_precision():
     points = by_point(runs("A", 100.0) + runs("A", 190.0, devices=2) + runs("A", 380.0, "fp8", devices=2))
-    [chart] = scaling(points, styles_of_systems(points))
+    [chart] = (one for one in charts_of(points, None, styles_of_systems(points)) if one.name == "scaling")
     assert chart.words == "A: 100 % on 1, 95 % on 2"
 
 
@@ -150,16 +110,6 @@ def test_what_is_not_ranked_has_no_cost():
 def test_the_time_to_report_is_of_one_number_of_devices_for_all():
     few = [made_up.result("A", devices, tokens_per_s=100.0 * devices) for devices in (1, 2, 8)]
     many = [made_up.result("B", devices, tokens_per_s=100.0 * devices) for devices in (2, 4, 16)]
-    header, *rows = summary_table([("GPT", by_point([*few, *many]))]).texts()
-    times = [row[header.index("time to report")] for row in rows]
-    assert all(text.endswith("on 2 devices") for text in times)
-    assert len(set(times)) == 1
-    header, *rows = summary_table([("GPT", by_point([few[2], many[2]]))]).texts()
-    assert [row[header.index("time to report")] for row in rows] == ["", ""]
-
-
-def test_failed_runs_without_a_precision_are_counted_with_their_system():
-    bad = made_up.failed("A", 4, 64)
-    del bad["layout"]["num_nodes"]
-    header, *rows = summary_table([("GPT", by_point([*runs("A", 100.0), *runs("A", 300.0, "fp8"), bad]))]).texts()
-    assert [row[header.index("runs")] for row in rows] == ["3 ok, 1 failed", "3 ok"]
+    same = r"A (\S+ \S+) for (.*) on 2 devices; B \1 for \2 on 2 devices"
+    assert re.fullmatch(same, times_to_report(by_point([*few, *many])))
+    assert times_to_report(by_point([few[2], many[2]])) == ""

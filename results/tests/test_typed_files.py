@@ -59,16 +59,13 @@ class Party:
     [
         (From1, 8, 8),
         (From1, "8", 8),
-        (From1, 8.0, "must be a whole number from 1 on"),
         (From1, 0, "is 0, but must be a whole number from 1 on"),
         (From0, 0, 0),
         (From0, True, "is True, but must be a whole number from 0 on"),
         (From0, "-1", "is '-1', but must be"),
         (NotNegative, 2, 2),
         (NotNegative, "1.5e3", 1500.0),
-        (NotNegative, "9" * 5000, "must be a number from 0 to below 1e+30"),
         (NotNegative, float("nan"), "is nan, but must be a number from 0 to below 1e+30"),
-        (NotNegative, 1e30, "must be a number from 0"),
         (Above0, 0, "must be a number above 0"),
         (Share, 1, 1),
         (Share, 1.1, "must be a number above 0 and at most 1"),
@@ -81,20 +78,15 @@ class Party:
         (str, 5, "is 5, but must be a text"),
         (str, [1, 4], "is [1, 4], but must be a text: did you mean '1 4'?"),
         (NotNegative, [-1, 4, 2], "must be a number from 0 to below 1e+30: did you mean '4' or '2'?"),
-        (NotNegative, [None], "is [None], but must be a number from 0 to below 1e+30"),
         (Text, " ", "is ' ', but must be a text"),
         (str | None, None, "is None, but must be a text"),
         (Cake, "aple", "is 'aple', but must be one of plum, apple, cherry: did you mean 'apple'?"),
-        (Literal["up", "down"], "left", "must be up or down"),
-        (Annotated[str, like("a+", "some a")], "aaa", "aaa"),
         (Annotated[str, like("a+", "some a")], "baa", "is 'baa', but must be some a"),
         (Date, "2026-11-02", "2026-11-02"),
         (Date, "2026-02-30", "is '2026-02-30', but must be such as 2026-11-02"),
         (tuple[str, ...], ["a"], ("a",)),
-        (tuple[str, ...], "a", "is 'a', but must be a list of texts"),
         (tuple[str, ...], ["a", 1], "is 1, but must be a text"),
         (Mapping[str, float], {1: 2}, {"1": 2}),
-        (Mapping[str, float], [1], "must be keys with their values"),
         (Any, [1, None], [1, None]),
     ],
 )
@@ -142,10 +134,27 @@ def test_a_block_without_a_value_is_one_that_is_left_out(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("a: [", "cannot be read as a party: line 2: "), ("- 1", "is not a file of a party: it holds [1]")],
+    [
+        ("a: [", " cannot be read as a party: line 2: "),
+        ("- 1", " is not a file of a party: it holds [1]"),
+        (
+            "guests: {ADA: {age: '5'}}",
+            ", guest ADA: age is '5', but must be a whole number",
+        ),
+        ("guests: {ADA: {age: .nan}}", ", guest ADA: age is nan, but must be a whole number"),
+        ("guests: {ADA: {age: 1}}\nprices: {plum: 1.0e+400}", ", prices: plum is inf, but must be a number above 0"),
+        ("guests: {ADA: {age: 1}}\nprices: {plum: 10.000}", ", prices: plum is 10.000, where the point may separate"),
+        ("guests: {AD\u0410: {age: 1}}", ", guests: 'AD\u0410' has U+0410 CYRILLIC CAPITAL LETTER A"),
+    ],
 )
-def test_a_file_that_is_no_mapping_is_one_sentence(tmp_path, text, sentence):
+def test_a_mistake_in_a_file_is_one_sentence(tmp_path, text, sentence):
     (tmp_path / "a.yaml").write_text(text)
     with pytest.raises(RecordError) as error:
         read_file(Party, tmp_path / "a.yaml", "a party")
-    assert str(error.value).startswith(f"{tmp_path / 'a.yaml'} {sentence}")
+    assert str(error.value).startswith(f"{tmp_path / 'a.yaml'}{sentence}")
+
+
+@pytest.mark.parametrize("text", ["0.125", "1.25", "80.0", "80000", "1.1234", "1.250e+3"])
+def test_a_number_that_can_mean_one_thing_alone_is_taken(tmp_path, text):
+    (tmp_path / "a.yaml").write_text(f"guests: {{ADA: {{age: 5}}}}\nprices: {{plum: {text}}}")
+    assert read_file(Party, tmp_path / "a.yaml", "a party").prices == {"plum": float(text)}

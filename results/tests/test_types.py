@@ -12,7 +12,7 @@ import pytest
 
 from caraml.cli import main
 from results.show.tables.doubts import deviations_once
-from results.show.tables.summary import sentences
+from results.show.words import of_workload
 from results.tests.of_dicts import by_point, contradictions, find_records, origin_table, quality_of
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +126,7 @@ def test_no_value_of_a_wrong_type_ends_a_report(odd):
     quality_of(records)
     origin_table(records).texts()
     deviations_once(results)
-    sentences(results)
+    of_workload(results)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 
 from caraml.cli import main
 from record.errors import RecordError
+from record.findings import NOT_RANKED
 from record.model import Record, StoredFinding, changed
 from record.values import grouped
 from results import load as loading
@@ -23,8 +24,8 @@ from results.find.marks import MARKS
 from results.load import load
 from results.points.learning import as_csv, reference_of
 from results.points.repeats import by_point
-from results.show.page.answer import decide, of_workload
-from results.show.tables.summary import sentences
+from results.show.page.decision import decide
+from results.show.words import of_workload
 from results.tests import builder
 from results.tests.builder import write_served
 from results.tests.test_stored import Text
@@ -44,11 +45,9 @@ must:
 """
 NEEDS_OF_SERVER = "{workloads: {chat: {benchmark: llm_inference}}, must: [{of: chat, what: throughput, at_least: 1}]}"
 SENTENCES = {
-    "summary": r"Fastest per device[^:]*: (\w+) with .* times",
-    "summary, energy": r"Most work per energy[^:]*: (\w+) with .* times",
-    "page": r"(\w+) is the fastest per device",
-    "page, energy": r"(\w+) is the most efficient",
-    "decision": r"(\w+) is first",
+    "page": r"(\w+) is first in \w+/s per device",
+    "page, energy": r"(\w+) is first in \w+/Wh",
+    "decision": r"(\w+) is first (?:within|at|per|by)",
 }
 
 
@@ -134,9 +133,9 @@ def views(folder, folders):
     with suppress(RecordError):  # refused as a whole
         found, costs = load(folders), read_prices(folder / "prices.yaml")
         points = by_point(found.records)
-        decision, page = decide(points, read_requirements(needs), costs, found.skipped), of_workload("gpt", points)
-        text = [*sentences(points), page.sentence, *page.reasons, decision.answer.sentence]
-        best, *_ = decision.rankings[0]
+        decision = decide(points, read_requirements(needs), costs, found.skipped)
+        text = [*of_workload(points), decision.sentence]
+        best = decision.rankings[0]
         first["score"] = {best.scores[0].system} if best.lead and not best.tied else set()
         ordered = [tied_with_cheapest(one) for one in cheapest(points, costs).values() if len(one) > 1]
         first["cost, energy"] = {system for system, *tied in ordered if not tied}
@@ -153,15 +152,16 @@ def views(folder, folders):
 
 def first_rows(text):
     """Return the systems with the most speed and work per energy in a CSV, among alike rows that may be ranked."""
-    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["status"] == "ok" and not row.get("not ranked")]
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["status"] == "ok" and not row.get("not_ranked")]
+    of_energy = ["energy"] if rows and "energy" in rows[0] else ["energy_grade", "energy_scope"]
 
     def first(column, *kinds):
-        known = (row for row in rows if row[column] and not (kinds[1:] and row.get("energy not ranked")))
+        known = (row for row in rows if row[column] and not (kinds[1:] and row.get("energy_not_ranked")))
         alike = grouped(known, lambda row: tuple(map(row.get, kinds)))
         several = [mine for mine in alike.values() if len({row["system"] for row in mine}) > 1]
         return {max(mine, key=lambda row: float(row[column]))["system"] for mine in several}
 
-    return first("tokens/s/device", "precision"), first("tokens/Wh", "precision", "energy", "power source")
+    return first("work_per_s_per_device", "precision"), first("work_per_wh", "precision", *of_energy)
 
 
 @pytest.mark.parametrize(("slow", "quick"), [(SLOW, FAST), (FAST, SLOW), ("Alpha", "Zeta"), ("Zeta", "Alpha")])
@@ -180,7 +180,7 @@ def test_what_is_not_comparable_is_first_in_no_view_and_passes_nothing(kind, gro
     assert {view for view in wrong if next(filter(view.startswith, GROUPS), "ranking") in groups} == set()
 
 
-@pytest.mark.parametrize("kind", ["", "answers_wrong", "answers_vary", "cache_impossible"])
+@pytest.mark.parametrize("kind", ["", *sorted(NOT_RANKED)])
 def test_a_server_that_answers_wrongly_is_not_ranked_and_passes_nothing(kind, tmp_path):
     write_served(tmp_path / "run", "run")
     (tmp_path / "needs.yaml").write_text(NEEDS_OF_SERVER)

@@ -59,8 +59,22 @@ def test_a_block_may_take_in_another_and_nodes_know_their_lines(tmp_path):
     assert read_nodes(tmp_path / "one.yaml").value[1][0].start_mark.line == 1
 
 
-@pytest.mark.parametrize("text", ["key: !!int x", "key: !!python/name:os.system x", "key: " + "9" * 5000])
-def test_what_is_no_value_is_a_sentence(tmp_path, text):
-    (tmp_path / "one.yaml").write_text(text)
-    with pytest.raises(YamlError):
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"key: !!int x", ""),
+        (b"key: !!python/name:os.system x", ""),
+        (b"key: " + b"9" * 5000, ""),
+        (b"key: \x00", ""),
+        (b"key: [1", ""),
+        (b"key: " + b"[" * 100 + b"]" * 100, "nested in more than"),
+        (b"key: 1\nkey: 2", "'key' is written twice, first in line 1"),
+        (b"key: \xa3", "not in UTF-8"),
+    ],
+)
+def test_what_is_no_value_is_a_sentence(tmp_path, content, words):
+    (tmp_path / "one.yaml").write_bytes(content)
+    with pytest.raises(YamlError) as error:
         read_yaml(tmp_path / "one.yaml")
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)

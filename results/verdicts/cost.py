@@ -6,7 +6,6 @@ machine's price for the time that the work takes.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from results.files.systems import SOURCE, system_of
 from results.files.typed_files import WORDS, Above0, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
 from results.find.records import Record, RecordError
-from results.points.estimate import Estimate, Interval, of_runs
+from results.points.estimate import Estimate, Interval, Part, of_runs
 from results.points.operating import at_limits
 from results.points.repeats import PointResults
 from results.verdicts.quality import energy_kind, why_not_ranked
@@ -336,9 +335,12 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     totals = [at(*run).total for run in zip(one.values(THROUGHPUT), one.values(WORK), strict=True)]
     if not stated.total or not min(totals):
         return stated
-    sensor = at(speed, work / (1 + one.error_of_each(WORK, with_accuracy=True))).total / stated.total - 1
-    of_overhead = at(speed, work, uncovered.value_w + uncovered.error_w).total / stated.total - 1
-    return replace(stated, estimate=of_runs(totals, math.hypot(sensor, of_overhead))._replace(value=stated.total))
+    shared = [
+        part._replace(error=at(speed, work / (1 + abs(part.error))).total / stated.total - 1)
+        for part in one.sensor_parts(WORK, with_accuracy=True)
+    ]
+    shared.append(Part(at(speed, work, uncovered.value_w + uncovered.error_w).total / stated.total - 1))
+    return replace(stated, estimate=of_runs(totals, shared)._replace(value=stated.total))
 
 
 class Crossing(NamedTuple):

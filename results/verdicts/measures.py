@@ -216,8 +216,8 @@ def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: 
         estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
     if quantity.is_trimmed:
         ends = (quantity.without_fastest, quantity.without_slowest)
-        sensor = best.error_of_each(path, with_accuracy)
-        estimate = trimmed_mean(values, *(ends if is_time else ends[::-1]), sensor=sensor)
+        shared = best.sensor_parts(path, with_accuracy)
+        estimate = trimmed_mean(values, *(ends if is_time else ends[::-1]), shared)
     return estimate
 
 

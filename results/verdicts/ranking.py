@@ -106,7 +106,7 @@ def rank(results: Sequence[PointResults], path: str) -> Ranking | None:
     return Ranking(first, tied, behind, over_first, by_accuracy)
 
 
-def _ties(one: PointResults, first: PointResults, path: str, with_accuracy: bool | None = None) -> bool:
+def _ties(one: PointResults, first: PointResults, path: str, with_accuracy: bool = True) -> bool:
     ratio = one.over(first, path, with_accuracy)
     if ratio is None or ratio.interval is None or ratio.interval.high >= 1:
         return True

@@ -38,6 +38,7 @@ class Size(NamedTuple):
     devices: int | None
     why_not: str = ""
     power: Estimate | None = None  # per device at the supply, if the size depends on it
+    limit: str = ""  # of the budget, which binds it: devices, money or power
 
     def speed(self, results: Sequence[PointResults]) -> Speed:
         """Return the throughput of all devices at a workload with these points."""
@@ -114,7 +115,7 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     whole_w = per_device.value + overhead.value_w
     at_supply = per_device * inexactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
     shares = Interval(*((per_device.value + end_w) / whole_w for end_w in overhead[1:]))
-    return Power(at_supply, shares=shares)
+    return Power(at_supply.of_source((one.system, POWER)), shares=shares)  # one power in all workloads
 
 
 def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int:
@@ -127,12 +128,12 @@ def devices_per_node(results: Iterable[PointResults], price: Price | None) -> in
 
 def sizes(power: Power, system: str, budget: Budget, costs: Costs | None, per_node: int = 1) -> dict[str, Size]:
     """Return the size of a system within the budget: by each of its limits, and by all of them together."""
-    by_limit = _by_limit(power, system, budget, costs)
+    by_limit = {way: size._replace(limit=way) for way, size in _by_limit(power, system, budget, costs).items()}
     for way, size in by_limit.items():
         if size.devices is not None and size.devices % per_node:
             whole = size.devices // per_node * per_node
             why = "" if whole else f"{devices_text(size.devices)} are less than a node of {per_node}"
-            by_limit[way] = Size(whole or None, why, size.power)
+            by_limit[way] = size._replace(devices=whole or None, why_not=why)
     if len(by_limit) > 1:
         smallest = min(by_limit.values(), key=lambda size: -1 if size.devices is None else size.devices)
         by_limit = {"budget": smallest, **by_limit}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import NamedTuple
 
 from jpwr.messages import near
 from record.findings import finding
-from record.values import PER_DEVICE, grouped
+from record.values import PER_DEVICE
 from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
@@ -53,6 +52,7 @@ class Scored(NamedTuple):
     speeds: Mapping[str, Speed]  # by workload
     total: Total | None = None
     why_not: str = ""
+    limit: str = ""  # of the budget, which binds the number of devices
 
 
 class Turn(NamedTuple):
@@ -231,7 +231,7 @@ class _Comparison:
         value, interval, why_not = (None, None, own) if isinstance(own, str) else (own.value, own.interval, "")
         offer, size = self._offers[system], self._offers[system].size(self._way)
         total = None if self._way == EQUAL_DEVICES else total_of(size, system, offer.power, self._costs)
-        return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not)
+        return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not, size.limit)
 
     def _weight_turns(self, first: str, other: str) -> Iterator[Turn]:
         """Yield for each weight the factor at which another system ties with the first."""
@@ -336,14 +336,16 @@ def _term(
 def _parts(slopes: Mapping[str, float], answers: Mapping[str, Answer]) -> list[Part] | None:
     """Return the uncertainty of a formula from that of its terms; a term without an estimate is exact.
 
-    Errors of terms from the same runs are correlated: their sum is linear.
+    Errors of terms from the same runs, or by the same sensor model, are correlated: their sum is linear.
     """
-    known = [(name, one.estimate, one.best) for name, one in answers.items() if one.estimate]
-    if any(estimate.parts is None for _, estimate, _ in known):
-        return None
     found = []
-    for terms in grouped(known, lambda term: (term[2].point, term[2].variant) if term[2] else term[0]).values():
-        for alike in zip_longest(*(estimate.parts or () for _, estimate, _ in terms), fillvalue=Part(0.0, math.inf)):
-            errors = [abs(slopes[term[0]]) * math.sqrt(part.variance) for term, part in zip(terms, alike, strict=True)]
-            found.append(Part(math.fsum(errors) ** 2, min(part.freedom for part in alike)))
+    for name, term in answers.items():
+        if term.estimate is None:
+            continue
+        if term.estimate.parts is None:
+            return None
+        runs = (term.best.point, term.best.variant) if term.best else name
+        for number, part in enumerate(term.estimate.parts):
+            error = abs(slopes[name] * part.error)
+            found.append(Part(error, part.freedom, part.source or (runs, number)))
     return found

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.llm_inference import address
@@ -15,10 +17,13 @@ from benchmarks.llm_inference.client import Server
 from benchmarks.llm_inference.perplexity import TOKENIZE, asked_text
 from benchmarks.llm_inference.prompts import Bodies, template_tokens
 from benchmarks.llm_inference.run import parse
-from benchmarks.llm_inference.servers import SERVERS
+from benchmarks.llm_inference.servers import SERVERS, Draft, Start
 from tests.contracts.packages import Sources
 
 PATHS = {address.COMPLETIONS: "completions", address.CHAT: "chat", TOKENIZE: "tokenize"}
+START = Start(Path("/m"), Path("/f"), 8000, 4, 2048, 8, 2, "bfloat16")
+OTHER = {"is_random": True, "is_fp8": True, "keeps_prefixes": True, "draft": Draft(Path("/d"), 3, 2.49)}
+STARTS = [START, *(START._replace(**{name: value}) for name, value in OTHER.items())]
 KINDS = re.compile("counter|gauge|histogram", re.IGNORECASE)
 
 
@@ -34,30 +39,22 @@ class Contract(NamedTuple):
 
 def asked_of(name: str) -> Contract:
     """Return what we ask of a server; the value of a metric is when we take it to move, empty for either."""
-    adapter = SERVERS[name]
-    texts = list(_texts(adapter))
-    settings = {word for text in texts for word in re.findall(r'^ *(\w+): |[{ ](\w+): |"(\w+)":', text, re.MULTILINE)}
-    metrics = {text: "" for text in texts if re.fullmatch(r"[\w:]+_total", text)}
-    if adapter.counter:
-        metrics[adapter.counter] = "request" if adapter.counts_requests else "step"
+    program = SERVERS[name]
+    starts = [start for start in STARTS if program.quantises or not start.is_fp8]
+    commands = [word for start in starts for word in program.command(start)]
+    variables = {variable for start in starts for variable in program.environment(start)}
+    settings = {word for word in commands if word.startswith("{")} | set(filter(None, map(program.settings, starts)))
+    metrics = dict.fromkeys(filter(None, (program.steps, program.proposed, program.accepted)), "")
+    if program.counter:
+        metrics[program.counter] = "request" if program.counts_requests else "step"
+    modules = [f"-m {after}" for word, after in pairwise(commands) if word == "-m" and not after.startswith("bench")]
     return Contract(
-        {flag for text in texts for flag in re.findall(r"(?<!\S)--[a-z][\w-]*|-m (?!benchmarks)[\w.]+", text)},
-        {word for words in settings for word in words if word},
+        {*(word for word in commands if word.startswith("--")), *modules},
+        {word for text in settings for word in re.findall(r'"(\w+)": ', text)},
         _fields(name),
         metrics,
-        {text for text in texts if re.fullmatch(r"(?!HF_)[A-Z]+_[A-Z0-9_]+", text)},
+        {variable for variable in variables if not variable.startswith("HF_")},
     )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts and keys of a server's row."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _texts((*value, *value.values()))
-    elif isinstance(value, tuple):
-        for one in value:
-            yield from _texts(one)
 
 
 class _Recorder(address.Address):
@@ -75,16 +72,16 @@ class _Recorder(address.Address):
 
 def _fields(name: str) -> dict[str, set[str]]:
     """Return the fields of all requests that our client sends, by the kind of request."""
-    adapter, recorder = SERVERS[name], _Recorder("127.0.0.1", 1)
+    program, recorder = SERVERS[name], _Recorder("127.0.0.1", 1)
     recorder.asked.clear()
     config = parse(["--server", name, "--device", "cpu" if name == "xllamacpp" else "gpu"])
     for template in (None, 4):
-        extra = {**adapter.extra, **adapter.of_turns}
+        extra = {**program.request, **program.request_of_turns}
         path = address.COMPLETIONS if template is None else address.CHAT
         recorder.asked.append((path, json.loads(Bodies("m", 32000, extra, "s", template).body(0, 32, 8))))
-        server = Server(recorder, (2, ""), "m", 32000, dict(adapter.extra), adapter.keep_alive, template)
+        server = Server(recorder, (2, ""), "m", 32000, program.request, program.keep_alive, template)
         Questions(server, config, 1.0, lambda: None).ask_idle()
-    asked_text(Server(recorder, (2, ""), "m", 32000, {}, adapter.keep_alive), adapter, None)
+    asked_text(Server(recorder, (2, ""), "m", 32000, {}, program.keep_alive), program, None)
     with suppress(address.LoadError):
         template_tokens(recorder, "m", 1, 1.0)
     found: dict[str, set[str]] = {}

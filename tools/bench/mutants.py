@@ -52,6 +52,7 @@ def mutant_at(module: Path, index: int) -> Mutant:
     """Make the mistake in a node of a module."""
     tree = ast.parse((ROOT / module).read_text())
     node = list(ast.walk(tree))[index]
+    assert isinstance(node, ast.expr)
     was = ast.unparse(node)
     mutated(node)
     return Mutant(module, ast.unparse(tree), f"{module}:{node.lineno}: {was} -> {ast.unparse(node)}")
@@ -68,7 +69,7 @@ def mutated(node: ast.AST) -> bool:
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         node.op = ast.UAdd()
         node.operand = ast.Call(ast.Name("bool", ast.Load()), [node.operand], [])
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float) and type(node.value) is not bool:
         node.value = node.value * 2 + 1
     else:
         return False

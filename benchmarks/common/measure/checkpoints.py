@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from benchmarks.common.input_files import drop_from_cache
 from benchmarks.common.launch import Launch, mark_window, node_window
@@ -20,7 +20,7 @@ from benchmarks.common.measure.turns import ReadCounts
 from benchmarks.common.node.out_of_memory import short_message
 from benchmarks.common.options import CheckpointOptions, ConfigError
 from benchmarks.common.record import CHECKPOINT, RESTORE, RunRecord, Window
-from benchmarks.common.workload import HasState, Options
+from benchmarks.common.workload import State
 from record.model import as_json
 
 OF_ROUNDS: dict[str, Callable[[Sequence[float]], float]] = {"": fmean, "least_": min, "most_": max}
@@ -32,7 +32,7 @@ class CheckpointError(Exception):
     """A checkpoint cannot be written, or does not give the state that was written."""
 
 
-def asked(options: Options) -> CheckpointOptions:
+def asked(options: Any) -> CheckpointOptions:
     """Return the options of checkpoints; a workload without these flags has none."""
     found: CheckpointOptions = getattr(options, "checkpoint", CheckpointOptions())
     return found
@@ -43,12 +43,12 @@ def check(session: Session) -> None:
     run, training, options = session.run, session.training, asked(session.options)
     if not options.checkpoint:
         return
-    if not isinstance(training, HasState):
+    if training.state is None:
         raise ConfigError(
             f"--checkpoint was asked for, but {run.name} cannot write its state on {session.target.kind.upper()}s or "
             "in several processes: leave it out"
         )
-    _check_folder(Path(options.checkpoint), max(session.target.gather(training.state.size_bytes)))
+    _check_folder(Path(options.checkpoint))
 
 
 class Round(NamedTuple):
@@ -99,9 +99,10 @@ def _metrics(rounds: Sequence[Sequence[Round]]) -> dict[str, float]:
 
 
 def _round(session: Session, folder: Path, windows: list[Window]) -> Round:
-    state = cast(HasState, session.training).state
+    state = session.training.state
+    assert state is not None
     written = state.checksum()
-    write_s = _timed(session, CHECKPOINT, windows, lambda: _write(session, folder))
+    write_s = _timed(session, CHECKPOINT, windows, lambda: _write(session, state, folder))
     session.training.data.call()  # so that the state differs from the one to read
     session.training.synchronize()
     own = _own_files(folder, session.launch)
@@ -134,13 +135,13 @@ def _timed(session: Session, kind: str, windows: list[Window], work: Callable[[]
     return end_s - start_s
 
 
-def _write(session: Session, folder: Path) -> None:
+def _write(session: Session, state: State, folder: Path) -> None:
     """Write a checkpoint, which all ranks have written and synced when this returns."""
     with _in_one_sentence(folder.parent):
         if session.launch.rank == 0:
             folder.mkdir(parents=True)
         session.target.gather(None)
-        cast(HasState, session.training).state.save(folder)
+        state.save(folder)
         for path in _own_files(folder, session.launch):
             _sync(path)
         session.target.gather(None)
@@ -174,22 +175,16 @@ def _in_one_sentence(folder: Path) -> Iterator[None]:
         raise CheckpointError(f"a checkpoint cannot be written to {folder} ({cause}): {remedy}") from error
 
 
-def _check_folder(folder: Path, size_bytes: int) -> None:
-    """Raise ConfigError unless the folder can have a checkpoint of some bytes."""
+def _check_folder(folder: Path) -> None:
+    """Raise ConfigError unless files can be written into the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-        free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
         raise ConfigError(
             f"--checkpoint {folder} was asked for, but it cannot be written to ({error.strerror}): choose "
             "another folder"
         ) from error
-    if free_bytes < size_bytes:
-        raise ConfigError(
-            f"--checkpoint {folder} has {free_bytes / 1e9:.3g} GB of free space, but a checkpoint needs at least "
-            f"{size_bytes / 1e9:.3g} GB: make room, or choose another folder"
-        )
 
 
 def _own_files(folder: Path, launch: Launch) -> list[Path]:

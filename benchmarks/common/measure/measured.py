@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.common.facts import Flops
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure.regions import MarkedSteps
-from benchmarks.common.measure.throughput import throughput_metrics
 from benchmarks.common.record import Window
-from benchmarks.common.workload import Options, Target, Training, Workload
+from benchmarks.common.workload import Target, Training, Workload
 from jpwr.median import percentile
-from record.derived import computed, throughput
+from record.derived import computed, flops, step_times, throughput
 
 
 class Session(NamedTuple):
@@ -22,7 +22,7 @@ class Session(NamedTuple):
     run: Workload
     training: Training
     target: Target
-    options: Options
+    options: Any  # of the workload
     launch: Launch
     marked: MarkedSteps
 
@@ -34,7 +34,7 @@ class Session(NamedTuple):
     @property
     def work_per_call(self) -> int:
         """Work of one call over all devices, in the workload's unit."""
-        return self.training.steps_per_call * work_per_step(self.run)
+        return self.training.steps_per_call * self.run.work_per_step
 
     def agree(self, number: int) -> int:
         """Return rank 0's number."""
@@ -83,12 +83,11 @@ class Measured(NamedTuple):
             "host_step_time_median_s": percentile(host_times_s, 50) / steps_each,
             **throughput_metrics(
                 run.unit,
-                steps * work_per_step(run),
+                steps * run.work_per_step,
                 session.longest_s(host_times_s),
                 step_times_s,
                 run.layout["num_devices"],
-                run.flops.per_unit,
-                run.flops.source,
+                run.flops,
                 session.options.run.peak_tflops_per_device,
             ),
             **input_metrics,
@@ -96,9 +95,33 @@ class Measured(NamedTuple):
         return cls(windows, step_times_s, metrics, steps_per_batch)
 
 
-def work_per_step(run: Workload) -> int:
-    """Return the work of an optimizer step over all devices, in the workload's unit."""
-    return run.layout["global_batch_size"] * run.work_per_sample
+def throughput_metrics(
+    unit: str,
+    work: int,
+    measured_s: float,
+    step_times_s: list[float],
+    num_devices: int,
+    model_flops: Flops,
+    peak_tflops_per_device: float,
+) -> dict[str, Any]:
+    """Return throughput over the whole measured window, step times in seconds, and rates in 10^12 FLOP/s.
+
+    `unit` is the unit of `work` in the singular, such as `token`. `mfu` is from 0 to 1, and None if the device's peak
+    or the model's FLOPs are not known.
+    """
+    measured = {
+        "measured_s": measured_s,
+        f"measured_{unit}s": work,
+        f"model_flops_per_{unit}": model_flops.per_unit,
+        "peak_tflops_per_device": peak_tflops_per_device or None,
+    }
+    formulas = (*throughput(f"{unit}s"), *flops(f"{unit}s"))
+    return {
+        **measured,
+        **computed(formulas, {**measured, "num_devices": num_devices}),
+        **step_times(step_times_s),
+        "model_flops_source": model_flops.source,
+    }
 
 
 def epcc_metrics(run: Workload, work: int, time_s: float) -> dict[str, float | None]:

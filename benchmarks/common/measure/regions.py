@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.cgroup import Periods, quota_periods
 from benchmarks.common.record import EFFECTIVE, MEASURED
+from jpwr.process.cgroup import Periods, quota_periods, throttled_percent
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import (
     BATCH,
@@ -44,7 +44,7 @@ class MarkedSteps:
         self._in_window, self._every_step, self._start_s = False, False, 0.0
         self._windows: list[tuple[str, float, float]] = []
         self._at_begin: list[Periods] = []
-        self._periods: dict[str, list[list[tuple[Periods, Periods]]]] = {}  # of each group at both edges of a window
+        self._periods: dict[str, list[tuple[list[Periods], list[Periods]]]] = {}  # at both edges of each window
         timer.recording = False
 
     def begin_window(self, start_s: float, every_step: bool = False) -> None:
@@ -57,15 +57,11 @@ class MarkedSteps:
         """End the window while the device is idle."""
         self._in_window = self._timer.recording = False
         self._windows.append((kind, self._start_s, end_s))
-        self._periods.setdefault(kind, []).append(list(zip(self._at_begin, quota_periods(), strict=False)))
+        self._periods.setdefault(kind, []).append((self._at_begin, quota_periods()))
 
     def throttled_percent(self, kind: str) -> float:
         """Return the percentage of throttled quota periods in windows of a kind, of the most throttled group."""
-        shares = [0.0]
-        for edges in zip(*self._periods[kind], strict=False):
-            all_periods = sum(end.all - begin.all for begin, end in edges)
-            shares.append(sum(end.throttled - begin.throttled for begin, end in edges) / max(1, all_periods))
-        return 100 * max(shares)
+        return throttled_percent(self._periods[kind])
 
     def begin(self) -> None:
         """Begin a Batch: one step, or several steps that the host waits for together."""

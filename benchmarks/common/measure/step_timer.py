@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-
-from benchmarks.common.workload import Event
+from typing import Any
 
 
 @dataclass
@@ -20,11 +19,11 @@ class StepTimer:
 
     now_s: Callable[[], float]
     synchronize: Callable[[], None]
-    record_event: Callable[[], Event] | None = None
+    record_event: Callable[[], Any] | None = None  # of events with `elapsed_s`
     warmup_step_times_s: list[float] = field(default_factory=list)
     steps_together: int = 1  # in the window, without device events
     window_times_s: list[float] = field(default_factory=list)  # start of the window, and the end of each timed part
-    events: list[Event] = field(default_factory=list)  # at the same moments
+    events: list[Any] = field(default_factory=list)  # at the same moments
     _last_s: float = 0.0
     _since_mark: int = 0  # steps
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from benchmarks.common.input_files import drop_from_cache
 from benchmarks.common.launch import mark_window, node_window
 from benchmarks.common.measure.measured import Measured, Session, epcc_metrics
-from benchmarks.common.measure.regions import MarkedSteps
-from benchmarks.common.measure.throughput import Block, Turns, effective_metrics
 from benchmarks.common.progress import to_go
-from benchmarks.common.record import EFFECTIVE, MEASURED
-from benchmarks.common.workload import BatchFeed, Input
-from jpwr.median import percentile
+from benchmarks.common.record import EFFECTIVE, MEASURED, Window
+from benchmarks.common.workload import Feed
+from jpwr.median import median_interval, percentile
+from record.derived import computed, throughput
 
 # More batches are made while the prefetched ones are used up, so that this takes DRAIN times as many calls: enough for
 # an input path of up to 1 - 1 / DRAIN of the device's speed.
@@ -30,9 +30,24 @@ COPIES = 5  # of a batch to the device, to time one
 IO_COUNTERS = Path("/proc/self/io")
 
 
+@dataclass
+class Turns:
+    """Measured blocks and steps; every block has the same number of calls."""
+
+    calls_per_block: int
+    blocks: list[Window] = field(default_factory=list)  # compute and effective in turns
+    compute_steps_s: list[float] = field(default_factory=list)  # timed one by one, on data on the device
+    effective_steps_s: list[float] = field(default_factory=list)  # the same on the input path, without waiting for it
+    waits_s: list[float] = field(default_factory=list)  # for input, of each effective step
+
+    def durations_s(self, kind: str) -> list[float]:
+        """Return the durations of the blocks of a kind, in seconds."""
+        return [block.end_s - block.start_s for block in self.blocks if block.kind == kind]
+
+
 def measure_in_turns(
-    compute: BatchFeed,
-    effective: BatchFeed,
+    compute: Feed,
+    effective: Feed,
     turns: Turns,
     rounds: int,
     settling_calls: int,
@@ -48,7 +63,7 @@ def measure_in_turns(
     kind, and the time of the edge.
     """
 
-    def settle(feed: BatchFeed) -> None:
+    def settle(feed: Feed) -> None:
         calls = settling_calls
         if feed is effective:
             before_effective()
@@ -67,7 +82,7 @@ def measure_in_turns(
             synchronize()
             end_s = now_s()
             block_edge("end", kind, end_s)
-            turns.blocks.append(Block(kind, start_s, end_s))
+            turns.blocks.append(node_window(start_s, end_s, kind))
         for feed, steps_s, waits_s in (
             (compute, turns.compute_steps_s, []),
             (effective, turns.effective_steps_s, turns.waits_s),
@@ -84,24 +99,10 @@ def measure_in_turns(
         yield done + 1
 
 
-class MarkedFeed:
-    """Feed whose steps are marked."""
-
-    def __init__(self, feed: BatchFeed, marked: MarkedSteps) -> None:
-        self._feed, self._marked = feed, marked
-        self.take, self.step = feed.take, feed.step
-
-    def call(self) -> None:
-        """Make one call into the framework."""
-        self._marked.begin()
-        self._feed.call()
-        self._marked.end()
-
-
 def in_turns(session: Session) -> Measured:
     """Measure compute and effective blocks in turns, with the metrics of the input path."""
     run, training, marked = session.run, session.training, session.marked
-    on_device, data = training.on_device, cast(Input, training.data)
+    on_device, data = training.on_device, training.data
     assert on_device is not None
     calls, first_calls_s = _calls_per_block(session)
     turns, read, together = Turns(calls), ReadCounts(data.read_so_far), session.host_runs_ahead
@@ -117,6 +118,14 @@ def in_turns(session: Session) -> Measured:
         if edge == "end":
             marked.end_window(kind, time_s)
 
+    def marked_feed(feed: Feed) -> Feed:
+        def call() -> None:
+            marked.begin()
+            feed.call()
+            marked.end()
+
+        return feed if together else replace(feed, call=call)
+
     def before_effective() -> None:
         if session.options.turns.cold_cache:
             drop_from_cache(run.files)
@@ -125,8 +134,8 @@ def in_turns(session: Session) -> Measured:
     while left:
         before = len(turns.durations_s(MEASURED))
         for done in measure_in_turns(
-            on_device if together else MarkedFeed(on_device, marked),
-            data if together else MarkedFeed(data, marked),
+            marked_feed(on_device),
+            marked_feed(data),
             turns,
             left,
             ceil(data.steps_ahead / training.steps_per_call),
@@ -146,7 +155,7 @@ def in_turns(session: Session) -> Measured:
     steps_each = calls * training.steps_per_call
     return Measured.of(
         session,
-        [node_window(block.start_s, block.end_s, block.kind) for block in turns.blocks],
+        turns.blocks,
         host_times_s,
         [time_s / steps_each for time_s in host_times_s],
         steps_each,
@@ -156,7 +165,7 @@ def in_turns(session: Session) -> Measured:
 
 
 def _input_metrics(
-    session: Session, turns: Turns, first_calls_s: Sequence[float], data: Input, read: dict[str, float]
+    session: Session, turns: Turns, first_calls_s: Sequence[float], data: Feed, read: dict[str, float]
 ) -> dict[str, Any]:
     """Return the metrics of the input path in the effective blocks, and EPCC's speed over all calls on it."""
     run, gather, effective_s = session.run, session.target.gather, turns.durations_s(EFFECTIVE)
@@ -173,7 +182,7 @@ def _input_metrics(
         turns,
         session.longest_s(effective_s),
         max(gather(own_share)),  # all ranks wait for the slowest one
-        {key: sum(one[key] for one in reads) for key in read},
+        {key: sum(of_rank[key] for of_rank in reads) for key in read},
     )
     all_calls = len(first_calls_s) + calls
     return metrics | epcc_metrics(run, all_calls * session.work_per_call, sum([*first_calls_s, *effective_s]))
@@ -196,6 +205,50 @@ def _calls_per_block(session: Session) -> tuple[int, list[float]]:
             times_s.append(time.monotonic() - start_s)
         of_feeds_s.append(times_s)
     return session.agree(ceil(window.steps_to_measure(of_feeds_s[1]) / session.options.turns.rounds)), of_feeds_s[0]
+
+
+def effective_metrics(
+    unit: str,
+    work_per_call: int,
+    num_devices: int,
+    turns: Turns,
+    effective_s: float,
+    input_wait_share: float,
+    read: Mapping[str, float],
+) -> dict[str, float | int | str | None]:
+    """Return throughput through the input path over all effective blocks, and its ratio to the compute blocks.
+
+    `unit` is the unit of work in the singular; `effective_s` is the time of the blocks in seconds.
+    `effective_over_compute` is the median over pairs of blocks, with a 95 % confidence interval; the interval is None
+    with fewer than 6 pairs. `input_wait_share` (0 to 1) is a share of the time of the steps that were timed one by one;
+    `step_slowdown` is the ratio of such a step's own time to that on data on the device. `read` has the amounts read
+    during the effective blocks, in the units of its keys, and is returned per second; seconds of the input path's
+    parts, such as `input_reading_s`, are returned as percentages of their sum.
+    """
+    parts_s = {key: value for key, value in read.items() if key.endswith("_s")}
+    all_parts_s = sum(parts_s.values())
+    blocks_s = turns.durations_s(EFFECTIVE)
+    work = len(blocks_s) * turns.calls_per_block * work_per_call
+    ratios = [compute / effective for compute, effective in zip(turns.durations_s(MEASURED), blocks_s, strict=True)]
+    low, high = median_interval(ratios)
+    measured = {"effective_s": effective_s, f"effective_{unit}s": work}
+    return {
+        **measured,
+        **computed(throughput(f"{unit}s", "effective_"), {**measured, "num_devices": num_devices}),
+        "effective_over_compute": percentile(ratios, 50),
+        "effective_over_compute_low": low,
+        "effective_over_compute_high": high,
+        "effective_over_compute_pairs": len(ratios),
+        "input_wait_share": input_wait_share,
+        "input_wait_percent": 100 * input_wait_share,
+        "step_slowdown": percentile(turns.effective_steps_s, 50) / percentile(turns.compute_steps_s, 50),
+        **{f"{key}_per_s": value / effective_s for key, value in read.items() if key not in parts_s},
+        **{
+            f"{key.removesuffix('_s')}_percent": 100 * value / all_parts_s
+            for key, value in parts_s.items()
+            if all_parts_s
+        },
+    }
 
 
 class ReadCounts:

@@ -63,17 +63,14 @@ def _hip_ids() -> list[str]:
     return found
 
 
-def bind(launch: Launch, devices_per_process: int = 1) -> None:
-    """Bind this process and its future threads and children to the CPUs near the GPUs of its local rank.
+def bind(launch: Launch) -> None:
+    """Bind this process and its future threads and children to the CPUs near the GPU of its local rank.
 
-    A binding by the launcher is narrowed and never widened. Nothing happens if the GPUs' NUMA domain is not known, or
+    A binding by the launcher is narrowed and never widened. Nothing happens if the GPU's NUMA domain is not known, or
     if this process may use none of its CPUs. Existing threads keep their binding.
     """
-    first = launch.local_rank * devices_per_process
-    near: set[int] = set()
-    for ids in gpu_ids()[first : first + devices_per_process]:
-        near |= _near(ids)
-    if near and (bound := near & os.sched_getaffinity(0)):
+    ids = gpu_ids()[launch.local_rank : launch.local_rank + 1]
+    if ids and (bound := _near(ids[0]) & os.sched_getaffinity(0)):
         os.sched_setaffinity(0, bound)
 
 

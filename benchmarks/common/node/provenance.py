@@ -15,9 +15,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.cgroup import cpu_quota, memory_limit_bytes
 from benchmarks.common.launch import COPIES_VARIABLE, COPY_VARIABLE, node_name, usable_cores
 from benchmarks.common.node.vendor_tools import Reported, ToolError, amd_smi, nvidia_smi, nvidia_topology
+from jpwr.process.cgroup import cpu_quota, memory_limit_bytes
 from jpwr.process.processor import read_processor
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -131,9 +131,7 @@ def test_a_failed_write_is_one_sentence_and_leaves_nothing(run, tmp_path, monkey
     ("flags", "words"),
     [
         (["--checkpoint", "/proc/kept"], "it cannot be written to (No such file or directory): choose"),
-        (["--checkpoint", "/proc/self/task"], "it cannot be written to (No such file or directory): choose"),
         (["--checkpoint", "{}/a file"], "it cannot be written to (File exists): choose"),
-        (["--checkpoint", "{}", "--checkpoints", "0"], "checkpoints must be above 0, got 0"),
     ],
 )
 def test_options_that_cannot_be_are_refused(tmp_path, capsys, flags, words):
@@ -146,13 +144,6 @@ def test_a_workload_without_a_state_has_no_checkpoints(run, tmp_path):
     code, record, _ = run("--checkpoint", str(tmp_path), workload=Sums)
     assert code == 2
     assert "sums cannot write its state on CPUs or in several processes: leave it out" in record["error"]
-
-
-def test_a_folder_without_room_is_refused_before_the_measurement(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(Number, "size_bytes", 10**18)
-    code, record, _ = run("--checkpoint", str(tmp_path))
-    assert (code, record["step_times_s"]) == (2, [])
-    assert "of free space, but a checkpoint needs at least 1e+09 GB: make room" in record["error"]
 
 
 def test_each_rank_syncs_its_own_files(tmp_path):

@@ -6,7 +6,20 @@ from dataclasses import dataclass
 
 import pytest
 
-from benchmarks.common.options import ConfigError, WindowOptions, option, parse_config, run_command
+from benchmarks.common.options import (
+    BatchOptions,
+    CheckpointOptions,
+    ComputeOptions,
+    ConfigError,
+    DataOptions,
+    RunOptions,
+    TrainingOptions,
+    TurnsOptions,
+    WindowOptions,
+    option,
+    parse_config,
+    run_command,
+)
 
 
 @dataclass(frozen=True)
@@ -87,11 +100,37 @@ def test_a_window_that_is_too_short_goes_on_at_its_own_pace(took_s, left):
     assert WindowOptions().steps_left(10, took_s) == 0
 
 
-def test_a_window_that_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match="min_measured_s 10 is above max_measured_s 5"):
-        WindowOptions(min_measured_s=10, max_measured_s=5)
-    with pytest.raises(ConfigError, match="--max-measured-s need a warm-up step"):
-        WindowOptions(warmup_steps=0, max_measured_s=5)
+EFFECTIVE, COLD = TurnsOptions(effective=True), TurnsOptions(effective=True, cold_cache=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: WindowOptions(min_measured_s=10, max_measured_s=5), "min_measured_s 10 is above max_measured_s 5"),
+        (lambda: WindowOptions(warmup_steps=0, max_measured_s=5), "--max-measured-s need a warm-up step"),
+        (lambda: WindowOptions(measured_steps=0), "measured_steps must be above 0, got 0"),
+        (lambda: WindowOptions(warmup_steps=-1), "warmup_steps, .* must be 0 or more"),
+        (lambda: WindowOptions(to_loss=1.0, warmup_steps=0), "--to-loss needs --max-measured-s"),
+        (lambda: WindowOptions(to_loss=1.0, max_measured_s=1.0), "give --warmup-steps 0"),
+        (lambda: WindowOptions(to_loss=float("nan")), "to_loss must be 0 or more, and finite"),
+        (lambda: TurnsOptions(rounds=0), "rounds must be above 0"),
+        (lambda: TurnsOptions(cold_cache=True), "--cold-cache needs --effective"),
+        (lambda: DataOptions().check_turns(EFFECTIVE), "--effective compares with --data synthetic"),
+        (lambda: DataOptions("synthetic-host").check_turns(COLD), "--cold-cache needs --effective and data from files"),
+        (lambda: DataOptions("imagenet"), "--data imagenet needs --data-dir"),
+        (lambda: DataOptions(data_dir="x"), "--data-dir was given, but the data is synthetic"),
+        (lambda: DataOptions(stage="x"), "--stage was given, but the data is synthetic"),
+        (lambda: BatchOptions(global_batch_size=-1), "global_batch_size must be above 0, got -1"),
+        (lambda: ComputeOptions(threads=0), "threads must be above 0"),
+        (lambda: TrainingOptions(learning_rate=0), "learning_rate must be above 0"),
+        (lambda: CheckpointOptions(checkpoints=0), "checkpoints must be above 0"),
+        (lambda: RunOptions(profile=3), "--profile needs --record FILE"),
+        (lambda: RunOptions(region_times=True), "--region-times needs --record FILE"),
+    ],
+)
+def test_options_that_make_no_run_are_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
 
 
 def test_what_the_terminals_encoding_does_not_know_is_escaped(monkeypatch):

@@ -6,12 +6,12 @@ import json
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
-from benchmarks.common.measure.measured import work_per_step
 from benchmarks.common.measure.turns import ReadCounts
 from benchmarks.common.options import (
     CheckpointOptions,
@@ -24,7 +24,7 @@ from benchmarks.common.options import (
     option,
 )
 from benchmarks.common.record import Device
-from benchmarks.common.workload import Choice, Flops, Workload
+from benchmarks.common.workload import Choice, Feed, Flops, Target, Training, Workload
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,11 @@ class Config:
     training: Seeds
 
 
-class Processor:
-    """A Target; `others` is what other ranks would have gathered."""
+class Processor(Target):
+    """A device; `others` is what other ranks would have gathered."""
 
-    kind, precision, record_event = "cpu", "fp32", None
+    kind, precision = "cpu", "fp32"
     others: tuple = ()
-    profile = None
 
     def gather(self, value):
         return [value, *self.others]
@@ -68,12 +67,13 @@ class Processor:
 
 
 class Numbers:
-    """An Input."""
-
-    steps_ahead = 2
+    """An input path of ranges of numbers."""
 
     def __init__(self, training):
         self.training, self.taken = training, 0
+
+    def feed(self):
+        return Feed(lambda: self.call(), self.take, self.step, 2, self.read_so_far)
 
     def call(self):
         self.step(self.take())
@@ -90,19 +90,16 @@ class Numbers:
     def read_so_far(self):
         return {"input_numbers": self.taken * self.training.run.config.sums.numbers}
 
-    def copy_batch_s(self):
-        return None
 
-
-class Adding:
-    """A Training."""
+class Adding(Training):
+    """Sums of numbers, two in each call."""
 
     steps_per_call = 2
 
     def __init__(self, run):
         self.run, self.made = run, []
-        self.data = Numbers(self)
-        self.on_device = Numbers(self) if run.config.turns.effective else None
+        self.data = Numbers(self).feed()
+        self.on_device = Numbers(self).feed() if run.config.turns.effective else None
 
     def synchronize(self):
         pass
@@ -130,6 +127,10 @@ class Sums(Workload):
         self.data, self.sample, self.num_parameters = "numbers", f"{options.sums.numbers} numbers", 0
         self.work_per_sample = options.sums.numbers
         self.flops = Flops(1.0, "an addition for each")
+
+    @classmethod
+    def facts(cls):
+        return {"precisions": "fp32 bf16 fp16", "refused": {"graphcore": "they cannot add"}}
 
     @staticmethod
     def model(options):
@@ -221,13 +222,15 @@ def test_throughput_is_over_the_windows_of_the_node_that_took_longest(ran, monke
 
 
 def test_turns_go_on_until_they_took_as_long_as_was_asked_for(ran, monkeypatch):
-    """Steps turn out faster than those of the warm-up."""
+    """Steps turn out faster than those of the warm-up, by a clock that only steps move."""
+    now_s = [100.0]
 
-    def slow_at_first(self):
-        self.step(self.take())
-        time.sleep(0.05 if self.taken <= 2 else 0.003)
+    def slow_at_first(self, batch):
+        self.training.made.append(sum(batch))
+        now_s[0] += 0.05 if self.taken <= 2 else 0.003
 
-    monkeypatch.setattr(Numbers, "call", slow_at_first)
+    monkeypatch.setattr(Numbers, "step", slow_at_first)
+    monkeypatch.setattr("benchmarks.common.measure.turns.time", SimpleNamespace(monotonic=lambda: now_s[0]))
     code, record = ran("--effective", "--rounds", "3", "--min-measured-s", "0.1")
     assert code == 0
     assert record["metrics"]["measured_s"] >= 0.1
@@ -271,7 +274,7 @@ def test_when_each_region_went_on_can_be_had_beside_the_record(ran, tmp_path):
 
 
 class AddingInParts(Adding):
-    """A Training whose usual step is one region, and which has another one."""
+    """Sums whose usual step is one region, and which has another one."""
 
     def step_in_parts(self):
         for key, seconds in (("Backward", 3), ("Update", 1)):
@@ -315,12 +318,6 @@ def test_steps_are_not_split_where_none_are_asked_for(ran, monkeypatch):
     assert list(ran("--split-steps", "0")[1]["regions"]) == ["measured"]
 
 
-@pytest.mark.parametrize("flags", [("--profile", "3"), ("--region-times",)])
-def test_what_lies_beside_the_record_needs_one(capsys, flags):
-    assert session.main(Sums, flags) == 2
-    assert f"{flags[0]} needs --record FILE" in capsys.readouterr().err
-
-
 def test_a_profile_is_of_steps_after_the_window_beside_the_record(ran, tmp_path, monkeypatch):
     profiled = []
 
@@ -331,6 +328,7 @@ def test_a_profile_is_of_steps_after_the_window_beside_the_record(ran, tmp_path,
         assert len(profiled) == before
         profiled.append(folder)
 
+    monkeypatch.setattr(Processor, "has_profiler", True)
     monkeypatch.setattr(Processor, "profile", profile)
     _, record = ran("--profile", "3")
     assert profiled == [tmp_path / "record.profile"]
@@ -347,6 +345,7 @@ def test_a_profiler_that_fails_loses_no_run(ran, monkeypatch, capsys, edge):
         yield
         raise OSError("the disk is full")
 
+    monkeypatch.setattr(Processor, "has_profiler", True)
     monkeypatch.setattr(Processor, "profile", profile)
     code, record = ran("--profile", "3")
     assert (code, record["status"], record["metrics"]["sums"]) == (0, "ok", 2 + 5 + 3)
@@ -359,12 +358,10 @@ def test_a_profile_is_never_written_over_another(tmp_path, capsys):
     assert "record.profile, which exists already" in capsys.readouterr().err
 
 
-def test_a_profile_that_there_is_not_is_refused_before_the_run(ran, tmp_path, capsys):
+def test_a_profile_that_there_is_not_is_refused_before_the_run(ran):
     code, record = ran("--profile", "3")
     assert (code, record["metrics"].get("measured_steps")) == (2, None)
     assert record["error"] == "--profile was asked for, but sums has no profiler on this device: leave it out"
-    assert session.main(Sums, ["--profile", "3"]) == 2
-    assert "--profile needs --record FILE" in capsys.readouterr().err
 
 
 def test_a_trace_that_cannot_be_written_loses_no_run(ran, tmp_path, capsys):
@@ -379,19 +376,28 @@ def test_a_run_that_the_workload_finds_bad_has_failed(ran):
     assert (code, record["status"], record["error"]) == (1, "failed", "the loss did not fall")
 
 
-def test_a_precision_that_the_workload_has_not_is_refused(tmp_path, capsys):
-    assert session.main(Sums, ["--precision", "fp8"]) == 2
-    assert "--precision fp8 was asked for, but sums has fp32, bf16, fp16" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--precision", "fp8"], "--precision fp8 was asked for, but sums has fp32, bf16, fp16"),
+        (["--device", "ipu"], "--device ipu was asked for, but sums does not run on IPUs: they cannot add"),
+    ],
+)
+def test_what_the_workload_does_not_run_with_is_refused(flags, message, capsys):
+    assert session.main(Sums, flags) == 2
+    assert message in capsys.readouterr().err
 
 
-class WithoutInput:
-    """A Training whose data is where it is."""
+class WithoutInput(Adding):
+    """Sums of numbers that are where they are."""
 
-    data, on_device, steps_per_call = None, None, 1
+    def __init__(self, run):
+        super().__init__(run)
+        self.on_device = None
 
 
 def test_turns_need_an_input_path(ran, monkeypatch):
-    monkeypatch.setattr(Sums, "build", lambda run, target: WithoutInput())
+    monkeypatch.setattr(Sums, "build", lambda run, target: WithoutInput(run))
     code, record = ran("--effective")
     assert (code, record["status"]) == (2, "failed")
     assert record["error"] == "--effective was asked for, but sums has no input path: leave it out"
@@ -443,4 +449,12 @@ def test_what_is_read_is_counted_within_edges_alone(tmp_path):
 
 
 def test_launch_is_that_of_one_process():
-    assert work_per_step(Sums(session.parse_options(Sums, []), Launch())) == 4 * 50
+    assert Sums(session.parse_options(Sums, []), Launch()).work_per_step == 4 * 50
+
+
+def test_a_workload_sets_its_environment_before_a_driver_is_initialised(ran, monkeypatch):
+    seen = []
+    monkeypatch.setattr(Sums, "set_environment", lambda run: seen.append("environment"))
+    monkeypatch.setattr(session, "bind", lambda launch: seen.append("driver"))
+    ran()
+    assert seen == ["environment", "driver"]

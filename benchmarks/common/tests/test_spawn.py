@@ -86,15 +86,15 @@ def test_nodes_count_on_and_are_told_of_the_first(tmp_path):
 def few_ports(monkeypatch):
     """Six ports for all, of which nothing is held."""
     monkeypatch.setattr(spawning, "RESERVED", ExitStack())
-    monkeypatch.setattr(spawning, "_never_assigned", lambda: range(9990, 9996))
+    monkeypatch.setattr(spawning, "PORTS", range(9990, 9996))
     yield
     spawning.RESERVED.close()
 
 
-def test_ports_are_held_until_a_framework_binds_them(few_ports):
-    spawning._never_assigned = lambda: range(9990, 9999)
+def test_ports_are_held_until_a_framework_binds_them(few_ports, monkeypatch):
+    monkeypatch.setattr(spawning, "PORTS", range(9990, 9999))
     first = spawning.free_ports(3)
-    program = "from benchmarks.common import spawn; spawn._never_assigned = lambda: range(9990, 9999); "
+    program = "from benchmarks.common import spawn; spawn.PORTS = range(9990, 9999); "
     program += "print(spawn.free_ports(3))"
     other = subprocess.run([sys.executable, "-c", program], env=ENVIRON, capture_output=True, text=True, check=True)
     assert abs(first - int(other.stdout)) >= 3
@@ -107,18 +107,3 @@ def test_a_port_that_something_listens_on_is_left_out(few_ports):
         assert spawning.free_ports(3) == 9993
     with pytest.raises(ConfigError, match="no 4 consecutive free ports"):
         spawning.free_ports(4)
-
-
-@pytest.mark.parametrize(
-    ("own_range", "ports"),
-    [
-        ("32768\t60999\n", range(10000, 20000)),
-        ("15000 61000", range(10000, 15000)),
-        ("1024 60999", range(61000, 65536)),
-        ("1024 65535", range(10000, 20000)),
-        ("", range(10000, 20000)),
-    ],
-)
-def test_ports_that_the_kernel_may_give_to_anybody_are_left_to_it(tmp_path, own_range, ports):
-    (tmp_path / "range").write_text(own_range)
-    assert spawning._never_assigned(tmp_path / "range") == ports

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.common.measure.throughput import throughput_metrics
+from benchmarks.common.facts import Flops
+from benchmarks.common.measure.measured import throughput_metrics
 
 
 @pytest.mark.parametrize(("peak", "mfu"), [(2000.0, 0.1), (0.0, None)])
 def test_metrics_are_those_of_the_work_and_the_time_of_the_window(peak, mfu):
     step_times_s = [1.0, 2.0, 3.0, 4.0, 5.0]  # 15 s of steps in a window of 16 s
-    assert throughput_metrics("image", 800, 16.0, step_times_s, 2, 8e12, "a paper", peak) == {
+    assert throughput_metrics("image", 800, 16.0, step_times_s, 2, Flops(8e12, "a paper"), peak) == {
         "measured_s": 16.0,
         "measured_images": 800,
         "images_per_s": 50.0,

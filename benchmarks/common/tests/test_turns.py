@@ -7,8 +7,8 @@ import statistics
 import pytest
 from scipy import stats
 
-from benchmarks.common.measure.throughput import Block, Turns, effective_metrics
-from benchmarks.common.measure.turns import measure_in_turns
+from benchmarks.common.launch import node_window
+from benchmarks.common.measure.turns import Turns, effective_metrics, measure_in_turns
 from benchmarks.common.record import EFFECTIVE, MEASURED
 from jpwr.median import median_interval
 
@@ -160,7 +160,7 @@ def test_metrics_of_turns_that_are_all_different():
     now_s = 0.0
     for pair in durations_s:
         for kind, duration_s in zip((MEASURED, EFFECTIVE), pair, strict=True):
-            turns.blocks.append(Block(kind, now_s, now_s + duration_s))
+            turns.blocks.append(node_window(now_s, now_s + duration_s, kind))
             now_s += duration_s
     ratios = sorted(compute / effective for compute, effective in durations_s)
     metrics = effective_metrics(

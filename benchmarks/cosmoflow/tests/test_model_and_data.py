@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import gzip
-import json
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from benchmarks.common.session import parse_options
 from benchmarks.cosmoflow import prepare
 from benchmarks.cosmoflow.config import HIDDEN
 from benchmarks.cosmoflow.fields import sample
-from benchmarks.cosmoflow.metrics import forward_flops_per_sample, num_parameters
 from benchmarks.cosmoflow.train import CosmoFlow
 from jpwr.regions import RegionTimer
 from tests.later import Later
@@ -28,7 +25,7 @@ on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name i
 
 
 def on_cpu() -> Any:
-    return on_tensorflow.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
+    return on_tensorflow.Target("cpu", "fp32", False, tf.distribute.get_strategy())
 
 
 def run_of(*flags: str, launch: Launch | None = None) -> CosmoFlow:
@@ -39,24 +36,6 @@ def run_of(*flags: str, launch: Launch | None = None) -> CosmoFlow:
 
 def reading(folder: Any, *flags: str) -> CosmoFlow:
     return run_of("--data", "cosmoflow", "--data-dir", str(folder), *flags)
-
-
-@pytest.mark.parametrize("size", [32, 64])
-def test_the_model_has_the_parameters_that_are_counted(size):
-    made = model.build_model(size, "channels_last", 1)
-    assert sum(int(np.prod(weight.shape)) for weight in made.trainable_variables) == num_parameters(size)
-
-
-def test_flops_agree_with_tensorflows_own_count():
-    from tensorflow.python.profiler.model_analyzer import profile
-    from tensorflow.python.profiler.option_builder import ProfileOptionBuilder
-
-    made = model.build_model(32, "channels_last", 1)
-    inputs = [tf.TensorSpec((1, 32, 32, 32, 4)), *(tf.TensorSpec((1, width)) for width in HIDDEN)]
-    graph = tf.function(lambda *given: made(list(given))).get_concrete_function(*inputs).graph
-    options = ProfileOptionBuilder(ProfileOptionBuilder.float_operation()).with_empty_output().build()
-    counted = profile(graph, options=options).total_float_ops
-    assert forward_flops_per_sample(32) == pytest.approx(counted, rel=0.02)
 
 
 def test_dropout_leaves_out_the_same_units_of_a_sample_wherever_it_is():
@@ -208,36 +187,6 @@ def test_a_folder_without_files_is_one_clear_sentence(tmp_path):
         reading(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "--out FOLDER is required"),
-        (["--out", "{tmp}/x", "--size", "100"], "size must be one of 32, 64, 128, got 100"),
-        (["--out", "{tmp}/x", "--samples", "0"], "samples must be above 0"),
-        (["--out", "{tmp}/begun"], "has data with samples 16 instead of 32"),
-        (["--out", "{tmp}/unknown"], "has files of unknown origin"),
-        (["--out", "{tmp}/file/x"], "cannot be written"),
-    ],
-)
-def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
-    (tmp_path / "file").write_text("no volume")
-    for folder in ("begun", "unknown"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "begun" / "made.json").write_text(json.dumps({"size": 128, "samples": 16, "seed": 1234}))
-    (tmp_path / "unknown" / "other.tfrecord").touch()
-    assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) == 1
-
-
-def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
-    with (tmp_path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert prepare.main(["--out", str(tmp_path)]) == 2
-    assert "another prepare is writing to" in capsys.readouterr().err
-
-
 def test_a_step_in_parts_trains_as_a_whole_one_does():
     losses = []
     for in_parts in (False, True):
@@ -288,5 +237,3 @@ def second_targets_error(trainer: Any, folder: Any) -> float:
 def test_half_precision_takes_the_same_counts_and_gives_float32():
     target = dataclasses.replace(on_cpu(), precision="bf16")
     assert model.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), target).dtype == tf.bfloat16
-    first = dataclasses.replace(on_cpu(), data_format="channels_first")
-    assert model.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), first).shape == (1, 4, 2, 2, 2)

@@ -49,13 +49,12 @@ def volumes(tmp_path_factory):
 def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
     flags = ["--learning-rate", "0.1", "--learning-rate-warmup-steps", "1"]
     losses = []
-    for number, command in enumerate((ALONE, WORKERS, [*ALONE, "--devices-per-process", "2"])):
-        found, _ = start(command, tmp_path / f"{number}.json", *flags)
+    for devices, command in ((1, ALONE), (2, WORKERS)):
+        found, _ = start(command, tmp_path / f"{devices}.json", *flags)
         losses.append(found["losses"])
-        assert found["layout"]["num_devices"] == (1 if number == 0 else 2)
+        assert found["layout"]["num_devices"] == devices
     assert len(losses[0]) == 5
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)
-    assert losses[2] == pytest.approx(losses[0], rel=1e-3)
 
 
 @pytest.mark.slow

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.deepcam.tests.test_train import ALONE, WORKERS, start
+from benchmarks.deepcam.tests.test_train import WORKERS, start
 
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize(
-    ("command", "flags"),
-    [
-        (WORKERS, []),
-        pytest.param(ALONE, ["--optimizer", "lamb"], marks=pytest.mark.slow),
-    ],
-    ids=["workers", "lamb"],
-)
-def test_the_whole_state_is_written_and_read_back(tmp_path, command, flags):
+def test_the_whole_state_is_written_and_read_back(tmp_path):
     checkpoints = ["--checkpoint", str(tmp_path / "kept"), "--checkpoints", "1"]
-    record, done = start(command, tmp_path / "record.json", *flags, *checkpoints)
+    record, done = start(WORKERS, tmp_path / "record.json", *checkpoints)
     assert "Warning" not in done.stderr
     assert len(record["losses"]) == 4  # not that of the step between the write and the read
-    assert record["metrics"]["checkpoint_bytes"] > 8 * record["metrics"]["num_parameters"]
+    assert record["metrics"]["checkpoint_bytes"] > 250e6  # 8 bytes for each of 32 million parameters

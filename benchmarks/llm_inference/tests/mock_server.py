@@ -1,10 +1,9 @@
-"""A server that emits tokens on a known schedule, so that the client itself can be checked.
+"""Servers of HTTP/1.1 for tests: one that emits tokens on a known schedule, and one that sends what a test says.
 
     python -m benchmarks.llm_inference.tests.mock_server --ttft-s 0.05 --tpot-s 0.02
 
-prints its port. Times are log-normal around the given medians where a noise is given. `sent_s` of an event is when it
-was due to be sent, on the node's monotonic clock. With --log it prints when each request came, and when its events
-were sent in fact.
+prints its port. `sent_s` of an event is when it was due to be sent, on the node's monotonic clock. With --log it prints
+when each request came, and when its events were sent in fact.
 """
 
 from __future__ import annotations
@@ -17,35 +16,76 @@ import os
 import random
 import re
 import selectors
+import socket
+import socketserver
 import ssl
 import sys
+import threading
 import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 
 TEMPLATE = "five words before a chat "  # of a prompt in chat
-
+TEXT_TOKENS = list(range(1, 41))
 # A number of streams chooses one, so that the points of one sweep fail each in another way.
 FAULTS = (
-    "none",
-    "exit",
-    "die",
-    "oom",
-    "error",
-    "other-model",
-    "stall",
-    "slow-start",
-    "answers-other",
-    "cut",
-    "short",
-    "empty",
-    "early",
-    "halve",
-    "drop",
-    "pause",
+    *("none", "exit", "die", "oom", "error", "other-model", "stall", "slow-start", "answers-other", "cut", "short"),
+    *("empty", "halve", "drop", "pause"),
 )
-
-
-TEXT_TOKENS = list(range(1, 41))
 TEXTS = "known", "less", "nameless"
+STREAMS = "same", "others", "padded"  # streamed answers, against those in one piece
+LENGTH = re.compile(rb"(?i)^content-length:\s*(\d+)", re.MULTILINE)
+ANSWERS = "same", "rounding", "wrong", "worse", "without", "varies"
+
+
+class Scripted(socketserver.ThreadingTCPServer):
+    """Answer each request with the next of some answers, each a list of pieces; after the last one, with the last.
+
+    A connection ends after a piece `None`. `asked` has the requests.
+    """
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        answers: Sequence[Sequence[bytes | None]],
+        host: str = "127.0.0.1",
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.answers, self.context, self.asked = answers, context, list[bytes]()
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, 0), _Scripted)
+        self.port: int = self.server_address[1]
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Scripted(socketserver.StreamRequestHandler):
+    server: Scripted
+    disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        if self.server.context:
+            self.request = self.server.context.wrap_socket(self.request, server_side=True)
+        super().setup()
+
+    def handle(self) -> None:
+        with suppress(OSError), self.request:
+            while line := self.rfile.readline():
+                head = line
+                while line not in (b"\r\n", b""):
+                    head += (line := self.rfile.readline())
+                length = LENGTH.search(head)
+                self.server.asked.append(head + self.rfile.read(int(length[1]) if length else 0))
+                answers = self.server.answers
+                for piece in answers[min(len(self.server.asked), len(answers)) - 1]:
+                    if piece is None:
+                        return
+                    self.request.sendall(piece)
 
 
 class Cache:
@@ -74,14 +114,13 @@ class Cache:
             self.blocks.pop(next(iter(self.blocks)))
 
 
-STREAMS = "same", "others", "padded"  # streamed answers, against those in one piece
-ANSWERS = "same", "rounding", "wrong", "worse", "without", "varies"
-
-
 class Mock:
+    """A server of tokens on a schedule, with the faults and answers that its options name."""
+
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options, self.chance = options, random.Random(options.seed)
+        self.options, self.chance = options, random.Random(0)
         self.tokens = self.requests = self.steps = self.accepted = 0
+        self.times = Counter[str]()  # that each prompt was sent
         self.cache = Cache(options.cache_blocks, options.block_tokens) if options.cache_blocks else None
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,15 +133,15 @@ class Mock:
             writer.close()
 
     async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        path = head.split()[1].removeprefix(self.options.base)
-        if self.options.key and f"Authorization: Bearer {self.options.key}\r\n" not in head:
-            writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
-            return True
-        if not head.startswith("POST"):
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = LENGTH.search(head)
+        body = await reader.readexactly(int(length[1])) if length else b""
+        path = head.decode().split()[1].removeprefix(self.options.base)
+        if self.options.key and f"Authorization: Bearer {self.options.key}\r\n".encode() not in head:
+            return self._put(401, b"", writer)
+        if not body:
             return self._get(path, writer)
-        length = int(re.search(r"(?i)^content-length:\s*(\d+)", head, re.MULTILINE)[1])
-        asked = json.loads(await reader.readexactly(length))
+        asked = json.loads(body)
         if path == "/tokenize":
             return self._put(200, json.dumps({"tokens": TEXT_TOKENS}).encode(), writer)
         if "messages" in asked:
@@ -118,9 +157,7 @@ class Mock:
                 print("CUDA error: out of memory", file=sys.stderr, flush=True)
                 os._exit(1)
             if self.options.fault == "error":
-                body = b'{"error": "the server is tired"}'
-                writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-                return False
+                return not self._put(503, b'{"error": "the server is tired"}', writer)
             if self.options.fault == "drop" and self.requests % 10 == 0:
                 return False
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n")
@@ -128,7 +165,7 @@ class Mock:
         writer.write(b"0\r\n\r\n")
         if self.options.log:
             print(json.dumps({"tokens": len(asked["prompt"]), "came_s": received_s, "sent_s": sent_s}), flush=True)
-        return not self.options.close
+        return True
 
     def _put(self, status: int, body: bytes, writer: asyncio.StreamWriter) -> bool:
         writer.write(b"HTTP/1.1 %d Mock\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
@@ -164,23 +201,23 @@ class Mock:
     def _tokens(self, prompt: object, count: int) -> tuple[list[list[str]], list[str]]:
         """Return the most likely tokens of each place, and those that are chosen."""
         mode, chance, is_loaded = self.options.answers, random.Random(str(prompt)), self.requests > self.options.after
+        self.times[str(prompt)] += 1
         names = [[f"t{chance.randrange(10**6)} " for _ in range(5)] for _ in range(count)]
         tokens = [one[0] for one in names]
         if mode == "rounding" and is_loaded:
             tokens[3:] = [one[1] for one in names[3:]]
-        if (mode in ("wrong", "without") and is_loaded) or (mode == "varies" and self.chance.random() < 0.5):
+        if (mode in ("wrong", "without") and is_loaded) or (mode == "varies" and self.times[str(prompt)] % 2 == 0):
             tokens[2:] = ["wrong "] * len(tokens[2:])
         return names, tokens
 
     def _get(self, path: str, writer: asyncio.StreamWriter) -> bool:
         name = "other" if self.options.fault == "other-model" else self.options.model
-        body = {
+        text = {
             "/v1/models": json.dumps({"data": [{"id": name}]}),
             "/metrics": f"mock_tokens_total {self.tokens}\nmock_steps_total {self.steps}\n"
             f"mock_proposed_total {3 * self.steps}\nmock_accepted_total {self.accepted}\n",
         }.get(path, "{}")
-        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-        return True
+        return self._put(200, text.encode(), writer)
 
     async def _stream(self, asked: dict, writer: asyncio.StreamWriter, sent_s: list[float]) -> None:
         options, loop, left = self.options, asyncio.get_running_loop(), asked["max_tokens"]
@@ -199,10 +236,6 @@ class Mock:
         head = {"object": "text_completion", "model": model}
         if options.fault == "stall" and self.requests > options.after:
             await asyncio.sleep(3600)
-        if options.fault == "early":
-            early = {"choices": [{"index": 0, "text": ""}], "usage": {"prompt_tokens": prompt, "completion_tokens": 1}}
-            self._event({**head, **early, "sent_s": loop.time()}, writer)
-            given, left = 1, left - 1
         if options.fault == "pause" and self.requests == options.after:
             time.sleep(options.pause_s)
         ids, cached, ttft_s = [], options.cached, options.ttft_s
@@ -212,9 +245,9 @@ class Mock:
             ttft_s *= (prompt - cached) / prompt
             cached += options.boast
         begun_s = loop.time()
-        due_s = begun_s + self._noisy(ttft_s)
+        due_s = begun_s + ttft_s
         computed_s, due_s = due_s, begun_s + options.first_s if options.first_s else due_s
-        step_s = self._noisy(options.tpot_s)
+        step_s = options.tpot_s
         while left:
             await asyncio.sleep(due_s - loop.time())
             new = min(left, self._of_a_step() if options.accepts and given else options.tokens_per_chunk)
@@ -255,41 +288,35 @@ class Mock:
         text = b"data: " + json.dumps(event).encode() + b"\n\n"
         writer.write(b"%x\r\n%b\r\n" % (len(text), text))
 
-    def _noisy(self, median_s: float) -> float:
-        return median_s * self.chance.lognormvariate(0.0, self.options.noise)
-
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser()
-    made.add_argument("--port", type=int, default=0)
-    made.add_argument("--model", default="model")
-    made.add_argument("--base", default="", help="path before /v1")
-    made.add_argument("--key", default="", help="that requests must have")
-    made.add_argument("--certificate", help="file of a certificate and its private key, for https")
-    made.add_argument("--ttft-s", type=float, default=0.02)
-    made.add_argument("--tpot-s", type=float, default=0.005)
-    made.add_argument("--noise", type=float, default=0.0, help="of the logarithm of both times")
-    made.add_argument("--tokens-per-chunk", type=int, default=1)
-    made.add_argument(
-        "--accepts", type=float, default=0.0, help="tokens of a step of speculative decoding, of 3 drafts"
-    )
-    made.add_argument("--cached", type=int, default=0)
-    made.add_argument("--cache-blocks", type=int, default=0, help="of a prefix cache, whose prompts are faster")
-    made.add_argument("--block-tokens", type=int, default=1, help="tokens of such a block")
-    made.add_argument("--boast", type=int, default=0, help="tokens that it never had, and states as cached")
-    made.add_argument("--silent", action="store_true", help="state no cached tokens")
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--fault", choices=FAULTS, default="none")
-    made.add_argument("--answers", choices=ANSWERS, default="same", help="after some requests")
-    made.add_argument("--streams", choices=STREAMS, default="same")
-    made.add_argument("--reads", type=int, default=0, help="tokens of a prompt, or letters of a chat; 0: all")
-    made.add_argument("--first-s", type=float, default=0.0, help="when a first word is sent that is not computed")
-    made.add_argument("--text", choices=TEXTS, default="known", help="how likely its tokens are, or without their ids")
-    made.add_argument("--fault-number", type=int, default=0, help="its place in the list, in place of its name")
-    made.add_argument("--log", action="store_true", help="print the times of each request")
-    made.add_argument("--after", type=int, default=0, help="requests before the fault, or before other answers")
-    made.add_argument("--pause-s", type=float, default=1.0, help="with the fault 'pause': for how long nothing is sent")
-    made.add_argument("--close", action="store_true", help="close each connection, though it was to be kept")
+    add = made.add_argument
+    for name, number, words in (
+        ("port", 0, ""),
+        ("ttft-s", 0.02, ""),
+        ("tpot-s", 0.005, ""),
+        ("tokens-per-chunk", 1, ""),
+        ("accepts", 0.0, "tokens of a step of speculative decoding, of 3 drafts"),
+        ("cached", 0, ""),
+        ("cache-blocks", 0, "of a prefix cache, whose prompts are faster"),
+        ("block-tokens", 1, "tokens of such a block"),
+        ("boast", 0, "tokens that it never had, and states as cached"),
+        ("reads", 0, "tokens of a prompt, or letters of a chat; 0: all"),
+        ("first-s", 0.0, "when a first word is sent that is not computed"),
+        ("fault-number", 0, "its place in the list, in place of its name"),
+        ("after", 0, "requests before the fault, or before other answers"),
+        ("pause-s", 1.0, "with the fault 'pause': for how long nothing is sent"),
+    ):
+        add(f"--{name}", type=type(number), default=number, help=words)
+    for name, choices in (("fault", FAULTS), ("answers", ANSWERS), ("streams", STREAMS), ("text", TEXTS)):
+        add(f"--{name}", choices=choices, default=choices[0])
+    add("--model", default="model")
+    add("--base", default="", help="path before /v1")
+    add("--key", default="", help="that requests must have")
+    add("--certificate", help="file of a certificate and its private key, for https")
+    add("--silent", action="store_true", help="state no cached tokens")
+    add("--log", action="store_true", help="print the times of each request")
     return made
 
 
@@ -301,11 +328,11 @@ async def serve(options: argparse.Namespace) -> None:
     if options.fault == "slow-start":
         time.sleep(3600)
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # clients that leave are no matter
-    mock = Mock(options)
     context = None
     if options.certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(options.certificate)
+    mock = Mock(options)
     server = await asyncio.start_server(mock.answer, "127.0.0.1", options.port, limit=1 << 22, backlog=512, ssl=context)
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server:

@@ -7,21 +7,21 @@ import gzip
 import json
 import random
 import statistics
-import sys
 from array import array
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
 from benchmarks.common.options import ConfigError
-from benchmarks.llm_inference import run, trace
+from benchmarks.llm_inference import run
 from benchmarks.llm_inference.conversations import Player, Talk
 from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.started import context
-from benchmarks.llm_inference.tests.test_run import ROUNDED_S, TTFT_S, against_mock, requests_of  # noqa: F401
+from benchmarks.llm_inference.tests.conftest import ROUNDED_S, TTFT_S, kinds_of, requests_of
 from benchmarks.llm_inference.trace import trace_of
 from record.conversations import figures_of, possible_hits
-from record.demand import MADE, made
+from record.demand import MADE
 from record.findings import NOT_RANKED
 from record.served import Place, Request, Window, read_request
 from results.join.serving import request_problems
@@ -36,8 +36,7 @@ LINE = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1,
 
 def played(conversations, turns, idle_limit_s=300.0, answers=True, slots=1):
     """Play so many turns in slots, one after the other; return their places in conversations, and token ids."""
-    tokens = Bodies("m", 8192, {}, "salt").tokens()
-    player = Player(Talk(conversations, idle_limit_s, 1), 0, 1, tokens.made)
+    player = Player(Talk(conversations, idle_limit_s, 1), 0, 1, Bodies("m", 8192, {}, "salt").made)
     found = []
     for at in range(turns):
         prompt = player.next(at % slots)
@@ -172,29 +171,24 @@ def broken(entry, place="", **changes):
 
 
 FED = {**HEAD, "hash_id_scope": "none", "requests": [{**REQUEST, "in": 20}]}
-BROKEN = [
-    *((broken(LINE, **{name: None}), f"{name!r} must be a") for name in LINE),
-    *((broken(LINE, **{name: -1}), f"{name!r} must be a number") for name in ("timestamp", "input_length")),
-    *((broken(LINE, **{name: "1"}), f"{name!r} must be a") for name in LINE),
+BROKEN = [  # in each format: a missing value, one of another type, and one that is impossible
+    (broken(LINE, input_length="1"), "'input_length' must be a number from 1 to 2^53, found '1'"),
     (broken(LINE, input_length=1.5), "must be a whole number, found 1.5"),
     (broken(LINE, output_length=True), "'output_length' must be a number from 1 to 2^53, found True"),
+    (broken(LINE, input_length=10**400), "'input_length' must be a number from 1 to 2^53, found 1000"),
     (broken(LINE, hash_ids=[1]), "600 tokens are 2 blocks of 512, but it has 1 hash_ids"),
     (broken(LINE, hash_ids=[1, 2, 3]), "600 tokens are 2 blocks of 512, but it has 3 hash_ids"),
     (broken(LINE, hash_ids=[1, "2"]), "'hash_ids' must be a list of whole numbers"),
-    *((broken(ENTRY, **{name: None}), f"{name!r} must be") for name in ("id", "block_size")),
+    (broken(ENTRY, block_size=None), "'block_size' must be a number from 1 to 2^53, found None"),
     ({key: one for key, one in ENTRY.items() if key != "requests"}, "'requests' must be a list"),
     (broken(ENTRY, requests=[]), "'requests' has no request"),
     (broken(ENTRY, requests=[1]), "'requests' must be a list of objects, found [1]"),
-    (broken(ENTRY, block_size=0), "'block_size' must be a number from 1 to 2^53, found 0"),
     (broken(ENTRY, hash_id_scope="mine"), "'hash_id_scope' must be one of local, global, none, found 'mine'"),
-    *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in list(REQUEST)[:-1]),
+    *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in ("t", "in", "out")),
+    (broken(ENTRY, "request", t=-1), "request 1: 't' must be a number from 0 to 2^53, found -1"),
     (broken(ENTRY, "request", hash_ids=None), "100 tokens are 2 blocks of 64, but it has 0 hash_ids"),
-    *((broken(ENTRY, "request", **{name: -1}), f"request 1: {name!r} must be a") for name in REQUEST),
-    (broken(ENTRY, "request", hash_ids=[1, 2, 3]), "100 tokens are 2 blocks of 64, but it has 3 hash_ids"),
     (broken(ENTRY, "request", out=1), "no request has 2 output tokens"),
     (FED, "'in' must be above 20, the tokens before its new ones, found 20"),
-    (broken(LINE, timestamp=10**400), "'timestamp' must be a number from 0 to 2^53, found 1000"),
-    (broken(ENTRY, "request", t=10**400), "'t' must be a number from 0 to 2^53, found 1000"),
     ("[1]", "is '1': each is an object"),
     ("[" * 10**5, "line 2 is no JSON (maximum recursion depth"),
     ("{", "line 2 is no JSON"),
@@ -229,16 +223,11 @@ def test_options_that_do_not_go_with_a_trace_are_one_sentence(flags, words, caps
     assert words in capsys.readouterr().err
 
 
-def test_a_trace_longer_than_the_context_is_refused(tmp_path):
-    long = {**LINE, "input_length": 512 * 300, "hash_ids": list(range(300))}
-    with pytest.raises(ConfigError, match="has a request of 153605 tokens, but the model's context is 131072"):
-        run.parse(["--trace", write(tmp_path / "t", [long])])
-
-
-def test_a_model_of_the_user_may_have_a_longer_context(tmp_path):
+def test_a_trace_fits_the_context_which_of_a_users_model_may_be_longer(tmp_path):
     long = write(tmp_path / "t", [{**LINE, "input_length": 512 * 300, "hash_ids": list(range(300))}])
-    flags = ("--trace", long, "--model-path", str(tmp_path))
-    assert context(run.parse(flags)) > 512 * 300 + 5
+    with pytest.raises(ConfigError, match="has a request of 153605 tokens, but the model's context is 131072"):
+        run.parse(["--trace", long])
+    assert context(run.parse(("--trace", long, "--model-path", str(tmp_path)))) > 512 * 300 + 5
     assert context(run.parse(("--input-tokens", "131072"))) == 131072
 
 
@@ -247,21 +236,12 @@ def test_a_folder_names_its_broken_file_and_lines_end_at_line_feeds_alone(tmp_pa
     write(tmp_path / "a.jsonl", lines)
     assert len(trace_of(str(tmp_path), 1).conversations) == 2
     (tmp_path / "package.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"package\.json: entry 1: 'timestamp' must be a number"):
+    with pytest.raises(ConfigError, match=r"package\.json: entry 1: 'input_length' must be a number"):
         trace_of(str(tmp_path), 1)
 
 
-def test_a_made_trace_can_be_written_and_read(tmp_path, monkeypatch):
-    path = tmp_path / "t.jsonl"
-    monkeypatch.setattr(sys, "argv", ["trace", "--size", "small", "--seed", "5", "--out", str(path)])
-    assert trace.main() == 0
-    assert len(path.read_text().splitlines()) == len(made("small", 5))
-    assert trace_of(str(path), 1).conversations == trace_of("small", 5).conversations
-    assert trace_of(str(path), 1).digest == trace_of("small", 5).digest
-
-
 def window_of(requests, end_s):
-    return Window(type("All", (), {"requests": requests, "start_s": 0.0, "end_s": end_s}))
+    return Window(requests, 0.0, end_s, 1)
 
 
 def asked(index, sent_s, ended_s, place, tokens, cached=None):
@@ -336,10 +316,9 @@ def changed_requests(folder, change):
 
 
 @pytest.mark.long
-def test_an_endless_cache_has_what_is_possible_and_edits_are_found(request, tmp_path):
-    start = request.getfixturevalue("against_mock")
+def test_an_endless_cache_has_what_is_possible_and_edits_are_found(against_mock, tmp_path):
     server = f"--cache-blocks {ENDLESS}"
-    code, record = start("--trace", "small", "--idle-limit-s", "0.01", server=server)
+    code, record = against_mock("--trace", "small", "--idle-limit-s", "0.01", server=server)
     assert code == 0, record["error"]
     requests = list(map(read_request, requests_of(tmp_path)))
     window = window_of(requests, record["metrics"]["measured_s"])
@@ -355,30 +334,28 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(request, tmp_
     assert metrics["cached_tokens"] + metrics["fresh_tokens"] == metrics["prompt_tokens_of_requests"]
     assert record["sample"].startswith("conversations of small, SHA-256 ")
     assert record["variant"] == ["vllm", "idle for 0.01 s at most"]
-    assert list(request_problems(record, tmp_path)) == []
+    verified = partial(request_problems, folder=tmp_path)
+    assert list(verified(record)) == []
     here = {"it has no energy, and its work was done on its own nodes"}
     record |= {"energy": None, "energy_effective": None}
     assert set(contradictions(record)) == here
 
-    names = ("cache_hit_percent", "possible_cached_tokens", "fresh_tokens", "turn_tokens_per_s", "mean_lanes")
-    for name in (*names, "ttft_p50_cached_from_90_s"):
+    for name in ("cache_hit_percent", "mean_lanes", "ttft_p50_cached_from_90_s"):
         edited = copy.deepcopy(record)
         edited["metrics"][name] *= 1.01
         assert any(f"metrics.{name} is" in one for one in request_problems(edited, tmp_path)), name
-    edited = copy.deepcopy(record)
-    edited["config"]["load"]["trace"] = ""
-    assert any("its load is not of conversations" in one for one in request_problems(edited, tmp_path))
-    edited["config"]["load"] |= {"trace": "mine/other", "idle_limit_s": 0.001}
-    assert any("and one was for" in one for one in request_problems(edited, tmp_path))
-    assert any("config.load has the trace other" in one for one in contradictions(edited))
-
-    edited["config"]["load"] |= {"trace": "small", "idle_limit_s": 0.01, "seed": 1}
-    assert any("than that turn of its load" in one for one in request_problems(edited, tmp_path))
-    assert any("but its seed has 'conversations of small" in one for one in contradictions(edited))
-
-    edited["config"]["load"]["trace"] = "mine/other"
-    del edited["config"]["load"]["idle_limit_s"]
-    assert any("choices.conversations is stored as" in one for one in contradictions(edited))
+    other = {"trace": "mine/other", "idle_limit_s": 0.001}
+    for options, find, words in (
+        ({"trace": ""}, verified, "its load is not of conversations"),
+        (other, verified, "and one was for"),
+        (other, contradictions, "config.load has the trace other"),
+        ({"seed": 1}, verified, "than that turn of its load"),
+        ({"seed": 1}, contradictions, "but its seed has 'conversations of small"),
+        ({"trace": "mine/other", "idle_limit_s": None}, contradictions, "choices.conversations is stored as"),
+    ):
+        edited = copy.deepcopy(record)
+        edited["config"]["load"] |= options
+        assert any(words in one for one in find(edited)), words
 
     path = tmp_path / "record.requests.jsonl.gz"
     for change, words in (
@@ -400,13 +377,11 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(request, tmp_
         (f"--cache-blocks {ENDLESS} --silent", {"no_cached_tokens"}),
     ],
 )
-def test_a_smaller_cache_has_less_and_an_impossible_one_is_not_ranked(request, server, kinds, tmp_path):
-    start = request.getfixturevalue("against_mock")
-    code, record = start("--trace", "small", "--idle-limit-s", "0.01", "--concurrency", "3", server=server)
+def test_a_smaller_cache_has_less_and_an_impossible_one_is_not_ranked(against_mock, server, kinds, tmp_path):
+    code, record = against_mock("--trace", "small", "--idle-limit-s", "0.01", "--concurrency", "3", server=server)
     assert code == 0, record["error"]
     metrics = record["metrics"]
-    found = {one["kind"] for one in record["serving"]["findings"]}
-    assert found & {*NOT_RANKED, "no_cached_tokens"} == kinds
+    assert kinds_of(record) & {*NOT_RANKED, "no_cached_tokens"} == kinds
     assert metrics["possible_cache_hit_percent"] > 50
     if not kinds:
         assert 0 < metrics["cache_hit_percent"] < metrics["possible_cache_hit_percent"] - 1

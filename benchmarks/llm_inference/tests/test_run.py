@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
@@ -21,9 +20,8 @@ import pytest
 
 from benchmarks.llm_inference import load, run
 from benchmarks.llm_inference.config import AnswerOptions
-from benchmarks.llm_inference.servers import NAME, SERVERS, Speculation
+from benchmarks.llm_inference.tests.conftest import MOCK, ROUNDED_S, kinds_of, requests_of
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
-from record import served_rules
 from record.checks.inference import RULES, rates
 from record.findings import WRONG_ANSWERS, note
 from record.model import Record
@@ -35,42 +33,8 @@ from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.long
 
-MOCK = "{python} -m benchmarks.llm_inference.tests.mock_server --port {port}"
-TTFT_S, TPOT_S = 0.02, 0.004
-ROUNDED_S = 2e-6  # of times in the file
 LATE_S = 0.2  # of an event, in the median: a busy machine takes longer than an idle one
-QUICK = (
-    *("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8", "--start-limit-s", "20"),
-    *("--questions", "0"),
-)
-
-
-@pytest.fixture
-def against_mock(monkeypatch, tmp_path):
-    """Run against a mock server with some flags; return the exit code and the record."""
-
-    def start(*flags: str, server: str = "", **changes):
-        command = f"{MOCK} --ttft-s {TTFT_S} --tpot-s {TPOT_S} {server}"
-        changes = {"command": command, "random": "", "counter": "mock_tokens_total", **changes}
-        adapter = SERVERS["vllm"]._replace(**changes)
-        monkeypatch.setitem(SERVERS, "vllm", adapter)
-        monkeypatch.setattr(
-            served_rules, "LEAST_IN_FLIGHT", 0.0
-        )  # a busy machine leaves gaps between such short requests
-        path = tmp_path / "record.json"
-        path.unlink(missing_ok=True)
-        arguments = ["--server", "vllm", "--model", "tiny", "--record", str(path), "--model-folder", str(tmp_path)]
-        code = run.main([*arguments, *QUICK, *flags])
-        return code, json.loads(path.read_text())
-
-    return start
-
-
-def requests_of(folder):
-    *requests, end = (json.loads(line) for line in gzip.open(folder / "record.requests.jsonl.gz"))
-    record = json.loads((folder / "record.json").read_text())
-    assert (end["requests"], end["status"], end["error"]) == (len(requests), record["status"], record["error"])
-    return requests
+TWO = ("--concurrency", "2")
 
 
 def test_a_record_has_the_servers_own_times(against_mock, tmp_path):
@@ -93,7 +57,7 @@ def test_a_record_has_the_servers_own_times(against_mock, tmp_path):
         longer_s.append(abs(delays_s[-1] - delays_s[0]))
     assert statistics.median(late_s) < LATE_S
     assert statistics.median(longer_s) < LATE_S
-    assert record["layout"]["global_batch_size"] == 4
+    assert (record["layout"]["global_batch_size"], record["sample"]) == (4, "lengths of lengths.txt")
     assert [window["kind"] for window in record["windows"]] == ["measured"]
     assert list(request_problems(record, tmp_path)) == []
     checked = Record.of({**record, "energy": {}})
@@ -101,7 +65,7 @@ def test_a_record_has_the_servers_own_times(against_mock, tmp_path):
     assert all(stored == pytest.approx(value) for _, stored, value, _ in rates(checked) if stored and value)
 
 
-@pytest.mark.parametrize("flags", [("--rate-per-s", "20"), ("--concurrency", "2", "--length-sigma", "0.5")])
+@pytest.mark.parametrize("flags", [("--rate-per-s", "20"), (*TWO, "--length-sigma", "0.5")])
 def test_drawn_times_and_lengths_are_drawn_again(flags, against_mock, tmp_path):
     _, record = against_mock(*flags)
     assert record["metrics"], record["error"]
@@ -111,40 +75,27 @@ def test_drawn_times_and_lengths_are_drawn_again(flags, against_mock, tmp_path):
     assert any("its load" in one for one in request_problems(record, tmp_path))
 
 
-def test_tokens_of_a_chunk_are_counted_each(against_mock, tmp_path):
-    code, record = against_mock("--concurrency", "2", server="--tokens-per-chunk 3")
-    assert code == 0, record["error"]
-    assert {so_far for one in requests_of(tmp_path) for so_far in accumulate(one["tokens"])} == {3, 6, 8}
-
-
 COUNTERS = {"steps": "mock_steps_total", "accepted": "mock_accepted_total"}
 STATED = "acceptance_differs", "acceptance_unknown", "answers_synthetic"
 
 
 @pytest.mark.parametrize(
-    ("accepts", "counters", "kinds"),
+    ("accepts", "names", "kinds"),
     [
         (2.49, COUNTERS, set()),
-        (
-            2.49,
-            {"proposed": "mock_proposed_total", "accepted": "mock_accepted_total"},
-            set(),
-        ),  # and no other, as TensorRT-LLM
-        (2.49, {"steps": "mock_steps_total"}, set()),  # as SGLang, which counts generated tokens
+        # A server counts proposed tokens and no others, as TensorRT-LLM, or steps alone, as SGLang.
+        (2.49, {"counter": "", "proposed": "mock_proposed_total", "accepted": "mock_accepted_total"}, set()),
+        (2.49, {"steps": "mock_steps_total"}, set()),
         (1.2, COUNTERS, {"acceptance_differs"}),
-        (0, COUNTERS, {"acceptance_differs"}),  # no step with drafts
         (2.49, {"steps": "none_total", "accepted": "nor_this"}, {"acceptance_unknown"}),
     ],
 )
-def test_a_server_accepts_as_many_drafts_as_stated(accepts, counters, kinds, against_mock, tmp_path):
-    flags = ("--concurrency", "2", "--draft-tokens", "3", "--output-tokens", "200")
-    kind, more = Speculation("made up", **counters), {"counter": ""} if "proposed" in counters else {}
-    code, record = against_mock(
-        *flags, "--questions", "8", server=f"--tpot-s 0.001 --accepts {accepts}", speculation=kind, **more
-    )
+def test_a_server_accepts_as_many_drafts_as_stated(accepts, names, kinds, against_mock, tmp_path):
+    flags = (*TWO, "--draft-tokens", "3", "--output-tokens", "200", "--questions", "8")
+    names = {"steps": "", "proposed": "", "accepted": "", **names}
+    code, record = against_mock(*flags, server=f"--tpot-s 0.001 --accepts {accepts}", **names)
     assert code == 0, record["error"]
-    found = {one["kind"] for one in record["serving"]["findings"]} & set(STATED)
-    assert found == kinds | {"answers_synthetic"}
+    assert kinds_of(record) & set(STATED) == kinds | {"answers_synthetic"}
     assert "answers" not in record["serving"]
     facts = record["serving"]["speculation"]
     assert (facts["draft_tokens"], facts["stated_length"]) == (3, 2.49)
@@ -155,76 +106,36 @@ def test_a_server_accepts_as_many_drafts_as_stated(accepts, counters, kinds, aga
     assert [one for rule in RULES for one in rule(Record.of({**record, "energy": {}}))] == []
 
 
-def test_a_kept_connection_that_is_closed_is_opened_again(against_mock, tmp_path):
-    code, record = against_mock("--concurrency", "2", server="--close")
-    assert code == 0, record["error"]
-    again = [one for one in requests_of(tmp_path) if one["retries"]]
-    assert 1 <= len(again) <= 2  # no connection is kept from then on
-    assert record["metrics"]["client_reconnects"] == 0  # in the window
-
-
-def test_a_first_event_without_text_is_no_first_token(against_mock, tmp_path):
-    code, record = against_mock("--concurrency", "2", server="--fault early")
-    assert code == 0, record["error"]
-    assert record["metrics"]["ttft_p50_s"] > TTFT_S
-    assert "unseen_first" in [one["kind"] for one in record["serving"]["findings"]]
-    assert {one["tokens"][0] >= 2 and one["is_unseen"] for one in requests_of(tmp_path)} == {True}
-
-
-def test_an_open_loop_has_its_rate(against_mock, tmp_path):
-    code, record = against_mock("--concurrency", "4", "--rate-per-s", "40", "--min-s", "2")
-    assert code == 0, record["error"]
-    due_us = [one["due_us"] for one in requests_of(tmp_path)]
-    assert (max(due_us) - min(due_us)) / (len(due_us) - 1) == pytest.approx(25_000, rel=0.4)
-    assert record["variant"] == ["vllm", "40 requests/s at random"]
-
-
-def test_requests_of_several_lengths_are_as_asked(against_mock, tmp_path):
-    lengths = tmp_path / "lengths.txt"
-    lengths.write_text("8 4\n20 9\n")
-    code, record = against_mock("--concurrency", "2", "--lengths-file", str(lengths))
-    assert (code, record["sample"]) == (0, "lengths of lengths.txt")
-    assert record["layout"]["work_per_sample"] == 6  # the mean of 4 and 9
-    assert {(one["prompt_tokens"], one["output"]) for one in requests_of(tmp_path)} == {(8, 4), (20, 9)}
-
-
 @pytest.mark.parametrize(
-    ("server", "status", "words"),
+    ("server", "words"),
     [
-        ("--fault die --after 20", "failed", "the server ended with exit code 3"),
-        ("--fault oom --after 20", "out_of_memory", "CUDA error: out of memory"),
-        ("--fault error --after 20", "failed", "request [0-9]+ failed: the server answered with HTTP status 503"),
-        ("--fault cut --after 20", "failed", "closed the connection within a response"),
-        ("--fault other-model", "failed", "the model .* was asked for, and the server has other"),
-        ("--fault answers-other", "failed", "the model model was asked for, and the server answers for other"),
-        ("--fault exit", "failed", "the server ended with exit code 1: error: no such server"),
-        ("--fault short", "failed", "asked for 8 tokens and got 7"),
-        ("--fault empty --after 20", "failed", "request [0-9]+ failed: its answer has no token"),
-        ("--fault drop", "failed", "request [0-9]+ failed: the connection was lost: closed by the server"),
+        ("--fault die --after 20", "the server ended with exit code 3"),
+        ("--fault oom --after 20", "CUDA error: out of memory"),
+        ("--fault error --after 20", "request [0-9]+ failed: the server answered with HTTP status 503"),
+        ("--fault cut --after 20", "closed the connection within a response"),
+        ("--fault other-model", "the model .* was asked for, and the server has other"),
+        ("--fault answers-other", "the model model was asked for, and the server answers for other"),
+        ("--fault exit", "the server ended with exit code 1: error: no such server"),
+        ("--fault short", "asked for 8 tokens and got 7"),
+        ("--fault empty --after 20", "request [0-9]+ failed: its answer has no token"),
+        ("--fault drop", "request [0-9]+ failed: the connection was lost: closed by the server"),
         (
             "--fault pause --after 30 --pause-s 3",
-            "failed",
-            "no token came for [0-9.]+ s of [0-9.]+ s: the server was in no steady",
+            "no token came for [0-9.]+ s of [0-9.]+ s: the server",
         ),
-        ("--fault halve --tokens-per-chunk 2", "failed", "tokens are only counted in the server's usage, in events of"),
-        ("--cached 8", "failed", "prompt tokens came from a cache"),
-        ("--no-such-flag", "failed", "the server ended with exit code 2: .*no-such-flag"),
+        ("--fault halve --tokens-per-chunk 2", "tokens are only counted in the server's usage, in events of"),
+        ("--cached 8", "prompt tokens came from a cache"),
+        ("--ttft-s 0.3 --tpot-s 0.02 --first-s 0.003", "answers pause after event 1"),
+        ("--no-such-flag", "the server ended with exit code 2: .*no-such-flag"),
+        ("--fault slow-start", "was not ready after 1 s"),
+        ("--tpot-s 0.4", "too slow"),
     ],
 )
-def test_a_run_that_fails_says_why(server, status, words, against_mock):
-    code, record = against_mock("--concurrency", "2", server=server)
-    assert code == 1
-    assert (record["status"], bool(re.search(words, record["error"]))) == (status, True), record["error"]
-
-
-def test_a_server_that_is_not_ready_in_time_fails(against_mock):
-    code, record = against_mock("--start-limit-s", "1", server="--fault slow-start")
-    assert (code, "was not ready after 1 s" in record["error"]) == (1, True)
-
-
-def test_what_takes_too_long_fails(against_mock):
-    code, record = against_mock("--limit-s", "2", "--min-s", "60")
-    assert (code, "too slow" in record["error"]) == (1, True)
+def test_a_run_that_fails_says_why(server, words, against_mock):
+    limits = {"--fault slow-start": ("--start-limit-s", "1"), "--tpot-s 0.4": ("--limit-s", "2")}
+    code, record = against_mock(*TWO, *limits.get(server, ()), server=server)
+    status = "out_of_memory" if "oom" in server else "failed"
+    assert (code, record["status"], bool(re.search(words, record["error"]))) == (1, status, True), record["error"]
 
 
 def test_conversations_that_are_idle_for_too_long_fail_with_advice(against_mock, tmp_path):
@@ -232,21 +143,17 @@ def test_conversations_that_are_idle_for_too_long_fail_with_advice(against_mock,
     head = {"id": "a", "block_size": 1, "hash_id_scope": "none", "tool_tokens": 0, "system_tokens": 0}
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({**head, "requests": turns}))
-    code, record = against_mock("--trace", str(path), "--limit-s", "8", "--concurrency", "2")
+    code, record = against_mock("--trace", str(path), "--limit-s", "8", *TWO)
     assert (code, "lower the load, or --idle-limit-s" in record["error"]) == (1, True), record["error"]
 
 
-@pytest.mark.parametrize("rule", ["late_client", pytest.param("miscounted", marks=pytest.mark.slow)])
-def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, against_mock, monkeypatch):
-    for name in ("late_client", "miscounted"):
-        found = note("as told") if name == rule else None
-        found = found if name == "miscounted" else list(filter(None, [found]))
-        monkeypatch.setattr(run, name, lambda *_, found=found: found)
-    _, record = against_mock("--concurrency", "2")
+def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(against_mock, monkeypatch):
+    monkeypatch.setattr(run, "late_client", lambda *_: [note("as told")])
+    _, record = against_mock(*TWO)
     assert (record["status"], note("as told").as_data() in record["serving"]["findings"]) == ("ok", True)
     monkeypatch.setenv("CARAML_EXCLUSIVE", "yes")
-    code, record = against_mock("--concurrency", "2")
-    assert (code, record["error"]) == (1, "as told")
+    code, record = against_mock(*TWO)
+    assert (code, "as told" in record["error"]) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +165,7 @@ def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, 
         ("wrong", "completions", {"answers_wrong"}),
         ("wrong", "chat", {"answers_wrong"}),
         ("worse", "completions", {"answers_unlikely"}),
-        ("varies", "completions", {"answers_vary", "answers_wrong"}),
+        ("varies", "completions", {"answers_vary"}),  # each second time that it is asked
         ("same --streams others", "completions", {"load_wrong"}),
         ("same --streams padded", "chat", {"load_wrong"}),
         ("same --reads 4", "completions", {"prompt_unread"}),
@@ -267,26 +174,17 @@ def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(rule, 
 )
 def test_a_server_that_answers_otherwise_under_load_is_found(answers, endpoint, kinds, against_mock, tmp_path):
     after = f"--answers {answers} --after 6"  # of the first requests, some may be on their way when the load begins
-    code, record = against_mock("--concurrency", "2", "--questions", "8", "--endpoint", endpoint, server=after)
+    code, record = against_mock(*TWO, "--questions", "8", "--endpoint", endpoint, server=after)
     assert code == 0, record["error"]
-    known = WRONG_ANSWERS | {"no_logprobs"}
-    known -= {"load_wrong"} if answers == "varies" else set()  # by chance
-    assert known & {one["kind"] for one in record["serving"]["findings"]} == kinds
+    assert (WRONG_ANSWERS | {"no_logprobs"}) & kinds_of(record) == kinds
     assert record["serving"]["answers"]["questions"] >= 4
     assert list(request_problems(record, tmp_path)) == []
 
 
-def test_a_first_word_that_is_not_computed_is_no_ttft(against_mock):
-    code, record = against_mock("--concurrency", "2", server="--ttft-s 0.3 --tpot-s 0.02 --first-s 0.003")
-    assert (code, "answers pause after event 1" in record["error"]) == (1, True), record["error"]
-
-
 def test_speculation_that_no_option_declares_is_found(against_mock, tmp_path):
-    kind = Speculation("made up", **COUNTERS)
-    flags = ("--concurrency", "2", "--output-tokens", "64")
-    code, record = against_mock(*flags, server="--accepts 2.49 --tpot-s 0.002", speculation=kind)
+    code, record = against_mock(*TWO, "--output-tokens", "64", server="--accepts 2.49 --tpot-s 0.002", **COUNTERS)
     assert code == 0, record["error"]
-    assert "speculation_undeclared" in {one["kind"] for one in record["serving"]["findings"]}
+    assert "speculation_undeclared" in kinds_of(record)
     assert list(request_problems(record, tmp_path)) == []
 
 
@@ -316,7 +214,7 @@ def test_a_client_that_was_stopped_says_so(against_mock, tmp_path):
     thread = threading.Thread(target=stop)
     thread.start()
     try:
-        _, record = against_mock("--concurrency", "2", "--min-s", "3")
+        _, record = against_mock(*TWO, "--min-s", "3")
     finally:
         is_over.set()
         thread.join()
@@ -351,12 +249,12 @@ def test_own_questions_are_asked_under_load(against_mock, tmp_path, monkeypatch)
     token = re.search(r"t[0-9]+", Mock(parser().parse_args([]))._whole({"prompt": "b c", "max_tokens": 1})[1].decode())
     lines = [{"prompt": "a", "answer": "none of them"}, {"prompt": "b c", "answer": token[0].upper()}]
     questions.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
-    asked = ("--questions-file", str(questions), "--model-path", str(real), "--precision", "bf16", "--concurrency", "2")
+    asked = ("--questions-file", str(questions), "--model-path", str(real), "--precision", "bf16", *TWO)
     for reference, kinds in (("0.5", set()), ("1", {"answers_below"})):
         code, record = against_mock(*asked, "--reference", reference)
         assert code == 0, record["error"]
         assert (record["serving"]["answers"]["right"], record["serving"]["answers"]["expected"]) == (1, 2)
-        assert WRONG_ANSWERS & {one["kind"] for one in record["serving"]["findings"]} == kinds
+        assert WRONG_ANSWERS & kinds_of(record) == kinds
         assert list(request_problems(record, tmp_path)) == []
 
 
@@ -372,7 +270,7 @@ def test_own_questions_are_asked_under_load(against_mock, tmp_path, monkeypatch)
 )
 def test_real_weights_know_a_text(text, flags, kinds, against_mock, tmp_path):
     (tmp_path / "model").mkdir(exist_ok=True)
-    real = ("--model-path", str(tmp_path / "model"), "--precision", "bf16", "--concurrency", "2")
+    real = ("--model-path", str(tmp_path / "model"), "--precision", "bf16", *TWO)
     code, record = against_mock(*real, *flags, server=f"--text {text}")
     assert code == 0, record["error"]
     assert {kind for one in record["serving"]["findings"] if (kind := one["kind"]).startswith("perplexity")} == kinds
@@ -384,32 +282,19 @@ def test_real_weights_know_a_text(text, flags, kinds, against_mock, tmp_path):
 
 
 def test_fewer_requests_are_enough_after_the_longest_time(against_mock):
-    code, record = against_mock("--concurrency", "2", "--min-requests", "5000", "--max-s", "1.5")
+    code, record = against_mock(*TWO, "--min-requests", "5000", "--max-s", "1.5")
     assert code == 0
     assert 30 <= record["metrics"]["measured_requests"] < 200
 
 
-def test_a_changed_file_of_requests_is_found(against_mock, tmp_path):
-    _, record = against_mock("--concurrency", "2")
-    path = tmp_path / "record.requests.jsonl.gz"
-    lines = gzip.decompress(path.read_bytes()).splitlines()
-    path.write_bytes(gzip.compress(b"\n".join([*lines[:15], *lines[16:]])))
-    assert any("metrics.measured_tokens is stored as" in one for one in request_problems(record, tmp_path))
-    path.write_bytes(b"no gzip")
-    assert "is not as a benchmark has written it" in next(request_problems(record, tmp_path))
-    path.unlink()
-    assert "it has no record.requests" in next(request_problems(record, tmp_path))
-
-
 def test_a_server_that_runs_already_is_measured(against_mock):
-    command = [sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", "--model", "mine"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen([*MOCK, "--model", "mine"], stdout=subprocess.PIPE, text=True) as server:
         url = f"http://127.0.0.1:{int(server.stdout.readline())}"
         try:
-            code, record = against_mock("--concurrency", "2", "--url", url)
+            code, record = against_mock(*TWO, "--url", url)
             assert (code, record["model"]) == (0, "mine"), record["error"]
             on_two = ("--nodes", "2", "--devices", "16", "--device", "gpu")
-            code, record = against_mock("--concurrency", "2", "--url", url, *on_two)
+            code, record = against_mock(*TWO, "--url", url, *on_two)
             assert (code, record["serving"]["elsewhere"]) == (0, "127.0.0.1"), record["error"]
             assert (record["layout"]["num_nodes"], contradictions(record)) == (2, [])
             code, record = against_mock("--url", url, "--served-model", "yours")
@@ -426,16 +311,16 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
     subprocess.run([*command.split(), *names], cwd=tmp_path, check=True, capture_output=True)
     both.write_text((tmp_path / "key.pem").read_text() + (tmp_path / "ca.pem").read_text())
     monkeypatch.setenv("MY_KEY", "sk-secret-123")
+    monkeypatch.setenv("SSL_CERT_FILE", str(both))
     flags = ["--base", "/team", "--key", "sk-secret-123", "--certificate", str(both), "--fault", "answers-other"]
-    command = [sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen([*MOCK, *flags], stdout=subprocess.PIPE, text=True) as server:
         url = f"https://127.0.0.1:{int(server.stdout.readline())}/team/v1"
-        asked = ("--url", url, "--ca-file", str(both), "--api-key-variable", "MY_KEY", "--endpoint", "chat")
+        asked = ("--url", url, "--api-key-variable", "MY_KEY", "--endpoint", "chat")
         try:
-            code, record = against_mock("--concurrency", "2", *asked)
+            code, record = against_mock(*TWO, *asked)
             requests = requests_of(tmp_path)
-            _, without_key = against_mock("--concurrency", "2", *asked[:4], "--endpoint", "chat")
-            _, too_short = against_mock("--concurrency", "2", *asked, "--input-tokens", "4")
+            _, without_key = against_mock(*TWO, *asked[:2], "--endpoint", "chat")
+            _, too_short = against_mock(*TWO, *asked, "--input-tokens", "4")
         finally:
             server.kill()
     assert (code, record["error"], record["serving"]["elsewhere"]) == (0, "", "")
@@ -453,18 +338,12 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (
-            ("--url", "ftp://x"),
-            "--url 'ftp://x' is no address of a server: write http://HOST:PORT or https://HOST/PATH",
-        ),
+        (("--url", "ftp://x"), "--url 'ftp://x' is no address of a server: write http://HOST:PORT or https://HOST/P"),
         (("--url", "http://x:port"), "is no address of a server"),
         (("--url", "http://[::1"), "is no address of a server"),
         (("--url", "http://"), "is no address of a server"),
         (("--url", "http://x/v1?a=b"), "is no address of a server"),
-        (("--api-key-file", "key"), "--api-key-file needs --url"),
-        (("--url", "https://x", "--api-key-file", "/nowhere"), "--api-key-file /nowhere cannot be read"),
-        (("--url", "https://x", "--ca-file", "/nowhere"), "--ca-file /nowhere has no certificates: No such file"),
-        (("--url", "https://x", "--ca-file", "/dev/null"), "--ca-file /dev/null has no certificates"),
+        (("--api-key-variable", "KEY"), "--api-key-variable needs --url"),
         (("--devices", "2"), "--devices 2 was asked for, but xllamacpp serves from one: leave it out"),
         (("--rate-per-s", "inf"), "rate_per_s must be a finite number, 0 or more, got inf"),
         (("--length-sigma", "nan"), "length_sigma must be a finite number"),
@@ -481,53 +360,41 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
         (("--real-weights", "--server", "vllm"), "--real-weights are a file for xllamacpp"),
         (("--precision", "fp8", "--server", "trtllm"), "--precision fp8 needs weights in fp8 for trtllm"),
         (("--lengths-file", "/nowhere", "--server", "vllm"), "cannot be read"),
+        (("--lengths-file", "ONES", "--server", "vllm"), "no request has 2 output tokens"),
         (("--sever", "vllm"), "did you mean '--server'"),
         (("--server-args", "--name 'x"), "cannot be split into words: No closing quotation"),
         (("--model-folder", "/dev/null/x"), "--model-folder /dev/null/x cannot be made: Not a directory"),
     ],
 )
-def test_options_that_make_no_run_are_one_sentence(flags, words, capsys):
+def test_options_that_make_no_run_are_one_sentence(flags, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ONES").write_text("10 1\n20 1\n")
     assert run.main(list(flags)) == 2
     assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("flags", "device"),
+    ("flags", "device", "precision"),
     [
-        ((), "cpu"),
-        (("--server", "vllm"), "gpu"),
-        (("--url", "http://127.0.0.1:8000"), "gpu"),
-        (("--url", "http://127.0.0.1:8000", "--device", "cpu"), "cpu"),
+        ("", "cpu", "fp32"),
+        ("--server vllm", "gpu", "bf16"),  # on a node with GPUs a server is taken to use them
+        ("--url http://127.0.0.1:8000/v1", "gpu", ""),
+        ("--url http://127.0.0.1:8000 --device cpu", "cpu", ""),
+        ("--url http://127.0.0.1:8000 --precision fp8", "gpu", "fp8"),
+        ("--real-weights --precision bf16", "cpu", "int4"),
     ],
 )
-def test_a_server_on_a_node_with_gpus_is_taken_to_use_them(flags, device, monkeypatch):
+def test_a_record_has_the_device_and_the_precision_of_its_weights(flags, device, precision, monkeypatch):
     monkeypatch.setattr("benchmarks.llm_inference.config.gpu_ids", lambda: ["GPU-1"])
-    assert run.describe(run.parse(flags)).config["compute"]["device"] == device
-
-
-@pytest.mark.parametrize(
-    ("flags", "precision"),
-    [
-        (("--server", "vllm", "--device", "gpu"), "bf16"),
-        (("--url", "http://127.0.0.1:8000/v1"), ""),
-        (("--url", "http://127.0.0.1:8000", "--precision", "fp8"), "fp8"),
-        (("--real-weights", "--precision", "bf16"), "int4"),
-    ],
-)
-def test_a_record_has_the_precision_of_its_weights(flags, precision):
-    assert run.describe(run.parse(flags)).precision == precision
-
-
-def test_lengths_without_a_time_per_token_are_refused(tmp_path, capsys):
-    (tmp_path / "lengths").write_text("10 1\n20 1\n")
-    assert run.main(["--server", "vllm", "--lengths-file", str(tmp_path / "lengths")]) == 2
-    assert "no request has 2 output tokens" in capsys.readouterr().err
+    record = run.describe(run.parse(flags.split()))
+    assert (record.config["compute"]["device"], record.precision) == (device, precision)
 
 
 def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
     script = (
         "import sys; from benchmarks.llm_inference import run, servers\n"
-        f"servers.SERVERS['vllm'] = servers.SERVERS['vllm']._replace(command={MOCK!r}, random='')\n"
+        "from benchmarks.llm_inference.tests.conftest import MockProgram\n"
+        "servers.SERVERS['vllm'] = MockProgram()\n"
         f"sys.exit(run.main(['--server', 'vllm', '--record', r'{tmp_path}/record.json', "
         f"'--model-folder', r'{tmp_path}']))"
     )
@@ -544,13 +411,6 @@ def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
         with suppress(OSError):
             commands.append(path.read_text().replace("\0", " "))
     assert not any(mine in one for one in commands)
-
-
-def test_names_of_files_agree_with_those_of_results():
-    from results.join.serving import REQUESTS_NAME
-
-    assert f"record{run.REQUESTS_SUFFIX}" == REQUESTS_NAME
-    assert NAME == "model"
 
 
 def test_a_terminal_shows_the_progress_of_a_load():

@@ -11,18 +11,14 @@ import pytest
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import devices, run
-from benchmarks.llm_inference.listeners import processes_of
+from benchmarks.llm_inference.devices import processes_of
 from benchmarks.llm_inference.servers import free_port
+from benchmarks.llm_inference.tests.conftest import MOCK
 from jpwr.backends.visible import HIP
-from jpwr.tests.conftest import environment
 from jpwr.tests.conftest import nvml_folder as nvml_folder
 from jpwr.tests.conftest import run as run_program
 from results.collect import collect
-from results.exchange.archive import verify, write_archive
-from results.find.records import RESULT_NAME, read_checked, write_record
 from results.tests.of_dicts import contradictions
-from tests.conftest import REPOSITORY
-from tests.waiting import until
 
 LISTENS = """
 import socket, subprocess, sys
@@ -82,7 +78,7 @@ def test_a_server_that_is_started_sees_the_devices_that_count(there, shown, monk
 
 @pytest.mark.long
 def test_the_energy_of_a_running_server_is_that_of_its_own_gpu(tmp_path, nvml_folder):
-    mock = (sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", "--ttft-s", "0.02", "--tpot-s", "0.004")
+    mock = (*MOCK, "--ttft-s", "0.02", "--tpot-s", "0.004")
     quick = ("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8")
     with subprocess.Popen(mock, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -103,50 +99,3 @@ def test_the_energy_of_a_running_server_is_that_of_its_own_gpu(tmp_path, nvml_fo
     result = collect(tmp_path)
     assert result["energy"]["avg_power_w"] == pytest.approx(900, rel=0.02)  # the stand-in's third GPU
     assert not [one for one in contradictions(result) if "sensor" in one]
-
-
-@pytest.mark.long
-def test_the_energy_of_a_server_on_two_nodes_is_that_of_each_role(tmp_path, nvml_folder):
-    """Two samplers as on two nodes, around the client and around a command that waits for its end."""
-    mock = (sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", "--ttft-s", "0.02", "--tpot-s", "0.004")
-    quick = ("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8")
-    jpwr = (sys.executable, "-m", "jpwr", "--methods", "pynvml", "--df-out")
-    stand_in = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_SHAPE": "constant", "STAND_IN_LIMIT_W": "700"}
-    other = environment(SLURMD_NODENAME="n2", STAND_IN_UUID="n2-", STAND_IN_DEVICES="2", **stand_in)
-    hosts = ("--device", "gpu", "--devices", "3", "--nodes", "2", "--hosts", "prefill: n1; decode: n2")
-    with (
-        subprocess.Popen(mock, stdout=subprocess.PIPE, text=True) as server,
-        subprocess.Popen([*jpwr, "power/n2", "--", "cat"], cwd=tmp_path, env=other, stdin=subprocess.PIPE) as sampler,
-    ):
-        try:
-            until((tmp_path / "power/n2/trace.csv").exists, "the trace of the other node")
-            url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-            client = (sys.executable, "-m", "benchmarks.llm_inference", "--url", url, *hosts, *quick)
-            done = run_program(
-                *(*jpwr, "power/n1", "--", *client, "--record", "record.json"),
-                cwd=tmp_path,
-                SLURMD_NODENAME="n1",
-                STAND_IN_DEVICES="1",
-                **stand_in,
-            )
-            sampler.stdin.close()
-            assert sampler.wait() == 0
-        finally:
-            server.kill()
-            sampler.kill()
-    assert done.returncode == 0, done.stderr
-    write_record(collect(tmp_path), tmp_path / RESULT_NAME)
-    result = read_checked(tmp_path / RESULT_NAME)
-    energy, window_s = result.energy, result.windows[0].duration_s
-    # The stand-in's first GPU has 300 W, its second one 600 W.
-    watts = {"prefill_wh": 300, "decode_wh": 900, "energy_wh": 1200}
-    assert {name: energy.number(name) for name in watts} == pytest.approx(
-        {name: watts[name] * window_s / 3600 for name in watts}, abs=energy.uncertainty_wh
-    )
-    read, written = (energy.number(f"j_per_token_{name}") for name in ("read", "written"))
-    assert read == pytest.approx(energy.number("prefill_wh") * 3600 / result.metrics.number("input_tokens"))
-    assert written == pytest.approx(energy.number("decode_wh") * 3600 / result.metrics.number("measured_tokens"))
-    assert result.choices["roles"] == "prefill on 1 node, decode on 1 node"
-    (tmp_path / "archived").mkdir()
-    write_archive([tmp_path], REPOSITORY / "jube", tmp_path / "archived" / "a.zip")
-    assert verify(tmp_path / "archived" / "a.zip").problems == []

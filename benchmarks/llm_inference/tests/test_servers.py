@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
-import struct
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
-import yaml
+from gguf import GGUFReader
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import run
 from benchmarks.llm_inference.address import Address, LoadError
-from benchmarks.llm_inference.models import SHAPES, TYPES, make_draft, make_folder, make_gguf, tensors
+from benchmarks.llm_inference.models import SHAPES, make_draft, make_folder, make_gguf
 from benchmarks.llm_inference.points import LONGEST, check_point
-from benchmarks.llm_inference.servers import SERVERS, Process, command_of, environment_of, settings_of
-from benchmarks.llm_inference.speculation import SpeculationOptions
+from benchmarks.llm_inference.servers import SERVERS, Draft, Process, Start
 from caraml.errors import SiteError
 from caraml.plan.plan import plan
 from caraml.plan.systems import read_system
@@ -32,7 +32,8 @@ from tests.needs import not_run
 from tests.waiting import until
 
 TINY = SHAPES["tiny"]
-FORMS = {"fp32": "f", "fp16": "e"}
+START = Start(Path("/m"), Path("/f"), 8000, 4, 2048, 8, 2, "bfloat16")
+DRAFT = Draft(Path("/d"), 3, 2.49)
 
 
 def test_the_shape_of_8b_has_the_parameters_that_are_published():
@@ -41,24 +42,19 @@ def test_the_shape_of_8b_has_the_parameters_that_are_published():
     assert workloads()["llm_inference"].num_parameters == {name: shape.parameters for name, shape in SHAPES.items()}
 
 
-@pytest.mark.parametrize("precision", TYPES)
-def test_a_model_file_is_as_large_as_its_weights(precision, tmp_path):
-    path = tmp_path / "model.gguf"
-    make_gguf(path, TINY, precision)
-    content = path.read_bytes()
-    assert struct.unpack("<4sIQ", content[:16]) == (b"GGUF", 3, len(tensors(TINY)))
-    weights = sum(math.prod(size) * (TYPES[precision][2] if len(size) > 1 else 4) for _, size in tensors(TINY))
-    assert 0 < len(content) - weights < 1 << 20
-
-
-@pytest.mark.parametrize("precision", FORMS)
-def test_weights_are_finite_and_of_both_signs(precision, tmp_path):
-    from benchmarks.llm_inference.models import _weights
-
-    size = TYPES[precision][2]
-    numbers = struct.unpack(f"<4096{FORMS[precision]}", _weights(4096, precision)[: 4096 * size])
-    assert all(1 / 64 <= abs(one) < 1 / 32 for one in numbers)
-    assert 0.4 < sum(one > 0 for one in numbers) / 4096 < 0.6
+@pytest.mark.parametrize(("precision", "number_bytes"), [("fp32", 4), ("fp16", 2), ("bf16", 2)])
+def test_a_model_file_has_finite_weights_of_both_signs_and_norms_of_one(precision, number_bytes, tmp_path):
+    make_gguf(tmp_path / "model.gguf", TINY, precision)
+    found = {one.name: one for one in GGUFReader(tmp_path / "model.gguf").tensors}
+    assert sum(math.prod(one.shape) for one in found.values()) == TINY.parameters
+    assert found["token_embd.weight"].shape.tolist() == [TINY.hidden, TINY.vocab]  # the fastest first
+    assert all((found[f"blk.0.{name}.weight"].data == 1.0).all() for name in ("attn_norm", "ffn_norm"))
+    query = found["blk.0.attn_q.weight"]
+    assert query.n_bytes == TINY.hidden**2 * number_bytes
+    weights = query.data.view(np.uint16).astype(np.uint32) << 16 if precision == "bf16" else query.data
+    weights = weights.view(np.float32) if precision == "bf16" else weights
+    assert ((abs(weights) >= 1 / 64) & (abs(weights) <= 1 / 32)).all()
+    assert 0.4 < (weights > 0).mean() < 0.6
 
 
 def test_a_precision_that_a_file_cannot_have_is_one_sentence(tmp_path):
@@ -74,14 +70,17 @@ def test_a_folder_describes_the_shape(tmp_path):
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_each_command_line_is_whole(name, tmp_path):
-    values = dict.fromkeys(("port", "streams", "context", "threads", "devices", "cache"), 4)
-    values |= {"model": tmp_path, "dtype": "bfloat16", "settings": tmp_path / "settings"}
-    command = command_of(SERVERS[name], values, True, "--more '{\"a\": 1}'")
-    assert str(tmp_path) in command
-    assert command[-1] == '{"a": 1}'
-    assert not any(one.startswith("{") for one in command[:-1])
-    assert ("dummy" in command) == ("dummy" in SERVERS[name].random)
+def test_a_command_line_has_the_model_and_what_was_asked(name):
+    program = SERVERS[name]
+    usual = program.command(START)
+    assert str(START.model) in usual
+    assert str(START.port) in usual
+    more = program.command(START._replace(is_random=True, is_fp8=True, keeps_prefixes=True))
+    assert ("dummy" in more) == (name in ("vllm", "sglang"))
+    assert ("fp8" in more) == (program.quantises and not program.makes_gguf)
+    assert ("dummy" in program.settings(START._replace(is_random=True))) == (name == "trtllm")
+    switches = {"vllm": "--enable-prefix-caching", "sglang": "--enable-cache-report"}
+    assert name not in switches or (switches[name] in more and switches[name] not in usual)
 
 
 def test_a_server_takes_itself_for_no_rank_of_srun(tmp_path, monkeypatch):
@@ -118,12 +117,11 @@ def test_a_proxy_that_no_request_goes_through_is_said(environment, is_told, monk
         assert (("http_proxy is set, and not used" in said), "secret" in said) == (is_told, False)
 
 
-def test_trtllm_reads_a_long_prompt_in_chunks():
-    for reuse in SERVERS["trtllm"].cache:
-        assert yaml.safe_load(settings_of(SERVERS["trtllm"], {"cache": reuse}, False))["enable_chunked_prefill"] is True
+def test_trtllm_reads_a_long_prompt_in_chunks_and_gets_no_field_that_it_refuses():
+    assert json.loads(SERVERS["trtllm"].settings(START))["enable_chunked_prefill"] is True
+    assert set(SERVERS["trtllm"].request) == {"stream_options"}
 
 
-EAGLE3 = "--speculative-algorithm EAGLE3 --speculative-draft-model-path /d --speculative-eagle-topk 1"
 OF_VLLM = {
     "method": "eagle3",
     "model": "/d",
@@ -131,7 +129,9 @@ OF_VLLM = {
     "rejection_sample_method": "synthetic",
     "synthetic_acceptance_length": 2.49,
 }
-OF_SGLANG = {"LEN": "2.49", "METHOD": "match-expected", "TOKEN_MODE": "real-draft-token"}
+OF_SGLANG = "--speculative-algorithm EAGLE3 --speculative-draft-model-path /d --speculative-eagle-topk 1 "
+OF_SGLANG += "--speculative-num-steps 3 --speculative-num-draft-tokens 4"
+ACCEPTS = {"LEN": "2.49", "METHOD": "match-expected", "TOKEN_MODE": "real-draft-token"}
 OF_TRTLLM = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "/d"}
 
 
@@ -139,29 +139,17 @@ OF_TRTLLM = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model":
     ("name", "words", "environment", "settings"),
     [
         ("xllamacpp", ["/d", "3", "2.49"], {}, {}),
-        ("vllm", ["--speculative-config", json.dumps(OF_VLLM, separators=(",", ":"))], {}, {}),
-        (
-            "sglang",
-            f"{EAGLE3} --speculative-num-steps 3 --speculative-num-draft-tokens 4".split(),
-            {f"SGLANG_SIMULATE_ACC_{name}": value for name, value in OF_SGLANG.items()},
-            {},
-        ),
+        ("vllm", ["--speculative-config", json.dumps(OF_VLLM)], {}, {}),
+        ("sglang", OF_SGLANG.split(), {f"SGLANG_SIMULATE_ACC_{key}": value for key, value in ACCEPTS.items()}, {}),
         ("trtllm", [], {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": "1.49"}, {"speculative_config": OF_TRTLLM}),
     ],
 )
 def test_a_server_speculates_at_the_stated_acceptance(name, words, environment, settings):
-    adapter = SERVERS[name]
-    values = dict.fromkeys(
-        ("model", "port", "streams", "context", "threads", "devices", "dtype", "settings", "cache"), "x"
-    )
-    drafts = {"draft": "/d", **SpeculationOptions(draft_tokens=3).values}
-    with_drafts, without = (command_of(adapter, values | more, False, "") for more in (drafts, {}))
-    assert with_drafts == [*without, *words]
-    assert environment_of(adapter, values | drafts) == environment_of(adapter, values) | environment
-    found, usual = (yaml.safe_load(settings_of(adapter, values | more, True)) or {} for more in (drafts, {}))
-    more = {name: value for name, value in found.items() if name not in usual}
-    assert more.items() >= settings.items()
-    assert usual.items() <= found.items()
+    program, drafting = SERVERS[name], START._replace(draft=DRAFT)
+    assert program.command(drafting) == [*program.command(START), *words]
+    assert program.environment(drafting) == {**program.environment(START), **environment}
+    found, usual = (json.loads(program.settings(start) or "{}") for start in (drafting, START))
+    assert found.items() >= {**usual, **settings}.items()
 
 
 def test_a_draft_model_has_one_layer(tmp_path):
@@ -169,11 +157,8 @@ def test_a_draft_model_has_one_layer(tmp_path):
     head = json.loads((tmp_path / "head" / "config.json").read_text())
     assert (head["architectures"], head["num_hidden_layers"]) == (["LlamaForCausalLMEagle3"], 1)
     assert (head["hidden_size"], head["vocab_size"], head["draft_vocab_size"]) == (TINY.hidden, TINY.vocab, TINY.vocab)
-    assert (
-        head["eagle_aux_hidden_state_layer_ids"]
-        == head["eagle_config"]["eagle_aux_hidden_state_layer_ids"]
-        == [2, 3, 4]
-    )
+    assert head["eagle_aux_hidden_state_layer_ids"] == [2, 3, 4]
+    assert head["eagle_config"] == {"eagle_aux_hidden_state_layer_ids": [2, 3, 4]}
     make_draft(tmp_path / "draft.gguf", TINY, "fp16", is_gguf=True)
     make_gguf(tmp_path / "one.gguf", TINY._replace(layers=1), "fp16")
     assert (tmp_path / "draft.gguf").read_bytes() == (tmp_path / "one.gguf").read_bytes()
@@ -202,15 +187,11 @@ def test_speculation_that_is_none_is_one_sentence(flags, words, monkeypatch):
         run.parse(flags.split())
 
 
-def test_the_field_set_of_trtllm_has_nothing_that_it_refuses():
-    assert set(SERVERS["trtllm"].extra) == {"stream_options"}
-
-
 def test_a_counter_is_summed_over_its_labels(monkeypatch):
     text = 'x:tokens_total{model="a"} 3\nx:tokens_total{model="b"} 4e0\nx:tokens_total_other 9\n'
     monkeypatch.setattr(Address, "ask", lambda self, path: (200, text))
     address = Address("h", 1)
-    assert address.counters(["x:tokens_total", "y", ""]) == {"x:tokens_total": 7.0, "y": None}
+    assert address.counters(["x:tokens_total", "y"]) == {"x:tokens_total": 7.0, "y": None}
 
 
 def test_points_are_of_devices_that_can_share_the_heads():

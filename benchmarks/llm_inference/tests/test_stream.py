@@ -6,36 +6,37 @@ import json
 
 import pytest
 
-from benchmarks.llm_inference.prompts import SALT_TOKENS, Bodies
+from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.stream import Counter
+from record.served import Request
 
 
 def event(**fields) -> dict:
     return {"choices": [{"index": 0, "text": "word", "finish_reason": None}], **fields}
 
 
+def counting() -> Counter:
+    return Counter(Request(0, 0, 0.0, 0.0, 5, 3))
+
+
 def prompt(body: bytes) -> list[int]:
     return json.loads(body)["prompt"]
 
 
-def test_prompts_have_the_length_that_was_asked_for_and_share_no_beginning():
-    bodies = Bodies("model", 32000, {"stream_options": {}}, "salt")
-    for length in (1, 8, 16, 17, 1000):
-        assert len(prompt(bodies.body(0, length, 2))) == length
-    first, second, of_another_run = (
-        prompt(made.body(index, 100, 2)) for made, index in ((bodies, 0), (bodies, 1), (Bodies("m", 32000, {}, "x"), 0))
-    )
-    assert first[:SALT_TOKENS] != second[:SALT_TOKENS] != of_another_run[:SALT_TOKENS]
-    assert all(10000 <= one < 32000 for one in first)
+@pytest.mark.parametrize("length", [1, 3, 4, 17, 1000, 200_000])
+def test_prompts_have_the_length_that_was_asked_for(length):
+    made = Bodies("model", 32000, {}, "salt")
+    assert len(prompt(made.body(0, length, 2))) == length
+    chat = json.loads(Bodies("model", 32000, {}, "salt", 7).body(0, length + 7, 2))["messages"][0]["content"]
+    assert (len(chat.split(" ")), {len(one) for one in chat.split(" ")}) == (length, {1})  # letters
 
 
-def test_prompts_of_chat_are_letters_after_those_of_the_template():
-    bodies = Bodies("model", 32000, {}, "salt", 7)
-    letters = [json.loads(bodies.body(index, 100, 2))["messages"][0]["content"].split(" ") for index in (0, 1)]
-    assert [{len(one) for one in of_one} for of_one in letters] == [{1}, {1}]
-    assert [len(one) for one in letters] == [93, 93]
-    assert letters[0][:SALT_TOKENS] != letters[1][:SALT_TOKENS]
-    assert len(json.loads(bodies.body(0, 8, 2))["messages"][0]["content"]) == 1
+@pytest.mark.parametrize("template", [None, 7])
+def test_prompts_share_no_beginning_with_another_one_or_another_run(template):
+    made = [Bodies("model", 32000, {}, salt, template) for salt in ("salt", "salt", "other")]
+    texts = [one.made(f"{index}", 100) for one, index in zip(made, (0, 1, 0), strict=True)]
+    assert len({text[:16] for text in texts}) == 3
+    assert made[0].made("0", 50) == texts[0][: len(made[0].made("0", 50))]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +80,9 @@ def test_a_body_asks_for_all_its_tokens_and_nothing_that_was_not_asked_for():
     ids=["text", "usage", "timings", "ids", "usage at the end"],
 )
 def test_tokens_are_counted_by_what_the_server_tells(events):
-    counter = Counter()
+    counter = counting()
     assert sum(map(counter.new_tokens, events)) == 3
-    assert (counter.tokens, counter.prompt_tokens) == (3, 5)
+    assert (counter.tokens, counter.request.prompt_tokens) == (3, 5)
 
 
 @pytest.mark.parametrize(
@@ -110,24 +111,24 @@ def test_a_first_token_is_seen_or_listed(first, when, is_unseen):
         event(choices=[first]),
         event(choices=[{"text": "b", **({"token_ids": [8]} if "token_ids" in first else {})}]),
     ]
-    counter = Counter()
+    counter = counting()
     counts = [counter.new_tokens(one) for one in events]
-    assert ([count > 0 for count in counts].index(True), counter.is_unseen) == (when, is_unseen)
+    assert ([count > 0 for count in counts].index(True), counter.request.is_unseen) == (when, is_unseen)
     assert sum(counts) == counter.tokens
 
 
 @pytest.mark.parametrize("counted", [{"usage": {"completion_tokens": 1}}, {"timings": {"predicted_n": 1}}])
 @pytest.mark.parametrize("text", ["", " "])
 def test_a_count_alone_makes_no_first_token(counted, text):
-    counter = Counter()
+    counter = counting()
     assert counter.new_tokens(event(choices=[{"text": text}], **counted)) == 0
-    assert counter.is_unseen
+    assert counter.request.is_unseen
     more = {name: dict.fromkeys(values, 3) for name, values in counted.items()}
     assert counter.new_tokens(event(**more)) == 3
 
 
 def test_an_answer_of_spaces_alone_has_its_tokens_at_its_end():
-    counter = Counter()
+    counter = counting()
     assert [counter.new_tokens(event(choices=[{"text": " "}])) for _ in range(3)] == [0, 0, 0]
     assert (counter.release(), counter.release()) == (3, 0)
 
@@ -143,26 +144,26 @@ def test_an_answer_of_spaces_alone_has_its_tokens_at_its_end():
     ],
 )
 def test_tokens_of_one_event_are_listed_or_counted_only(changes, unlisted):
-    counter = Counter()
+    counter = counting()
     counter.new_tokens(event(**{"usage": {"completion_tokens": 3}, **changes}))
-    assert counter.unlisted == unlisted
+    assert counter.request.unlisted == unlisted
 
 
 @pytest.mark.parametrize(("part", "name"), [("usage", "completion_tokens"), ("timings", "predicted_n")])
 def test_a_count_that_falls_takes_no_token_back(part, name):
-    counter = Counter()
+    counter = counting()
     assert [counter.new_tokens(event(**{part: {name: count}})) for count in (1, 4, 2, 4, 5)] == [1, 3, 0, 0, 1]
     assert counter.tokens == 5
 
 
 @pytest.mark.parametrize(("part", "name"), [("usage", "completion_tokens"), ("timings", "predicted_n")])
 def test_tokens_without_text_come_with_the_last_count(part, name):
-    counter = Counter()
+    counter = counting()
     events = [event(**{part: {name: 1}}), event(**{part: {name: 2}}), {"choices": [], part: {name: 4}}]
     assert [counter.new_tokens(one) for one in events] == [1, 1, 2]
 
 
 def test_cached_tokens_are_part_of_a_prompt():
-    counter = Counter()
+    counter = counting()
     counter.new_tokens(event(timings={"predicted_n": 1, "prompt_n": 3, "cache_n": 7}))
-    assert (counter.prompt_tokens, counter.cached_tokens) == (10, 7)
+    assert (counter.request.prompt_tokens, counter.request.cached_tokens) == (10, 7)

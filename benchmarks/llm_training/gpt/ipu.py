@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.common import workload
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.launch import Launch, node_name, usable_cpus
+from benchmarks.common.launch import Launch, described_device
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device, RunRecord
 from benchmarks.llm_training.config import ADAM_BETAS, Config, Layout
-from benchmarks.llm_training.data import describe, open_samples
+from benchmarks.llm_training.data import describe_prefix, open_samples
 from benchmarks.llm_training.gpt.plain_gpt import PlainGpt, written_out_attention
 from benchmarks.llm_training.metrics import learning_rate
 
@@ -28,31 +29,17 @@ WITHOUT = "--device ipu needs PopTorch of the Poplar SDK: use its container"
 LOSS_SCALE = 2.0**10  # in fp16
 
 
-class Target:
+class Target(workload.Target):
     """IPUs of this process."""
 
     kind = "ipu"
-    record_event = None
 
     def __init__(self, precision: str, num_ipus: int) -> None:
         self.precision, self.num_ipus = precision, num_ipus
 
-    def gather(self, value: Any) -> list[Any]:
-        """Return the value of the only rank."""
-        return [value]
-
     def describe_devices(self) -> list[Device]:
         """Return the IPUs in the order of the pipeline; PopTorch reports neither their ids nor their memory."""
-        return [
-            Device(hostname=node_name(), name="IPU", device_id="", cpus=usable_cpus()) for _ in range(self.num_ipus)
-        ]
-
-    def software(self) -> dict[str, Any]:
-        """Return nothing: the container determines PopTorch's version."""
-        return {}
-
-    statistics = software
-    profile = None  # PopVision can only profile the whole program
+        return [described_device(Launch(), "IPU")] * self.num_ipus
 
 
 def choose_target(config: Config, launch: Launch, layout: Layout) -> Target:
@@ -117,11 +104,8 @@ def ipus_of_layers(num_layers: int, num_ipus: int) -> list[int]:
     return [first + layer // each for layer in range(num_layers)]
 
 
-class Trainer:
+class Trainer(workload.Training):
     """Training on all IPUs, one optimizer step per call."""
-
-    steps_per_call = 1
-    on_device = None
 
     def __init__(self, config: Config, plan: BatchPlan, target: Target, conclude: Conclude) -> None:
         """Build the model; `conclude` completes the record from the numbers of tokens and steps, and the losses."""
@@ -161,32 +145,19 @@ class Trainer:
         self._config, self._samples, self._batch = config, open_samples(config), plan.global_batch_size
         self._losses: list[Tensor] = []
         self._tokens = 0
+        self.data = workload.Feed(self._call)
+        self.synchronize = lambda: None  # a call of a PopTorch model returns when its step is done
 
-    @property
-    def data(self) -> Trainer:
-        """Feed of all data, which one process takes."""
-        return self
-
-    def call(self) -> None:
-        """Make one optimizer step over a global batch."""
-        self.step(self.take())
-
-    def take(self) -> Tensor:
-        """Return the next global batch, each sample with the token after it."""
+    def _call(self) -> None:
+        """Make one optimizer step on the next global batch, each sample with the token after it."""
         first = len(self._losses) * self._batch
-        return torch.from_numpy(np.stack([self._samples[first + index] for index in range(self._batch)]))
-
-    def step(self, batch: Tensor) -> None:
-        """Make one optimizer step on a global batch."""
+        batch = torch.from_numpy(np.stack([self._samples[first + index] for index in range(self._batch)]))
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate(self._config.training, len(self._losses))
         self._model.setOptimizer(self._optimizer)
         inputs_BT, labels_BT = batch[:, :-1].int(), batch[:, 1:].int()
         self._tokens += inputs_BT.numel()
         self._losses.append(self._model(inputs_BT, labels_BT).float().mean())
-
-    def synchronize(self) -> None:
-        """Do nothing: a call of a PopTorch model returns when its step is done."""
 
     def losses(self, first: int = 0) -> list[float]:
         """Return the losses of all steps from `first` on."""
@@ -195,6 +166,6 @@ class Trainer:
     def conclude(self, record: RunRecord) -> str:
         """Complete the record; return why the run is not valid, or an empty string."""
         config = self._config
-        record.provenance["data"] = describe(config.data.data_prefix, config.model.tokens_per_sample)
+        record.provenance["data"] = describe_prefix(config.data.data_prefix)
         record.metrics["skipped_steps"] = 0
         return self._conclude(record, self._tokens, len(self._losses), self.losses())

@@ -227,7 +227,7 @@ def initialise_weights(model: GPTModel, shape: ModelSize, seed: int) -> None:
             weight.fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
             continue
         generator = torch.Generator(weight.device)
-        generator.manual_seed(_stream(seed, _global_name(name, first_layer, first_expert, tied)))
+        generator.manual_seed(_stream(seed, global_name(name, first_layer, first_expert, tied)))
         is_split = getattr(weight, "tensor_model_parallel", False) and getattr(weight, "allreduce", True)
         size, rank = (tensor_size, tensor_rank) if is_split else (1, 0)
         whole_shape = list(weight.shape)
@@ -240,7 +240,7 @@ def initialise_weights(model: GPTModel, shape: ModelSize, seed: int) -> None:
         weight.copy_(torch.cat([half.chunk(size, dim=split_dim)[rank] for half in halves]))
 
 
-def _global_name(name: str, first_layer: int, first_expert: int, tied: bool) -> str:
+def global_name(name: str, first_layer: int, first_expert: int, tied: bool) -> str:
     """Return a parameter's name in the whole model; this rank has layers and experts from the first given ones on."""
     name = re.sub(r"(?<=layers\.)\d+", lambda layer: str(int(layer[0]) + first_layer), name)
     name = re.sub(r"linear_(fc\d)\.weight(\d+)$", r"local_experts.\2.linear_\1.weight", name)

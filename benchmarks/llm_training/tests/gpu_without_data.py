@@ -14,7 +14,6 @@ import os
 import sys
 import traceback
 import warnings
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -24,17 +23,10 @@ LIBRARY, CASES = sys.argv[1], json.loads(sys.argv[2])
 os.environ["TORCHDYNAMO_DISABLE"] = "1"  # compiled functions run as they are written
 ctypes.CDLL(LIBRARY)  # before PyTorch asks whether there is a GPU
 
-from benchmarks.llm_training.tests import transformer_engine_stand_in  # noqa: E402
-
-if any("transformer-engine" in flags for _, _, flags in CASES):
-    transformer_engine_stand_in.install()
-
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from benchmarks.common.launch import Launch  # noqa: E402
 from benchmarks.common.record import RunRecord  # noqa: E402
@@ -69,38 +61,16 @@ class Together(Nothing):
 
 
 class FusedAttention(torch.autograd.Function):
-    """Keeps what a fused kernel keeps: no scores."""
+    """Attention by a fused kernel, whose gradients have the shapes of its inputs."""
 
     @staticmethod
-    def forward(ctx: Any, q_BHTK: torch.Tensor, k_BHTK: torch.Tensor, v_BHTK: torch.Tensor) -> torch.Tensor:
-        out_BHTK, sums_BHT = torch.empty_like(q_BHTK), torch.empty(q_BHTK.shape[:-1], device=GPU)
-        ctx.save_for_backward(q_BHTK, k_BHTK, v_BHTK, out_BHTK, sums_BHT)
-        return out_BHTK
+    def forward(ctx: Any, *qkv: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(*qkv)
+        return torch.empty_like(qkv[0])
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(map(torch.empty_like, ctx.saved_tensors[:3]))
-
-
-class MemoryMode(TorchDispatchMode):
-    """Counts the bytes that live on the GPU."""
-
-    live, peak, sizes = 0, 0, {}
-
-    def __torch_dispatch__(self, operation: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
-        result = operation(*arguments, **(options or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
-                storage = tensor.untyped_storage()
-                if storage._cdata not in self.sizes:
-                    self.sizes[storage._cdata] = storage.nbytes()
-                    self.live += storage.nbytes()
-                    self.peak = max(self.peak, self.live)
-                    weakref.finalize(storage, self.free, storage._cdata)
-        return result
-
-    def free(self, storage: int) -> None:
-        self.live -= self.sizes.pop(storage)
+        return tuple(map(torch.empty_like, ctx.saved_tensors))
 
 
 def stand_in_for_a_gpu() -> None:
@@ -189,33 +159,21 @@ def train_case(rank: int, world_size: int, flags: list[str]) -> dict[str, Any]:
     run = Gpt(config, Launch(rank=rank, world_size=world_size, local_world_size=world_size))
     run.regions = RegionTimer()
     record = RunRecord(Gpt.name, "made up", Gpt.model(config), "tokens", asdict(config))
-    with WITHOUT_DATA, MemoryMode() as memory, run.open(record) as target:
+    with WITHOUT_DATA, run.open(record) as target:
         run.regions.record_event = target.record_event
         trainer: Any = run.build(target)
         for _ in range(2):
             trainer.data.call()
     model = trainer._model
     [inner] = trainer._optimizer._optimizer.chained_optimizers
-    masters = [master for group in inner.optimizer.param_groups for master in group["params"]]
-    moments = [value for state in inner.optimizer.state.values() for value in state.values() if value.dim()]
-    size = lambda tensors: sum(tensor.numel() * tensor.element_size() for tensor in tensors)  # noqa: E731
-    of_masters = size(moments) + (size(masters) if target.precision != "fp32" else 0)
     return {
         "losses": [[str(loss.dtype), str(loss.device)] for loss in trainer._losses],
         "weights": sorted({str(weight.dtype) for weight in model.parameters()}),
         "devices": sorted({str(weight.device) for weight in model.parameters()}),
-        "kernels": vars(run.kernels) | {"optimizer": trainer._optimizer.description},
         "fused": all(group.get("fused") for group in inner.optimizer.param_groups),
         "overlap": [model.ddp_config.overlap_grad_reduce, model.ddp_config.overlap_param_gather],
         "regions": sorted({key for key, *_ in run.regions._marks}),
         "lanes": sorted({lane for _, lane, *_ in run.regions._added}),
-        "fp8_passes": transformer_engine_stand_in.fp8_passes,
-        "peak_bytes": memory.peak,
-        "bytes": {
-            "weights": size(model.parameters()),
-            "gradients": size(buffer.grad_data for buffer in model.buffers),
-            "optimizer": of_masters,
-        },
     }
 
 

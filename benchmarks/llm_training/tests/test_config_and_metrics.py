@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.measure.measured import work_per_step
-from benchmarks.common.measure.throughput import throughput_metrics
-from benchmarks.common.options import ConfigError, WindowOptions
+from benchmarks.common.measure.measured import throughput_metrics
+from benchmarks.common.options import ConfigError
 from benchmarks.common.record import RunRecord
 from benchmarks.common.session import parse_options
 from benchmarks.llm_training.config import (
@@ -24,13 +23,7 @@ from benchmarks.llm_training.metrics import (
 )
 from benchmarks.llm_training.points import devices_needed
 from benchmarks.llm_training.sizes import SIZES
-from benchmarks.llm_training.train import Gpt
-
-
-def test_flops_agree_with_the_palm_count():
-    # 6 N + 12 L H Q T: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B; N of the 800M model.
-    expected = 6 * 908_328_960 + 12 * 16 * 2048 * 2048
-    assert SIZES["800M"].flops_per_token(2048) == pytest.approx(expected)
+from benchmarks.llm_training.train import Gpt, main
 
 
 def test_the_vocabulary_of_gpt2_is_padded_to_50304():
@@ -66,9 +59,6 @@ def test_a_layout_that_cannot_be_is_refused(layout, message):
         lambda: ParallelOptions(global_batch_size=0),
         lambda: DataOptions(data="text"),
         lambda: DataOptions(data="synthetic", data_prefix="x"),
-        lambda: WindowOptions(measured_steps=0),
-        lambda: WindowOptions(warmup_steps=-1),
-        lambda: WindowOptions(warmup_steps=0, min_measured_s=1),
         lambda: TrainingOptions(learning_rate=0),
         lambda: replace(SIZES["tiny"], num_heads=7),
     ],
@@ -81,10 +71,8 @@ def test_options_that_make_no_run_are_refused(make):
 def metrics_of(step_times_s, *flags, devices=1):
     run = Gpt(parse_options(Gpt, flags), Launch(world_size=devices, local_world_size=devices))
     record = RunRecord(Gpt.name, "made up", "", "tokens", {}, layout=run.layout)
-    work, peak_tflops = len(step_times_s) * work_per_step(run), run.config.run.peak_tflops_per_device
-    record.metrics = throughput_metrics(
-        "token", work, sum(step_times_s), step_times_s, devices, *run.flops, peak_tflops
-    )
+    work, peak_tflops = len(step_times_s) * run.work_per_step, run.config.run.peak_tflops_per_device
+    record.metrics = throughput_metrics("token", work, sum(step_times_s), step_times_s, devices, run.flops, peak_tflops)
     assert run.conclude(record, work, len(step_times_s), [2.0, 1.0]) == ""
     return record.metrics
 
@@ -114,8 +102,6 @@ def test_utilisation_of_an_unknown_peak_is_missing():
 )
 def test_what_is_recomputed_counts_in_hfu_alone(recompute, flops):
     # Layers and hidden size of 800M, at a sequence of 2048: a third of its terms of layers, or of attention.
-    assert SIZES["800M"].recomputed_flops_per_token(2048, recompute) == pytest.approx(flops)
-    assert SIZES["800M"].recomputed_flops_per_token(1024, recompute) <= flops
     plain, again = (metrics_of([2.0], *KNOWN, "--recompute", one, devices=4) for one in ("none", recompute))
     assert again["mfu"] == plain["mfu"] == plain["hfu"]
     assert again["hfu"] == pytest.approx(plain["mfu"] * (1 + flops / plain["model_flops_per_token"]))
@@ -138,8 +124,8 @@ def test_a_loss_that_falls_is_fine(losses):
 @pytest.mark.parametrize(
     ("losses", "problem"),
     [
-        ([9.0, math.nan], "the loss is nan in step 1: the training diverged"),
-        ([9.0, -math.inf], "the loss is -inf in step 1: the training diverged"),
+        ([9.0, math.nan], "the loss is nan in call 1: the training diverged"),
+        ([9.0, -math.inf], "the loss is -inf in call 1: the training diverged"),
         ([8.0, 8.0, 8.1, 8.2], "did not fall: 8.0000 at the beginning, 8.2000 at the end"),
         ([8.0, 8.0], "did not fall: 8.0000 at the beginning, 8.0000 at the end"),
         ([7.0, 9.0, 1.0, 1.0, 1.0, 1.0, 8.5, 9.5], "did not fall: 8.0000 at the beginning, 9.0000 at the end"),
@@ -171,10 +157,31 @@ def test_a_run_that_took_other_tokens_than_planned_has_failed():
         (["--effective"], "--effective compares with data on the device"),
         (["--effective", "--data", "text", "--data-prefix", "x", "--device", "ipu"], "cannot time single steps"),
         (["--effective", "--cold-cache", "--data", "text", "--data-prefix", "x"], "text is mapped into memory"),
-        (["--cold-cache"], "--cold-cache needs --effective"),
-        (["--rounds", "0"], "rounds must be above 0"),
     ],
 )
 def test_turns_that_cannot_be_measured_are_refused(flags, message):
     with pytest.raises(ConfigError, match=message):
         parse_options(Gpt, flags)
+
+
+def test_the_whole_plan_of_a_bigger_machine_is_printed_without_it(capsys):
+    assert main(["--dry-run", "--size", "800M", "--devices", "4", "--nodes", "2"]) == 0
+    found = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert (found["num_devices"], found["num_nodes"], found["data_parallel_size"]) == ("8", "2", "8")
+    assert (found["global_batch_size"], found["grad_accum_steps"]) == ("32", "1")
+    assert (found["num_parameters"], found["tokens_per_step"]) == ("908759040", str(32 * 2048))
+    assert float(found["model_flops_per_token"]) == pytest.approx(6.2553e9, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--size", "13B", "--devices", "3"], "3 devices cannot be shared by tensor_parallel_size 2"),
+        (["--size", "800M", "--sequence-parallel", "on"], "needs a --tensor-parallel-size of 2 or more"),
+        (["--size", "800M", "--devices", "0"], "devices must be above 0"),
+        (["--global-batch-size", "3"], "is not a multiple"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(flags, message, capsys):
+    assert main(["--dry-run", *flags]) == 2
+    assert message in capsys.readouterr().err

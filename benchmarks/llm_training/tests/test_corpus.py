@@ -6,8 +6,6 @@ import gzip
 import hashlib
 import json
 import lzma
-import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -155,20 +153,6 @@ def test_a_given_vocabulary_is_used_and_megatron_reads_the_documents(texts, pack
     assert Path(f"{again}.bin").read_bytes() == Path(f"{out}.bin").read_bytes()
 
 
-def test_a_data_set_that_megatron_wrote_is_read(tmp_path):
-    import torch
-    from megatron.core.datasets.indexed_dataset import DType, IndexedDatasetBuilder
-
-    from benchmarks.llm_training.data import TextSamples, check_prefix
-
-    builder = IndexedDatasetBuilder(f"{tmp_path}/theirs.bin", dtype=DType.optimal_dtype(50_257))
-    for length in (300, 500):
-        builder.add_document(torch.arange(length), [length])
-    builder.finalize(f"{tmp_path}/theirs.idx")
-    check_prefix(f"{tmp_path}/theirs", 50_257)
-    assert len(TextSamples(f"{tmp_path}/theirs", 50_257, 64, seed=1)[0]) == 65
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -189,9 +173,3 @@ def test_a_vocabulary_that_cannot_be_used_is_one_clear_sentence(
     given = [argument.format(**names) for argument in arguments]
     assert prepare.main(["--out", str(tmp_path / "x"), "--files", str(packed), *given]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_megatron_core_needs_neither_tensorboard_nor_tensorflow():
-    skipped = "from benchmarks.common.run import skip_imports; skip_imports('tensorboard', 'wandb')"
-    script = f"import sys; {skipped}; import megatron.core.timers; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script]).returncode == 0

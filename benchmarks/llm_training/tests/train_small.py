@@ -65,7 +65,7 @@ def train(seed: int, words: set[str], flags: list[str]) -> list[float]:
         if "no-bias-correction" in words:
             without_bias_correction(trainer._optimizer._adam)
         if "read-twice" in words:
-            trainer.data._batches = read_twice(trainer.data._batches, trainer.data._passes)
+            trainer.taken._batches = read_twice(trainer.taken._batches, trainer._passes)
         for _ in range(STEPS):
             trainer.data.call()
         losses: list[float] = trainer.losses()

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import json
 import math
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
-import threading
-import time
-import types
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +14,12 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.measure.measured import Session
-from benchmarks.common.measure.regions import MarkedSteps, regions_of
-from benchmarks.common.measure.split_steps import in_parts
 from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
-from benchmarks.common.session import measure
 from benchmarks.on_tensorflow.options import ComputeOptions
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import Config, DataOptions, ModelOptions, TrainingOptions
 from benchmarks.resnet50.imagenet import find_tfrecords
-from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.train import ResNet50
-from jpwr.median import percentile
 from jpwr.regions import RegionTimer
 from tests.later import Later
 from tests.waiting import PATIENCE_S
@@ -45,33 +34,14 @@ on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name i
 
 
 def on_cpu() -> Any:
-    return on_tensorflow.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
-
-
-@pytest.mark.parametrize("variant", ["v1.5", "v2"])
-def test_the_model_has_the_parameters_that_are_counted(variant):
-    made = model.build_model(variant, 64, "channels_last", 1)
-    assert sum(int(np.prod(weight.shape)) for weight in made.trainable_variables) == num_parameters(variant)
-    assert made(tf.zeros((2, 64, 64, 3))).shape == (2, 1000)
-
-
-def test_flops_agree_with_tensorflows_own_count():
-    from tensorflow.python.profiler.model_analyzer import profile
-    from tensorflow.python.profiler.option_builder import ProfileOptionBuilder
-
-    made = model.build_model("v1.5", 64, "channels_last", 1)
-    graph = tf.function(made).get_concrete_function(tf.TensorSpec((1, 64, 64, 3))).graph
-    options = ProfileOptionBuilder(ProfileOptionBuilder.float_operation()).with_empty_output().build()
-    counted = profile(graph, options=options).total_float_ops
-    # TensorFlow's count also has normalisation and additions, which are about a hundredth.
-    assert forward_flops_per_image(64) == pytest.approx(counted, rel=0.02)
+    return on_tensorflow.Target("cpu", "fp32", False, tf.distribute.get_strategy())
 
 
 def test_logits_are_float32_in_mixed_precision():
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        made = model.build_model("v1.5", 32, "channels_last", 1)
+        made = model.build_model("v1.5", 32, 1)
     finally:
         keras.mixed_precision.set_global_policy(before)
     assert made(tf.zeros((1, 32, 32, 3))).dtype == tf.float32
@@ -113,7 +83,7 @@ def pictures(tmp_path_factory):
 
 
 def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictures):
-    files = find_tfrecords(pictures)
+    files = find_tfrecords(DataOptions("imagenet", str(pictures)))
     assert [Path(file).name for file in files] == ["train-00000-of-00002", "train-00001-of-00002"]
     labels, sizes = [], []
     for serialised in tf.data.TFRecordDataset(list(map(str, files))):
@@ -147,45 +117,25 @@ def test_ranks_read_different_pictures(pictures):
 
 
 def test_a_rank_has_its_part_of_the_same_global_batch():
-    whole, whole_labels = data.made_batch(config(), on_cpu(), 8, 0)
-    second, second_labels = data.made_batch(config(), on_cpu(), 4, 1)
+    whole, whole_labels = data.made_batch(config(), 8, 0)
+    second, second_labels = data.made_batch(config(), 4, 1)
     assert np.array_equal(whole[4:], second)
     assert np.array_equal(whole_labels[4:], second_labels)
-
-
-def test_pictures_that_are_there_stay_and_a_missing_file_is_made(pictures, capsys):
-    files = sorted(pictures.glob("train-*"))
-    before = files[0].stat().st_mtime_ns
-    content = files[1].read_bytes()
-    files[1].unlink()
-    assert prepare.main(["--out", str(pictures), "--images", "32", "--files", "2"]) == 0
-    assert files[0].stat().st_mtime_ns == before
-    assert files[1].read_bytes() == content
-    assert prepare.main(["--out", str(pictures), "--images", "32", "--files", "2"]) == 0
-    assert "is complete already" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--out FOLDER is required"),
         (["--out", "{tmp}/x", "--images", "3"], "3 images do not fill 4 files"),
         (["--out", "{tmp}/x", "--classes", "1001"], "classes must be at most 1000"),
-        (["--out", "{tmp}/begun", "--images", "64"], "has data with images 32 instead of 64"),
-        (["--out", "{tmp}/unknown"], "has files of unknown origin"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/file"], "cannot be read as images of ImageNet"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/nowhere"], "cannot be read as images of ImageNet"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/empty"], "has no images in classes"),
-        (["--out", "{tmp}/file/x"], "cannot be written"),
     ],
 )
 def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
     (tmp_path / "file").write_text("no pictures")
-    for folder in ("begun", "unknown", "empty"):
-        (tmp_path / folder).mkdir()
-    plan = {"imagenet": "", "split": "train", "images": 32, "classes": 1000, "files": 4, "seed": 1234}
-    (tmp_path / "begun" / "train.json").write_text(json.dumps(plan))
-    (tmp_path / "unknown" / "train-00000-of-00004").touch()
+    (tmp_path / "empty").mkdir()
     assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -221,7 +171,7 @@ def imagenet_tar(folder):
 def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source, jobs, tmp_path, capsys):
     source, out = make_source(tmp_path / "source"), tmp_path / "out"
     assert prepare.main(["--imagenet", str(source), "--out", str(out), "--files", "3", "--jobs", jobs]) == 0
-    files = find_tfrecords(out)
+    files = find_tfrecords(DataOptions("imagenet", str(out)))
     assert [Path(file).name for file in files] == [f"train-{index:05d}-of-00003" for index in range(3)]
     found = [tf.io.parse_single_example(one, data.FEATURES) for one in tf.data.TFRecordDataset(list(map(str, files)))]
     sides = [(int(one["image/class/label"]), tf.io.decode_jpeg(one["image/encoded"]).shape[0]) for one in found]
@@ -231,17 +181,10 @@ def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source
     assert "1 files are not images" in capsys.readouterr().err
 
 
-def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
-    with (tmp_path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert prepare.main(["--out", str(tmp_path)]) == 2
-    assert "another prepare is writing to" in capsys.readouterr().err
-
-
 def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):
     shutil.copy(pictures / "train-00000-of-00002", tmp_path)
     with pytest.raises(ConfigError, match="has 1 of 2 TFRecords"):
-        find_tfrecords(tmp_path)
+        find_tfrecords(DataOptions("imagenet", str(tmp_path)))
 
 
 def jpeg(side=80):
@@ -343,16 +286,6 @@ def test_a_gpu_without_bf16_trains_in_fp16_unless_bf16_is_asked_for(details, ask
         assert (target.precision, target.copied_to) == (precision, "/GPU:0")
 
 
-def test_a_precision_that_the_cpu_has_no_units_for_is_refused(tmp_path):
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("flags\t\t: fpu sse avx512_bf16 avx2\n")
-    on_tensorflow.check_cpu("bf16", "nhwc", cpuinfo)
-    with pytest.raises(ConfigError, match=r"--precision fp16 .* no units"):
-        on_tensorflow.check_cpu("fp16", "nhwc", cpuinfo)
-    with pytest.raises(ConfigError, match="nchw"):
-        on_tensorflow.check_cpu("fp32", "nchw", cpuinfo)
-
-
 def test_tensorflow_is_told_of_all_workers():
     one_node = on_tensorflow.tf_config(Launch(1, 2, 1, 2), {"MASTER_ADDR": "localhost", "MASTER_PORT": "5000"})
     assert one_node == {
@@ -376,7 +309,7 @@ model.STAGES = test_model_and_data.few_stages.FEW_STAGES
 target = choose_target(test_model_and_data.config().compute, launch)
 assert not tf.config.experimental.tensor_float_32_execution_enabled()  # it is in fp32
 made = data.made_batch
-data.made_batch = lambda config, target, size, rank: made(config, target, size, 0)
+data.made_batch = lambda config, size, rank: made(config, size, 0)
 trained = test_model_and_data.three_steps(launch, target, in_parts=True)
 if launch.rank == 0:
     print(*trained)
@@ -415,81 +348,6 @@ def test_two_workers_average_their_gradients_in_a_step_in_parts_too(tmp_path, mo
     assert done.returncode == 0, done.stderr[-3000:]
     together = tuple(map(float, done.stdout.splitlines()[-1].split()))
     assert together == pytest.approx(alone, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures, monkeypatch):
-    monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
-    options = dataclasses.replace(
-        config(data="fake-imagenet", data_dir=str(pictures), prefetch_batches=1),
-        model=ModelOptions(image_size=32),
-        turns=TurnsOptions(effective=True, rounds=2, cold_cache=True),
-        window=WindowOptions(warmup_steps=1, measured_steps=4),
-    )
-    # One picture at a time, each so slow that a batch of them takes twice what a step of this machine takes now; and no
-    # more of them than are waited for, as many would be made ahead while a busy machine does not let the model train.
-    picture_s, one_at_a_time, wanted = 2 * slowest_step_s(options) / 8, threading.Lock(), threading.Semaphore(0)
-    made = data.decoder
-
-    def wait() -> None:
-        wanted.acquire()
-        with one_at_a_time:
-            time.sleep(picture_s)
-
-    def slow_decoder(config, target):
-        decode = made(config, target)
-
-        def slow(serialised):
-            with tf.control_dependencies([tf.py_function(wait, [], [])]):
-                return decode(tf.identity(serialised))
-
-        return slow
-
-    monkeypatch.setattr("benchmarks.resnet50.data.decoder", slow_decoder)
-    run, target = ResNet50(options, Launch()), on_cpu()
-    run.regions = RegionTimer()
-    marked = MarkedSteps(run.regions)
-    built = run.build(target)
-    take = built.data.batches.take
-
-    def take_what_is_made_now() -> Any:
-        wanted.release(8)
-        return take()
-
-    built.data.batches.take = take_what_is_made_now
-    session = Session(run, built, target, options, Launch(), marked)
-    windows, _, found, steps_per_batch, _ = measure(session)
-    in_parts(session)
-    where = regions_of(marked.spans(), run.regions.lane, steps_per_batch, target.gather)
-    wanted.release(1000)  # of the threads that make pictures none is left behind
-    assert [window.kind for window in windows] == ["measured", "effective"] * 2
-    assert found["measured_images"] == found["effective_images"] == 4 * 8
-    assert found["effective_images_per_s"] < 1 / picture_s  # pictures come no faster, whatever else the machine does
-    blocks_s = [window.end_s - window.start_s for window in windows]
-    ratios = [blocks_s[0] / blocks_s[1], blocks_s[2] / blocks_s[3]]
-    assert found["effective_over_compute"] == pytest.approx(percentile(ratios, 50))
-    # Of a batch's time all is waiting but for the step, whose time the record has, too.
-    step_s = found["step_slowdown"] * found["step_time_median_s"]
-    assert found["input_wait_share"] > 1 - step_s / (8 * picture_s) - 0.3
-    assert 0 < found["input_wait_share"] < 1
-    waited, computed = (where[kind]["regions"]["IO"]["median_s"] for kind in ("effective", "measured"))
-    assert waited > 8 * picture_s > computed
-    assert found["input_images_per_s"] > 0.5 * found["effective_images_per_s"]
-    assert found["input_bytes_per_s"] > 30_000 * found["input_images_per_s"]
-    assert found["io_rchar_bytes_per_s"] > 0
-
-
-def slowest_step_s(options: Config) -> float:
-    """Of a few steps on made data, once the model is compiled."""
-    made = dataclasses.replace(options, data=DataOptions(), turns=TurnsOptions())
-    trainer = model.build_trainer(made, on_cpu(), RegionTimer())
-    batches, times_s = batches_of(made, on_cpu(), 8), []
-    for _ in range(4):
-        start_s = time.monotonic()
-        trainer.call(batches)
-        trainer.synchronize()
-        times_s.append(time.monotonic() - start_s)
-    return max(times_s[1:])
 
 
 @pytest.mark.parametrize("source", ["synthetic", "fake-imagenet"])
@@ -546,57 +404,14 @@ def share_of_hits(trainer: Any, batches: Any) -> float:
     return hits / total
 
 
-@pytest.fixture
-def poplar(monkeypatch):
-    """What the Poplar SDK adds to TensorFlow, as its documentation describes it."""
-    asked = []
-
-    class IPUConfig:
-        auto_select_ipus = 0
-
-        def configure_ipu_system(self):
-            asked.append(self.auto_select_ipus)
-
-    class IPUStrategy(tf.distribute.OneDeviceStrategy):
-        def __init__(self):
-            super().__init__("CPU:0")
-
-    module = types.ModuleType("tensorflow.python.ipu")
-    module.config = types.SimpleNamespace(IPUConfig=IPUConfig)
-    module.ipu_strategy = types.SimpleNamespace(IPUStrategy=IPUStrategy)
-    monkeypatch.setitem(sys.modules, "tensorflow.python.ipu", module)
-    return asked
-
-
-@pytest.mark.slow
-def test_an_ipu_trains_in_one_compiled_loop(poplar):
-    options = dataclasses.replace(
-        config(), compute=ComputeOptions(device="ipu", precision="fp32", steps_per_call=3), batch=BatchOptions(4)
-    )
-    options = dataclasses.replace(options, training=TrainingOptions(learning_rate_warmup_steps=1))
-    target = on_tensorflow.choose_target(options.compute, Launch())
-    assert poplar == [1]
-    trainer, batches = model.build_trainer(options, target, RegionTimer()), batches_of(options, target, 4)
-    for _ in range(3):
-        trainer.call(batches)
-    trainer.synchronize()
-    assert trainer.losses[-1] < float(trainer.losses[0]) - 1
-    assert [device.name for device in target.describe_devices()] == ["IPU"]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"devices_per_process": 2}, "trains on one IPU"),
         ({"precision": "bf16"}, "IPUs have none"),
         ({"xla": "off"}, "compiled programs only"),
+        ({}, "needs the TensorFlow of the Poplar SDK"),
     ],
 )
-def test_what_an_ipu_cannot_do_is_said(options, message, poplar):
+def test_what_an_ipu_cannot_do_is_said(options, message):
     with pytest.raises(ConfigError, match=message):
         on_tensorflow.choose_target(ComputeOptions(device="ipu", **options), Launch())
-
-
-def test_an_ipu_needs_the_poplar_sdk():
-    with pytest.raises(ConfigError, match="Poplar SDK"):
-        on_tensorflow.choose_target(ComputeOptions(device="ipu"), Launch())

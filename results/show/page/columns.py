@@ -6,18 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from record.values import PER_DEVICE, WORK
-from results.files.quantities import QUANTITIES, Quantity, quantities
+from results.files.quantities import QUANTITIES, Quantity
 from results.points.repeats import PointResults
-from results.points.sensors import accuracy_text
 from results.show.tables.cells import STATUS, Amount, Cell, Table, for_page, is_number, sort_value, text_of
-from results.show.tables.point_columns import HALF, sampling_percent
-from results.show.tables.points import point_table
-from results.show.tables.summary import by_system_and_precision, precision_text
-from results.show.tables.table import units_of
-from results.show.tables.whole_system import LONG, level_cell
-from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import fastest
+from results.show.tables.table import HALF, LONG, point_table
 
 LONG_TEXT = 24  # characters: a longer text is wrapped
 PERCENT = QUANTITIES["±"]
@@ -70,11 +62,6 @@ def _key(cell: Cell) -> str | None:
     return f"{value:.9g}" if isinstance(value, int | float) else None
 
 
-def help_of(title: str) -> str:
-    """Return the explanation of a quantity by its title; empty for one that explains itself."""
-    return next((one.help for one in QUANTITIES.values() if one.title == title), "")
-
-
 def percent(part: float | None, of: float | None) -> float | None:
     """Return a share in percent; None without one."""
     return 100 * part / of if part is not None and of else None
@@ -97,49 +84,3 @@ def _without_half(column: Quantity, cell: Cell, before: Cell) -> Cell:
         if column.title == PERCENT.title and isinstance(before, Amount)
         else Amount(cell.value)
     )
-
-
-def systems_table(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> Table:
-    """Return each system in each precision at its best points, with where its energy is measured and how accurately."""
-    columns = quantities(
-        *("workload", "system", "precision", "work_per_s_per_device", "±", "mfu_percent", "work_per_wh", "±"),
-        *("power_per_device", "sampling_percent", "measured at", "power_level", "sensor_accuracy"),
-        *("runs", "status"),
-    )
-    rows: list[list[Cell]] = []
-    for title, results in workloads:
-        for system, precision, mine in by_system_and_precision(results):
-            speed = fastest(mine)
-            work = fastest([one for one in mine if not why_not_ranked(one)], WORK) or fastest(mine, WORK)
-            rows.append(
-                [
-                    *(title, system, precision_text(precision, mine)),
-                    *_with_interval(speed, PER_DEVICE),
-                    100 * mfu if speed and (mfu := speed.value("metrics.mfu")) else None,
-                    *_with_interval(work, WORK),
-                    Amount(power_per_device_w(work)) if work else None,
-                    sampling_percent(work) if work else None,
-                    energy_kind(work.any) if work else None,
-                    level_cell(work.good) if work else None,
-                    accuracy_text(work.any) if work else None,
-                    min((len(one.good) for one in (speed, work) if one), default=0),
-                    _status(mine),
-                ]
-            )
-    table = Table(columns, rows, units=units_of(results[0].any for _, results in workloads))
-    return table.filled(without=("workload",) if len(workloads) == 1 else ())
-
-
-def _status(results: Sequence[PointResults]) -> str:
-    good, bad = (sum(len(getattr(one, side)) for one in results) for side in ("good", "bad"))
-    return f"{bad} of {good + bad} failed" if bad else "ok"
-
-
-def _with_interval(one: PointResults | None, path: str) -> list[Cell]:
-    return [Amount(one.value(path)), percent(one.half_width(path), one.value(path))] if one else [None, None]
-
-
-def power_per_device_w(one: PointResults) -> float | None:
-    """Return the average power over a point's window per device, in watts."""
-    power_w = one.value("energy.avg_power_w")
-    return power_w / one.point.devices if power_w and one.point.devices else None

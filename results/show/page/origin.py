@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from results.files.quantities import QUANTITIES, quantities
 from results.find.records import Record
+from results.frames import lacking_words, level_words
 from results.points.repeats import PointResults
 from results.show.tables.cells import Table
-from results.show.tables.whole_system import CELLS
 from results.verdicts.provisioned import sources_of
 from results.verdicts.quality import Rule, energy_kind, energy_rules
 
@@ -41,7 +41,10 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
             for record in mine
             for channel in (record.energy.channels if record.energy else ())
         )
-        cells = {QUANTITIES[name].title: cell(mine) for name, cell in CELLS.items()}
+        cells = {
+            QUANTITIES["power_level"].title: level_words(mine),
+            QUANTITIES["next_level"].title: lacking_words(mine),
+        }
         sources |= {f"{title}: {cell}": None for title, cell in cells.items() if cell}
         sources |= dict.fromkeys(sources_of(mine))
         kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))

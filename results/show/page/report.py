@@ -11,36 +11,34 @@ from record.values import count
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import by_point
-from results.show.page.answer import Answer, Decision, decide, of_workload
-from results.show.page.columns import grid_of, help_of, points_table, systems_table
+from results.show.page.columns import grid_of, points_table
+from results.show.page.decision import Decision, decide
+from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table, quality_of
 from results.show.page.sections import Section, sections_of
 from results.show.page.shortcomings import limits, measure_next
-from results.show.plots.style import Chart
-from results.show.tables.accept import outcome_text
+from results.show.plots.style import Chart, styles_of_systems
+from results.show.tables.accept import matrix, outcome_text, verdict_table
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cost import cost_table, crossing_table
-from results.show.tables.decision import cost_words, without_score
-from results.show.tables.doubts import alike, deviations_once, failures_once
+from results.show.tables.doubts import alike
 from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
-from results.show.tables.summary import summary_table
+from results.show.words import cost_words, form_of_score, of_ranking, of_workload, times_to_report
 from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES
 from results.verdicts.requirements import Requirements
-from results.verdicts.score import NEAREST
 from results.verdicts.tender.pledge import Pledge
 
 TEMPLATE = "report.html.j2"
 ENDINGS = (".html", ".htm")
 NAMED = 4  # systems that the title names
-SHOWN = 5  # limits that are not folded
 DETAILS_SHOWN = 3  # cases of a limit
 # Functions that the template calls, most of them with the results of a section's points.
 CALLED = (
     *(points_table, region_table, split_notes, of_reads, read_table, file_table),
-    *(without_score, grid_of, help_of, outcome_text),
+    *(grid_of, matrix, of_ranking, outcome_text, times_to_report, verdict_table),
 )
 
 
@@ -69,7 +67,7 @@ def write_report(
         records = [record for record in records if record not in decision.tender.left_out]
     sections = sections_of(records, costs)
     page.parent.mkdir(parents=True, exist_ok=True)
-    charts = [chart for section in sections for chart in (*section.dots, *section.charts)]
+    charts = [chart for section in sections for chart in section.charts]
     drawn = dict(zip(charts, for_each(lambda chart: (chart.svg(), chart.png()), charts), strict=True))
     text = _render(records, skipped, sections, costs, decision, lambda chart: drawn[chart][0])
     write_whole(page, text)
@@ -110,7 +108,6 @@ def _render(
         sections=sections,
         svg=svg,
         decision=decision,
-        nearest=NEAREST,
         details_shown=DETAILS_SHOWN,
         grades=GRADES,
         commands=commands_of([one for section in sections for one in section.results]),
@@ -134,7 +131,6 @@ def _about_records(records: Sequence[Record]) -> dict[str, Any]:
             count(len(records), "run"),
             *([" to ".join(dict.fromkeys((created[0], created[-1])))] if created else []),
         ],
-        "failures": failures_once(records),
         "quality": quality_of(records),
         "origins": origin_table(records),
         "files": [(record.file.path, record.file.sha256) for record in records if record.file],
@@ -142,11 +138,13 @@ def _about_records(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _about_answers(sections: Sequence[Section], decision: Decision | None, costs: Costs | None) -> dict[str, Any]:
-    first = decision.rankings[0][0].scores[0] if decision else None
-    of_system = first.system if first and first.value is not None else ""
-    workloads = [(section.title, section.results) for section in sections]
-    answers: list[Answer] = [of_workload(section.short, section.results, of_system, costs) for section in sections]
-    return {"answers": answers, "side_by_side": systems_table(workloads), "summary": summary_table(workloads)}
+    workloads = [(section.short, section.results) for section in sections]
+    styles = styles_of_systems(point for section in sections for point in section.results)
+    found: dict[str, Any] = {"first_page": first_page(workloads, styles, costs, decision)}
+    found["answers"] = [(section.short, of_workload(section.results)) for section in sections]
+    if decision:
+        found["form"] = form_of_score(decision.tender.requirements, decision.rankings[0].reference)
+    return found
 
 
 def _about_limits(
@@ -155,12 +153,9 @@ def _about_limits(
     disturbed = [words for section in sections for group in section.groups for words in disturbed_words(group)]
     found = limits(records, skipped, [(one.short, one.results) for one in sections], disturbed, decision)
     return {
-        "limits": found[:SHOWN],
-        "more_limits": found[SHOWN:],
+        "limits": found,
         "measure_next": measure_next(found),
-        "disturbed": disturbed,
-        "deviations": deviations_once([one for section in sections for one in section.results]),
-        "skipped": alike(map(str, skipped)),
+        "skipped": alike(str(file) for file in skipped if file.systems is None),
     }
 
 

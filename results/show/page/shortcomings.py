@@ -9,9 +9,9 @@ from record.findings import LEFT_OUT, NEIGHBOURS, NO_SCORE, PLACES, SIZE, SIZE_O
 from record.values import PER_DEVICE, grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
-from results.show.page.answer import Decision
-from results.show.tables.decision import scaled_words
+from results.show.page.decision import Decision
 from results.show.tables.doubts import alike, deviations_once, energies_apart, failures_once
+from results.show.words import scaled, scaled_words, without_score
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import rank, ranked_points
 
@@ -66,25 +66,29 @@ def _of_records(records: Sequence[Record]) -> Iterator[tuple[Advice, str]]:
 def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
     yield from _of_sizes(decision)
     yield from _undecided(decision)
-    ranked = decision.rankings[0][0]
+    ranked = decision.rankings[0]
     if ranked.tied:
         names = [ranked.scores[0].system, *ranked.tied]
         yield TIE, f"{', '.join(names)} {ranked.title}"
-    for words in decision.without_score:
+    of_others = [
+        each._replace(scores=[row for row in each.scores if row.system not in decision.failed])
+        for each in decision.rankings
+    ]
+    for words in without_score(of_others):
         yield NO_SCORE, words
 
 
 def _of_sizes(decision: Decision) -> Iterator[tuple[Advice, str]]:
-    ranked = decision.rankings[0][0]
-    firsts = {ranked.scores[0].system, *ranked.tied}
-    advice = SIZE if any(one.system in firsts for one in decision.scaled) else SIZE_OF_OTHERS
-    for words in scaled_words(decision.scaled):
+    ranked = decision.rankings[0]
+    firsts, sizes = {ranked.scores[0].system, *ranked.tied}, scaled(ranked)
+    advice = SIZE if any(size.system in firsts for size in sizes) else SIZE_OF_OTHERS
+    for words in scaled_words(sizes):
         yield advice, words
 
 
 def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:
     """Yield each undecided requirement once for each remedy, without systems that fail another requirement."""
-    open_ones = [one for one in decision.verdicts if one.outcome is Outcome.UNDECIDED]
+    open_ones = [one for one in decision.tender.must if one.outcome is Outcome.UNDECIDED]
     open_ones = [one for one in open_ones if one.system not in decision.failed]
     by_item = grouped(open_ones, lambda one: (one.reasons[0].advice, str(one.item)))
     found = [

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -19,21 +20,19 @@ from record.values import LONGEST_BYTES, PER_DEVICE, WORK, count
 from results.files.quantities import QUANTITIES, Shown, quantities
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
+from results.frames import csv_text, points_frame
 from results.points.repeats import PointResults, by_point
-from results.show.notebook import column_names, table_frame
-from results.show.page.columns import Grid, grid_of, points_table, systems_table
+from results.show.page.columns import Grid, grid_of, points_table
+from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table
 from results.show.page.report import DETAILS_SHOWN, environment
 from results.show.page.sections import by_workload, title_of_workload
 from results.show.page.shortcomings import limits
-from results.show.plots.energy import pareto
 from results.show.plots.style import Styles, styles_of_systems
-from results.show.tables.cells import STATUS, Table, rendered
+from results.show.plots.workload import frame_of, speed_against_energy
+from results.show.tables.cells import STATUS, Table
 from results.show.tables.doubts import alike, failure
-from results.show.tables.inference import columns_of
-from results.show.tables.points import point_table
-from results.show.tables.summary import by_system_and_precision
-from results.show.tables.table import record_table
+from results.show.tables.table import point_table, record_table
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
 
@@ -81,12 +80,12 @@ def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Pa
         "workloads": workloads,
         "records": records,
         "skipped": alike(map(str, skipped)),
-        "systems": systems_table([(one.title, one.results) for one in workloads]),
-        "links": [
-            f"{one.name}.html#{urlencode({'system': system})}"
-            for one in workloads
-            for system, *_ in by_system_and_precision(one.results)
-        ],
+        "first_page": first_page([(one.title, one.results) for one in workloads], styles),
+        "links": {
+            point.system: f"{one.name}.html#{urlencode({'system': point.system})}"
+            for one in reversed(workloads)
+            for point in one.results
+        },
     }
     for path in ("style.css", "script.js", "index.html"):
         write_whole(folder / path, templates.get_template(f"site_{path}.j2").render(index))
@@ -139,7 +138,7 @@ def _write_point(folder: Path, templates: Any, workload: str, title: str, one: P
         why=why,
         limits=found,
         values=Table(quantities("quantity", "value", "meaning"), list(values)),
-        runs=record_table(runs, columns_of(runs)).filled(),
+        runs=record_table(runs).filled(),
         files=[f"../{_file(record)}" for record in runs],
         origins=origin_table(runs),
         commands=commands_of([one]),
@@ -157,6 +156,12 @@ def _why_not_ranked(one: PointResults) -> str:
     return f"energy not ranked: {why}" if (why := why_not_ranked(one)) else ""
 
 
+def column_names(table: Table) -> list[str]:
+    """Return the titles of a table, each once: that of an interval with the title of its number."""
+    titles = table.titles
+    return [f"{before} {title}" if title.startswith("±") else title for before, title in pairwise(["", *titles])]
+
+
 def _with_column(table: Table, name: str, cells: Sequence[str]) -> Table:
     rows = [[*row, cell] for row, cell in zip(table.rows, cells, strict=True)]
     return replace(table, columns=[*table.columns, QUANTITIES[name]], rows=rows)
@@ -164,10 +169,10 @@ def _with_column(table: Table, name: str, cells: Sequence[str]) -> Table:
 
 def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[str, str | bytes]]:
     """Yield name and content of the files of a workload."""
-    table = _with_column(_with_column(point_table(one.results).filled(), "limits", one.limits), "page", one.links)
-    yield f"{one.name}.csv", rendered(table, "csv") + "\n"
-    yield f"{one.name}.parquet", table_frame(table).to_parquet(None, index=False)
-    charts = pareto(one.results, styles)
+    frame = points_frame(one.results).assign(limits=one.limits, page=one.links)
+    yield f"{one.name}.csv", csv_text(frame)
+    yield f"{one.name}.parquet", frame.to_parquet(None, index=False)
+    charts = speed_against_energy(frame_of(one.results), one.results[0].any.work_unit, styles)
     pictures = {f"{one.name}-{number}.png": chart for number, chart in enumerate(charts)}
     yield from ((name, chart.png()) for name, chart in pictures.items())
     shown = _with_column(points_table(one.results), "limits", one.limits)

@@ -10,10 +10,7 @@ from functools import wraps
 from html import escape
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from record.values import PER_DEVICE, WORK, grouped
-from results.files.quantities import QUANTITIES
-from results.points.repeats import PointResults, Summary
-from results.verdicts.quality import energy_kind
+from results.points.repeats import PointResults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +30,6 @@ LINES = ("-", "--", "-.")
 # Placeholder for the colour of text in an SVG: the page replaces it by its own, dark or light.
 INK = "#010203"
 GREY = "#8c8c8c"
-FULL, PALE = 1.0, 0.45  # opacity of a system's colour, where it has two bars
 SIZE_IN = (5.6, 3.6)
 PIXELS_PER_PT = 1.25  # in a page
 LEGEND_ROW_IN = 0.17
@@ -64,19 +60,6 @@ STYLE: Any = {  # of matplotlib
 TITLED = "titled:"  # prefix of the gid of an element with a tooltip
 OF_SYSTEM = "of:"  # prefix of the gid of an element of one system
 Styles = Mapping[str, Mapping[str, Any]]  # of systems
-
-
-class Axis(NamedTuple):
-    """Number of a record that is plotted; higher is better."""
-
-    name: str
-    title: str
-    label: str
-    path: str
-
-
-SPEED = Axis("throughput", "Throughput per device", "{unit}/s per device", PER_DEVICE)
-EFFICIENCY = Axis("efficiency", "Work per energy", QUANTITIES["work_per_wh"].heading, WORK)
 
 
 class Chart(NamedTuple):
@@ -161,29 +144,6 @@ def style_of(index: int) -> dict[str, Any]:
 def styles_of_systems(results: Iterable[PointResults]) -> Styles:
     """Return a style for each system, the same in all plots of a report."""
     return {system: style_of(index) for index, system in enumerate(dict.fromkeys(one.system for one in results))}
-
-
-def kinds_alike(results: Iterable[PointResults], of_energy: bool = False) -> dict[str, list[PointResults]]:
-    """Return the good points that one plot may compare, by what they share: precision and kind of energy."""
-
-    def kind(one: PointResults) -> str | None:
-        energy = energy_kind(one.any) if of_energy else ""
-        return None if energy is None else ", ".join(filter(None, [one.precision, energy]))
-
-    return grouped((one for one in results if one.good), kind)
-
-
-def unit_of(results: Sequence[PointResults]) -> str:
-    """Return the unit of work of some points."""
-    return str(results[0].any.work_unit)
-
-
-def error_bars(summary: Summary) -> tuple[float, float]:
-    """Return the distances from the median to both ends of the interval; 0 for a single run."""
-    if summary.interval is None:
-        return 0.0, 0.0
-    low, high = summary.interval
-    return max(0.0, summary.median - low), max(0.0, high - summary.median)
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:

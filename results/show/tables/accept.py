@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from record.findings import joined
 from results.files.quantities import quantities
 from results.find.records import Skipped
-from results.show.tables.cells import Amount, Cell, Table, rendered
+from results.show.tables.cells import Amount, Cell, Table, rendered, text_of
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 from results.verdicts.tender.award import Tender
@@ -35,6 +36,29 @@ def verdict_table(verdicts: Sequence[Verdict], name: str = "requirement") -> Tab
 def outcome_text(verdict: Verdict) -> str:
     """Return the outcome with a mark, which does not depend on colours."""
     return f"{MARKS[verdict.outcome]} {verdict.words}"
+
+
+class Matrix(NamedTuple):
+    """Requirements by systems; a reason that several cells share is a note below it."""
+
+    systems: list[str]
+    items: list[tuple[str, list[tuple[Verdict, str]]]]  # with the number found, and the reason
+    notes: list[str]
+
+
+def matrix(verdicts: Sequence[Verdict]) -> Matrix:
+    """Return for each requirement its cells in the order of the systems."""
+    systems = list(dict.fromkeys(verdict.system for verdict in verdicts))
+    items = dict.fromkeys(str(verdict.item) for verdict in verdicts)
+    reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
+    notes = list(reasons) if reasons and max(reasons.values()) > 1 else []
+    cells = {(str(verdict.item), verdict.system): (verdict, _words(verdict, notes)) for verdict in verdicts}
+    return Matrix(systems, [(item, [cells[item, system] for system in systems]) for item in items], notes)
+
+
+def _words(verdict: Verdict, notes: Sequence[str]) -> str:
+    reason = f"note {notes.index(verdict.reason) + 1}" if verdict.reason in notes else verdict.reason
+    return "; ".join(filter(None, [text_of(found(verdict)), reason]))
 
 
 def tender_text(tender: Tender) -> str:

@@ -129,16 +129,21 @@ class Table:
             raise RecordError(f"{len(matching)} columns are called {title.strip()!r}: choose another")
         return matching[0]
 
-    def in_order(self, title: str, largest_first: bool = False) -> Table:
-        """Return the table sorted by a column, texts after numbers, rows without a value last."""
+    def order(self, title: str, largest_first: bool = False) -> list[int]:
+        """Return the numbers of the rows sorted by a column, texts after numbers, rows without a value last."""
         at = self.at(title)
 
-        def key(row: Sequence[Cell]) -> Any:
-            value = sort_value(row[at])
+        def key(number: int) -> Any:
+            value = sort_value(self.rows[number][at])
             return isinstance(value, str), value
 
-        known = sorted((row for row in self.rows if is_known(row[at])), key=key, reverse=largest_first)
-        return replace(self, rows=[*known, *(row for row in self.rows if not is_known(row[at]))])
+        known = [number for number, row in enumerate(self.rows) if is_known(row[at])]
+        others = [number for number, row in enumerate(self.rows) if not is_known(row[at])]
+        return [*sorted(known, key=key, reverse=largest_first), *others]
+
+    def in_order(self, title: str, largest_first: bool = False) -> Table:
+        """Return the table sorted by a column, as `order`."""
+        return replace(self, rows=[self.rows[number] for number in self.order(title, largest_first)])
 
     def texts(self, number: Number = for_readers) -> list[list[str]]:
         """Return the headings and the rows as text."""

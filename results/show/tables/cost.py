@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from results.files.quantities import QUANTITIES, Quantity, quantities
 from results.points.estimate import Interval
@@ -10,7 +10,6 @@ from results.points.operating import limits_of, sweeps_of
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.doubts import alike
-from results.show.tables.summary import by_system_and_precision, precision_text
 from results.verdicts.cost import Costs, cheapest, costed_work, crossings, why_not_costed
 
 
@@ -44,10 +43,10 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
                         ),
                     ]
                 )
-        for system, precision, mine in by_system_and_precision(results):
+        for system, precision, mine in _by_system_and_precision(results):
             if (system, precision) not in costed:
                 reasons = alike([why_not_costed(one, costs) for one in [one for one in mine if one.good] or mine])
-                row = [results[0].point.model, system, precision_text(precision, mine), "", "; ".join(reasons)]
+                row = [results[0].point.model, system, _precision_text(precision, mine), "", "; ".join(reasons)]
                 body.append([*row, *[None] * (len(columns) - len(row))])
     return Table(columns, body)
 
@@ -64,3 +63,21 @@ def crossing_table(sections: Sequence[Sequence[PointResults]], costs: Costs, fai
                 price = Amount(one.price) if one.price > 0 else "no price: its electricity costs more"
                 rows.append([results[0].point.model, *kind, one.system, now, price, one.against])
     return Table(columns, rows)
+
+
+def _by_system_and_precision(
+    results: Sequence[PointResults],
+) -> Iterator[tuple[str, str, list[PointResults]]]:
+    """Yield (system, precision, points); failed runs without a precision are with the system's first one."""
+    for system in dict.fromkeys(one.system for one in results):
+        of_system = [one for one in results if one.system == system]
+        precisions = list(dict.fromkeys(one.precision for one in of_system if one.precision or one.good)) or [""]
+        failed, *_ = precisions
+        for precision in precisions:
+            mine = [one for one in of_system if precision == (one.precision or ("" if one.good else failed))]
+            yield system, precision, mine
+
+
+def _precision_text(precision: str, results: Sequence[PointResults]) -> str:
+    """Return the precision for a table; "not known" if it is missing although a run is good."""
+    return precision or ("not known" if any(one.good for one in results) else "")

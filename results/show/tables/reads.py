@@ -13,7 +13,7 @@ from results.join.reads import WAITING
 from results.points.regions import WINDOWS, median_of_all
 from results.points.repeats import PointResults, point_of
 from results.show.tables.cells import Amount, Cell, Table
-from results.show.tables.points import PLACE, place_of
+from results.show.tables.table import PLACE, place_of
 
 JOB = "whole job"
 SHOWN_FILES = 8

@@ -8,7 +8,7 @@ from results.files.quantities import Quantity, Shown, quantities
 from results.points.regions import regions_of
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
-from results.show.tables.points import PLACE, place_of
+from results.show.tables.table import PLACE, place_of
 
 WINDOW, *REST = (Quantity(title, shown=Shown.DIFFERS) for title in ("window", "imbalance [%]", "timed by"))
 TIMES = quantities("region", "median [ms]", "95th percentile [ms]", "share [%]", "whole [ms]")

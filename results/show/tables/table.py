@@ -1,21 +1,22 @@
-"""Records as a table."""
+"""Runs and points as tables for readers: the columns of training or of servers, in the order of the catalogue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
-from record.values import devices_text, sort_key, value_at
+from record.values import count, devices_text, grouped, sort_key, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.files.workloads import batch_text
 from results.find.records import Record, RecordError
-from results.points.repeats import by_point
-from results.show.tables.cells import Cell, Table
-from results.show.tables.point_columns import NOT_RANKED, VALUES
-from results.show.tables.whole_system import NAMES as POWER_NAMES
-from results.show.tables.whole_system import OF_RECORDS
+from results.frames import of_point, of_run, points_of_runs
+from results.points.repeats import PointResults
+from results.show.tables.cells import Amount, Cell, Table
 
-COLUMNS = quantities(
+POWER = ("p75_power_w", "p90_power_w", "p99_power_w", "power_level", "next_level")
+REASONS = ("not_ranked", "energy_not_ranked", "status")
+LONG = QUANTITIES["next_level"].title  # of a column that fits no page
+HALF = "± 95 %"  # title of the half-width of an interval
+TRAINED = (
     *("system", "model", "precision", "data", "sample", "comparable", "devices", "global_batch", "micro_batch"),
     *("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "data_parallel", "copies"),
     *("variant", "power_limit_w", "clock_limit_mhz", "work_per_s", "slowest_copy", "work_per_s_per_device"),
@@ -25,35 +26,96 @@ COLUMNS = quantities(
     *("checkpoint_restore_gb_per_s", "checkpoint_write_wh", "checkpoint_write_uncertainty_wh"),
     *("checkpoint_restore_wh", "checkpoint_restore_uncertainty_wh"),
     *("tflop_per_s_per_device", "achievable_percent", "avg_power_w", "energy_wh_per_device", "work_per_wh"),
-    *("work_per_s_per_kw", *POWER_NAMES, "slurm_wh", "power_source"),
-    *("learns", "learnt_loss", "reference_loss", "most_loss", *NOT_RANKED, "status"),
+    *("work_per_s_per_kw", *POWER, "slurm_wh", "power_source"),
+    *("learns", "learnt_loss", "reference_loss", "most_loss", *REASONS),
 )
+SERVED = (
+    *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
+    *("acceptance_stated", "acceptance_measured"),
+    *("work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"),
+    *("cache_hit", "possible_cache_hit", "turn_tokens_per_s", "cached_tokens", "fresh_tokens"),
+    *("ttft_cached_below_50", "ttft_cached_50_to_90", "ttft_cached_from_90"),
+    *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request", "j_per_token_read"),
+    *("j_per_token_written", "perplexity", "work_per_wh", "work_per_s_per_kw", *POWER, "power_source", *REASONS),
+)
+LESSER_OF_SERVED = ("work_per_wh",)  # shown with all columns alone
 # The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
-CARAML_COLUMNS = [
-    one._replace(title=one.original, unit="", shown=Shown.MORE) for one in QUANTITIES.values() if one.original
+ORIGINAL = [name for name, quantity in QUANTITIES.items() if quantity.original]
+# Quantities of points: those with an interval are followed by its half-width.
+TRAINED_POINTS = (
+    *("system", "model", "data", "devices", "global_batch", "precision", "variant", "power_limit_w"),
+    *("clock_limit_mhz", "status", "runs", "work_per_s", HALF, "slowest_copy", "spread_percent", "time_to_loss_s"),
+    *(HALF, "energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
+    *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", HALF, "work_per_s_per_kw", HALF),
+    *("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib", *POWER),
+    *("clock_mhz", "throttled_percent", "power_limited_percent", "unsettled", *REASONS[:-1]),
+)
+# These follow from other columns, and are left out of points.
+OF_DEVICES = ("work_per_s_per_device", "total_per_s", "work_per_wh")
+SERVED_POINTS = (
+    *("system", "model", "in/out", "devices", "concurrency", "precision", "variant", "status", "runs"),
+    *(each for name in SERVED if QUANTITIES[name].form and name not in OF_DEVICES for each in (name, HALF)),
+    *("sampling_percent", "sensor_accuracy", "energy", "power_level", "next_level", *REASONS[:-1]),
+)
+# Columns that identify a point in tables of its parts.
+PLACE = [
+    one._replace(shown=Shown.DIFFERS) for one in quantities("system", "model", "devices", "global_batch", "variant")
 ]
 
 
-def name(record: Record) -> str:
-    """Return the system, model and devices of a record, as text."""
-    small = f", {record.sample}" if value_at(record, "metrics.comparable") is False else ""
-    return f"{record.system}, {record.model}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
+def are_served(records: Sequence[Record]) -> bool:
+    """Check whether all records, of which there are some, are of servers under load."""
+    benchmarks = {record.benchmark for record in records}
+    of_servers = {record.benchmark for record in records if record.serving}
+    return bool(records) and benchmarks == of_servers
 
 
-def record_table(records: Sequence[Record], columns: Sequence[Quantity] = COLUMNS) -> Table:
-    """Return a row per record."""
-    points = {id(record): point for point in by_point(records) for record in point.good}
-    of_points = {column: VALUES[name] for name, column in QUANTITIES.items() if name in NOT_RANKED}
-    rows = [
-        [
-            (of_points[column](point) if (point := points.get(id(record))) else None)
-            if column in of_points
-            else _value(record, column)
-            for column in columns
-        ]
-        for record in records
+def record_table(records: Sequence[Record], names: Sequence[str] = ()) -> Table:
+    """Return a row per record, by default with the columns that fit the records."""
+    names = names or (SERVED if are_served(records) else TRAINED)
+    points = points_of_runs(records)
+    rows = [[of_run(name, record, points.get(id(record))) for name in names] for record in records]
+    return Table(_columns(names), rows, units=units_of(records))
+
+
+def original_table(records: Sequence[Record]) -> Table:
+    """Return a row per record with the columns of the original suite."""
+    table = record_table(records, ORIGINAL)
+    columns = [one._replace(title=one.original, unit="", shown=Shown.MORE) for one in table.columns]
+    return Table(columns, table.rows, units=table.units)
+
+
+def point_table(results: Sequence[PointResults]) -> Table:
+    """Return a row per point: medians, and the half-widths of intervals of those that have a column for it."""
+    served = are_served([record for point in results for record in (*point.good, *point.bad)])
+    names = SERVED_POINTS if served else TRAINED_POINTS
+    columns = _columns(names)
+    for at, name in enumerate(names):
+        if name == HALF:
+            columns[at] = columns[at]._replace(shown=columns[at - 1].shown)
+    rows = [list(_of_point(names, point)) for point in results]
+    return Table(columns, rows, units=units_of(point.any for point in results))
+
+
+def _of_point(names: Sequence[str], point: PointResults) -> Iterator[Cell]:
+    half = None
+    for name, following in zip(names, [*names[1:], ""], strict=True):
+        if name == HALF:
+            yield Amount(half, half)
+            continue
+        with_half = following == HALF or name == "work_per_s_per_device"
+        half = point.half_width(QUANTITIES[name].path) if with_half else None
+        value = of_point(name, point)
+        yield Amount(value, half) if isinstance(value, float) else value
+
+
+def _columns(names: Sequence[str]) -> list[Quantity]:
+    served = "concurrency" in names
+    columns = quantities(*names)
+    return [
+        one._replace(shown=Shown.MORE) if served and name in LESSER_OF_SERVED else one
+        for name, one in zip(names, columns, strict=True)
     ]
-    return Table(columns, rows, units=units_of(records))
 
 
 def units_of(records: Iterable[Record]) -> list[str]:
@@ -61,12 +123,10 @@ def units_of(records: Iterable[Record]) -> list[str]:
     return list(dict.fromkeys(record.work_unit for record in records))
 
 
-def _value(record: Record, column: Quantity) -> Any:
-    """Return a record's value for a column; None for a measured value of a run that is not good."""
-    if cell := OF_RECORDS.get(column):
-        return cell([record]) if record.is_good else None
-    is_measured = column.path.startswith(("metrics.", "energy."))
-    return None if is_measured and not record.is_good else value_at(record, column.path)
+def name(record: Record) -> str:
+    """Return the system, model and devices of a record, as text."""
+    small = f", {record.sample}" if value_at(record, "metrics.comparable") is False else ""
+    return f"{record.system}, {record.model}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
 
 
 def failures(records: Sequence[Record]) -> list[str]:
@@ -103,3 +163,46 @@ def pivot_table(records: Sequence[Record], path: str) -> Table:
     devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
     columns = [Quantity("devices"), *(Quantity(f"batch {batch}", form=".6g") for batch in batches)]
     return Table(columns, [[number, *(cells.get((number, batch)) for batch in batches)] for number in devices])
+
+
+def place_of(one: PointResults) -> list[Cell]:
+    """Return the cells of the columns PLACE."""
+    point = one.point
+    return [one.system, point.model, point.devices, point.global_batch, one.variant]
+
+
+def place_view(table: Table, everything: bool) -> Table:
+    """Return the needed columns of a table that begins with the columns PLACE, each place once."""
+    found = table.needed(everything)
+    return found if everything else found.once_each(sum(one in PLACE for one in found.columns))
+
+
+def within_limits(results: Sequence[PointResults]) -> list[str]:
+    """Return for each setup the most requests in flight whose 99th percentiles keep the limits, a sentence each.
+
+    A load whose runs all failed keeps none. Records of other clients have no limits, and no sentence.
+    """
+    served = [one for one in results if one.good and value_at(one.any, "serving.slo")]
+    failed = [one for one in results if not one.good]
+    found = []
+    for (system, model, sample, devices, variant), points in grouped(served, _setup).items():
+        limits = {name: value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")}
+        slo = ", ".join(f"{name.upper()} p99 {limit_s or 0:g} s" for name, limit_s in limits.items())
+        keep = f"keep the limits of {value_at(points[0].any, 'serving.slo')} ({slo})"
+        streams = [one.point.global_batch for one in points if one.keeps_limits]
+        places = [(system, model, each, devices) for each in (sample, "")]  # a run that failed early has no sample
+        tried = [one.point.global_batch for one in [*points, *failed] if _setup(one)[:4] in places]
+        if (value_at(points[0].any, "config.load.rate_per_s") or 0.0) > 0:
+            words = f"requests at this rate {'' if streams else 'do not '}{keep}"
+        elif not streams:
+            words = f"none of its loads {keep}"
+        elif max(streams) < max(tried):
+            words = f"up to {count(max(streams), 'request')} in flight {keep}"
+        else:
+            words = f"{count(max(streams), 'request')} in flight, its highest load, {keep}"
+        found.append(f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}: {words}")
+    return found
+
+
+def _setup(one: PointResults) -> tuple[str, str, str, int, tuple[str, ...]]:
+    return one.system, one.point.model, one.point.sample, one.point.devices, one.variant

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from results.find.records import RecordError, Skipped
 from results.points.estimate import Estimate, Part
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
-from results.points.sensors import standard_uncertainty
+from results.points.sensors import accuracy_error, sampling_error
 from results.verdicts.accept import Verdict, judged, missing_runs, verdict_on, with_missing
 from results.verdicts.measures import Answer, check_alike, part_filled, points_of
 from results.verdicts.outcome import Outcome
@@ -274,8 +273,7 @@ def _power_of(one: PointResults, item: Item, system: str) -> Verdict:
     power_w = value_at(record, "energy.avg_power_w")
     if why := why_not_ranked(one) or window_too_short(one) or (None if power_w else finding("not_known")):
         return judged(item, system, Answer(why_not=finding("power_left_out", reasons=(why,))))
-    share = standard_uncertainty(record, with_accuracy=True)
-    estimate = Estimate(power_w / 1000, math.log(power_w / 1000), (Part(share**2, math.inf),))
+    estimate = Estimate(power_w / 1000, (Part(sampling_error(record)), Part(accuracy_error(record))))
     limits, doubts = limits_of(record), tuple(deviations(one))
     at = f"{one.point.copies} copies at once" + (f", limits {limits}" if any(limits) else "")
     verdict = judged(item, system, Answer(estimate, unit="kW", at=at, doubts=doubts))

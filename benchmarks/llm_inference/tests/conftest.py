@@ -1,0 +1,67 @@
+"""A run against the mock server, and its requests."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.llm_inference import run
+from benchmarks.llm_inference.servers import SERVERS, Start, Vllm
+from record import served_rules
+
+MOCK = (sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server")
+TTFT_S, TPOT_S = 0.02, 0.004
+ROUNDED_S = 2e-6  # of times in the file
+QUICK = (
+    *("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8", "--start-limit-s", "20"),
+    *("--questions", "0"),
+)
+
+
+class MockProgram(Vllm):
+    """The mock server with some flags, and other names of counters."""
+
+    counter = "mock_tokens_total"
+
+    def __init__(self, flags: str = "", **names: str) -> None:
+        self._flags = flags.split()
+        vars(self).update(names)
+
+    def command(self, start: Start) -> list[str]:
+        return [*MOCK, "--port", str(start.port), *self._flags]
+
+
+@pytest.fixture
+def against_mock(monkeypatch, tmp_path):
+    """Run against a mock server with some flags; return the exit code and the record."""
+
+    def start(*flags: str, server: str = "", **names: str) -> tuple[int, dict[str, Any]]:
+        program = MockProgram(f"--ttft-s {TTFT_S} --tpot-s {TPOT_S} {server}", **names)
+        monkeypatch.setitem(SERVERS, "vllm", program)
+        # A busy machine leaves gaps between such short requests.
+        monkeypatch.setattr(served_rules, "LEAST_IN_FLIGHT", 0.0)
+        path = tmp_path / "record.json"
+        path.unlink(missing_ok=True)
+        arguments = ["--server", "vllm", "--model", "tiny", "--record", str(path), "--model-folder", str(tmp_path)]
+        code = run.main([*arguments, *QUICK, *flags])
+        return code, json.loads(path.read_text())
+
+    return start
+
+
+def requests_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the requests of a run, after a look at the end of their file."""
+    *requests, end = (json.loads(line) for line in gzip.open(folder / "record.requests.jsonl.gz"))
+    record = json.loads((folder / "record.json").read_text())
+    assert (end["requests"], end["status"], end["error"]) == (len(requests), record["status"], record["error"])
+    return requests
+
+
+def kinds_of(record: dict[str, Any]) -> set[str]:
+    """Return the kinds of the findings of a record."""
+    return {one["kind"] for one in record["serving"]["findings"]}

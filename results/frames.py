@@ -1,0 +1,300 @@
+"""Runs and points by quantity: values of the catalogue by name, and pandas frames of them.
+
+A frame of points has the ends of the interval of each measured value in NAME_low and NAME_high. Tables, files and
+charts are views of these values.
+"""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from record.findings import joined
+from record.model import Clocks, Record
+from record.parts import sensor_channels
+from record.values import value_at
+from results.files.quantities import QUANTITIES
+from results.load import load
+from results.points.operating import limited_percent, limits_of, unsettled
+from results.points.repeats import PointResults, by_point
+from results.points.sensors import accuracy_text, sampling_share
+from results.verdicts.power_level import lowest_level, power_level
+from results.verdicts.quality import energy_kind, grade, why_not_ranked
+from results.verdicts.ranking import why_left_out
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+GIB = 1 << 30
+MEASURED = ("metrics.", "energy.", "fill.")  # beginnings of paths to what a run that is not good does not have
+# Columns that a frame of runs always has; others follow where a run has them.
+RUN = (
+    *("system", "benchmark", "model", "precision", "data", "sample", "variant", "status", "error", "comparable"),
+    *("not_ranked", "energy_not_ranked"),
+    *("devices", "nodes", "global_batch", "micro_batch", "tensor_parallel", "pipeline_parallel", "data_parallel"),
+    *("work_unit", "work_per_s", "work_per_s_per_device", "effective_work_per_s", "measured_s", "step_median_s"),
+    *("step_p95_s", "tflop_per_s_per_device", "mfu", "input_wait_percent", "io_percent", "comm_percent"),
+    *("peak_memory_bytes", "energy_wh", "energy_uncertainty_wh", "work_per_wh", "avg_power_w", "idle_power_w"),
+    *("p75_power_w", "p90_power_w", "p99_power_w", "power_level"),
+    *("energy_grade", "energy_scope", "created", "node", "git_commit", "job_id", "run_id", "path"),
+)
+# Columns that a frame of points always has.
+POINT = (
+    *("system", "benchmark", "model", "precision", "data", "sample", "devices", "global_batch", "variant"),
+    *("power_limit_w", "clock_limit_mhz", "status", "runs", "not_ranked", "energy_not_ranked", "energy", "work_unit"),
+    *("work_per_s", "work_per_s_per_device", "work_per_wh", "avg_power_w", "sampling_percent", "sensor_accuracy"),
+)
+TYPES = {"text": "string", "count": "Int64", "number": "Float64", "answer": "boolean", "time": "datetime64[us, UTC]"}
+
+
+def _peak_memory(records: Sequence[Record]) -> float | None:
+    known = [device.peak_memory_bytes for record in records for device in record.devices]
+    return max((value for value in known if value), default=None)
+
+
+def _level(record: Record) -> int | None:
+    level = power_level(record)
+    return level.level if level else None
+
+
+# Quantities of a run that are no value of its record.
+OF_RUN: Mapping[str, Callable[[Record], Any]] = {
+    "peak_memory_bytes": lambda record: _peak_memory([record]),
+    "energy_grade": grade,
+    "power_level": _level,
+}
+
+
+def _mfu_percent(point: PointResults) -> float | None:
+    mfu = point.value("metrics.mfu")
+    return None if mfu is None else 100.0 * mfu
+
+
+def _energy_kinds(point: PointResults) -> str:
+    return " and ".join(sorted({kind for record in point.good if (kind := energy_kind(record))}))
+
+
+def sampling_percent(point: PointResults) -> float | None:
+    """Return the largest half-width of the runs' energies by sampling and counter, in percent."""
+    shares = [share for record in point.good if (share := sampling_share(record)) is not None]
+    return 100 * max(shares) if shares else None
+
+
+def _accuracy(point: PointResults) -> str:
+    return " and ".join(dict.fromkeys(accuracy_text(record) for record in point.good if record.energy))
+
+
+def _p95_over_median_percent(point: PointResults) -> float | None:
+    median, slow = point.value("metrics.step_time_median_s"), point.value("metrics.step_time_p95_s")
+    return 100 * (slow / median - 1) if median and slow else None
+
+
+def _peak_memory_gib(point: PointResults) -> float | None:
+    peak = _peak_memory(point.good)
+    return peak / GIB if peak else None
+
+
+def _clocks(point: PointResults) -> list[Clocks]:
+    channels = [channel for record in point.good for channel in sensor_channels(record)]
+    return [channel.clocks for channel in channels if channel.clocks]
+
+
+def _clock_mhz(point: PointResults) -> float | None:
+    known = [mhz for clocks in _clocks(point) if (mhz := clocks.mean_mhz)]
+    return statistics.fmean(known) if known else None
+
+
+def _throttled_percent(point: PointResults) -> float | None:
+    """Return the largest share of the window with a throttle reason, over devices and reasons, in percent."""
+    known = [clocks.throttled for clocks in _clocks(point) if clocks.throttled is not None]
+    return max((percent for reasons in known for percent in reasons.values()), default=0.0) if known else None
+
+
+def level_words(records: Sequence[Record]) -> str | None:
+    """Return the lowest level of the records' energies in words."""
+    level = lowest_level(records)
+    return level.words if level else None
+
+
+def lacking_words(records: Sequence[Record]) -> str | None:
+    """Return what the records' energies lack for the level above the lowest."""
+    level = lowest_level(records)
+    return joined(level.lacking) if level else None
+
+
+def status(point: PointResults) -> str:
+    """Return the outcome of a point's runs, as text."""
+    if not point.bad:
+        return "ok"
+    bad = " and ".join(dict.fromkeys(str(record.status) for record in point.bad))
+    return f"{len(point.bad)} of {len(point.good) + len(point.bad)} {bad}" if point.good else bad
+
+
+def _text(reason: object) -> str | None:
+    return None if reason is None else str(reason)
+
+
+# Quantities of a point that are not the median of a number of its runs.
+OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
+    "system": attrgetter("system"),
+    "benchmark": attrgetter("point.benchmark"),
+    "model": attrgetter("point.model"),
+    "data": attrgetter("point.data"),
+    "sample": attrgetter("point.sample"),
+    "in/out": attrgetter("point.sample"),
+    "devices": attrgetter("point.devices"),
+    "global_batch": attrgetter("point.global_batch"),
+    "concurrency": attrgetter("point.global_batch"),
+    "precision": attrgetter("precision"),
+    "work_unit": attrgetter("any.work_unit"),
+    "variant": lambda point: [text for text in point.variant if text != point.precision],
+    "status": status,
+    "runs": lambda point: len(point.good),
+    "mfu_percent": _mfu_percent,
+    "sampling_percent": sampling_percent,
+    "sensor_accuracy": _accuracy,
+    "energy": _energy_kinds,
+    "p95_over_median_percent": _p95_over_median_percent,
+    "peak_memory_gib": _peak_memory_gib,
+    "clock_mhz": _clock_mhz,
+    "throttled_percent": _throttled_percent,
+    "power_limit_w": lambda point: limits_of(point.any).power_w,
+    "clock_limit_mhz": lambda point: limits_of(point.any).clock_mhz,
+    "power_limited_percent": limited_percent,
+    "unsettled": unsettled,
+    "not_ranked": lambda point: _text(why_left_out(point)) if point.good else None,
+    "energy_not_ranked": lambda point: _text(why_not_ranked(point)) if point.good else None,
+    "power_level": lambda point: level_words(point.good),
+    "next_level": lambda point: lacking_words(point.good),
+}
+OF_ALL_RUNS = ("not_ranked", "energy_not_ranked", "next_level")  # of a point, which each of its good runs shares
+
+
+def of_run(name: str, record: Record, point: PointResults | None = None) -> Any:
+    """Return a quantity of a run, which is of a point; None for a measured value of a run that is not good."""
+    if name in OF_ALL_RUNS:
+        return OF_POINT[name](point) if point and record.is_good else None
+    if name in OF_RUN:
+        return OF_RUN[name](record)
+    path = QUANTITIES[name].path
+    return None if path.startswith(MEASURED) and not record.is_good else value_at(record, path)
+
+
+def of_point(name: str, point: PointResults) -> Any:
+    """Return a quantity of a point: of a measured one, the median of its runs."""
+    return OF_POINT[name](point) if name in OF_POINT else point.value(QUANTITIES[name].path)
+
+
+def points_of_runs(records: Sequence[Record]) -> dict[int, PointResults]:
+    """Return the point of each good run, by its identity."""
+    return {id(record): point for point in by_point(records) for record in point.good}
+
+
+def frame(*folders: str | Path, meters: Sequence[str | Path] = (), references: Sequence[str | Path] = ()) -> DataFrame:
+    """Return a data frame of all runs below some folders, including failed runs.
+
+    An unknown value is missing (`pandas.NA`), never 0. `meters`: files of meters in the supply line. `references`: a
+    site's own references of losses. Warns of records that cannot be used. Raises RecordError without any record, and
+    for a file of a meter or of references that cannot be used.
+    """
+    found = load(list(map(Path, folders)), meters=list(map(Path, meters)), references=list(map(Path, references)))
+    for sentence in [*map(str, found.skipped), *found.notes]:
+        warnings.warn(sentence, stacklevel=2)
+    return runs_frame(found.records)
+
+
+def runs_frame(records: Sequence[Record]) -> DataFrame:
+    """Return the data frame of runs: a row for each."""
+    points = points_of_runs(records)
+    columns = {
+        name: [of_run(name, record, points.get(id(record))) for record in records] for name in _names(RUN, OF_ALL_RUNS)
+    }
+    return _typed(columns, RUN)
+
+
+def points_frame(results: Sequence[PointResults]) -> DataFrame:
+    """Return the data frame of points: a row for each, with the ends of the 95 % intervals of measured values."""
+    columns: dict[str, list[Any]] = {}
+    for name in _names(POINT, OF_POINT):
+        columns[name] = [of_point(name, point) for point in results]
+        if name not in OF_POINT and QUANTITIES[name].path.startswith(MEASURED):
+            estimates = [point.estimate(QUANTITIES[name].path) for point in results]
+            ends = [estimate.interval if estimate else None for estimate in estimates]
+            for end, at in (("low", 0), ("high", 1)):
+                columns[f"{name}_{end}"] = [interval[at] if interval else None for interval in ends]
+    return _typed(columns, POINT)
+
+
+def _names(always: Iterable[str], made: Iterable[str]) -> list[str]:
+    """Return the names of columns: of some quantities, and of all others of records, each path once."""
+    by_path: dict[str, str] = {}
+    for name in (*always, *made, *(name for name, quantity in QUANTITIES.items() if quantity.path)):
+        by_path.setdefault(QUANTITIES[name].path or name, name)
+    return list(by_path.values())
+
+
+def _typed(columns: Mapping[str, Sequence[Any]], always: Iterable[str]) -> DataFrame:
+    """Return columns with the types of their quantities, without those that are empty and not always there."""
+    import pandas
+
+    typed = {}
+    for name, values in columns.items():
+        known = [value for value in values if value not in (None, "", (), [])]
+        if not (known or name in always):
+            continue
+        kind = _kind(name, known)
+        texts = [", ".join(value) if isinstance(value, list | tuple) else value for value in values]
+        if kind == "text":
+            texts = [None if value in (None, "") and name not in always else value for value in texts]
+        series = pandas.Series(texts, dtype="object")
+        if kind == "time":
+            series = pandas.to_datetime(series, utc=True, errors="coerce")
+        elif kind == "text":
+            series = series.map(lambda value: value if value is None else str(value))
+        typed[name] = series.astype(TYPES[kind])
+    return pandas.DataFrame(typed)
+
+
+def _kind(name: str, known: Sequence[Any]) -> str:
+    """Return the kind of a column: as the catalogue states it, and for its other numbers by their values."""
+    quantity = QUANTITIES.get(name)
+    stated = quantity.kind if quantity else "number"
+    are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    if stated == "text" and known and are_numbers:
+        return "count" if all(isinstance(value, int) for value in known) else "number"
+    if stated == "text" and quantity and quantity.form and not known:
+        return "number"
+    return stated if are_numbers or stated not in ("count", "number") else "text"
+
+
+def alike(frame: DataFrame, *values: str) -> Iterator[tuple[str, DataFrame]]:
+    """Yield the points that one chart of some values may compare, with what they share, in words.
+
+    They have one precision, fill nodes or do not, and may be ranked, or not for one reason; where a value is of energy,
+    they have one kind of energy, too. A single point is no comparison, and is left out.
+    """
+    if frame.empty or not set(values) <= set(frame):
+        return
+    frame = frame[frame[list(values)].notna().all(axis=1)]
+    of_energy = any(QUANTITIES[value].path.startswith("energy.") for value in values)
+    keys = ["precision", "not_ranked", *(["copies"] if "copies" in frame else [])]
+    keys += ["energy", "energy_not_ranked"] if of_energy else []
+    groups = [(key, group) for key, group in frame.groupby(keys, sort=False, dropna=False) if len(group) > 1]
+    for key, group in groups:
+        shared = {name: str(value) for name, value in zip(keys, key, strict=True) if isinstance(value, str | int)}
+        why = shared.get("not_ranked") or shared.get("energy_not_ranked")
+        words = [shared.get("precision", ""), shared.get("energy", ""), f"not ranked: {why}" if why else ""]
+        words.append("copies that fill nodes" if "copies" in shared else "")
+        yield ", ".join(filter(None, words)) if len(groups) > 1 or of_energy or why else "", group
+
+
+def csv_text(frame: DataFrame) -> str:
+    """Return a frame as CSV; a text that a spreadsheet would run as a formula is quoted (OWASP, CSV injection)."""
+    texts = frame.select_dtypes("string")
+    quoted = texts.apply(lambda column: column.str.replace(r"^([=+\-@\t\r\n])", r"'\1", regex=True))
+    quoted = quoted.apply(lambda column: column.str.replace("\r", " "))
+    return str(frame.assign(**quoted).to_csv(index=False, lineterminator="\n"))

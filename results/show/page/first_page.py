@@ -1,0 +1,306 @@
+"""The matrix of the first page: a row for each system, and for each workload speed, energy and cost of one point.
+
+The point is the system's fastest. A system with several precisions has a row for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from record.values import PER_DEVICE, WORK, count, grouped, rounded
+from results.files.quantities import QUANTITIES
+from results.points.estimate import Interval
+from results.points.repeats import PointResults
+from results.show.page.decision import Decision
+from results.show.plots.style import Styles
+from results.verdicts.cost import Costs, cost_of, costed_work, why_not_costed
+from results.verdicts.outcome import Outcome
+from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
+from results.verdicts.ranking import fastest, rank, ranked_points, why_left_out
+from results.verdicts.requirements import Budget
+from results.verdicts.scale import devices_per_node
+from results.verdicts.score import Scored
+
+MILLION = 1e6
+SIGNS = {Outcome.PASSED: "met", Outcome.FAILED: "not met", Outcome.UNDECIDED: "undecided"}
+LIMITS = {"devices": "number of devices", "money": "money", "power": "power"}
+
+
+class Cell(NamedTuple):
+    """One figure with its interval, or the reason why there is none in `note`."""
+
+    text: str = ""
+    note: str = ""
+    kind: str = ""  # class in the style sheet: best, or an outcome
+    value: float | None = None  # of a bar that starts at zero
+    interval: Interval | None = None
+
+
+class Column(NamedTuple):
+    """Heading of a column, with the group that it is in."""
+
+    title: str
+    group: str = ""
+    help: str = ""
+
+
+class Row(NamedTuple):
+    """One system, in one precision of each workload."""
+
+    system: str
+    colour: str
+    cells: list[Cell]
+
+
+class FirstPage(NamedTuple):
+    """The matrix; `notes` explains it."""
+
+    columns: list[Column]
+    rows: list[Row]
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Titles of groups of columns, with how many columns they have."""
+        return [(title, len(columns)) for title, columns in grouped(self.columns, lambda one: one.group).items()]
+
+    def bar(self, row: Row, at: int) -> tuple[float, float, float] | None:
+        """Return the ends of a cell's bar and of its interval, in percent of the column's largest end."""
+        cell = row.cells[at]
+        if cell.value is None:
+            return None
+        ends = [max([other.cells[at].value or 0.0, *(other.cells[at].interval or ())]) for other in self.rows]
+        low, high = cell.interval or (cell.value, cell.value)
+        low, value, high = (100 * end / max(ends) for end in (low, cell.value, high))
+        return value, max(0.0, low), min(100.0, high)
+
+
+Workload = tuple[str, Sequence[PointResults]]  # title and points
+
+
+def first_page(
+    workloads: Sequence[Workload], styles: Styles, costs: Costs | None = None, decision: Decision | None = None
+) -> FirstPage:
+    """Return the matrix of all systems: with a decision in the order of their scores."""
+    rows = list(_rows(workloads, decision))
+    columns: list[Column] = []
+    cells: list[list[Cell]] = []
+    if decision:
+        scored = {row.system: row for row in decision.rankings[0].scores}
+        columns.append(Column("score", decision.rankings[0].title.capitalize(), QUANTITIES["score"].help))
+        cells.append([_score(scored[system]) if is_first else Cell() for system, is_first, _ in rows])
+    for at, (title, results) in enumerate(workloads):
+        points = [of_row[at] for _, _, of_row in rows]
+        for column, of_column in _of_workload(title, results, points, costs):
+            columns.append(column)
+            cells.append(of_column)
+    if decision:
+        for column, by_system in _of_machine(decision, workloads, costs):
+            columns.append(column)
+            cells.append([by_system.get(system, Cell()) if is_first else Cell() for system, is_first, _ in rows])
+    drawn = [
+        Row(system, styles[system]["color"], [of_column[number] for of_column in cells])
+        for number, (system, _, _) in enumerate(rows)
+    ]
+    return FirstPage(columns, drawn)
+
+
+def _rows(
+    workloads: Sequence[Workload], decision: Decision | None
+) -> Iterator[tuple[str, bool, list[PointResults | None]]]:
+    """Yield each system, whether it is its first row, and its point of each workload."""
+    best = [_best_points(results) for _, results in workloads]
+    systems = dict.fromkeys(point.system for _, results in workloads for point in results)
+    order = [row.system for row in decision.rankings[0].scores] if decision else _by_speed(best, list(systems))
+    for system in dict.fromkeys([*order, *systems]):
+        of_system = [points.get(system, []) for points in best]
+        for number in range(max(1, *map(len, of_system))):
+            yield system, not number, [points[number] if number < len(points) else None for points in of_system]
+
+
+def _best_points(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
+    """Return the fastest point of each system in each precision: first in the precision that most systems have."""
+    ranked = ranked_points(results)
+    precisions = grouped(ranked, lambda point: point.precision)
+    order = sorted(precisions, key=lambda name: -len({point.system for point in precisions[name]}))
+    best: dict[str, list[PointResults]] = {}
+    for precision in order:
+        for system, points in grouped(precisions[precision], lambda point: point.system).items():
+            if point := fastest(points):
+                best.setdefault(system, []).append(point)
+    for system, points in grouped(results, lambda point: point.system).items():
+        if system not in best and (point := fastest(point for point in points if point.good) or points[0]):
+            best[system] = [point]
+    return best
+
+
+def _by_speed(best: Sequence[Mapping[str, Sequence[PointResults]]], systems: Sequence[str]) -> list[str]:
+    def speed(system: str) -> float:
+        points = best[0].get(system) if best else None
+        return (points[0].value(PER_DEVICE) or 0.0) if points and not why_left_out(points[0]) else 0.0
+
+    return sorted(systems, key=speed, reverse=True)
+
+
+def _score(row: Scored) -> Cell:
+    if row.value is None:
+        return Cell("not ranked")  # the reason is in the sentence above the matrix
+    return Cell(rounded(row.value), _half(row.value, row.interval), "", row.value, row.interval)
+
+
+def _half(value: float, interval: Interval | None) -> str:
+    return f"±{100 * interval.half / value:.2g} %" if interval and value else "no interval"
+
+
+def _of_workload(
+    title: str, results: Sequence[PointResults], points: Sequence[PointResults | None], costs: Costs | None
+) -> Iterator[tuple[Column, list[Cell]]]:
+    """Yield the columns of a workload: speed, energy, and cost or power, each of the same points."""
+    unit = results[0].any.work_unit
+    places = {point.point.place for point in points if point and point.good}
+    group = f"{title}, at {places.pop()}" if len(places) == 1 else title
+    several = len({point.precision for point in points if point and point.good}) > 1
+    speeds = QUANTITIES["work_per_s_per_device"].of(unit)
+    yield (
+        Column(speeds.title, group, speeds.help),
+        _marked(points, PER_DEVICE, [_speed(point, len(places) > 0, several) for point in points]),
+    )
+    if any(point and point.value(WORK) for point in points):
+        work = QUANTITIES["work_per_wh"].of(unit)
+        yield Column(work.title, group, work.help), _marked(points, WORK, [_energy(point) for point in points])
+        if not costs:
+            power = QUANTITIES["power_per_device"]
+            yield Column("W/device", group, power.help), [_power(point) for point in points]
+    if costs:
+        heading = f"{costs.currency} per million {unit}"
+        yield Column(heading, group, QUANTITIES["Cost"].help), [_cost(point, costs) for point in points]
+
+
+def _marked(points: Sequence[PointResults | None], path: str, cells: list[Cell]) -> list[Cell]:
+    """Return the cells with the best marked, where no other ties with it: in each precision and kind of energy."""
+    known = [point for point in points if point and not why_left_out(point) and point.good]
+    known = [point for point in known if path == PER_DEVICE or not why_not_ranked(point)]
+    best = []
+    for alike in grouped(known, lambda point: (point.precision, path == WORK and energy_kind(point.any))).values():
+        ranking = rank(alike, path)
+        best += [ranking.first] if ranking and ranking.behind and not ranking.tied else []
+    return [
+        cell._replace(kind="best") if any(point is first for first in best) else cell
+        for point, cell in zip(points, cells, strict=True)
+    ]
+
+
+def _value(point: PointResults, path: str, *notes: str) -> Cell:
+    estimate = point.estimate(path)
+    if estimate is None:
+        return Cell(note=next(filter(None, notes), "unknown"))
+    one_run = "one run" if len(point.good) == 1 else ""
+    note = "; ".join(filter(None, [one_run or _half(estimate.value, estimate.interval), *notes]))
+    return Cell(rounded(estimate.value), note, "", estimate.value, estimate.interval)
+
+
+def _speed(point: PointResults | None, with_place: bool, with_precision: bool) -> Cell:
+    if point is None:
+        return Cell(note="not measured")
+    if not point.good:
+        return Cell(note="no run succeeded")
+    why = why_left_out(point)
+    notes = [f"not ranked: {why}" if why else "", point.precision if with_precision else ""]
+    return _value(point, PER_DEVICE, *notes, point.point.place if with_place else "")
+
+
+def _energy(point: PointResults | None) -> Cell:
+    if point is None or not point.good:
+        return Cell()
+    why = why_not_ranked(point)
+    if why and grade(point.any) == ESTIMATE:
+        return _value(point, WORK, "estimated")
+    return _value(point, WORK, f"not ranked: {why}" if why else "")
+
+
+def _power(point: PointResults | None) -> Cell:
+    power_w = point.value("energy.avg_power_w") if point and point.good else None
+    if point is None or power_w is None or not point.point.devices:
+        return Cell()
+    return Cell(rounded(power_w / point.point.devices))
+
+
+def _cost(point: PointResults | None, costs: Costs) -> Cell:
+    """Return the cost of a million units of work, such as tokens."""
+    if point is None or not point.good:
+        return Cell()
+    cost = cost_of(point, costs)
+    if cost is None:
+        return Cell("unknown", why_not_costed(point, costs))
+    share = MILLION / costed_work(point).amount
+    ends = cost.estimate.interval if cost.estimate else None
+    interval = Interval(*(share * end for end in ends)) if ends else None
+    return Cell(rounded(share * cost.total), _half(cost.total, ends), "", share * cost.total, interval)
+
+
+def _of_machine(
+    decision: Decision, workloads: Sequence[Workload], costs: Costs | None
+) -> Iterator[tuple[Column, dict[str, Cell]]]:
+    """Yield the columns of the machine that the budget allows, and of the requirements, by system."""
+    budget, rows = decision.tender.requirements.budget, decision.rankings[0].scores
+    results = [point for _, points in workloads for point in points]
+    group = _budget_words(budget, costs)
+    if group and any(row.devices for row in rows):
+        yield (
+            Column("devices", group, QUANTITIES["Machine"].help),
+            {row.system: _size(row, results, costs) for row in rows},
+        )
+        if costs:
+            power, total = QUANTITIES["Power"].help, QUANTITIES["Total cost"].help
+            yield Column("power", group, power), {row.system: _machine_power(row) for row in rows}
+            heading = f"{costs.currency} in {costs.lifetime_years:g} years"
+            yield Column(heading, group, total), {row.system: _total(row) for row in rows}
+    if decision.tender.must:
+        met = {row.system: _requirements(decision, row.system) for row in rows}
+        yield Column("requirements", group or "Requirements", QUANTITIES["Requirements met"].help), met
+
+
+def _budget_words(budget: Budget, costs: Costs | None) -> str:
+    limits = [f"{budget.money:,.0f} {costs.currency}" if budget.money and costs else ""]
+    limits += [
+        f"{budget.power_kw:g} kW" if budget.power_kw else "",
+        f"{budget.devices} devices" if budget.devices else "",
+    ]
+    known = list(filter(None, limits))
+    return f"Within the budget of {' and '.join(known)}" if known else ""
+
+
+def _size(row: Scored, results: Sequence[PointResults], costs: Costs | None) -> Cell:
+    """Return the number of devices and whole nodes, and which limit of the budget binds it."""
+    if not row.devices:
+        return Cell(note=row.why_not)
+    price = costs.systems.get(row.system) if costs else None
+    points = [point for point in results if point.system == row.system]
+    is_known = (price and price.devices_per_node) or any((point.any.layout.num_nodes or 1) > 1 for point in points)
+    nodes = count(-(-row.devices // devices_per_node(points, price)), "node") if is_known else "nodes of unknown size"
+    bound = f"limited by {LIMITS[row.limit]}" if row.limit in LIMITS else ""
+    return Cell(f"{row.devices:,}", "; ".join(filter(None, [nodes, bound])))
+
+
+def _machine_power(row: Scored) -> Cell:
+    total = row.total
+    if total is None or total.power_kw is None:
+        return Cell("unknown" if row.devices else "", "no energy that counts for each workload" if row.devices else "")
+    ends = total.power_kw_range
+    return Cell(f"{rounded(total.power_kw)} kW", f"{' to '.join(map(rounded, ends))} kW" if ends else "")
+
+
+def _total(row: Scored) -> Cell:
+    """Return the total cost; the price has all its digits: rounded, it could seem to reach the limit that it keeps."""
+    total = row.total
+    if total is None:
+        return Cell("unknown" if row.devices else "", "no price of this system" if row.devices else "")
+    return Cell(rounded(total.total) or "unknown", f"purchase {total.purchase:,.0f}")
+
+
+def _requirements(decision: Decision, system: str) -> Cell:
+    outcomes = [verdict.outcome for verdict in decision.of_system(system)]
+    worst = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
+    number = outcomes.count(worst)
+    of_all = f"{number} of {len(outcomes)}" if worst is Outcome.PASSED else str(number)
+    return Cell(f"{of_all} {SIGNS[worst]}", "", worst.value)

@@ -1,0 +1,477 @@
+"""The charts of a workload: of its points, as frames of which each has what is alike, and of single runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ioprof.counts import SIZE_CLASSES
+from ioprof.summary import MB, size
+from jpwr.errors import JpwrError
+from jpwr.trace.trace import Trace
+from record.model import Record
+from record.values import PER_DEVICE, devices_text, rounded, value_at
+from results.files.quantities import QUANTITIES
+from results.frames import alike, points_frame
+from results.history import Timed
+from results.join.nodes import TRACES
+from results.points.estimate import Estimate
+from results.points.operating import sweeps_of
+from results.points.regions import ORDER, OTHER, TIMED_BY, WINDOWS, regions_of
+from results.points.repeats import PointResults, point_of, variant_of
+from results.predict.curve import FURTHEST
+from results.predict.predict import Group, PredictionError
+from results.show.plots.charts import PREDICTED, Axis, bars, dots, heat_map, lines, pareto
+from results.show.plots.style import COLOURS, GREY, Chart, Styles
+from results.show.tables.reads import counted
+from results.verdicts.cost import Costs, cheapest, costed_work
+from results.verdicts.ranking import best_by_devices, fastest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+SPEED, EFFICIENCY, TOTAL, EFFECTIVE = "work_per_s_per_device", "work_per_wh", "work_per_s", "effective_work_per_s"
+BATCH = Axis("global_batch", "global batch size", "doublings")
+DEVICES = Axis("devices", "devices", "doublings")
+REGION_COLOURS = dict(zip(ORDER, (COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[0], COLOURS[1], COLOURS[2]), strict=True))
+WINDOW_COLOURS = {"measured": COLOURS[2], "effective": COLOURS[4]}
+MOST_ROWS = 2000  # of a trace in a chart
+MOST_NODES = 6  # lines in a chart
+# The ends of a single run's own interval of a column, of which a time is inverted.
+OWN_ENDS = (
+    ("per_user", True, ("tpot_p50_high_s", "tpot_p50_low_s")),
+    (SPEED, False, ("tokens_per_s_low", "tokens_per_s_high")),
+)
+
+
+def charts_of(
+    results: Sequence[PointResults], costs: Costs | None, styles: Styles, groups: Sequence[Group] = ()
+) -> list[Chart]:
+    """Return the charts of a workload; none that would have a single point."""
+    unit = str(results[0].any.work_unit)
+    frame = frame_of(results)
+    served = any(point.any.serving for point in results if point.good)
+    of_points = [*_served(frame, results, styles)] if served else [*_trained(frame, unit, styles)]
+    return [
+        *of_points,
+        *_scaling(frame, styles),
+        *_operating(results, styles),
+        *_two_speeds(frame, unit, styles),
+        *_scopes(results, unit, styles),
+        *_regions(results),
+        *_reads(results),
+        *([] if served else _heat_maps(frame, unit)),
+        *_powers(results),
+        *(_costs(results, costs, styles) if costs else ()),
+        *_predictions(groups, styles),
+    ]
+
+
+def frame_of(results: Sequence[PointResults]) -> DataFrame:
+    """Return the frame of points with their places in words, and the states of those that failed."""
+    states = ["OOM" if any(run.status == "out_of_memory" for run in point.bad) else "failed" for point in results]
+    numbers = {name: [getattr(point.point, name) for point in results] for name in ("devices", "global_batch")}
+    return points_frame(results).assign(
+        place=[point.point.place for point in results],
+        failed=states,
+        keeps=[point.keeps_limits for point in results],
+        **numbers,
+    )
+
+
+def _best(frame: DataFrame, value: str, *keys: str) -> DataFrame:
+    """Return the row with the highest value of each place, in the order of the places."""
+    return frame.sort_values(value, ascending=False, kind="stable").drop_duplicates(list(keys)).sort_values(list(keys))
+
+
+def _named(name: str, title: str, number: int, words: str) -> tuple[str, str]:
+    return f"{name}_{number}" if number else name, f"{title}: {words}" if words else title
+
+
+def _trained(frame: DataFrame, unit: str, styles: Styles) -> Iterator[Chart]:
+    heading = QUANTITIES[EFFICIENCY].of(unit).heading
+    for name, title, column, label in (
+        ("throughput", "Throughput per device over batch size", SPEED, f"{unit}/s per device"),
+        ("efficiency", "Work per energy over batch size", EFFICIENCY, heading),
+    ):
+        for number, (words, group) in enumerate(alike(frame, column)):
+            best = _best(group, column, "system", "devices", "global_batch")
+            if len(best) > 1:
+                chart = _named(name, title, number, words)
+                yield lines(best, BATCH, Axis(column, label), chart, styles, panels=devices_text)
+    yield from speed_against_energy(frame, unit, styles)
+
+
+def speed_against_energy(frame: DataFrame, unit: str, styles: Styles) -> Iterator[Chart]:
+    """Yield the energy of a million units over the speed of a device; estimated energies have no front."""
+    for number, (words, group) in enumerate(alike(frame, SPEED, EFFICIENCY)):
+        energy = group.assign(energy_each=1e6 / group[EFFICIENCY].astype(float))
+        places = zip(energy[SPEED].astype(float), energy.energy_each, strict=True)
+        front = [] if "ESTIMATED" in words else pareto(places, less_is_better=True)
+        ends = " to ".join(
+            dict.fromkeys(f"{rounded(x)} {unit}/s at {rounded(y)} Wh" for x, y in front[:: len(front) - 1 or 1])
+        )
+        texts = f"{len(group)} points" + (f"; the Pareto front is {ends}" if front else "")
+        chart = _named("pareto", "Speed against energy, right and down is better", number, words)
+        across, upwards = Axis(SPEED, f"{unit}/s per device"), Axis("energy_each", f"Wh per million {unit}")
+        hollow = [not front] * len(energy)
+        yield dots(energy, across, upwards, chart, styles, hollow=hollow, front=front, words=texts)
+
+
+def _scaling(frame: DataFrame, styles: Styles) -> Iterator[Chart]:
+    """Yield throughput per device relative to the fewest devices, at the best batch of each number of devices."""
+    for number, (words, group) in enumerate(alike(frame, SPEED)):
+        best = _best(group, SPEED, "system", "devices")
+        best = best[best.groupby("system")["devices"].transform("nunique") > 1]
+        if best.empty:
+            continue
+        speeds = best[SPEED].astype(float)
+        shares = best.assign(share=100 * speeds / speeds.groupby(best["system"]).transform("first"))
+        texts = "; ".join(
+            f"{system}: " + ", ".join(f"{row.share:.0f} % on {row.devices}" for row in rows.itertuples())
+            for system, rows in shares.groupby("system", sort=False)
+        )
+        chart = _named("scaling", "Scaling: throughput per device, relative to the fewest devices", number, words)
+        share = Axis("share", "scaling efficiency [%]")
+        yield lines(shares, DEVICES, share, chart, styles, limits={"": 100.0}, words=texts)
+
+
+def _heat_maps(frame: DataFrame, unit: str) -> Iterator[Chart]:
+    """Yield the throughput of each system over devices and batch, and where its runs failed."""
+    kinds = list(alike(frame, TOTAL))
+    for number, system in enumerate(dict.fromkeys(frame["system"])):
+        failed = frame[(frame["system"] == system) & frame[TOTAL].isna()] if TOTAL in frame else frame[:0]
+        for kind, (words, group) in enumerate(kinds):
+            best = _best(group[group["system"] == system], TOTAL, "devices", "global_batch")
+            if best.empty:
+                continue
+            import pandas
+
+            cells = pandas.concat([best, failed]).drop_duplicates(["devices", "global_batch"])
+            if len(cells) > 1:
+                title = f"{system}, {words}" if len(kinds) > 1 and words else system
+                chart = (f"heat_map_{number}" + (f"_{kind}" if kind else ""), f"{title}: throughput")
+                yield heat_map(cells, BATCH, DEVICES, TOTAL, chart, f"{unit}/s")
+
+
+def _operating(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
+    """Yield speed against work per energy at several limits, both relative to the point at full speed."""
+    import pandas
+
+    rows: list[dict[str, Any]] = []
+    for sweep in (sweep for sweep in sweeps_of(results) if sweep.is_measured):
+        for point in sweep.points:
+            if point.speed and point.work:
+                about = {"system": sweep.full.results.system, "sweep": sweep.name, "limits": str(point.limits)}
+                rows.append(about | _percent("speed", point.speed) | _percent("work", point.work))
+    if rows:
+        axes = Axis("speed", "speed, in percent of full speed", "free"), Axis("work", "work per energy [%]", "free")
+        texts = (
+            f"{row['sweep']} at {row['limits']}: work {rounded(row['work'])} %, speed {rounded(row['speed'])} %"
+            for row in rows
+        )
+        chart = ("operating_points", "Operating points: right and up is better")
+        yield dots(pandas.DataFrame(rows), *axes, chart, styles, by="sweep", labels="limits", words="; ".join(texts))
+
+
+def _percent(name: str, ratio: Estimate) -> dict[str, float]:
+    low, high = ratio.interval or (ratio.value, ratio.value)
+    return {name: 100 * ratio.value, f"{name}_low": 100 * low, f"{name}_high": 100 * high}
+
+
+def _two_speeds(frame: DataFrame, unit: str, styles: Styles) -> Iterator[Chart]:
+    """Yield throughput with data on the device next to that through the input path."""
+    import pandas
+
+    if EFFECTIVE not in frame or (both := frame[frame[[TOTAL, EFFECTIVE]].notna().all(axis=1)]).empty:
+        return
+    kinds = ((TOTAL, "compute: data is on the device"), (EFFECTIVE, "effective: through the input path"))
+    rows = pandas.concat(
+        [
+            pandas.DataFrame(
+                {
+                    "name": both["system"] + ", " + both["place"],
+                    "system": both["system"],
+                    "part": part,
+                    "value": both[column].astype(float),
+                    **{
+                        end: both[f"{column}_{end}"].astype(float)
+                        for end in ("low", "high")
+                        if f"{column}_{end}" in both
+                    },
+                }
+            )
+            for column, part in kinds
+        ]
+    )
+    yield bars(rows, f"{unit}/s", ("effective", "Throughput with and without the input path"), _colours(styles))
+
+
+def _colours(styles: Styles) -> dict[str, str]:
+    return {system: style["color"] for system, style in styles.items()}
+
+
+def _scopes(results: Sequence[PointResults], unit: str, styles: Styles) -> Iterator[Chart]:
+    """Yield the energy of a million units in each sampled scope, at each system's most efficient point."""
+    import pandas
+
+    rows, several = [], False
+    for system in dict.fromkeys(point.system for point in results):
+        best = fastest((point for point in results if point.system == system), QUANTITIES[EFFICIENCY].path)
+        work = value_at(best.any, "metrics.measured_{unit}") if best else None
+        if best is None or not work or not best.any.energy:
+            continue
+        scopes = {name.removesuffix("_wh"): wh for name, wh in vars(best.any.energy.sampled_by_scope).items() if wh}
+        several |= len(scopes) > 1
+        name = f"{system} (used: {value_at(best.any, 'energy.power_scope')})"
+        rows += [
+            {"name": name, "system": system, "part": part, "value": wh / work * 1e6} for part, wh in scopes.items()
+        ]
+    if several:
+        chart = ("scopes", "Energy by scope; scopes contain each other")
+        yield bars(pandas.DataFrame(rows), f"Wh per million {unit}", chart, _colours(styles))
+
+
+def _regions(results: Sequence[PointResults]) -> Iterator[Chart]:
+    """Yield the step time by region: a stacked bar for each point and kind of window."""
+    import pandas
+
+    rows, ends, texts, split = [], [], [], False
+    every = [(point, steps) for point in results for steps in regions_of(point.good)]
+    for point, steps in every:
+        window = "through the input path" if steps.window != WINDOWS[0] else ""
+        name = ", ".join(filter(None, [point.system, point.point.place, *point.variant, window]))
+        split |= steps.longer_percent is not None
+        for region in steps.regions:
+            is_split = region.timed_by == TIMED_BY["in parts"]
+            rows.append({"name": name, "part": region.name, "value": region.share_percent, "hatched": is_split})
+        ends.append(f"{rounded(1e3 * steps.step_s)} ms" if steps.step_s < 1 else f"{rounded(steps.step_s)} s")
+        texts.append(f"{name}: " + ", ".join(f"{region.name} {region.share_percent:.0f} %" for region in steps.regions))
+    if not rows:
+        return
+    frame = pandas.DataFrame(rows)
+    names = dict.fromkeys([*(name for name in ORDER if name in set(frame["part"])), *frame["part"]])
+    parts = {part: REGION_COLOURS.get(part, GREY if part == OTHER else COLOURS[3]) for part in names}
+    words = "; ".join(texts) + ". Hatched: measured in split steps." * split
+    chart = ("regions", "Step time by region")
+    yield bars(frame, "share of the step time [%]; right: step time", chart, parts, True, ends, words)
+
+
+def _reads(results: Sequence[PointResults]) -> Iterator[Chart]:
+    """Yield the read bandwidth of each node over time, and the sizes of reads, of the first run with a profile."""
+    import pandas
+
+    record = next((point.good[0] for point in counted(results)), None)
+    if record is None:
+        return
+    where = f"{record.system}, {point_of(record).place}"
+    nodes = [node for node in record.io.over_time if node.part_s > 0][:MOST_NODES]
+    windows = [window for window in record.windows if nodes and window.boot_id == nodes[0].boot_id]
+    if windows:
+        start_s = min(window.start_s for window in windows)
+        rows = [
+            {
+                "system": node.hostname,
+                "time_s": node.begin_s - start_s + (at + 0.5) * node.part_s,
+                "rate": read / MB / node.part_s,
+            }
+            for node in nodes
+            for at, read in enumerate(node.bytes)
+        ]
+        spans = [(one.start_s - start_s, one.end_s - start_s, WINDOW_COLOURS.get(one.kind, GREY)) for one in windows]
+        by_window = [f"{kind} window {size(one.bytes)}" for kind, one in record.io.windows.items()]
+        words = f"{where}: {size(record.io.job.bytes)} in the whole job; {', '.join(by_window)}."
+        yield _over_time(rows, Axis("rate", "read [MB/s]"), ("bandwidth", "Read bandwidth over time"), spans, words)
+    counts = record.io.data.reads_by_size
+    if whole := sum(counts.values()):
+        shares = {name: 100 * counts.get(name, 0) / whole for name in SIZE_CLASSES}
+        frame = pandas.DataFrame({"name": list(shares), "part": "reads", "value": list(shares.values())})
+        texts = ", ".join(f"{share:.0f} % {name}" for name, share in shares.items() if share >= 1)
+        words = f"{where}: {whole:,} reads in the measured windows; {texts} bytes."
+        yield bars(
+            frame,
+            "reads [%] by the bytes that they returned",
+            ("read_sizes", "Sizes of reads"),
+            {"reads": COLOURS[0]},
+            words=words,
+        )
+
+
+def _over_time(rows: list[dict[str, Any]], y: Axis, chart: tuple[str, str], spans: Any, words: str) -> Chart:
+    import pandas
+
+    time = Axis("time_s", "time from the start of the measured window [s]", "free")
+    look = {"marker": "", "linestyle": "-", "linewidth": 0.8}
+    return lines(pandas.DataFrame(rows), time, y, chart, {}, look=look, spans=spans, words=words)
+
+
+def _powers(results: Sequence[PointResults]) -> Iterator[Chart]:
+    """Yield the power over time of the first run at each system's fastest point, where it has a trace."""
+    for number, system in enumerate(dict.fromkeys(point.system for point in results)):
+        if best := fastest(point for point in results if point.system == system):
+            title = f"Power over time: {system}, {best.point.place}"
+            yield from power_over_time(best.good[0], (f"power_{number}", title))
+
+
+def power_over_time(record: Record, chart: tuple[str, str]) -> Iterator[Chart]:
+    """Yield the power of the channels that count, summed over each node, with the measured windows shaded."""
+    import numpy as np
+
+    used = {(channel.hostname, channel.name) for channel in value_at(record, "energy.channels") or []}
+    rows: list[dict[str, Any]] = []
+    spans: list[tuple[float, float, str]] = []
+    for trace in traces_of(record):
+        windows = [window for window in record.windows if window.boot_id == trace.meta.get("boot_id")]
+        hosts = sorted({window.hostname for window in windows})
+        series = [one for one in trace.series() if any((host, one.info.name) in used for host in hosts)]
+        if not windows or not series or not all(any(map(math.isfinite, one.power_w)) for one in series):
+            continue
+        start_s = min(window.start_s for window in windows)
+        times_s = np.asarray(series[0].times_s)
+        total_w = np.zeros(len(times_s))
+        for one in series:
+            power_w = np.asarray(one.power_w, dtype=float)
+            known = np.isfinite(power_w)
+            total_w += np.interp(times_s, np.asarray(one.times_s)[known], power_w[known])
+        step = max(1, len(times_s) // MOST_ROWS)
+        spans = spans or [(one.start_s - start_s, one.end_s - start_s, COLOURS[2]) for one in windows]
+        pairs = zip(times_s[::step] - start_s, total_w[::step], strict=True)
+        rows += [{"system": ", ".join(hosts), "time_s": time_s, "power_w": power_w} for time_s, power_w in pairs]
+    if rows:
+        average = rounded(value_at(record, "energy.avg_power_w"))
+        words = f"The measured window is shaded: {average} W on average, all nodes together."
+        yield _over_time(rows, Axis("power_w", "power of the node's channels [W]"), chart, spans, words)
+
+
+def traces_of(record: Record) -> Iterator[Trace]:
+    """Yield the traces of a run, one at a time."""
+    from jpwr.trace.writers import read_trace
+
+    for path in sorted(Path(record.file.path).parent.glob(TRACES)) if record.file else []:
+        try:
+            yield read_trace(path)
+        except (JpwrError, OSError):
+            continue
+
+
+def _costs(results: Sequence[PointResults], costs: Costs, styles: Styles) -> Iterator[Chart]:
+    """Yield the total cost of each system, for each precision and kind of energy."""
+    import pandas
+
+    for number, (kind, found) in enumerate(cheapest(results, costs).items()):
+        if len(found) < 2:
+            continue
+        rows = []
+        for system, (_, at) in found.items():
+            low, high = (at.estimate.interval if at.estimate else None) or (math.nan, math.nan)
+            rows.append({"name": system, "system": system, "part": "machine", "value": at.machine})
+            rows.append(
+                {
+                    "name": system,
+                    "system": system,
+                    "part": "electricity",
+                    "value": at.electricity,
+                    "low": low,
+                    "high": high,
+                }
+            )
+        label = f"{costs.currency} for {costed_work(results[0]).words}"
+        words = "; ".join(f"{system}: {rounded(at.total)} {costs.currency}" for system, (_, at) in found.items())
+        chart = _named("cost", "Total cost of ownership", number, str(kind))
+        yield bars(pandas.DataFrame(rows), label, chart, _colours(styles), stacked=True, words=words)
+
+
+def _predictions(groups: Sequence[Group], styles: Styles) -> Iterator[Chart]:
+    """Yield measured throughput over devices, and its prediction for FURTHEST times as many."""
+    import pandas
+
+    rows, words = [], []
+    for group in groups:
+        best = best_by_devices(group.results)
+        if not best:
+            continue
+        most, system = max(best), group.first.system
+        try:
+            found = group.predict(FURTHEST * most, FURTHEST * best[most].point.global_batch)
+        except PredictionError:
+            continue
+        name = ", ".join([system, group.first.precision, *group.variant])
+        measured = {number: point.value(QUANTITIES[TOTAL].path) or 0.0 for number, point in best.items()}
+        low, high = found.per_s_interval
+        rows += [{"system": system, "name": name, "devices": n, "speed": v} for n, v in measured.items()]
+        predicted = {"system": system, "name": f"{name}{PREDICTED}"}
+        rows.append({**predicted, "devices": most, "speed": measured[most]})
+        rows.append(
+            {**predicted, "devices": found.point.devices, "speed": found.per_s, "speed_low": low, "speed_high": high}
+        )
+        interval = " to ".join(rounded(end) for end in found.per_s_interval)
+        words.append(f"{name}, {devices_text(found.point.devices)}: predicted {interval} {found.unit}/s")
+    if words:
+        axes = DEVICES._replace(label="devices, with as many samples on each"), Axis("speed", "work/s", "factors")
+        chart = ("scaling_beyond", "Scaling beyond the measured sizes, with predictions")
+        yield lines(pandas.DataFrame(rows), *axes, chart, styles, by="name", words="; ".join(words))
+
+
+def _served(frame: DataFrame, results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
+    """Yield throughput and energy against the speed of one user, and TTFT under load with its limit."""
+    import pandas
+
+    load = "global_batch"
+    joules = [point.value(QUANTITIES["j_per_output_token"].path) for point in results]
+    texts = [f"{p.point.global_batch}" + (f", {j:.2g} J" if j else "") for p, j in zip(results, joules, strict=True)]
+    frame = frame.assign(setup=[", ".join([p.system, *p.variant]) for p in results], text=texts)
+    for column, is_inverse, names in OWN_ENDS if "per_user" in frame else ():
+        for end, key in zip(("low", "high"), names, strict=True):
+            own = [point.any.metrics.number(key) for point in results]
+            scaled = [
+                one and (1 / one if is_inverse else one / p.point.devices) for one, p in zip(own, results, strict=True)
+            ]
+            ends = frame[f"{column}_{end}"] if f"{column}_{end}" in frame else frame[column] * math.nan
+            frame[f"{column}_{end}"] = ends.fillna(pandas.Series(scaled, frame.index, dtype="Float64"))
+    frame = frame.sort_values(load)
+    streams = "Numbers are requests in flight. "
+    for number, (kind, group) in enumerate(alike(frame, "per_user", SPEED)):
+        places = zip(group["per_user"].astype(float), group[SPEED].astype(float), strict=True)
+        hollow = [keeps is False for keeps in group["keeps"]]
+        name = _named("serving_pareto", "Throughput against speed per user; labels: requests in flight", number, kind)
+        axes = Axis("per_user", "tokens/s per user (1 / median TPOT)"), Axis(SPEED, "output tokens/s per device")
+        late = " Hollow points are beyond their limits of TTFT and TPOT." if any(hollow) else ""
+        words = streams + _at_load(group, SPEED, "per_user") + late
+        yield dots(group, *axes, name, styles, "setup", "text", hollow, pareto(places), words=words)
+    for number, (kind, group) in enumerate(alike(frame, "tpot_p50", "j_per_output_token")):
+        name = _named("serving_energy", "Energy per token against TPOT", number, kind)
+        axes = Axis("tpot_p50", "TPOT, median [s]"), Axis("j_per_output_token", "J per output token", "factors")
+        words = streams + _at_load(group, "j_per_output_token", "tpot_p50")
+        yield dots(group, *axes, name, styles, "setup", load, joined=True, words=words)
+    for number, (kind, group) in enumerate(alike(frame, "ttft_p99")):
+        name = _named("serving_limit", "Time to the first token under load", number, kind)
+        limits = {(value_at(p.any, "serving.slo"), value_at(p.any, "metrics.slo_ttft_s")) for p in results if p.good}
+        known = {f"limit of {slo}": limit_s for slo, limit_s in sorted(limits, key=str) if slo and limit_s}
+        axes = Axis(load, "requests in flight", "doublings"), Axis("ttft_p99", "TTFT, 99th percentile [s]", "factors")
+        words = "; ".join(f"{row.setup}: {rounded(row.ttft_p99)} s at {row.global_batch}" for row in group.itertuples())
+        yield lines(group, *axes, name, styles, "setup", limits=known, words=words)
+
+
+def _at_load(group: DataFrame, y: str, x: str) -> str:
+    rows = group.to_dict("records")
+    return "; ".join(f"{row['setup']}: {rounded(float(row[y]))} at {rounded(float(row[x]))}" for row in rows)
+
+
+def over_days(series: Sequence[Sequence[Timed]]) -> Chart:
+    """Return the throughput per device of each point's good runs over time, a panel for each point."""
+    import pandas
+
+    rows = []
+    for runs in series:
+        first = runs[0].record
+        name = f"{first.system}, {point_of(first)}, {', '.join(variant_of(first))}"
+        for run in (run for run in runs if run.record.is_good):
+            days = (run.time_s - min(run.time_s for runs in series for run in runs)) / 86400
+            rows.append({"system": first.system, "name": name, "day": days, "speed": value_at(run.record, PER_DEVICE)})
+    axes = Axis("day", "days after the first run", "free"), Axis("speed", "work/s per device", "free")
+    chart = ("history", "Throughput per device over time")
+    return lines(
+        pandas.DataFrame(rows), *axes, chart, {}, panels=str, of_panels="name", words="One panel for each point."
+    )

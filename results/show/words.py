@@ -1,0 +1,235 @@
+"""Sentences on the first system, its lead and what is not ranked, each kind of sentence once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, grouped, rounded
+from results.points.estimate import Estimate
+from results.points.repeats import PointResults
+from results.verdicts.accept import Verdict
+from results.verdicts.cost import Cheapest, Costs, cheapest, costed_work, tied_with_cheapest, time_to_report
+from results.verdicts.outcome import Outcome
+from results.verdicts.quality import why_not_ranked
+from results.verdicts.ranking import (
+    by_energy_kind,
+    devices_of_all,
+    fastest,
+    filled_apart,
+    rank,
+    ranked_points,
+    why_left_out,
+)
+from results.verdicts.requirements import Requirements
+from results.verdicts.score import Ranked, Scored
+
+TWICE = 2.0  # from here on a lead is a factor, and below a percentage
+OVERLAP, ONE_RUN = "their intervals overlap", "one run gives no interval"
+
+
+def first_words(what: str, names: Sequence[str], lead: str = "", why_tied: str = OVERLAP) -> str:
+    """Return which system is first; `names` has it and those that tie with it, `lead` what it is ahead by."""
+    first, *tied = names
+    if tied:
+        return f"{', '.join(names[:-1])} and {names[-1]} tie {what}: {why_tied}"
+    return f"{first} is first {what}, {lead}" if lead else f"{first} is the only system that is ranked {what}"
+
+
+def lead_words(lead: Estimate | None, other: str) -> str:
+    """Return by how much the first is ahead of another system, and how certain that is, in words."""
+    if lead is None:
+        return f"ahead of {other}"
+    if lead.value >= TWICE:
+        low_high = [f"{end:.2f}" for end in lead.interval or ()]
+        words, unit = f"{lead.value:.2f} times {other}", " times"
+    else:
+        low_high = [f"{100 * (end - 1):.1f}" for end in lead.interval or ()]
+        words, unit = f"{100 * (lead.value - 1):.1f} % ahead of {other}", " %"
+    return words + (f" (95 % interval {' to '.join(low_high)}{unit})" if low_high else " (no interval: one run)")
+
+
+def of_workload(results: Sequence[PointResults]) -> list[str]:
+    """Return who is first at a workload in each precision and kind of energy, and what is not ranked."""
+    unit, ranked = results[0].any.work_unit, ranked_points(results)
+    sentences: list[str] = []
+    precisions = grouped(ranked, lambda point: point.precision)
+    for precision, alike in precisions.items():
+        words = f" in {precision}" if len(precisions) > 1 else ""
+        sentences += _of_value(alike, PER_DEVICE, f"in {unit}/s per device{words}")
+        for kind, of_kind in by_energy_kind([point for point in alike if not why_not_ranked(point)]).items():
+            sentences += _of_value(of_kind, WORK, f"in {unit}/Wh{words} ({kind})")
+    return [*sentences, *_not_ranked(results, ranked)]
+
+
+def _of_value(points: Sequence[PointResults], path: str, what: str) -> Iterator[str]:
+    ranking = rank(points, path)
+    if ranking is None:
+        return
+    first, tied = ranking.first, ranking.tied
+    lead = lead_words(first.over(ranking.behind[0], path), ranking.behind[0].system) if ranking.behind else ""
+    why = ONE_RUN if any(len(point.good) < 2 for point in (first, *tied)) else OVERLAP
+    if ranking.by_accuracy:
+        why += f"; without the accuracy of the sensors, {_names(ranking.by_accuracy)} would be behind"
+    where = f"; {first.system} at {first.point.place}" if path == WORK else ""
+    yield f"{first_words(what, [point.system for point in (first, *tied)], lead, why)}{where}."
+
+
+def _not_ranked(results: Sequence[PointResults], ranked: Sequence[PointResults]) -> Iterator[str]:
+    left_out = [point for point in results if point.good and why_left_out(point)]
+    for why, points in grouped(left_out, lambda point: str(why_left_out(point))).items():
+        yield f"Not ranked: {_names(points)}: {why}."
+    with_energy = [point for point in ranked if point.value(WORK) is not None]
+    for reason, points in grouped(with_energy, lambda point: why_not_ranked(point) or None).items():
+        yield f"Energy is not ranked: {_names(points)}: {reason}."
+    if apart := filled_apart(results):
+        yield apart
+    runs, bad = (sum(len(side(point)) for point in results) for side in (lambda p: [*p.good, *p.bad], lambda p: p.bad))
+    if bad:
+        yield f"{bad} of {count(runs, 'run')} failed."
+
+
+def _names(points: Sequence[PointResults]) -> str:
+    return ", ".join(dict.fromkeys(point.system for point in points))
+
+
+def times_to_report(results: Sequence[PointResults]) -> str:
+    """Return how long the work of JUPITER's rules takes on the most devices that all have; empty without such work."""
+    devices = devices_of_all(results)
+    there = [point for point in ranked_points(results) if point.point.devices == devices]
+    best = [fastest(points, THROUGHPUT) for points in grouped(there, lambda point: point.system).values()]
+    times = [f"{point.system} {words}" for point in best if point and (words := time_to_report(point))]
+    return "; ".join(times)
+
+
+class Scaled(NamedTuple):
+    """A size of a system that was not measured: its throughput is derived from a measured number of devices."""
+
+    system: str
+    devices: int
+    workloads: tuple[str, ...]
+    measured: int  # the largest number that fits
+
+    @property
+    def words(self) -> str:
+        """The system with its size, as text."""
+        idle = self.devices % self.measured
+        return f"{self.system} ({self.devices}{f', {idle} of them idle' if idle else ''})"
+
+
+def scaled(ranked: Ranked) -> list[Scaled]:
+    """Return the sizes with a score that were not measured, with the workloads of each set of measured sizes."""
+    found = []
+    for row in ranked.scores:
+        if row.value is None or row.devices is None:
+            continue
+        known = [
+            (name, speed.measured)
+            for name, speed in row.speeds.items()
+            if speed.measured and row.devices != speed.measured
+        ]
+        for measured, pairs in grouped(known, lambda pair: pair[1]).items():
+            found.append(Scaled(row.system, row.devices, tuple(name for name, _ in pairs), measured))
+    return found
+
+
+def scaled_words(sizes: Sequence[Scaled]) -> list[str]:
+    """Return for each set of workloads and measured numbers of devices all its systems, as text."""
+    return [
+        f"{', '.join(workloads)}: {', '.join(size.words for size in alike)} scaled from {devices_text(measured)}"
+        for (workloads, measured), alike in grouped(sizes, lambda size: (size.workloads, size.measured)).items()
+    ]
+
+
+def without_score(rankings: Sequence[Ranked]) -> list[str]:
+    """Return each reason why systems have no score, with the rankings that lack it, as text."""
+    missing = [(row.why_not, row.system, ranked.title) for ranked in rankings for row in ranked.scores if row.why_not]
+    sentences = []
+    for why, rows in grouped(missing, lambda row: row[0]).items():
+        systems, titles = ([*dict.fromkeys(row[index] for row in rows)] for index in (1, 2))
+        sentences.append(f"{', '.join(systems)} {' and '.join(titles)}: {why}")
+    return sentences
+
+
+def headline(ranked: Ranked) -> str:
+    """Return which system is first by its score, as one sentence."""
+    known = [row for row in ranked.scores if row.value is not None]
+    if not known:
+        return f"No system has a score {ranked.title}."
+    first, *others = known
+    lead = ""
+    if others:
+        lead = lead_words(ranked.lead, others[0].system) if ranked.lead else _two_scores(first, others[0])
+    return f"{first_words(ranked.title, [first.system, *ranked.tied], lead)}."
+
+
+def _two_scores(first: Scored, second: Scored) -> str:
+    return f"with a score of {score_words(first)} against {score_words(second)} of {second.system}"
+
+
+def score_words(row: Scored) -> str:
+    """Return a score with its interval."""
+    if row.value is None:
+        return "not ranked"
+    ends = f" ({' to '.join(map(rounded, row.interval))})" if row.interval else f" ({ONE_RUN})"
+    return rounded(row.value) + ends
+
+
+def of_ranking(ranked: Ranked) -> str:
+    """Return a ranking in words: who is first, and the score of each system with its size."""
+    rows = [row for row in ranked.scores if row.value is not None]
+    scores = (f"{row.system} {score_words(row)}{_size(row)}" for row in rows)
+    return f"{headline(ranked)} Scores: {'; '.join(scores)}." if rows else headline(ranked)
+
+
+def _size(row: Scored) -> str:
+    return f" on {devices_text(row.devices)}" if row.devices and row.devices > 1 else ""
+
+
+def form_of_score(requirements: Requirements, reference: str) -> str:
+    """Return a sentence on how a score is computed."""
+    if requirements.score:
+        terms = "; ".join(
+            f"{name} is {quantity.words} of {quantity.of}" for name, quantity in requirements.score.terms.items()
+        )
+        return f"A score is {requirements.score.formula}, where {terms}."
+    weights = ", ".join(f"{name} {wanted.weight:g}" for name, wanted in requirements.workloads.items() if wanted.weight)
+    return f"A score is the geometric mean of throughputs over those of {reference}, weighted: {weights}."
+
+
+def met_words(verdicts: Sequence[Verdict]) -> str:
+    """Return how many requirements a system meets, as text; empty without any."""
+    outcomes = [verdict.outcome for verdict in verdicts]
+    passed, failed, undecided = map(outcomes.count, Outcome)
+    if not outcomes:
+        return ""
+    if passed == len(outcomes):
+        return f"meets {f'all {passed} requirements' if passed > 1 else 'the requirement'}"
+    others = [f"fails {failed}" if failed else "", f"{undecided} undecided" if undecided else ""]
+    return f"meets {passed} of {count(len(outcomes), 'requirement')}, {', '.join(filter(None, others))}"
+
+
+def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection[str] = ()) -> list[str]:
+    """Return sentences on the cheapest system.
+
+    The points are of one workload. Each precision and kind of energy is compared separately, without failed systems.
+    """
+    out = [system for system in dict.fromkeys(point.system for point in results) if system in failed]
+    words = [f"Not compared, as a requirement is failed: {', '.join(out)}."] if out else []
+    by_kind = cheapest([point for point in results if point.system not in failed], costs)
+    for kind, best in by_kind.items():
+        title = f"{results[0].point.model} in {kind}"
+        if len(best) > 1:
+            words.append(_cheapest_words(title, best))
+        elif len(by_kind) > 1:
+            words.append(f"{title}: only {next(iter(best))} has a cost of this kind: kinds are not compared.")
+    return words
+
+
+def _cheapest_words(title: str, best: Cheapest) -> str:
+    first, *tied = tied_with_cheapest(best)
+    work = costed_work(best[first][0]).words
+    if not tied:
+        return f"{title}: for {work}, {first} is the cheapest."
+    single = any(len(best[system][0].good) < 2 for system in (first, *tied))
+    return f"{title}: for {work}, {', '.join([first, *tied])} tie for the cheapest: {ONE_RUN if single else OVERLAP}."

@@ -1,0 +1,43 @@
+"""Errors of the client of servers against the known schedule of a mock server, and its CPU time for a token."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from contextlib import ExitStack, redirect_stdout
+
+from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
+from benchmarks.llm_inference.load import measure
+from benchmarks.llm_inference.metrics import client_metrics
+from benchmarks.llm_inference.models import SHAPES
+from benchmarks.llm_inference.started import Started
+from record.served import Window, metrics_of, number
+from tools.bench.harness import Table
+
+TTFT_S, TPOT_S, OUTPUT = 0.2, 0.05, 32  # one process of Python sends the tokens of all streams
+SERVER = f"-m benchmarks.llm_inference.tests.mock_server --ttft-s {TTFT_S} --tpot-s {TPOT_S}"
+
+
+def client(table: Table) -> None:
+    """Compare latencies, throughput and the client's own delay and CPU time with the schedule."""
+    request_s = TTFT_S + (OUTPUT - 1) * TPOT_S
+    for streams in (1, 8, 64, 256):
+        load, window = LoadOptions(streams, input_tokens=32, output_tokens=OUTPUT), WindowOptions(1.0, 1)
+        with ExitStack() as stack:
+            command = [sys.executable, *SERVER.split()]
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            url = f"http://127.0.0.1:{int(process.stdout.readline())}"
+            stack.enter_context(redirect_stdout(io.StringIO()))  # its progress
+            server = Started(Config(serve=ServerOptions("vllm", url, vocab_size=SHAPES["tiny"].vocab)), stack).server
+            measured = measure(server, load, window, request_s, lambda: None, lambda *_: None, lambda: None)
+        metrics = metrics_of(
+            Window(measured.requests, measured.start_s, measured.end_s, streams), 1, Config().load.limits
+        )
+        metrics |= client_metrics(measured.statistics)
+        schedule = {"ttft_p50_s": TTFT_S, "tpot_p50_s": TPOT_S, "tokens_per_s": streams * OUTPUT / request_s}
+        schedule |= {"client_delay_p50_s": TPOT_S, "client_cpu_us_per_token": 1e6 * TPOT_S}
+        for name, value in schedule.items():
+            table.add(f"client, {name}, {streams} streams", "", [number(metrics, name)], "schedule", [value])
