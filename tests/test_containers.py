@@ -230,7 +230,7 @@ def test_every_system_has_its_images_and_each_a_definition():
     images = read_images()
     for name, block in read_systems().items():
         for framework in ("pytorch", "tensorflow"):
-            image = block.image.replace("$framework", framework)
+            image = block.image_of(framework)
             assert image in images, name
             if block.cpu_arch != "any":
                 assert images[image].arch == block.cpu_arch
