@@ -161,13 +161,11 @@ class Gpt(Workload):
 
     def conclude(self, record: RunRecord, tokens: int, steps: int, losses: list[float]) -> str:
         """Record metrics of tokens and losses; return why the run is not valid, or an empty string."""
-        mfu, per_token = record.metrics["mfu"], self.flops.per_unit
-        share = recomputed_share(self.config.model, per_token, self.config.parallel.recompute) if per_token else None
-        record.metrics |= {
-            "hfu": mfu * (1 + share) if isinstance(mfu, float) and share is not None else None,
-            "recomputed_flops_per_token": None if share is None else share * per_token,
-            "trained_tokens": tokens,
-        }
+        mfu, per_token, hfu, recomputed = record.metrics["mfu"], self.flops.per_unit, None, None
+        if per_token:
+            share = recomputed_share(self.config.model, per_token, self.config.parallel.recompute)
+            hfu, recomputed = mfu * (1 + share) if isinstance(mfu, float) else None, share * per_token
+        record.metrics |= {"hfu": hfu, "recomputed_flops_per_token": recomputed, "trained_tokens": tokens}
         planned = steps * self.batches.global_batch_size * self.work_per_sample
         if tokens != planned:
             return f"{tokens} tokens were taken from the data instead of {planned}: the throughput is wrong"

@@ -298,7 +298,7 @@ def test_a_run_says_how_much_of_the_achievable_it_reaches():
 
 
 def test_published_figures_are_below_the_peaks_of_their_systems():
-    from results.find.restated import peaks
+    from results.find.todays import peaks
 
     for place, one in published().items():
         assert 0.4 * peaks()[place] < one.tflops < peaks()[place]
