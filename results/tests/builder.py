@@ -368,7 +368,7 @@ def served(
     ttft_s: float = 0.5,
     tpot_s: float = 0.02,
     power_w: float = 100.0,
-    notes: Sequence[str] = (),
+    findings: Sequence[dict[str, Any]] = (),
     **changes: Any,
 ) -> Record:
     """Return a good run of a server: all requests alike, over 60 s."""
@@ -390,7 +390,7 @@ def served(
         "variant": ["vllm"],
         "layout": {"num_devices": 1, "num_nodes": 1, "global_batch_size": concurrency, "work_per_sample": OUTPUT},
         "config": {"compute": {"precision": "bf16", "device": "gpu"}},
-        "serving": {"server": "vllm", "version": "1", "slo": "made up", "notes": list(notes)},
+        "serving": {"server": "vllm", "version": "1", "slo": "made up", "findings": list(findings)},
         "metrics": {
             "measured_s": WINDOW_S,
             "measured_tokens": requests * OUTPUT,
