@@ -351,7 +351,7 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(against_mock,
         (other, derived_otherwise, "gives 'conversations of other, SHA-256"),
         ({"seed": 1}, verified, "than that turn of its load"),
         ({"seed": 1}, derived_otherwise, "gives 'conversations of small"),
-        ({"trace": "mine/other", "idle_limit_s": 9.0}, derived_otherwise, "variant is stored as"),
+        ({"trace": "mine/other", "idle_limit_s": 9.0}, derived_otherwise, "variant[1] is stored as"),
     ):
         edited = copy.deepcopy(record)
         edited["config"]["load"] |= options
