@@ -19,7 +19,8 @@ from jpwr.stored import Growing, Store, Stored, kept_as
 
 ROWS_TOGETHER = 512
 storing = threading.RLock()  # held while rows of any trace are stored; reentrant for signal handlers
-STATUS = "status"  # event with the clocks, temperature and limits of a device
+STATUS = "status"  # event with the clocks, temperature and limits of a device; without any, they are unknown since
+NO_STATUS = "no_status"  # event at which the status of a channel was asked for, and did not come
 # Faults of a region's marks; the words complete a sentence.
 NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning", "ended before it began"
 
