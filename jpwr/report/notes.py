@@ -7,8 +7,7 @@ from typing import Iterator, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate
-from jpwr.messages import short
-from jpwr.process.words import number_of
+from jpwr.messages import number_of, short
 from jpwr.report.sums import Sums
 from jpwr.trace.trace import NO_STATUS
 

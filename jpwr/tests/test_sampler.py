@@ -19,7 +19,6 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError, ReadError
 from jpwr.messages import log
 from jpwr.process.clock import Clock
-from jpwr.report.rules import MIN_RATE_HZ
 from jpwr.report.summary import Summary
 from jpwr.sampling.edges import MOST_S, EdgeReader
 from jpwr.sampling.lane import HUNG_S
@@ -806,4 +805,4 @@ def test_one_reading_a_second_keeps_the_rule_of_one_a_second(stepped):
         stepped.move_to(130.0)
     for start_s, end_s in ((3.3, 123.1), (2.95, 124.05), (4.0, 104.0)):
         [energy] = monitor.trace.energies(start_s, end_s)
-        assert energy.samples / energy.duration_s >= MIN_RATE_HZ
+        assert energy.samples / energy.duration_s >= 0.9  # quality.MIN_RATE_HZ of the results
