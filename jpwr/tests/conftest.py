@@ -215,7 +215,7 @@ def jpwr(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
     def run_jpwr(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         if alone & {*variables} or {"--use-mpi", "--mpi-ranks"} & {*arguments}:
             return run(sys.executable, "-m", "jpwr", *arguments, cwd=tmp_path, **variables)
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGCHLD, *FORWARDED_SIGNALS)}
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGCHLD, signal.SIGPIPE, *FORWARDED_SIGNALS)}
         capfd.readouterr()
         with monkeypatch.context() as patch, mock.patch.dict(os.environ, environment(**variables), clear=True):
             patch.chdir(tmp_path)
