@@ -98,6 +98,7 @@ def file_with(text):
         Path.mkdir,
         file_with(""),
         file_with("hello\n"),
+        file_with("\0\1\n\n\n"),
         file_with('# jpwr-trace {"format": 1, "channels": []}\ntime_s\n1.0\n'),
         lambda path: path.write_text('# jpwr-trace {"format": 1}\n', encoding="utf-16"),
     ],
