@@ -31,7 +31,6 @@ from benchmarks.llm_inference.models import PACKAGED
 from benchmarks.llm_inference.perplexity import asked_text
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.started import Started, next_to
-from jpwr.messages import number_of
 from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import clock_error_s
 from record.acceptance import of_text
