@@ -12,7 +12,7 @@ from benchmarks.common.options import ConfigError
 from benchmarks.common.session import parse_options
 from benchmarks.cosmoflow import prepare
 from benchmarks.cosmoflow.config import HIDDEN
-from benchmarks.cosmoflow.fields import sample
+from benchmarks.cosmoflow.prepare import sample
 from benchmarks.cosmoflow.train import CosmoFlow
 from jpwr.regions import RegionTimer
 from tests.later import Later

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
 from benchmarks.common.session import parse_options
-from benchmarks.deepcam import fields, prepare
+from benchmarks.deepcam import prepare
 from benchmarks.deepcam.config import CHANNELS, FREQUENCIES, SIZES
 from benchmarks.deepcam.train import DeepCam
 from jpwr.regions import RegionTimer
@@ -69,11 +69,11 @@ def test_made_fields_are_files_as_the_data_set_has_them(made):
 def test_classes_are_as_seldom_as_in_the_real_set():
     found = np.zeros(3)
     for seed in range(60):
-        found += np.bincount(fields.sample(192, 288, (1, seed))[1].ravel(), minlength=3)
+        found += np.bincount(prepare.sample(192, 288, (1, seed))[1].ravel(), minlength=3)
     shares = found / found.sum()
     assert shares[2] == pytest.approx(FREQUENCIES[2], rel=0.1)
     assert shares[1] == pytest.approx(FREQUENCIES[1], rel=0.5)  # a few places of each picture at most
-    assert NormalDist().cdf(fields.RIVER) == pytest.approx(1 - FREQUENCIES[2])
+    assert NormalDist().cdf(prepare.RIVER) == pytest.approx(1 - FREQUENCIES[2])
 
 
 def write(
@@ -213,7 +213,7 @@ def test_accumulated_gradients_are_those_of_the_passes_mean(small):
 @pytest.mark.slow
 def test_classes_of_made_fields_are_learnt(small, tmp_path, monkeypatch):
     """The intersection over union of rivers grows, on the fields that it is trained on."""
-    monkeypatch.setattr(fields, "SMOOTH", 3)  # so that a place is more than a pixel of so small a picture
+    monkeypatch.setattr(prepare, "SMOOTH", 3)  # so that a place is more than a pixel of so small a picture
     assert prepare.main(["--out", str(tmp_path), "--size", "192x288", "--samples", "64", "--jobs", "1"]) == 0
     flags = ["--global-batch-size", "8", "--learning-rate", "0.001", "--learning-rate-warmup-steps", "10"]
     run = run_of("--data", "deepcam", "--data-dir", str(tmp_path), *flags)
