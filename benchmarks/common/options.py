@@ -11,6 +11,8 @@ from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_t
 
 from jpwr.process.parser import HelpfulParser
 
+Options = TypeVar("Options")
+
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
 # Makes cuBLAS and cuDNN multiply in float32 instead of TF32, so that MFU refers to the peak in fp32.
@@ -21,7 +23,7 @@ class ConfigError(Exception):
     """The options cannot be run; the message has what was asked, what was found and what to do."""
 
 
-def option(default: Any, help: str, choices: Sequence[str] | None = None) -> Any:
+def option(default: Any, help: str, choices: Sequence[Any] | None = None) -> Any:
     """Return a dataclass field that is a flag; its help text has the unit."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
 
@@ -44,6 +46,13 @@ def parse_config(groups: Sequence[type], argv: Sequence[str], prog: str, descrip
     return [cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)}) for cls in groups]
 
 
+def parse_groups(options: type[Options], argv: Sequence[str], prog: str, description: str) -> Options:
+    """Return a dataclass whose fields are groups of flags from the command line; raises ConfigError."""
+    hints = get_type_hints(options)
+    groups = [hints[field.name] for field in dataclasses.fields(options)]  # type: ignore[arg-type]
+    return options(*parse_config(groups, argv, prog, description))
+
+
 def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any], hint: Any) -> None:
     flag = "--" + field.name.replace("_", "-")
     help_text = field.metadata["help"].replace("%", "%%")
@@ -55,7 +64,7 @@ def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any],
     if field.default not in (None, "", ()):
         help_text += " (default: %(default)s)"
     choices = field.metadata["choices"]
-    metavar = "{" + ",".join(choices) + "}" if choices else _METAVARS[kind]
+    metavar = "{" + ",".join(map(str, choices)) + "}" if choices else _METAVARS[kind]
     arguments.add_argument(
         flag, type=kind, nargs=nargs, default=field.default, choices=choices, metavar=metavar, help=help_text
     )
@@ -309,9 +318,6 @@ class SampleConfig:
 
     def __post_init__(self) -> None:
         self.data.check_turns(self.turns)
-
-
-Options = TypeVar("Options")
 
 
 def escape_unencodable() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common.options import ConfigError, option, run_command
+from benchmarks.common.options import option, run_command
 from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.cosmoflow.config import NATIVE_SIZE, PARAMETERS, REDSHIFTS, SIZES
 from jpwr.process.whole_file import replaced
@@ -30,12 +30,7 @@ class PrepareOptions(MadeOptions):
     """Data to write."""
 
     example = "data/fake-cosmoflow"
-    size: int = option(NATIVE_SIZE, "voxels along a volume's edge: 32, 64 or 128")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size not in SIZES:
-            raise ConfigError(f"size must be one of {', '.join(map(str, SIZES))}, got {self.size}")
+    size: int = option(NATIVE_SIZE, "voxels along a volume's edge", SIZES)
 
 
 def prepare(options: PrepareOptions) -> None:

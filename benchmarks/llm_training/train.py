@@ -101,9 +101,11 @@ class Gpt(Workload):
 
     def _is_sequence_parallel(self, on_gpu: bool) -> bool:
         """Return whether sequence parallelism is used; raises ConfigError where the model does not fit it."""
-        model, tensor = self.config.model, self.shares.tensor_parallel_size
-        has_experts = model.shape.experts > 0
-        used = self.config.parallel.is_sequence_parallel(on_gpu or has_experts, tensor)
+        model, asked = self.config.model, self.config.parallel.sequence_parallel
+        tensor, has_experts = self.shares.tensor_parallel_size, model.shape.experts > 0
+        if asked == "on" and tensor == 1:
+            raise ConfigError("--sequence-parallel on needs a --tensor-parallel-size of 2 or more")
+        used = tensor > 1 and (asked == "on" or (asked == "auto" and (on_gpu or has_experts)))
         if has_experts and tensor > 1 and not used:
             raise ConfigError("--sequence-parallel off does not work with experts and tensor parallelism: leave it out")
         parts = tensor * self.shares.context_parallel_size
@@ -140,7 +142,8 @@ class Gpt(Workload):
 
         target = choose_target(config.compute, self.launch)
         self.sequence_parallel = self._is_sequence_parallel(target.on_gpu)
-        self.overlap = config.parallel.overlaps(target.on_gpu, shares.data_parallel_size)
+        overlap = config.parallel.overlap
+        self.overlap = overlap == "on" or (overlap == "auto" and target.on_gpu and shares.data_parallel_size > 1)
         self.kernels = kernels.choose_kernels(config, target, shares)
         record.config["parallel"] |= {"sequence_parallel": self.sequence_parallel, "overlap": self.overlap}
         record.config["kernels"] = self._recorded_kernels = asdict(self.kernels)
@@ -231,7 +234,11 @@ class Trainer(Training):
         gather_late = kernels.compile != "layers" and not kernels.cuda_graph
         self._model = parallel.distribute(gpt, model_config, target, run.overlap, gather_late, kernels.cuda_graph)
         timers = regions.MegatronTimers(run.regions)
-        self._optimizer = optimizer.build_optimizer(self._model, config.training, target, timers)
+        self._optimizer: optimizer.MegatronOptimizer | optimizer.CpuOptimizer
+        if target.on_gpu:
+            self._optimizer = optimizer.MegatronOptimizer(self._model, config.training, target, timers)
+        else:
+            self._optimizer = optimizer.CpuOptimizer(self._model, config.training)
         self.regions, self._in_graph = run.regions, kernels.cuda_graph
         if not kernels.cuda_graph:  # a graph has no regions inside
             model_config.timers = timers

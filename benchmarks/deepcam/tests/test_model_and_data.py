@@ -208,37 +208,3 @@ def test_accumulated_gradients_are_those_of_the_passes_mean(small):
     [summed] = seen
     for first, second, found in zip(*gradients, summed, strict=True):
         assert torch.allclose(found, (first + second) / 2, rtol=1e-3, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_classes_of_made_fields_are_learnt(small, tmp_path, monkeypatch):
-    """The intersection over union of rivers grows, on the fields that it is trained on."""
-    monkeypatch.setattr(prepare, "SMOOTH", 3)  # so that a place is more than a pixel of so small a picture
-    assert prepare.main(["--out", str(tmp_path), "--size", "192x288", "--samples", "64", "--jobs", "1"]) == 0
-    flags = ["--global-batch-size", "8", "--learning-rate", "0.001", "--learning-rate-warmup-steps", "10"]
-    run = run_of("--data", "deepcam", "--data-dir", str(tmp_path), *flags)
-    with target.process_group(on_cpu()):
-        own = run.build(on_cpu())
-        before = union(own.trainer.model, tmp_path)
-        for _ in range(8):  # the target shows sooner or later, as the files' order is another one each time
-            for _ in range(20):
-                own.data.call()
-            after = union(own.trainer.model, tmp_path)
-            if after > 0.3:
-                break
-    print("intersection over union", before, after)
-    assert after > 0.3 > 3 * before
-
-
-def union(trained: Any, folder: Any) -> float:
-    """Of rivers: pixels that both have, over those that one of them has."""
-    run = run_of("--data", "deepcam", "--data-dir", str(folder), "--global-batch-size", "4")
-    trained.eval()
-    both = either = 0
-    for (samples, labels), _ in zip(passes_of(run), range(4), strict=False):
-        with torch.no_grad():
-            found = trained(samples).argmax(1) == 2
-        wanted = labels == 2
-        both, either = both + int((found & wanted).sum()), either + int((found | wanted).sum())
-    trained.train()
-    return both / max(1, either)

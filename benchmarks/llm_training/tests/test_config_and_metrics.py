@@ -72,7 +72,7 @@ def metrics_of(step_times_s, *flags, devices=1):
     run = Gpt(parse_options(Gpt, flags), Launch(world_size=devices, local_world_size=devices))
     record = RunRecord(Gpt.name, "made up", "", "tokens", {}, layout=run.layout)
     work, peak_tflops = len(step_times_s) * run.work_per_step, run.config.run.peak_tflops_per_device
-    record.metrics = throughput_metrics("token", work, sum(step_times_s), step_times_s, devices, run.flops, peak_tflops)
+    record.metrics = throughput_metrics(run, len(step_times_s), sum(step_times_s), step_times_s, peak_tflops)
     assert run.conclude(record, work, len(step_times_s), [2.0, 1.0]) == ""
     return record.metrics
 
