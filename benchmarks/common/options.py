@@ -7,6 +7,7 @@ import dataclasses
 import math
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from jpwr.process.parser import HelpfulParser
@@ -14,6 +15,7 @@ from jpwr.process.parser import HelpfulParser
 Options = TypeVar("Options")
 
 EXIT_BAD_OPTIONS = 2
+PROFILE_SUFFIX = ".profile"  # of a folder next to the record
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
 # Makes cuBLAS and cuDNN multiply in float32 instead of TF32, so that MFU refers to the peak in fp32.
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
@@ -147,13 +149,6 @@ class DataOptions:
         """Whether the data is read from files."""
         return not self.data.startswith("synthetic")
 
-    def check_turns(self, turns: TurnsOptions) -> None:
-        """Raise ConfigError if the data cannot be measured in turns."""
-        if turns.effective and self.data == "synthetic":
-            raise ConfigError("--effective compares with --data synthetic: add --data with the kind of the files")
-        if turns.cold_cache and not self.reads_files:
-            raise ConfigError("--cold-cache needs --effective and data from files: add --data with their kind")
-
 
 @dataclasses.dataclass(frozen=True)
 class TurnsOptions:
@@ -262,6 +257,8 @@ class RunOptions:
         for flag, asked in (("--profile", self.profile), ("--region-times", self.region_times)):
             if asked and not self.record:
                 raise ConfigError(f"{flag} needs --record FILE: it writes next to the record")
+        if self.profile and (folder := Path(self.record).with_suffix(PROFILE_SUFFIX)).exists():
+            raise ConfigError(f"--profile writes into {folder}, which exists already: remove it")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -317,7 +314,10 @@ class SampleConfig:
     checkpoint: CheckpointOptions = CheckpointOptions()
 
     def __post_init__(self) -> None:
-        self.data.check_turns(self.turns)
+        if self.turns.effective and self.data.data == "synthetic":
+            raise ConfigError("--effective compares with --data synthetic: add --data with the kind of the files")
+        if self.turns.cold_cache and not self.data.reads_files:
+            raise ConfigError("--cold-cache needs --effective and data from files: add --data with their kind")
 
 
 def escape_unencodable() -> None:

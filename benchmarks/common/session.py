@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.common.input_files import Staged, stage
 from benchmarks.common.launch import Launch, boot_id, node_name, read_launch
 from benchmarks.common.measure import checkpoints
-from benchmarks.common.measure.extra_steps import check_profile, in_parts, profile
+from benchmarks.common.measure.extra_steps import in_parts, profile
 from benchmarks.common.measure.measured import Measured, Session
 from benchmarks.common.measure.regions import (
     TIMES_SUFFIX,
@@ -50,7 +50,6 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
     try:
         options, launch = parse_options(workload, sys.argv[1:] if argv is None else argv), read_launch()
         check_record_path(options.run.record)
-        check_profile(options.run)
         _check_facts(workload, options)
         if options.turns.effective and options.window.to_loss:
             raise ConfigError("--effective and --to-loss exclude each other: leave one out")
@@ -117,7 +116,10 @@ def train(workload: type[Workload], options: Any, launch: Launch, record: RunRec
         session = Session(run, training, target, options, launch, marked)
         checkpoints.check(session)
         target.gather(None)  # wait until every rank has built its model
-        measured = measure(session)
+        if options.window.to_loss:
+            measured = to_a_loss(session)
+        else:
+            measured = in_turns(session) if options.turns.effective else in_a_window(session)
         _describe_machines(session, measured, record)
         # The following may need more memory than the measured steps.
         in_parts(session)
@@ -134,13 +136,6 @@ def train(workload: type[Workload], options: Any, launch: Launch, record: RunRec
         record.error = training.conclude(record) or measured.problem
         checkpoints.measure(session, record)  # its steps do not count
     record.status = FAILED if record.error else OK
-
-
-def measure(session: Session) -> Measured:
-    """Measure in one window, to a loss or in turns, on all ranks at the same time."""
-    if session.options.window.to_loss:
-        return to_a_loss(session)
-    return in_turns(session) if session.options.turns.effective else in_a_window(session)
 
 
 def _stage(run: Workload, launch: Launch) -> Staged | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.on_pytorch import target as on_pytorch
 
 BLACKWELL = (10, 0)  # compute capability
+RECORDED = ("num_layers", "hidden_size", "num_heads", "vocab_size")  # so that a tender can fix them
 FORWARD_BACKWARD = f"{FORWARD}+{BACKWARD}"  # of a CUDA graph
 
 
@@ -129,7 +130,7 @@ class Gpt(Workload):
     def open(self, record: RunRecord) -> Iterator[Target]:
         """Open the device with megatron-core's process groups, or the IPUs."""
         config, shares = self.config, self.shares
-        record.config["model"] |= config.model.shape.recorded
+        record.config["model"] |= {name: getattr(config.model.shape, name) for name in RECORDED}
         if config.compute.device == "ipu":
             from benchmarks.llm_training.gpt import ipu
 
@@ -138,6 +139,7 @@ class Gpt(Workload):
         # PyTorch takes seconds to import: do so after the options have been checked.
         warnings.filterwarnings("ignore", module=r"(megatron|torch\.distributed)\.")
         from benchmarks.llm_training.gpt import kernels, parallel, regions
+        from benchmarks.on_pytorch.communication import marked_collectives
         from benchmarks.on_pytorch.target import choose_target
 
         target = choose_target(config.compute, self.launch)
@@ -152,7 +154,7 @@ class Gpt(Workload):
         self.marks_all_communication = not (self.kernels.cuda_graph or in_layers)
         with (
             parallel.parallel_groups(target, shares, config.training.seed, self.kernels.cuda_graph),
-            nullcontext() if compiled else regions.marked_communication(self.regions),
+            nullcontext() if compiled else marked_collectives(self.regions, regions.MODULES),
         ):
             yield target
 

@@ -17,11 +17,6 @@ from jpwr.regions import RegionTimer
 from jpwr.regions.times import IO
 
 
-def unchanged(gradients: Sequence[Any]) -> Sequence[Any]:
-    """Return the gradients of a loss that has all terms."""
-    return gradients
-
-
 class Trained(NamedTuple):
     """Model, optimizer and loss of a training, made in the scope of the target's strategy."""
 
@@ -30,7 +25,7 @@ class Trained(NamedTuple):
     # Returns a replica's part of the loss from samples, labels and the index of the first of them in the global batch.
     # Gradients are summed over replicas, so that each divides by the global batch size.
     loss_of: Callable[[Any, Any, Any], Any]
-    completed: Callable[[Sequence[Any]], Sequence[Any]] = unchanged  # adds the gradients of terms outside the loss
+    completed: Callable[[Sequence[Any]], Sequence[Any]] = list  # adds the gradients of terms outside the loss
 
 
 class Trainer:

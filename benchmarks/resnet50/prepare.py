@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,13 +48,6 @@ class PrepareOptions:
             raise ConfigError(f"classes must be at most {NUM_CLASSES}, got {self.classes}")
 
 
-class Source(Protocol):
-    """Image that can be read."""
-
-    def read(self) -> bytes:
-        """Return the encoded image."""
-
-
 class MadePicture(NamedTuple):
     """Generated image, which depends on number and seed alone; those of a class share a pattern."""
 
@@ -80,7 +73,7 @@ class MadePicture(NamedTuple):
 class Example(NamedTuple):
     """Image and its label, from 1."""
 
-    picture: Source
+    picture: Picture | MadePicture
     label: int
 
 

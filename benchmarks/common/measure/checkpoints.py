@@ -48,7 +48,15 @@ def check(session: Session) -> None:
             f"--checkpoint was asked for, but {run.name} cannot write its state on {session.target.kind.upper()}s or "
             "in several processes: leave it out"
         )
-    _check_folder(Path(options.checkpoint))
+    folder = Path(options.checkpoint)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigError(
+            f"--checkpoint {folder} was asked for, but it cannot be written to ({error.strerror}): choose "
+            "another folder"
+        ) from error
 
 
 class Round(NamedTuple):
@@ -173,18 +181,6 @@ def _in_one_sentence(folder: Path) -> Iterator[None]:
         cause = f"{type(found).__name__}: {short_message(found)}"
         remedy = "make room, or choose another folder by --checkpoint"
         raise CheckpointError(f"a checkpoint cannot be written to {folder} ({cause}): {remedy}") from error
-
-
-def _check_folder(folder: Path) -> None:
-    """Raise ConfigError unless files can be written into the folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise ConfigError(
-            f"--checkpoint {folder} was asked for, but it cannot be written to ({error.strerror}): choose "
-            "another folder"
-        ) from error
 
 
 def _own_files(folder: Path, launch: Launch) -> list[Path]:

@@ -17,6 +17,8 @@ import pytest
         ("deepcam", "--global-batch-size 3 --micro-batch-size 2", "is not a multiple of micro_batch_size"),
         ("resnet50", "--data synthetic-host --effective --device ipu", "cannot time single steps"),
         ("resnet50", "--data imagenet --data-dir {tmp}", "has no files train-"),
+        ("resnet50", "--effective", "--effective compares with --data synthetic"),
+        ("resnet50", "--data synthetic-host --effective --cold-cache", "--cold-cache needs --effective and data from"),
         ("resnet50", "--precision fp8", "TensorFlow does not train in it"),
         ("resnet50", "--image-size 0", "image_size must be above 0"),
         ("resnet50", "--steps-per-call 0", "steps_per_call must be above 0"),
