@@ -12,7 +12,11 @@ from jpwr.trace.marks import MARKS_VARIABLE
 
 def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return a few lines: model, status, throughput, step times, loss, and where energy and record are."""
-    where = ", ".join([record.system, *_devices(record)])
+    where = record.system
+    if layout := record.layout:  # a plan that is refused has none
+        batch = layout.get("global_batch_size", 0)
+        where += f", {number_of(layout.get('num_devices', 0), 'device')}, "
+        where += f"{batch} in flight" if record.serving else f"global batch {batch}"
     lines = [("model", f"{record.model} on {where}: {record.status}")]
     lines += _figures(record)
     if record.status == OK:
@@ -22,13 +26,6 @@ def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.enviro
         )
     lines.append(("record", path or "not stored: --record FILE stores it, --print-record prints it"))
     return "\n".join(f"{record.benchmark}: {name:<10} {text}" for name, text in lines)
-
-
-def _devices(record: RunRecord) -> Iterator[str]:
-    if record.layout:  # a plan that is refused has none
-        batch = record.layout.get("global_batch_size", 0)
-        yield number_of(record.layout.get("num_devices", 0), "device")
-        yield f"{batch} in flight" if record.serving else f"global batch {batch}"
 
 
 def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:

@@ -7,8 +7,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -144,8 +143,11 @@ def _timed(session: Session, kind: str, windows: list[Window], work: Callable[[]
 
 
 def _write(session: Session, state: State, folder: Path) -> None:
-    """Write a checkpoint, which all ranks have written and synced when this returns."""
-    with _in_one_sentence(folder.parent):
+    """Write a checkpoint, which all ranks have written and synced when this returns.
+
+    Raises CheckpointError with the cause of a failure: libraries report those of all ranks, with traces.
+    """
+    try:
         if session.launch.rank == 0:
             folder.mkdir(parents=True)
         session.target.gather(None)
@@ -157,6 +159,14 @@ def _write(session: Session, state: State, folder: Path) -> None:
             _sync(folder)
             _sync(folder.parent)
         session.target.gather(None)
+    except BaseException as error:
+        of_ranks = getattr(error, "failures", None)  # of torch.distributed.checkpoint, whose errors are no Exception
+        if not (of_ranks or isinstance(error, Exception)):
+            raise
+        found: Any = next(iter(of_ranks.values()))[0] if of_ranks else error
+        cause = f"{type(found).__name__}: {short_message(found)}"
+        remedy = "make room, or choose another folder by --checkpoint"
+        raise CheckpointError(f"a checkpoint cannot be written to {folder.parent} ({cause}): {remedy}") from error
 
 
 def _sync(path: Path) -> None:
@@ -166,21 +176,6 @@ def _sync(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
-
-
-@contextmanager
-def _in_one_sentence(folder: Path) -> Iterator[None]:
-    """Raise a CheckpointError with the cause of a failure: libraries report those of all ranks, with traces."""
-    try:
-        yield
-    except BaseException as error:
-        of_ranks = getattr(error, "failures", None)  # of torch.distributed.checkpoint, whose errors are no Exception
-        if not (of_ranks or isinstance(error, Exception)):
-            raise
-        found: Any = next(iter(of_ranks.values()))[0] if of_ranks else error
-        cause = f"{type(found).__name__}: {short_message(found)}"
-        remedy = "make room, or choose another folder by --checkpoint"
-        raise CheckpointError(f"a checkpoint cannot be written to {folder} ({cause}): {remedy}") from error
 
 
 def _own_files(folder: Path, launch: Launch) -> list[Path]:

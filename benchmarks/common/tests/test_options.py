@@ -42,10 +42,6 @@ def parse(*argv: str) -> Sizes:
     return sizes
 
 
-def test_without_flags_a_configuration_has_its_defaults():
-    assert parse() == Sizes()
-
-
 def test_each_field_is_a_flag_of_its_type():
     sizes = parse("--micro-batch-size", "2", "--rate", "0.5", "--mode", "slow", "--no-fuse", "--files", "a", "b")
     assert sizes == Sizes(2, 0.5, "slow", False, ("a", "b"))

@@ -154,10 +154,6 @@ def test_communication_of_which_a_part_is_told_is_not_known():
     assert share_metrics(found, 1, is_complete=False)["comm_percent"] == 25
 
 
-def test_nothing_that_was_not_marked_has_a_share():
-    assert share_metrics({}, 1) == {"io_percent": None, "comm_percent": None}
-
-
 def test_the_trace_has_the_first_steps_of_every_rank_on_one_clock(timer, clock, monkeypatch):
     monkeypatch.setattr("benchmarks.common.measure.regions.time", Times)
     marked = MarkedSteps(timer)

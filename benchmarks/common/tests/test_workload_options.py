@@ -23,16 +23,10 @@ import pytest
         ("resnet50", "--image-size 0", "image_size must be above 0"),
         ("resnet50", "--steps-per-call 0", "steps_per_call must be above 0"),
         ("resnet50", "--label-smoothing 1", "from 0 to below 1"),
-        pytest.param(
-            *("deepcam", "--data deepcam --data-dir {tmp}/alone", "there is no stats.h5 in"), marks=pytest.mark.long
-        ),
-        pytest.param(*("deepcam", "--device gpu", "was asked for, but PyTorch shows none"), marks=pytest.mark.long),
         pytest.param(*("resnet50", "--device gpu", "was asked for, but TensorFlow shows none"), marks=pytest.mark.long),
     ],
 )
 def test_options_that_make_no_run_are_one_sentence(workload, flags, message, tmp_path, capsys):
-    (tmp_path / "alone").mkdir()
-    (tmp_path / "alone" / "data-1.h5").touch()
     main = import_module(f"benchmarks.{workload}.train").main
     assert main(["--record", str(tmp_path / "record.json"), *flags.format(tmp=tmp_path).split()]) == 2
     told = capsys.readouterr().err
