@@ -1,4 +1,4 @@
-"""Derived numbers of a record: a run computes them, and a check of the record computes them again, by one formula.
+"""Formulas of derived numbers of a record: a run computes them, and whoever reads the record, by one formula.
 
 Functions of plain numbers, with the standard library alone; a benchmark imports them, too.
 """
@@ -27,7 +27,6 @@ class Formula(NamedTuple):
     name: str
     of: Callable[..., float | None]
     inputs: tuple[str, ...]  # names of the numbers that it is computed from
-    origin: str  # these numbers in words
 
     def __call__(self, values: Mapping[str, Any]) -> float | None:
         """Return the derived number; None if one of the values is missing."""
@@ -78,18 +77,19 @@ def throughput(unit: str, kind: str = "") -> tuple[Formula, ...]:
     """Return the formulas of work per time; `kind` is empty, "effective_" with the input path, or "epcc_"."""
     rate, of = f"{kind}{unit}_per_s", kind or "measured_"
     return (
-        Formula(rate, ratio, (f"{of}{unit}", f"{of}s"), "its work and time"),
-        Formula(f"{rate}_per_device", ratio, (rate, "num_devices"), "its throughput and devices"),
+        Formula(rate, ratio, (f"{of}{unit}", f"{of}s")),
+        Formula(f"{rate}_per_device", ratio, (rate, "num_devices")),
     )
 
 
 @cache
 def flops(unit: str) -> tuple[Formula, ...]:
-    """Return the formulas of a device's rate in 10^12 FLOP/s, and of its share of the peak."""
+    """Return the formulas of a device's rate in 10^12 FLOP/s, and of its shares of the peak."""
     inputs = f"model_flops_per_{unit[:-1]}", f"{unit}_per_s_per_device"
     return (
-        Formula("tflops_per_device", lambda each, rate: product(each, rate, 1e-12), inputs, "its throughput and FLOPs"),
-        Formula("mfu", ratio, ("tflops_per_device", "peak_tflops_per_device"), "its FLOP/s and the device's peak"),
+        Formula("tflops_per_device", lambda each, rate: product(each, rate, 1e-12), inputs),
+        Formula("mfu", ratio, ("tflops_per_device", "peak_tflops_per_device")),
+        Formula("hfu", _with_recomputed, ("mfu", f"recomputed_flops_per_{unit[:-1]}", inputs[0])),
     )
 
 
@@ -97,10 +97,15 @@ def flops(unit: str) -> tuple[Formula, ...]:
 def of_energy(unit: str, kind: str) -> tuple[Formula, ...]:
     """Return the formulas of an energy over the windows of a kind."""
     return (
-        Formula(f"{unit}_per_wh", ratio, (f"{kind}_{unit}", "energy_wh"), "its work and energy"),
-        Formula("energy_wh_per_device", ratio, ("energy_wh", "num_devices"), "its energy and devices"),
-        Formula("avg_power_w", mean_power_w, ("energy_wh", "window_s"), "its energy and time"),
+        Formula(f"{unit}_per_wh", ratio, (f"{kind}_{unit}", "energy_wh")),
+        Formula("energy_wh_per_device", ratio, ("energy_wh", "num_devices")),
+        Formula("avg_power_w", mean_power_w, ("energy_wh", "window_s")),
     )
+
+
+def _with_recomputed(mfu: Any, recomputed: Any, flops: Any) -> float | None:
+    share = ratio(recomputed, flops)
+    return None if share is None else product(mfu, 1 + share)
 
 
 def smoothed(losses: Sequence[Any] | None) -> float | None:
@@ -113,16 +118,16 @@ def _if_reached(value: Any, loss: Any, target: Any) -> float | None:
     return value if is_number(loss) and is_number(target) and loss <= target else None
 
 
-REACHED, ITS_WINDOW = ("reached_loss", "target_loss"), "its window and losses"
-TO_LOSS = Formula("energy_to_loss_wh", _if_reached, ("energy_wh", *REACHED), ITS_WINDOW)
+REACHED = ("reached_loss", "target_loss")
+TO_LOSS = Formula("energy_to_loss_wh", _if_reached, ("energy_wh", *REACHED))
 
 
 @cache
 def goal(unit: str) -> tuple[Formula, ...]:
     """Return the formulas of the loss of a training, and of what it took to its target: the whole of its window."""
     names = {"time_to_loss_s": "measured_s", f"{unit}_to_loss": f"measured_{unit}", "steps_to_loss": "measured_steps"}
-    took = (Formula(name, _if_reached, (of, *REACHED), ITS_WINDOW) for name, of in names.items())
-    return (Formula("reached_loss", smoothed, ("losses",), "its last losses"), *took)
+    took = (Formula(name, _if_reached, (of, *REACHED)) for name, of in names.items())
+    return (Formula("reached_loss", smoothed, ("losses",)), *took)
 
 
 def _all_tokens(output: Any, inputs: Any, time_s: Any) -> float | None:
@@ -135,20 +140,27 @@ def _goodput(requests: Any, time_s: Any, share: Any) -> float | None:
 
 REQUESTS = "measured_requests", "measured_s"
 SERVED = (
-    Formula(
-        "total_tokens_per_s", _all_tokens, ("measured_tokens", "input_tokens", "measured_s"), "its tokens and time"
-    ),
-    Formula("requests_per_s", ratio, REQUESTS, "its requests and time"),
-    Formula("goodput_requests_per_s", _goodput, (*REQUESTS, "goodput_share"), "its requests and goodput"),
-    Formula("tokens_per_s_per_user", lambda time_s: ratio(1.0, time_s), ("tpot_p50_s",), "its TPOT"),
+    Formula("total_tokens_per_s", _all_tokens, ("measured_tokens", "input_tokens", "measured_s")),
+    Formula("requests_per_s", ratio, REQUESTS),
+    Formula("goodput_requests_per_s", _goodput, (*REQUESTS, "goodput_share")),
+    Formula("tokens_per_s_per_user", lambda time_s: ratio(1.0, time_s), ("tpot_p50_s",)),
 )
 
 
-def joules_per(energy_wh: Any, metrics: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return joules per output token, per token, and per request of as many output tokens as one had in the mean."""
+def joules_per(energy_wh: Any, half_wh: Any, metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return joules per output token, per token, and per request, each with half of its 95 % interval.
+
+    All are the energy of the window by what was done in it: output tokens that arrived, and with those of prompts whose
+    first answer arrived, all tokens. A request is as many output tokens as one had in the mean, so that those that the
+    window's edges cut count by their share. Tokens are counted and not estimated: the uncertainty is the energy's.
+    """
     output, inputs, each = map(metrics.get, ("measured_tokens", "input_tokens", "output_tokens_per_request"))
     counts = {"output_token": output, "total_token": sum_of_all([output, inputs]), "request": ratio(output, each)}
-    return {f"j_per_{name}": ratio(product(energy_wh, JOULES_PER_WH), count) for name, count in counts.items()}
+    found: dict[str, float | None] = {}
+    for name, count in counts.items():
+        found[f"j_per_{name}"] = ratio(product(energy_wh, JOULES_PER_WH), count)
+        found[f"j_per_{name}_half_width"] = ratio(product(half_wh, JOULES_PER_WH), count)
+    return found
 
 
 def step_times(times_s: Sequence[float]) -> dict[str, float]:

@@ -154,6 +154,17 @@ def changed(part: Kind, **values: Any) -> Kind:
     return copy
 
 
+def with_known(part: Kind, values: Mapping[str, Any]) -> Kind:
+    """Return a part with other values; one that is None or the same leaves it as it is."""
+    own = vars(part)
+    other = {
+        name: value
+        for name, value in values.items()
+        if value is not None and value is not own.get(name) and (isinstance(value, Part) or value != own.get(name))
+    }
+    return changed(part, **other) if other else part
+
+
 def is_number(value: Any) -> TypeGuard[float]:
     """Check for a number; True and False are none."""
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool))
@@ -529,7 +540,6 @@ class Serving(Part):
     elsewhere: Annotated[str, "host of a server on other nodes, whose energy needs their traces"] = ""
     clock_error_s: Annotated[Amount, "by which the wall clock of the client's node may be wrong"] = None
     findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
-    notes: Annotated[list[str], "of older records, in place of findings"] = _list()
     answers: Annotated[dict[str, Any], NUMBERS, "under load, compared; see record/answers.py"] = _dict()
     speculation: Speculation | None = None
 
@@ -604,7 +614,7 @@ class Record(Part):
     keywords: ClassVar[dict[str, Any]] = {
         "if": {"properties": {"status": {"const": "ok"}}},
         "then": {
-            "required": ["metrics", "windows", "precision", "data", "sample", "choices", "variant"],
+            "required": ["metrics", "windows", "precision", "data", "sample", "variant"],
             "if": {"properties": {"serving": {"properties": {"elsewhere": {"const": ""}}}}},
             "then": {"required": ["energy"]},
             "properties": {"layout": {"required": ["num_devices", "num_nodes", "global_batch_size"]}},
@@ -624,8 +634,7 @@ class Record(Part):
     precision: str = ""
     data: str = ""
     sample: Annotated[str, "its size, such as 2048 tokens"] = ""
-    choices: Annotated[dict[str, str], "options that change the speed of the same work, by title"] = _dict()
-    variant: Annotated[list[str], "the choices that are not usual"] = _list()
+    variant: Annotated[list[str], "unusual options that change the speed of the same work, in words"] = _list()
     metrics: Metrics = Metrics.of({})
     losses: list[Number] = _list()
     step_times_s: list[Amount] = _list()

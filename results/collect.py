@@ -9,25 +9,27 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
 from record.causes import cause
-from record.model import Json, Record, as_json
+from record.derivation import derive
+from record.model import Device, Json, Record, Window, as_json, changed
 from results.find.jube_row import point_of, write_row
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
 from results.join.channels import EnergyError
 from results.join.checkpoints import energy_per_checkpoint
-from results.join.copies import add_energy, check_copies, copy_folder, copy_folders, failed_copy, of_copy, together
+from results.join.copies import check_copies, copy_folder, copy_folders, failed_copy, of_copy, together, with_energies
 from results.join.energy import energy_of
-from results.join.figures import add_power
-from results.join.hosts import add_hosts, energy_of_roles
+from results.join.figures import with_power
+from results.join.hosts import energy_of_roles, with_hosts
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
-from results.join.serving import energy_per_token
 
 RECORD_NAME = "record.json"
 JOB_ERRORS = "job.err"
+Placed = TypeVar("Placed", Window, Device)
 SCHEDULERS = ("slurm", "kubernetes")  # keys under which they describe a job
 
 
@@ -60,80 +62,95 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read_sums) -> Json:
-    """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`."""
-    before = read_record(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else {}
-    copies = [read_record(one / RECORD_NAME) for one in copy_folders(folder, before)]
-    bad = next((number for number, copy in enumerate(copies, 1) if copy["status"] != "ok"), 0)
+    """Return a result as its file has it: the record with its energy and reads.
+
+    A run without energy has failed, with the reason in `error`.
+    """
+    result: Json = as_json(_joined(folder, read))
+    return result
+
+
+def _joined(folder: Path, read: Callable[[Path, Record], list[TraceSums]]) -> Record:
+    planned = Record.of(read_record(folder / RESULT_NAME)) if (folder / RESULT_NAME).exists() else None
+    copies = [_recorded(one) for one in copy_folders(folder, planned)]
+    bad = next((number for number, copy in enumerate(copies, 1) if not copy.is_good), 0)
     if bad:
-        return of_copy(bad, copies[bad - 1], before)
+        return of_copy(bad, copies[bad - 1], planned)
     try:
-        result = together(copies) if copies else read_record(folder / RECORD_NAME)
-        check_copies(folder, copies, before, result)
+        run = together(copies) if copies else _recorded(folder)
+        check_copies(folder, copies, planned, run)
     except EnergyError as error:
-        return of_copy(1, copies[0] if copies else result, before) | {"status": "failed", "error": str(error)}
-    _name_nodes(result)
-    _add_job(result, before)
-    elsewhere = (result.get("serving") or {}).get("elsewhere")
-    hosts = result.get("config", {}).get("run", {}).get("hosts") if elsewhere else ""
-    if elsewhere and not hosts:
+        first = changed(copies[0] if copies else run, status="failed", error=str(error))
+        return of_copy(1, first, planned)
+    run = _of_job(_with_numbered_nodes(run), planned)
+    if (elsewhere := run.serving.elsewhere) and not run.option("run.hosts"):
         print(
             f"collect: no energy: the server runs on {elsewhere}, and this node's sensors do not see it: give --hosts",
             file=sys.stderr,
         )
-        return result
+        return run
     try:
-        if hosts:
-            add_hosts(result, sorted(folder.glob(TRACES)))
-        record = Record.of(result)
-        traces = read(folder, record)
-        stated = {key: before[key] for key in ("site",) if key in before}
-        result["energy"] = as_json(energy_of(record, traces, "measured")) | stated
-        if any(window["kind"] == "effective" for window in result["windows"]):
-            result["energy_effective"] = as_json(energy_of(record, traces, "effective"))
-        per_checkpoint = energy_per_checkpoint(record, traces)
-        result["energy"]["notes"] += per_checkpoint.pop("notes")
-        result["energy"] |= per_checkpoint
-        if result.get("serving"):
-            result["energy"] |= energy_per_token(result)
-            result["energy"] |= energy_of_roles(result, hosts or "")
-        if result.get("node_check"):
-            add_power(result, traces)
-        if copies:
-            add_energy(result, copies, traces)
+        if elsewhere:
+            run = with_hosts(run, sorted(folder.glob(TRACES)))
+        run = _with_energy(run, copies, read(folder, run), planned)
     except (EnergyError, JpwrError) as error:
-        result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
-        result["status"] = "failed" if result["status"] == "ok" else result["status"]
+        reason = "; ".join(filter(None, [run.error, f"no energy: {error}"]))
+        run = changed(run, error=reason, status="failed" if run.is_good else run.status)
     try:
-        if (reads := reads_of(Record.of(result), folder)) is not None:
-            result["io"] = reads
+        if (reads := reads_of(run, folder)) is not None:
+            run = changed(run, io=reads)
     except IoprofError as error:  # a run is complete without its reads
         print(f"collect: the result has no reads of files: {error}", file=sys.stderr)
-    return result
+    return run
 
 
-def _name_nodes(record: Json) -> None:
+def _recorded(folder: Path) -> Record:
+    return derive(Record.of(read_record(folder / RECORD_NAME)))
+
+
+def _with_energy(run: Record, copies: Sequence[Record], traces: Sequence[TraceSums], planned: Record | None) -> Record:
+    """Return a run with its energies; raises EnergyError or JpwrError if the traces do not give them."""
+    energy, notes = energy_of(run, traces, "measured"), list[str]()
+    if "effective" in {window.kind for window in run.windows}:
+        run = changed(run, energy_effective=energy_of(run, traces, "effective"))
+    per_checkpoint, notes = energy_per_checkpoint(run, traces)
+    more = per_checkpoint | (energy_of_roles(run, energy) if run.serving else {})
+    if planned is not None and "site" in vars(planned):
+        more["site"] = vars(planned)["site"]
+    run = changed(run, energy=changed(energy, notes=[*energy.notes, *notes], **more))
+    if run.node_check:
+        run = with_power(run, traces)
+    return derive(with_energies(run, copies, traces)) if copies else run
+
+
+def _with_numbered_nodes(record: Record) -> Record:
     """Number the nodes that share a host name: their kernels' boot ids differ, and ranks are counted by node."""
     boots: dict[str, list[str]] = {}
-    for window in record["windows"]:
-        boot_ids = boots.setdefault(window["hostname"], [])
-        if window["boot_id"] not in boot_ids:
-            boot_ids.append(window["boot_id"])
-        if number := boot_ids.index(window["boot_id"]):
-            window["hostname"] += f"#{number + 1}"
+    for window in record.windows:
+        if window.boot_id not in (boot_ids := boots.setdefault(window.hostname, [])):
+            boot_ids.append(window.boot_id)
+    windows = [_numbered(one, boots[one.hostname].index(one.boot_id)) for one in record.windows]
+    devices = {id(one): one for one in record.devices}
     for hostname, boot_ids in boots.items():
-        devices = [device for device in record["devices"] if device["hostname"] == hostname]
-        for index, device in enumerate(sorted(devices, key=lambda device: device["rank"])):
-            if number := index * len(boot_ids) // len(devices):
-                device["hostname"] += f"#{number + 1}"
+        own = sorted((one for one in record.devices if one.hostname == hostname), key=lambda device: device.rank)
+        for index, device in enumerate(own):
+            devices[id(device)] = _numbered(device, index * len(boot_ids) // len(own))
+    return changed(record, windows=windows, devices=list(devices.values()))
 
 
-def _add_job(result: Json, before: Json) -> None:
-    """Copy the scheduler's facts about the job to the result; only the scheduler may know the image's digest."""
-    result |= {key: value for key, value in before.items() if key in SCHEDULERS}
-    digest, origin = result.get("kubernetes", {}).get("image_digest"), result.get("provenance")
-    if digest and origin:
-        origin["container_digest"] = digest
-        origin["missing"] = [name for name in origin.get("missing", []) if name != "container_digest"]
+def _numbered(part: Placed, number: int) -> Placed:
+    return changed(part, hostname=f"{part.hostname}#{number + 1}") if number else part
+
+
+def _of_job(run: Record, planned: Record | None) -> Record:
+    """Return a run with its scheduler's facts about the job; only the scheduler may know the image's digest."""
+    facts = {key: value for key, value in vars(planned or Record.of({})).items() if key in SCHEDULERS}
+    run = changed(run, **facts)
+    digest = facts.get("kubernetes", {}).get("image_digest")
+    if not digest or not run.provenance:
+        return run
+    missing = [name for name in vars(run.provenance).get("missing", []) if name != "container_digest"]
+    return changed(run, provenance=changed(run.provenance, container_digest=digest, missing=missing))
 
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Json:
@@ -142,14 +159,15 @@ def failed_result(folder: Path, exit_code: int, reason: str) -> Json:
     where = copy_folder(folder, copy)
     if copy:
         exit_code, reason = its_code, ""
+    planned = Record.of(read_record(folder / RESULT_NAME))
     try:
-        result = read_record(where / RECORD_NAME)
+        result = Record.of(read_record(where / RECORD_NAME))
     except RecordError:
-        result = read_record(folder / RESULT_NAME)
-    if result["status"] in ("ok", "unfinished"):
-        result["status"] = "failed"
-        result["error"] = reason or cause(exit_code, where / JOB_ERRORS)
-    return of_copy(copy, result, read_record(folder / RESULT_NAME)) if copy else result
+        result = planned
+    if result.status in ("ok", "unfinished"):
+        result = changed(result, status="failed", error=reason or cause(exit_code, where / JOB_ERRORS))
+    found: Json = as_json(of_copy(copy, result, planned) if copy else result)
+    return found
 
 
 if __name__ == "__main__":

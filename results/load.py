@@ -12,7 +12,6 @@ from record.values import value_at
 from results.achievable import with_achievable
 from results.files.quantities import QUANTITIES, Quantity
 from results.find.records import Found, Record, RecordError, Skipped, find_records
-from results.find.restated import with_todays_figures
 from results.join.meter import read_meter, with_meter
 from results.points.learning import REFERENCES, read_references, with_learnt
 from results.verdicts.cost import Costs
@@ -82,9 +81,9 @@ def find(folders: Sequence[Path], why_empty: Callable[[Path], str] = no_result) 
 
 
 def derived(records: Sequence[Record], references: Sequence[Path] = ()) -> list[Record]:
-    """Return records with the figures of today's tables, and with what their losses show."""
+    """Return records with what their losses show."""
     known = read_references(REFERENCES, *references)
-    return [with_learnt(with_todays_figures(record), known) for record in records]
+    return [with_learnt(record, known) for record in records]
 
 
 def below(folder: Path, records: Sequence[Record]) -> list[Record]:

@@ -43,8 +43,7 @@ class RunRecord:
     precision: str = ""  # of the computation
     data: str = ""  # kind of the training data
     sample: str = ""  # size of a sample in words, such as 2048 tokens
-    choices: dict[str, str] = field(default_factory=dict)  # options that change the speed of the same work, by title
-    variant: list[str] = field(default_factory=list)  # the unusual choices, in words
+    variant: list[str] = field(default_factory=list)  # unusual options that change the speed of the same work, in words
     regions: dict[str, Any] = field(default_factory=dict)  # times of the steps' regions, by kind of window
     serving: dict[str, Any] = field(default_factory=dict)  # server under load, and what limits the run
     node_check: dict[str, Any] = field(default_factory=dict)  # rates of each device and link

@@ -45,7 +45,6 @@ def run_recorded(
         traceback.print_exc()
         record.status = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
         record.error = f"rank {launch.rank}: {type(error).__name__}: {short_message(error)}"
-    record.provenance["config_hash"] = record.config_hash
     # Every failed rank reports, as the launcher may end rank 0 before it can.
     if launch.rank == 0 or exit_code:
         problem, in_full = record.error, options.print_record

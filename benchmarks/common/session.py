@@ -105,7 +105,7 @@ def train(workload: type[Workload], options: Any, launch: Launch, record: RunRec
     run.regions = RegionTimer()
     marked = MarkedSteps(run.regions)
     with run.open(record) as target:
-        _describe_choices(run, target, record)
+        _describe_options(run, target, record)
         run.regions.record_event = target.record_event
         if options.run.profile and not target.has_profiler:
             raise ConfigError(f"--profile was asked for, but {run.name} has no profiler on this device: leave it out")
@@ -156,8 +156,8 @@ def _staged_metrics(staged: Staged | None, target: Target) -> dict[str, float]:
     return {"staged_bytes": sum(copied_bytes), "stage_s": max(times_s)}
 
 
-def _describe_choices(run: Workload, target: Target, record: RunRecord) -> None:
-    """Record the chosen options in words, and the unusual ones as the variant."""
+def _describe_options(run: Workload, target: Target, record: RunRecord) -> None:
+    """Record the options as used, and the unusual ones in words."""
     record.precision = target.precision
     record.provenance["environment"] = environment()  # opening the target sets some variables
     record.config["compute"] |= {"device": target.kind, "precision": target.precision}
@@ -166,16 +166,12 @@ def _describe_choices(run: Workload, target: Target, record: RunRecord) -> None:
         group, _, name = path.partition(".")
         return record.config.get(group, {}).get(name)  # a workload may have no flags of checkpoints
 
-    for title, path, unusual in run.choices:
-        value = str(chosen(path))
-        record.choices[title] = value
-        if value in unusual:
-            record.variant.append(unusual[value])
+    for path, words_of in run.unusual.items():
+        if words := words_of.get(str(chosen(path))):
+            record.variant.append(words)
     for path, words in UNUSUAL.items():
         if value := chosen(path):
-            words = words.format(value)
-            record.choices[words] = "yes"
-            record.variant.append(words)
+            record.variant.append(words.format(value))
     hashes = target.gather(record.config_hash)
     others = [rank for rank, found in enumerate(hashes) if found != hashes[0]]
     if others:

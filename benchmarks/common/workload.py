@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 from benchmarks.common.facts import Flops as Flops
 from benchmarks.common.facts import facts
@@ -108,14 +108,6 @@ class Training(ABC):
         """Complete the record; return why the run is not valid, or an empty string."""
 
 
-class Choice(NamedTuple):
-    """Option that changes the speed of the same work: two runs that differ in it are not repeats."""
-
-    title: str
-    path: str  # in the record's config
-    unusual: Mapping[str, str] = {}  # unusual values, with their words
-
-
 class Workload(ABC):
     """One run of a workload; raises ConfigError for options that do not fit together."""
 
@@ -124,7 +116,8 @@ class Workload(ABC):
     description: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]  # whose versions the record has
     options: ClassVar[type]  # groups of flags, among them compute, turns, window and run of common/options.py
-    choices: ClassVar[tuple[Choice, ...]] = ()
+    # Words for unusual values of options, by path in the record's config: runs that differ in one are no repeats.
+    unusual: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     layout: dict[str, int]  # devices and batch, for the record
     data: str  # kind of the training data

@@ -8,7 +8,6 @@ import os
 import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -34,11 +33,12 @@ from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import clock_error_s
-from jpwr.process.words import number_of
-from record.acceptance import NO_SPECULATION, choice, label, of_text
+from record.acceptance import of_text
 from record.answers import facts_of
+from record.asked import variant_of
 from record.conversations import figures_of
-from record.demand import DATA, hosts_of, of_arrivals, of_idle_limit
+from record.demand import DATA
+from record.model import Record
 from record.perplexity import reference_of
 from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, read_request
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
@@ -91,16 +91,7 @@ def describe(config: Config) -> RunRecord:
         "tensor_parallel_size": serve.devices,
     }
     name = f"server at {serve.url}" if serve.url else serve.server
-    arrivals = of_arrivals(load.rate_per_s)
-    record.choices = {"server": name, "arrivals": arrivals, "burstiness": f"{load.burstiness:g}"}
-    record.choices |= {"endpoint": load.endpoint, "speculation": NO_SPECULATION}
-    record.variant = [name, *([arrivals] if load.rate_per_s else []), *(["chat"] if load.endpoint == "chat" else [])]
-    if roles := Counter(filter(None, hosts_of(config.run.hosts).values())):
-        record.choices["roles"] = ", ".join(f"{role} on {number_of(nodes, 'node')}" for role, nodes in roles.items())
-        record.variant.append(record.choices["roles"])
-    if load.trace:
-        record.choices["conversations"] = of_idle_limit(load.idle_limit_s)
-        record.variant.append(record.choices["conversations"])
+    record.variant = variant_of(Record.of({"config": record.config}), name)
     record.serving = {
         "clock_error_s": clock_error_s(),
         "elsewhere": "",
@@ -111,13 +102,6 @@ def describe(config: Config) -> RunRecord:
         "findings": [],
         "requests_format": REQUESTS_FORMAT,
     }
-    if drafts:
-        length, source = config.speculation.stated
-        record.choices["speculation"] = choice(drafts, length, source)
-        record.variant.append(label(drafts, length))
-    if serve.server_args:
-        record.choices["server's arguments"] = serve.server_args
-        record.variant.append(serve.server_args)
     return record
 
 
@@ -161,7 +145,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         questions.stored["text"] = asked_text(server, program, reference)
     # A gateway may answer for an alias by the model's own name.
     if others := sorted({one.model for one in measured.requests} - {"", server.model}):
-        record.choices["answers as"] = ", ".join(others)
+        record.serving["answers_as"] = ", ".join(others)
     lines = [as_json(one, measured.start_s) for one in measured.requests]
     length_s = round(1e6 * (measured.end_s - measured.start_s)) / 1e6
     window = Window(list(map(read_request, lines)), 0.0, length_s, load.concurrency, load.rate_per_s)

@@ -17,7 +17,7 @@ from benchmarks.common.facts import flops_of_token, num_parameters
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Choice, Feed, Target, Training, Workload
+from benchmarks.common.workload import Feed, Target, Training, Workload
 from benchmarks.llm_training.config import DEFAULT_BATCH, Config, Layout
 from benchmarks.llm_training.metrics import learning_rate, loss_problem, recomputed_share
 from jpwr.backends.nvml import compute_capability
@@ -42,21 +42,17 @@ class Gpt(Workload):
     description = "Train a GPT for some steps with megatron-core and record the speed."
     packages = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
     options = Config
-    choices = (
-        Choice(
-            "recomputation",
-            "parallel.recompute",
-            {"selective": "selective recomputation", "full": "full recomputation"},
-        ),
-        Choice("layers of", "kernels.layers", {"transformer-engine": "TransformerEngine"}),
-        Choice("compiled", "kernels.compile", {"layers": "compiled layers"}),
-        Choice(
-            "attention",
-            "kernels.attention",
-            {"cudnn": "cuDNN attention", "efficient": "efficient attention", "math": "plain attention"},
-        ),
-        Choice("CUDA graph", "kernels.cuda_graph", {"True": "CUDA graph"}),
-    )
+    unusual = {  # noqa: RUF012
+        "parallel.recompute": {"selective": "selective recomputation", "full": "full recomputation"},
+        "kernels.layers": {"transformer-engine": "TransformerEngine"},
+        "kernels.compile": {"layers": "compiled layers"},
+        "kernels.attention": {
+            "cudnn": "cuDNN attention",
+            "efficient": "efficient attention",
+            "math": "plain attention",
+        },
+        "kernels.cuda_graph": {"True": "CUDA graph"},
+    }
 
     def __init__(self, options: Config, launch: Launch) -> None:
         self.config, self.launch = options, launch
@@ -170,10 +166,11 @@ class Gpt(Workload):
 
     def conclude(self, record: RunRecord, tokens: int, steps: int, losses: list[float]) -> str:
         """Record metrics of tokens and losses; return why the run is not valid, or an empty string."""
-        model, mfu, per_token, hfu = self.config.model, record.metrics["mfu"], self.flops.per_unit, None
-        if isinstance(mfu, float) and per_token:
-            hfu = mfu * (1 + recomputed_share(model, per_token, self.config.parallel.recompute))
-        record.metrics |= {"hfu": hfu, "trained_tokens": tokens}
+        mfu, per_token, hfu, recomputed = record.metrics["mfu"], self.flops.per_unit, None, None
+        if per_token:
+            share = recomputed_share(self.config.model, per_token, self.config.parallel.recompute)
+            hfu, recomputed = mfu * (1 + share) if isinstance(mfu, float) else None, share * per_token
+        record.metrics |= {"hfu": hfu, "recomputed_flops_per_token": recomputed, "trained_tokens": tokens}
         planned = steps * self.batches.global_batch_size * self.work_per_sample
         if tokens != planned:
             return f"{tokens} tokens were taken from the data instead of {planned}: the throughput is wrong"

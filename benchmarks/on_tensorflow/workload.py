@@ -16,7 +16,7 @@ from benchmarks.common.batch_plan import check_shares
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
 from benchmarks.common.samples import SampleWorkload
-from benchmarks.common.workload import Choice, Feed, Target, Training
+from benchmarks.common.workload import Feed, Target, Training
 
 if TYPE_CHECKING:
     from benchmarks.on_tensorflow.target import Target as TensorFlowTarget
@@ -28,7 +28,7 @@ class TensorFlowWorkload(SampleWorkload):
     """One run; its model and data are the workload's own."""
 
     packages = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "keras", "numpy")
-    choices = (Choice("XLA", "compute.xla", {"on": "XLA"}),)
+    unusual = {"compute.xla": {"on": "XLA"}}  # noqa: RUF012
 
     def __init__(self, options: Any, launch: Launch, files: Sequence[Path], sample: str) -> None:
         """Share the batch and all `files` among the ranks; raises ConfigError if the batch cannot be shared."""

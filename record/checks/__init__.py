@@ -1,0 +1,84 @@
+"""Plausibility of a record: nothing in it exceeds what a machine can do, and its parts are of one run.
+
+Each rule is a function that yields a sentence for each number that breaks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from record.checks import checkpoints, command, energy, inference, node_check, reads, throughput, windows
+from record.checks.run import KINDS, Sentences
+from record.model import Record
+from record.names import odd_character
+from record.parts import windows_of
+
+
+def contradictions(record: Record) -> list[str]:
+    """Return the inconsistencies of a record, a sentence each; empty for a run that failed.
+
+    A record needs the numbers that its throughput is computed from. Any other number is checked if the record has what
+    it is computed from.
+    """
+    if not record.is_good:
+        return []
+    return [sentence for rule in RULES for sentence in rule(record)]
+
+
+def _throughput_can_be_computed(run: Record) -> Sentences:
+    unit, metrics = run.work_unit, run.metrics
+    is_served = bool(run.serving)
+    names = [f"measured_{unit}", "measured_s"]
+    names += inference.FOLLOWED_FROM if is_served else ["measured_steps"]
+    is_effective = metrics.number(f"effective_{unit}_per_s") is not None
+    names += [f"effective_{unit}", "effective_s"] * is_effective
+    relative = ["peak_tflops_per_device", "mfu"]
+    if any(metrics.number(name) is not None for name in relative):
+        names += [f"model_flops_per_{unit[:-1]}", "peak_tflops_per_device"]
+    missing = [f"metrics.{name}" for name in names if metrics.number(name) is None]
+    missing += ["layout.work_per_sample"] * (run.layout.work_per_sample is None)
+    missing += [f"{kind} windows" for kind in KINDS[: 1 + is_effective] if not windows_of(run, kind)]
+    missing += ["step_times_s"] * (not is_served and not any(time_s is not None for time_s in run.step_times_s))
+    for name in missing:
+        yield f"the record has no {name}, from which its throughput is computed"
+
+
+def _good_runs_have_no_error(run: Record) -> Sentences:
+    if run.error:
+        yield f"its status is ok, but it has the error {run.error!r}"
+
+
+def _numbers_are_above_0(run: Record) -> Sentences:
+    for where, values, names in (
+        ("layout", run.layout, ("num_devices", "num_nodes", "global_batch_size")),
+        ("metrics", run.metrics, (f"measured_{run.work_unit}", "measured_s", "mfu")),
+        ("energy", run.energy, ("energy_wh",)),
+    ):
+        for name in names if values else ():
+            if values and (value := values.number(name)) is not None and not value > 0:
+                yield f"{where}.{name} must be greater than 0, got {value:g}"
+    if any(time_s is not None and time_s <= 0 for time_s in run.step_times_s):
+        yield "each of step_times_s must be greater than 0"
+
+
+def _names_look_as_no_other(run: Record) -> Sentences:
+    """By a letter of another script, one system would be two, or another one."""
+    for name in ("system", "model", "data", "sample", "precision"):
+        if odd := odd_character(text := str(getattr(run, name))):
+            yield f"{name} is stored as {text!r}, which has {odd}"
+
+
+RULES: tuple[Callable[[Record], Sentences], ...] = (
+    _throughput_can_be_computed,
+    _good_runs_have_no_error,
+    _names_look_as_no_other,
+    _numbers_are_above_0,
+    *command.RULES,
+    *throughput.RULES,
+    *windows.RULES,
+    *energy.RULES,
+    *reads.RULES,
+    *checkpoints.RULES,
+    *inference.RULES,
+    *node_check.RULES,
+)

@@ -7,24 +7,11 @@ from collections import Counter
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from record.checks.run import (
-    ENERGIES,
-    INNER,
-    OUTER,
-    Relations,
-    Sentences,
-    channels,
-    differs,
-    energies,
-    exceeds,
-    relations,
-    total,
-)
-from record.derived import POWER_PERCENTILES, TO_LOSS, mean_power_w, of_energy, product, ratio, sum_of_all
+from record.checks.run import INNER, OUTER, Sentences, channels, energies, exceeds, total
+from record.derived import POWER_PERCENTILES, mean_power_w, product
 from record.findings import Finding, finding
 from record.model import Channel, Energy, Record, is_number
 from record.parts import devices_of
-from record.values import value_at
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
 SET_TOLERANCE = 1.03  # times a limit below the default; at one of 700 W, GPUs had 687 W to 693 W on average
@@ -39,43 +26,6 @@ SOURCES = {
     "counter": ("counter_wh",),
     "counter+integral": ("counter_wh", "integral_wh"),
 }
-# Values of an energy that are the sum over its channels.
-SUMS = ("energy_wh", "idle_power_w", "samples", "missing")
-
-
-def _energies(run: Record) -> Relations:
-    for key, energy in energies(run):
-        formulas = (*of_energy(run.work_unit, ENERGIES[key]), TO_LOSS)
-        yield from relations(key, formulas, energy, run.metrics, run.layout)
-        parts_wh = [energy.number(name) for name in ("random_wh", "systematic_wh")]
-        yield f"{key}.uncertainty_wh", energy.uncertainty_wh, sum_of_all(parts_wh), "its components"
-        for name in SUMS:
-            parts = [channel.number(name) for channel in energy.channels]
-            yield f"{key}.{name}", energy.number(name), sum_of_all(parts), "its channels"
-
-
-def _energies_of_channels(run: Record) -> Relations:
-    for key, _, channel in channels(run):
-        name, method = f"{key}.channels: {channel.name}", channel.method
-        if len(sources := SOURCES.get(method or "", ())) == 1:
-            yield f"{name}, energy_wh", channel.energy_wh, channel.number(sources[0]), f"its readings by {method}"
-        # Relative to 1: the difference itself is near 0, where rounding dominates.
-        factor = ratio(channel.integral_wh, channel.counter_wh)
-        difference = channel.integral_vs_counter
-        stored = 1 + difference if is_number(difference) else None
-        yield f"{name}, 1 + integral_vs_counter", stored, factor, "its integral and counter"
-
-
-def _kind_and_scope_are_those_of_the_channels(run: Record) -> Sentences:
-    for key, energy in energies(run):
-        if energy.channels:
-            scope = "+".join(sorted({channel.scope for channel in energy.channels}))
-            kind = "estimated" if any(channel.estimated for channel in energy.channels) else "measured"
-            words = {"power_kind": kind, "power_scope": scope}
-            if energy.power_source:
-                words["power_source"] = f"{kind.upper() if kind == 'estimated' else kind}, {scope}"
-            for name, value in words.items():
-                yield from differs(f"{key}.{name}", value_at(run, f"{key}.{name}"), f"{key}.channels", value)
 
 
 def _channels_count_once(run: Record) -> Sentences:
@@ -101,13 +51,6 @@ def _channels_have_measured(run: Record) -> Sentences:
             yield f"{name}, the record has no {' and '.join(sources)}, from which its energy is computed"
         elif exceeds(energy_wh, total(read_wh)):
             yield f"{name}, its energy is {energy_wh:.6g} Wh, more than its readings give"
-
-
-def _uncertainty_covers_the_channels(run: Record) -> Sentences:
-    for key, energy in energies(run):
-        least_wh = total(one.uncertainty_wh for one in energy.channels)
-        if exceeds(least_wh, uncertainty_wh := energy.uncertainty_wh):
-            yield f"{key}.uncertainty_wh is {uncertainty_wh:.6g}, but its channels give {least_wh:.6g} or more"
 
 
 def _run_contains_its_windows(run: Record) -> Sentences:
@@ -278,14 +221,9 @@ def _power_limit_is_the_sensors(run: Record) -> Sentences:
                 yield f"channel {channel.name} has a limit of {own_w[-1]:g} W, but nvidia-smi reports {limit_w:g} W"
 
 
-RELATIONS = (_energies, _energies_of_channels)
-
-
 RULES = (
-    _kind_and_scope_are_those_of_the_channels,
     _channels_count_once,
     _channels_have_measured,
-    _uncertainty_covers_the_channels,
     _run_contains_its_windows,
     _channels_use_no_more_than_was_sampled,
     _nodes_contain_their_devices,

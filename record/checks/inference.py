@@ -6,22 +6,13 @@ import math
 import re
 from itertools import pairwise
 
-from record.acceptance import NO_SPECULATION, length_of, of_text, stated
-from record.acceptance import choice as choice_of_speculation
-from record.acceptance import label as label_of_speculation
-from record.checks.run import TOLERANCE, Relations, Sentences, differs, exceeds, relations
-from record.demand import CLOSED_LOOP, DATA, MADE, SLOS, label, made_trace, of_arrivals, of_idle_limit, of_trace
-from record.derived import PERCENTILES, SERVED, joules_per, product, ratio
+from record.checks.run import TOLERANCE, Sentences, exceeds
+from record.demand import SLOS
+from record.derived import PERCENTILES, product, ratio
 from record.model import Record, is_number
 from record.values import value_at
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
-OF_OPTIONS = {
-    "global_batch_size": "load.concurrency",
-    "num_devices": "serve.devices",
-    "num_nodes": "serve.nodes",
-    "tensor_parallel_size": "serve.devices",
-}
 LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal [^,]*)?(, .*)?")
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
 COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
@@ -30,127 +21,25 @@ LEAST_REFERENCE = 0.01  # share of the questions of a file that a reference answ
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
-def rates(run: Record) -> Relations:
-    """Yield the load, and the rates, shares and energies per token that follow from other numbers."""
-    if not run.serving:
-        return
-    for name, option in OF_OPTIONS.items():
-        yield f"layout.{name}", getattr(run.layout, name), run.option(option), "its options"
-    yield from relations("metrics", SERVED, run.metrics)
-    for name, energy_j in joules_per(value_at(run, "energy.energy_wh"), vars(run.metrics)).items():
-        yield f"energy.{name}", value_at(run, f"energy.{name}"), energy_j, "its energy and tokens"
+def _limits_are_those_of_a_preset(run: Record) -> Sentences:
+    slo = run.option("load.slo")
+    if run.serving and slo is not None and slo not in SLOS:
+        yield f"its limits of TTFT and TPOT are those of {slo!r}, but the presets are {', '.join(SLOS)}"
 
 
-def _label_is_that_of_the_load(run: Record) -> Sentences:
-    names = ("input_tokens", "output_tokens", "length_sigma", "lengths_file")
-    asked = [run.option(f"load.{name}") for name in names]
-    if not run.serving:
-        return
-    if trace := run.option("load.trace"):
-        yield from _trace_is_that_of_the_options(run, _last_part(trace))
-    elif None not in asked:
-        yield from differs("sample", run.sample, "its options", label(*asked) + of_text(*_asked_speculation(run)))
-    rate, slo = run.option("load.rate_per_s"), run.option("load.slo")
-    if rate is not None and "arrivals" in run.choices:
-        arrivals = of_arrivals(rate)
-        yield from differs("choices.arrivals", run.choices["arrivals"], "config.load", arrivals)
-    burstiness, server = run.option("load.burstiness"), run.option("serve.server")
-    if burstiness is not None and "burstiness" in run.choices:
-        yield from differs("choices.burstiness", run.choices["burstiness"], "config.load", f"{burstiness:g}")
-    if server is not None and (url := run.option("serve.url")) is not None:
-        name = f"server at {url}" if url else server
-        yield from differs("serving.server", run.serving.server, "config.serve", name)
-        yield from differs("choices.server", run.choices.get("server"), "config.serve", name)
-    if (endpoint := run.option("load.endpoint")) is not None:
-        yield from differs("choices.endpoint", run.choices.get("endpoint"), "config.load", endpoint)
-    if slo is not None:
-        yield from differs("serving.slo", run.serving.slo, "config.load", slo)
-        yield from _limits_are_those_of_the_preset(run, slo)
+def _version_is_of_a_package(run: Record) -> Sentences:
+    version, packages = run.serving.version, run.provenance.packages or {}
+    if version and isinstance(run.config.get("serve"), dict) and version not in packages.values():
+        yield f"serving.version is {version!r}, which provenance.packages does not have"
 
 
-def _last_part(path: object) -> str:
-    return str(path).rstrip("/").rpartition("/")[2]
-
-
-def _trace_is_that_of_the_options(run: Record, name: str) -> Sentences:
-    after, seed = of_text(*_asked_speculation(run)), run.option("load.seed")
-    if run.option("load.trace") in MADE and isinstance(seed, int):
-        yield from differs("sample", run.sample, "its seed", of_trace(name, made_trace(name, seed)[0]) + after)
-    elif not re.fullmatch(f"{re.escape(of_trace(name, ''))}[0-9a-f]{{12}}{re.escape(after)}", run.sample):
-        yield f"its sample is {run.sample!r}, but config.load has the trace {name}"
-    limit_s = run.option("load.idle_limit_s")
-    idle = of_idle_limit(limit_s) if is_number(limit_s) else None
-    yield from differs("choices.conversations", run.choices.get("conversations"), "config.load", idle)
-
-
-def _limits_are_those_of_the_preset(run: Record, name: str) -> Sentences:
-    if name not in SLOS:
-        yield f"its limits of TTFT and TPOT are those of {name!r}, but the presets are {', '.join(SLOS)}"
-        return
-    for limit in ("ttft", "tpot"):
-        value = getattr(SLOS[name], f"{limit}_s")
-        yield from differs(f"metrics.slo_{limit}_s", run.metrics.number(f"slo_{limit}_s"), f"the preset {name}", value)
-
-
-def _server_is_that_of_the_options(run: Record) -> Sentences:
-    """Compare the model with the one that the suite started; one that ran already, or has real weights, names it."""
-    serve = run.config.get("serve") if run.serving else None
-    if not isinstance(serve, dict):
-        return
-    arguments, packages = serve.get("server_args") or None, run.provenance.packages or {}
-    yield from differs("data", run.data, "the workload", DATA)
-    yield from differs("choices.server's arguments", run.choices.get("server's arguments"), "config.serve", arguments)
-    arrivals, speculation = run.choices.get("arrivals"), _speculation(run)
-    variant = [run.serving.server, arrivals if run.option("load.rate_per_s") else None]
-    variant += ["chat" if run.option("load.endpoint") == "chat" else None, run.choices.get("roles")]
-    variant += [run.choices.get("conversations")]
-    variant += [label_of_speculation(*speculation[:2]) if speculation else None, arguments]
-    yield from differs("variant", run.variant, "its choices", list(filter(None, variant)))
-    if not (serve.get("url") or serve.get("real_weights")):
-        folder = _last_part(serve.get("model_path") or "")
-        name = folder or serve.get("served_model") or serve.get("model")
-        yield from differs("model", run.model, "config.serve", name)
-    if run.serving.version and run.serving.version not in packages.values():
-        yield f"serving.version is {run.serving.version!r}, which provenance.packages does not have"
-
-
-def _asked_speculation(run: Record) -> tuple[int, float, str]:
-    """Return the draft tokens, the user's acceptance length and the model of the published one."""
-    drafts, length, model = (
-        run.option(f"speculation.{name}") for name in ("draft_tokens", "acceptance_length", "acceptance_of")
-    )
-    return drafts, length, model
-
-
-def _speculation(run: Record) -> tuple[int, float, str] | None:
-    """Return the draft tokens, the stated acceptance length and its source by the options; None without speculation."""
-    drafts, length, model = _asked_speculation(run)
-    if not drafts:
-        return None
-    try:
-        return drafts, *stated(drafts, length, model)
-    except LookupError:
-        return drafts, 0.0, "nobody"
-
-
-def _speculation_is_that_of_the_options(run: Record) -> Sentences:
-    one = run.serving.speculation if run.serving else None
-    if one:
-        length = length_of(one.steps, one.accepted_tokens)  # none without counters, which a relation would not compare
-        yield from differs("serving.speculation.measured_length", one.measured_length, "its counters", length)
-        tokens, made = run.metrics.number("measured_tokens"), product(one.steps, length)
-        few, many = ratio(tokens, STEPS_OR_TOKENS), product(tokens, STEPS_OR_TOKENS)
-        if one.steps and (
-            exceeds(made, many) or exceeds(few, made)
-        ):  # without any step, no chance explains a difference
-            yield f"{one.steps:g} steps of {length:.3g} tokens make {made:g}, but {tokens:g} arrived in its window"
-    if not run.serving or run.option("speculation.draft_tokens") is None:
-        return
-    options = _speculation(run)
-    found = (one.draft_tokens, one.stated_length, one.source) if one else None
-    yield from differs("serving.speculation", found, "config.speculation", options)
-    words = choice_of_speculation(*options) if options else NO_SPECULATION
-    yield from differs("choices.speculation", run.choices.get("speculation"), "config.speculation", words)
+def _speculation_makes_the_tokens(run: Record) -> Sentences:
+    known, tokens = run.serving.speculation, run.metrics.number("measured_tokens")
+    if known and known.steps:  # without any step, no chance explains a difference
+        made = product(known.steps, known.measured_length)
+        if exceeds(made, product(tokens, STEPS_OR_TOKENS)) or exceeds(ratio(tokens, STEPS_OR_TOKENS), made):
+            words = f"{known.steps:g} steps of {known.measured_length:.3g} tokens make {made:g}"
+            yield f"{words}, but {tokens:g} arrived in its window"
 
 
 def _values_are_possible(run: Record) -> Sentences:
@@ -253,7 +142,7 @@ def _requests_fill_the_streams(run: Record) -> Sentences:
     edges = product(found, ratio(longest_s, run.metrics.number("measured_s")), EDGES)
     if is_number(expected) and is_number(found) and is_number(edges) and abs(expected - found) > edges:
         yield f"{found:.3g} requests were in flight, but its rate and times make {expected:.3g} (Little's law)"
-    if run.choices.get("arrivals") == CLOSED_LOOP and exceeds(found, most := run.layout.number("global_batch_size")):
+    if run.option("load.rate_per_s") == 0 and exceeds(found, most := run.layout.number("global_batch_size")):
         yield f"{found:.3g} requests were in flight, but a closed loop of {most} never has more"
 
 
@@ -278,9 +167,9 @@ def _energy_is_missing_for_a_reason(run: Record) -> Sentences:
 
 RULES = (
     _energy_is_missing_for_a_reason,
-    _label_is_that_of_the_load,
-    _server_is_that_of_the_options,
-    _speculation_is_that_of_the_options,
+    _limits_are_those_of_a_preset,
+    _version_is_of_a_package,
+    _speculation_makes_the_tokens,
     _values_are_possible,
     _lengths_are_those_of_the_label,
     _counts_are_whole,

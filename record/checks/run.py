@@ -1,4 +1,4 @@
-"""A record as the rules read it, and relations of its numbers."""
+"""A record as the rules read it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from record.derived import Formula
-from record.model import Channel, Energy, Part, Record, Region, is_number
+from record.derivation import ENERGIES
+from record.model import Channel, Energy, Record, Region, is_number
 
 TOLERANCE = 1e-6  # relative, of a derived number
 KINDS = ("measured", "effective")  # of windows
-ENERGIES = {"energy": "measured", "energy_effective": "effective"}
 OUTER, INNER = ("node", "supply"), ("device", "module")  # scopes that contain all devices, and scopes of devices
 Sentences = Iterator[str]
-# A number's name, its stored value, its computed value, and what it is computed from.
-Relations = Iterator[tuple[str, Any, Any, str]]
 
 
 def energies(record: Record) -> Iterator[tuple[str, Energy]]:
@@ -47,9 +44,3 @@ def exceeds(part: Any, whole: Any) -> bool:
 def total(values: Iterable[Any]) -> float:
     """Return the sum of the values that are numbers."""
     return math.fsum(filter(is_number, values))
-
-
-def relations(place: str, formulas: Iterable[Formula], *parts: Part) -> Relations:
-    """Yield the relations of a place's derived numbers by their formulas; parts are where their numbers are stored."""
-    values = {key: value for part in reversed(parts) for key, value in vars(part).items()}
-    yield from ((f"{place}.{one.name}", values.get(one.name), one(values), one.origin) for one in formulas)

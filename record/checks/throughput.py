@@ -8,68 +8,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from record.checks.run import (
-    Relations,
-    Sentences,
-    differs,
-    energies,
-    exceeds,
-    measured_regions,
-    relations,
-)
-from record.derived import flops, goal, product, ratio, region_shares, spread_percent, step_times, throughput
+from record.checks.run import TOLERANCE, Sentences, energies, exceeds, measured_regions
+from record.derived import product, ratio
 from record.model import COPIES_VARIABLE, Copy, Device, Record, Window, is_number
 from record.parts import devices_of_node
-from record.values import value_at
 
-SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision
 MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
 
 
-def _throughputs(run: Record) -> Relations:
-    of_kinds = [one for kind in ("", "effective_", "epcc_") for one in throughput(run.work_unit, kind)]
-    yield from relations("metrics", (*of_kinds, *flops(run.work_unit)), run.metrics, run.layout)
-    yield from relations("metrics", goal(run.work_unit), run.metrics, run)
-    yield "metrics.target_loss", run.metrics.target_loss, run.option("window.to_loss"), "its options"
-
-
-def _losses(run: Record) -> Relations:
-    losses, batch, metrics = run.losses, run.layout.number("global_batch_size"), run.metrics
-    if losses:
-        yield "metrics.first_loss", metrics.number("first_loss"), losses[0], "its losses"
-        yield "metrics.last_loss", metrics.number("last_loss"), losses[-1], "its losses"
-        trained = None if run.fill else product(len(losses), batch, run.layout.number("work_per_sample"))
-        yield "metrics.trained_tokens", metrics.number("trained_tokens"), trained, "its losses and batch"
-
-
-def _layouts(run: Record) -> Relations:
-    layout, name = run.layout, f"measured_{run.work_unit}"
-    batch, sample = layout.number("global_batch_size"), layout.number("work_per_sample")
-    work = product(run.metrics.number("measured_steps"), batch, sample)
-    yield f"metrics.{name}", run.metrics.number(name), work, "its steps and batch"
-    if run.work_unit == "tokens":
-        yield "layout.sequence_length", layout.number("sequence_length"), sample, "its work per sample"
-    sizes = [layout.number(f"{kind}_parallel_size") for kind in ("data", "tensor", "pipeline")]
-    sizes.append(layout.number("context_parallel_size") or 1)  # older records lack it
-    yield "layout.num_devices", layout.num_devices, product(*sizes), "its parallel sizes"
-    per_pass = product(layout.number("micro_batch_size"), layout.number("data_parallel_size"))
-    yield "layout.grad_accum_steps", layout.number("grad_accum_steps"), ratio(batch, per_pass), "its batch sizes"
-
-
-def _steps(run: Record) -> Relations:
-    times_s = [time_s for time_s in run.step_times_s if time_s is not None]
-    if times_s and len(times_s) == len(run.step_times_s):
-        for name, time_s in step_times(times_s).items():
-            yield f"metrics.{name}", run.metrics.number(name), time_s, "its steps"
-
-
-def _regions(run: Record) -> Relations:
-    shares = {name: share for name, one in measured_regions(run).items() if (share := one.share_percent) is not None}
-    for name, share in region_shares(shares).items():
-        yield f"metrics.{name}", run.metrics.number(name), share, "its regions"
-    if shares:
-        yield "the sum of its regions' shares in percent", math.fsum(shares.values()), 100.0, "the parts of a step"
+def _regions_are_the_whole_step(run: Record) -> Sentences:
+    shares = [share for one in measured_regions(run).values() if (share := one.share_percent) is not None]
+    if shares and not math.isclose(whole := math.fsum(shares), 100.0, rel_tol=TOLERANCE):
+        yield f"its regions have {whole:.10g} percent of a step"
 
 
 def _copies_count_once(run: Record) -> Sentences:
@@ -144,12 +95,6 @@ def _processors_have_no_accelerator(run: Record) -> Sentences:
         yield f"config.compute.device is 'cpu', but {ids[0]} is an accelerator"
 
 
-def _sample_is_that_of_the_layout(run: Record) -> Sentences:
-    for name, words in SAMPLES.items():
-        if (size := run.layout.number(name)) is not None and (words != "tokens" or run.work_unit == words):
-            yield from differs("sample", run.sample, f"layout.{name}", f"{size} {words}")
-
-
 def _flops_are_below_the_peak(run: Record) -> Sentences:
     mfu, hfu = (run.metrics.number(name) for name in ("mfu", "hfu"))
     if (most := max(filter(is_number, (mfu, hfu)), default=0.0)) > 1:
@@ -169,36 +114,14 @@ def _power_is_enough_for_the_flops(run: Record) -> Sentences:
             yield f"{tflops:.4g} TFLOP/s with {power_w:.3g} W per device is more than any chip reaches"
 
 
-def _copies(run: Record) -> Relations:
-    if run.fill is None:
-        return
-    fill, copies, rates = run.fill, run.fill.copies, [one.rate for one in run.fill.per_copy]
-    if rates and all(map(is_number, rates)):
-        spread = fill.spread_percent
-        yield "fill.copies", copies, len(rates), "its copies"
-        yield "fill.slowest", fill.slowest, min(rates), "its copies"
-        # Relative to 1: the spread itself may be near 0.
-        stored = 1 - spread / 100 if is_number(spread) else None
-        yield "1 - fill.spread_percent / 100", stored, 1 - spread_percent(rates) / 100, "its copies"
-    name = f"{run.work_unit}_per_s"
-    yield f"metrics.{name}", run.metrics.number(name), product(fill.slowest, copies), "its slowest copy"
-    devices = product(fill.devices_per_copy, copies)
-    yield "layout.num_devices", run.layout.num_devices, devices, "its copies"
-    yield "metrics.measured_s", run.metrics.number("measured_s"), fill.common_s, "its copies"
-    yield "fill.power_W", fill.power_W, value_at(run, "energy.avg_power_w"), "its energy"
-
-
-RELATIONS = (_throughputs, _losses, _layouts, _steps, _regions, _copies)
-
-
 RULES = (
+    _regions_are_the_whole_step,
     _copies_count_once,
     _copies_fill_their_nodes,
     _devices_are_complete,
     _batches_are_whole,
     _each_call_has_a_loss,
     _processors_have_no_accelerator,
-    _sample_is_that_of_the_layout,
     _flops_are_below_the_peak,
     _power_is_enough_for_the_flops,
 )

@@ -18,15 +18,16 @@ from typing import Any, NamedTuple
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
+from record.checks import contradictions
 from record.checks.energy import busier_elsewhere
 from record.checks.windows import CLOCK_S
-from record.model import Energy, Json
+from record.derivation import derive
+from record.model import Energy, Json, as_json
 from record.parts import of_node
 from results.collect import RECORD_NAME, collect
 from results.exchange.public import ABOUT, About, published
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
-from results.find.contradictions import contradictions
 from results.find.folders import below, results_below
 from results.find.records import (
     RESULT_NAME,
@@ -356,7 +357,8 @@ def _problems(result: Path) -> Iterator[str]:
         if not wrong and stored.get("energy") and collect(result.parent)["status"] == "ok":
             yield f"it is stored as {stored['status']}, but its record and traces give a good run"
         return
-    again, not_marked = _again(Record.of(stored), result.parent)
+    run = Record.of(stored)
+    again, not_marked = _again(run, result.parent)
     if again["status"] != "ok":
         yield f"it is stored as ok, but {again['error']}"
         return
@@ -367,9 +369,12 @@ def _problems(result: Path) -> Iterator[str]:
         if busier := busier_elsewhere(Energy.of(again.get(key) or {})):
             yield f"{key} is not that of the work: the trace has {busier.words}"
     yield from not_marked
-    for folder in copy_folders(result.parent, stored):
-        copy = Record.of(read_record(folder / RECORD_NAME) | {"energy": {}})  # only all copies have one
-        yield from (f"{folder.name}: {sentence}" for sentence in contradictions(copy))
+    for folder in copy_folders(result.parent, run) or [result.parent]:
+        recorded = read_record(folder / RECORD_NAME)
+        if run.fill:
+            copy = derive(Record.of(recorded | {"energy": {}}))  # only all copies have one
+            yield from (f"{folder.name}: {sentence}" for sentence in contradictions(copy))
+        yield from derived_otherwise(recorded, f"{folder.name}/{RECORD_NAME}: " if run.fill else f"{RECORD_NAME}: ")
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
     for key in sorted(stored.keys() | again.keys()):
@@ -434,6 +439,22 @@ def _other_command(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]
         sampled = trace.meta.get("command") or []
         if own[0] in sampled and (started := sampled[sampled.index(own[0]) :]) != own:
             yield f"its command is '{' '.join(own)}', but the sampler has started '{' '.join(started)}'"
+
+
+def derived_otherwise(recorded: Json, where: str) -> Iterator[str]:
+    """Yield each stored value of a record that follows otherwise from its other values."""
+    derived = as_json(derive(Record.of(recorded)))
+    for key, value in recorded.items():
+        yield from (f"{where}{one}" for one in _differences(value, _with_keys_of(value, derived[key]), key))
+
+
+def _with_keys_of(stored: Any, derived: Any) -> Any:
+    """Return derived values without those that are not stored."""
+    if isinstance(stored, dict) and isinstance(derived, dict):
+        return {key: _with_keys_of(value, derived.get(key)) for key, value in stored.items()}
+    if isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
+        return [_with_keys_of(*both) for both in zip(stored, derived, strict=True)]
+    return derived
 
 
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:

@@ -22,7 +22,6 @@ from jpwr.process.device_ids import PCI_ADDRESS, same_ids
 from record.demand import ROLES
 from results.collect import RECORD_NAME, SCHEDULERS
 from results.find.folders import RESULT_NAME, WORKPACKAGES, as_plan
-from results.find.restated import hash_of
 from results.join.copies import FAILED
 from results.join.serving import MOST_BYTES, REQUESTS_NAME
 from results.points.setups import DRIVER, OF_A_DEVICE, SOFTWARE
@@ -63,13 +62,13 @@ KEPT = {
     *("kind", "boot_id", "cpus", "name", "scope", "unit", "value", "shape", "method", "methods", "clock", "from"),
     *("power_kind", "power_scope", "power_source", "accuracy_from", "jpwr_version", "source", "limits_set_by"),
     *("model_flops_source", "slo", "slo_source", "server", "version", "answer", "new"),
-    *("created", "git_commit", "exclusive", "architecture", "cpu", "kernel", "missing", "config_hash", "memory_kib"),
+    *("created", "git_commit", "exclusive", "architecture", "cpu", "kernel", "missing", "memory_kib"),
     *("event", "channel", "region", "throttle_reasons", "pcie_width", "pcie_speed", "numa_node", "compute_mode"),
     *("text_sha256", "files_sha256", "packing", "persistence_mode", "power.default_limit", "power.max_limit"),
     *(key for name in (*OF_A_DEVICE, *DRIVER) for key in (name, name.rpartition(".")[2])),
     *(OF_A_JOB | {*SOFTWARE} - {"container"}),
 }
-OBJECTS = {"choices", "packages", "numa_cpus"}  # keys of objects with such texts
+OBJECTS = {"packages", "numa_cpus"}  # keys of objects with such texts
 SENTENCES = {"notes", "no_power", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
 OF_A_SITE = re.compile(r"(?<![\w./:])(?:/|~\w*/)[^\s,;]+|\S+@\S+")  # in such texts: a path, or an address
 SIMPLE = re.compile(r"[\w.,:=+ -]*")  # value of a variable: no path
@@ -163,9 +162,6 @@ class Neutral:
             for name, item in value.items()
             if name not in left_out
         }
-        config, origin = value.get("config"), other.get("provenance")
-        if isinstance(config, dict) and isinstance(origin, dict) and origin.get("config_hash") == hash_of(config):
-            origin["config_hash"] = hash_of(other["config"])
         return other
 
     def _options(self, options: Any) -> Any:

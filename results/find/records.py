@@ -11,18 +11,20 @@ from typing import Any, NamedTuple
 
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
+from record.checks import contradictions
+from record.derivation import derive
 from record.errors import RecordError as RecordError
 from record.findings import Finding, finding
-from record.model import SCHEMA_VERSION, Json
+from record.model import SCHEMA_VERSION, Json, as_json
 from record.model import Record as Record
 from results.files.typed_files import LARGEST
-from results.find.contradictions import contradictions
 from results.find.duplicates import content_of, copies, simultaneous
 from results.find.folders import RESULT_NAME as RESULT_NAME
 from results.find.folders import WORKPACKAGES, below, is_attempt, planned_runs
 from results.find.in_parallel import all_stays, for_each
 from results.find.marks import Mark, marks_above
 from results.find.schema import violation
+from results.find.todays import with_todays_figures, wrong_length
 
 # A file beyond this limit, or with a number beyond LARGEST or 1 / LARGEST, is damaged: no table could show it.
 DEEPEST = 30  # levels of lists and objects
@@ -111,11 +113,9 @@ def _parse(content: bytes, path: Path) -> Json:
 
 def _names(record: Json) -> Iterator[str]:
     """Return the texts that fill cells of tables, where a line break would start another row."""
-    variant, choices = record.get("variant"), record.get("choices")
+    variant = record.get("variant")
     values = [record.get(key) for key in NAMES]
     values += variant if isinstance(variant, list) else []
-    for title_and_choice in choices.items() if isinstance(choices, dict) else ():
-        values += title_and_choice
     return (value for value in values if isinstance(value, str))
 
 
@@ -144,10 +144,10 @@ def _check_values(value: Any, levels: int) -> None:
             raise ValueError(f"a number in it is not between {1 / LARGEST:g} and {LARGEST:g}")
 
 
-def write_record(record: Json, path: Path) -> None:
+def write_record(record: Json | Record, path: Path) -> None:
     """Write a record so that a reader sees the old file or the new one, never half of one; raises OSError."""
     with replacing(path) as file:
-        file.write(json.dumps(record, indent=1, sort_keys=True) + "\n")
+        file.write(json.dumps(as_json(record), indent=1, sort_keys=True) + "\n")
 
 
 def find_records(folders: Iterable[Path]) -> Found:
@@ -203,13 +203,15 @@ def _consistent(path: Path) -> Record | Skipped:
     """Return a record, or why its file does not count."""
     mark, record = mark_of(path), None
     try:
-        record = read_checked(path)
-        wrong = contradictions(record)
+        record = derive(read_checked(path))
+        wrong = [*contradictions(record), *wrong_length(record)]
         if not wrong and not mark:
-            return record
+            return with_todays_figures(record)
         why = finding("inconsistent", path=str(path), reasons="; ".join(wrong))
     except RecordError as error:
         why = finding("unusable", reason=str(error))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        why = finding("unusable", reason=f"{path} is not as a benchmark has written it: {error!r}")
     if mark:
         why = finding("marked", path=str(path), **vars(mark))
     return Skipped(why, path, named_in(path, "system"), record)

@@ -8,10 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jpwr.intervals import with_accuracy
 from jpwr.process.device_ids import same_ids
-from record.derived import spread_percent
-from record.model import COPY_VARIABLE, Json, Record, Window, as_json, changed
+from record.derivation import derive
+from record.model import COPY_VARIABLE, Channel, Copy, Device, Fill, Json, Record, Window, as_json, changed
 from record.parts import JOULES_PER_WH, OF_ALL_COPIES
 from results.find.duplicates import copies as twins
 from results.find.records import RecordError
@@ -35,9 +34,9 @@ def run_of(folder: Path) -> Path:
     return folder.parent if folder.name.startswith("copy_") else folder
 
 
-def copy_folders(folder: Path, result: Json) -> list[Path]:
+def copy_folders(folder: Path, planned: Record | None) -> list[Path]:
     """Return the folders of all copies that a run's result states; empty for an ordinary run."""
-    copies = (result.get("fill") or {}).get("copies", 0)
+    copies = planned.fill.copies if planned and planned.fill else 0
     return [copy_folder(folder, number + 1) for number in range(copies)]
 
 
@@ -50,7 +49,7 @@ def failed_copy(folder: Path) -> tuple[int, int]:
     return number, exit_code
 
 
-def check_copies(folder: Path, copies: Sequence[Json], planned: Json, found: Json) -> None:
+def check_copies(folder: Path, copies: Sequence[Record], planned: Record | None, run: Record) -> None:
     """Raise EnergyError unless these are all copies of a run, each counted once, on as many nodes as planned."""
     names = {copy_folder(folder, number + 1).name for number in range(len(copies))}
     if others := sorted(path.name for path in folder.glob("copy_*") if path.is_dir() and path.name not in names):
@@ -58,23 +57,22 @@ def check_copies(folder: Path, copies: Sequence[Json], planned: Json, found: Jso
             f"{len(copies)} copies were planned, and the run has {', '.join(others)}, too: count them all"
         )
     owners: dict[tuple[Any, ...], int] = {}
-    records = [Record.of(copy) for copy in copies]
-    twin_of = {records.index(one) + 1: records.index(twin) + 1 for one, twin in twins(records)}
+    twin_of = {copies.index(one) + 1: copies.index(twin) + 1 for one, twin in twins(copies)}
     for number, copy in enumerate(copies, 1):
-        environment, device = copy["provenance"].get("environment") or {}, copy["devices"][0]
+        environment, device = copy.provenance.environment or {}, copy.devices[0]
         own = str(twin_of.get(number, environment.get(COPY_VARIABLE, number)))
         if own != str(number):
             raise EnergyError(f"copy {number} has the record of copy {own}: it was counted twice")
         given = tuple(environment[name] for name in VISIBLE if environment.get(name))
-        if given and device["device_id"] and (had := owners.setdefault((device["hostname"], *given), number)) != number:
+        if given and device.device_id and (had := owners.setdefault((device.hostname, *given), number)) != number:
             raise EnergyError(f"copies {had} and {number} were given the same devices, {given[0]}: run the point again")
-    for name in ("num_nodes", "num_devices") if copies else ():
-        wanted, has = (one.get("layout", {}).get(name) for one in (planned, found))
+    for name in ("num_nodes", "num_devices") if copies and planned else ():
+        wanted, has = (vars(one.layout).get(name) for one in (planned or run, run))
         if wanted not in (None, has):
             raise EnergyError(f"the copies ran with {name} {has}, but {wanted} was planned: run the point again")
 
 
-def together(copies: Sequence[Json]) -> Json:
+def together(copies: Sequence[Record]) -> Record:
     """Return the record of all copies, without energy.
 
     Its rate is that of the slowest copy times their number, and its window the time common to all. Its work and steps
@@ -83,75 +81,63 @@ def together(copies: Sequence[Json]) -> Json:
     """
     if any(_work_of(copy) != _work_of(copies[0]) for copy in copies):
         raise RecordError("the copies were started with different options: run the point again")
-    unit, number = copies[0]["work_unit"], len(copies)
-    rates = [float(copy["metrics"][f"{unit}_per_s"]) for copy in copies]
+    unit, number = copies[0].work_unit, len(copies)
+    rates = [copy.metrics.number(f"{unit}_per_s") or 0.0 for copy in copies]
     slowest = copies[rates.index(min(rates))]
     windows, common_s = _common(copies)
-    layout = {**slowest["layout"], "num_nodes": len(windows)}
-    layout |= {key: number * layout[key] for key in OF_ALL_COPIES if key in layout}
-    rate, per_step = number * min(rates), layout["global_batch_size"] * layout["work_per_sample"]
-    metrics = {
-        **slowest["metrics"],
-        f"{unit}_per_s": rate,
-        f"measured_{unit}": rate * common_s,
-        "measured_s": common_s,
-        "measured_steps": rate * common_s / per_step,
-    }
-    metrics |= {key: number * metrics[key] for key in (f"epcc_{unit}", f"epcc_{unit}_per_s") if key in metrics}
-    devices = [device for copy in copies for device in copy["devices"]]
-    nodes = {str(node.get("hostname")): node for copy in copies for node in copy["provenance"].get("nodes", [])}
+    layout, metrics = vars(slowest.layout), vars(slowest.metrics)
+    of_all = {key: number * layout[key] for key in OF_ALL_COPIES if key in layout}
+    epcc = {key: number * metrics[key] for key in (f"epcc_{unit}", f"epcc_{unit}_per_s") if key in metrics}
+    devices = [device for copy in copies for device in copy.devices]
+    nodes = {str(vars(node).get("hostname")): node for copy in copies for node in copy.provenance.nodes or []}
     per_copy = [
-        {"copy": index, "rate": one, "energy_J": None, "windows": copy["windows"]}
-        for index, (copy, one) in enumerate(zip(copies, rates, strict=True), 1)
+        Copy(copy=index, rate=rate, windows=copy.windows)
+        for index, (copy, rate) in enumerate(zip(copies, rates, strict=True), 1)
     ]
-    return {
-        **slowest,
-        "layout": layout,
-        "metrics": metrics,
-        "windows": windows,
-        "devices": [{**device, "rank": rank} for rank, device in enumerate(devices)],
-        "provenance": {**slowest["provenance"], "nodes": list(nodes.values())},
-        "variant": [*slowest["variant"], f"filled: slowest copy x {number}"],
-        "fill": {
-            "copies": number,
-            "devices_per_copy": slowest["layout"]["num_devices"],
-            "slowest": min(rates),
-            "spread_percent": spread_percent(rates),
-            "power_W": None,
-            "power_uncertainty_percent": None,
-            "common_s": common_s,
-            "per_copy": per_copy,
-        },
-    }
+    devices_per_copy = slowest.layout.num_devices or 0
+    together = changed(
+        slowest,
+        layout=changed(slowest.layout, num_nodes=len(windows), **of_all),
+        metrics=changed(slowest.metrics, **epcc),
+        windows=windows,
+        devices=[changed(device, rank=rank) for rank, device in enumerate(devices)],
+        provenance=changed(slowest.provenance, nodes=list(nodes.values())),
+        variant=[*slowest.variant, f"filled: slowest copy x {number}"],
+        fill=Fill(copies=number, devices_per_copy=devices_per_copy, common_s=common_s, per_copy=per_copy),
+    )
+    return derive(together)
 
 
-def _work_of(copy: Json) -> Json:
-    return {name: copy.get(name) for name in WORK} | {"options": copy["provenance"].get("config_hash")}
+def _work_of(copy: Record) -> Json:
+    options = {name: group for name, group in copy.config.items() if name != "run"}
+    return {name: as_json(vars(copy).get(name)) for name in WORK} | {"options": options}
 
 
-def of_copy(number: int, copy: Json, planned: Json) -> Json:
+def of_copy(number: int, copy: Record, planned: Record | None) -> Record:
     """Return a copy's record as that of a run whose copies give no result, with the reason in `error`."""
-    of_all: Json = {key: planned[key] for key in ("layout", "fill") if key in planned}
-    return {**copy, **of_all, "error": f"copy {number}: {copy['error']}"}
+    known = vars(planned) if planned else {}
+    of_all = {key: known[key] for key in ("layout", "fill") if key in known}
+    return changed(copy, error=f"copy {number}: {copy.error}", **of_all)
 
 
-def add_energy(record: Json, copies: Sequence[Json], traces: Sequence[TraceSums]) -> None:
-    """Add power of all copies, and energy of each one whose devices have sensors of their own, to `fill`.
+def with_energies(run: Record, copies: Sequence[Record], traces: Sequence[TraceSums]) -> Record:
+    """Return a run with the energy of each of its copies whose devices have sensors of their own.
 
-    The uncertainty is the half-width of the interval with the accuracy of the sensor, if it is known. Raises
-    EnergyError if the traces have a device of the job that no copy used.
+    Raises EnergyError if the traces have a device of the job that no copy used.
     """
-    _refuse_idle(record["devices"], traces)
-    energy, fill = record["energy"], record["fill"]
-    share = with_accuracy(energy["uncertainty_wh"] / energy["energy_wh"], energy["accuracy"] or 0.0)
-    fill |= {"power_W": energy["avg_power_w"], "power_uncertainty_percent": 100 * share}
-    devices = iter(record["devices"])
-    for described, copy in zip(fill["per_copy"], copies, strict=True):
-        described["energy_J"] = _energy_j(energy["channels"], list(islice(devices, len(copy["devices"]))))
+    _refuse_idle(run.devices, traces)
+    if run.fill is None or run.energy is None:
+        return run
+    devices, channels = iter(run.devices), run.energy.channels
+    per_copy = [
+        changed(described, energy_J=_energy_j(channels, list(islice(devices, len(copy.devices)))))
+        for described, copy in zip(run.fill.per_copy, copies, strict=True)
+    ]
+    return changed(run, fill=changed(run.fill, per_copy=per_copy))
 
 
-def _refuse_idle(devices: Sequence[dict[str, Any]], traces: Sequence[TraceSums]) -> None:
-    ids = [one for device in devices for one in same_ids(device["device_id"])]
+def _refuse_idle(devices: Sequence[Device], traces: Sequence[TraceSums]) -> None:
+    ids = [one for device in devices for one in same_ids(device.device_id or "")]
     if not ids or any(one.startswith("MIG-") for one in ids):
         return
     for trace in traces:
@@ -162,26 +148,25 @@ def _refuse_idle(devices: Sequence[dict[str, Any]], traces: Sequence[TraceSums])
             raise EnergyError(f"no copy used {', '.join(idle)} of node {host}: run copies on all of its devices")
 
 
-def _energy_j(channels: Sequence[dict[str, Any]], devices: Sequence[dict[str, Any]]) -> float | None:
+def _energy_j(channels: Sequence[Channel], devices: Sequence[Device]) -> float | None:
     """Return the energy of devices in joules; None unless each has a sensor that measures it alone."""
-    ids = {(device["hostname"], one) for device in devices for one in same_ids(device["device_id"])}
-    mine = [
+    ids = {(device.hostname, one) for device in devices for one in same_ids(device.device_id or "")}
+    own = [
         channel
         for channel in channels
-        if channel["scope"] in IDENTIFIED
-        and ids & {(channel["hostname"], one) for one in same_ids(channel["device_id"])}
+        if channel.scope in IDENTIFIED and ids & {(channel.hostname, one) for one in same_ids(channel.device_id or "")}
     ]
-    if len(mine) != len(devices) or any(one["num_devices"] > 1 for one in mine):
+    if len(own) != len(devices) or any(one.num_devices > 1 for one in own):
         return None
-    return JOULES_PER_WH * math.fsum(one["energy_wh"] for one in mine)
+    return JOULES_PER_WH * math.fsum(one.energy_wh or 0.0 for one in own)
 
 
-def _common(copies: Sequence[Json]) -> tuple[list[dict[str, Any]], float]:
+def _common(copies: Sequence[Record]) -> tuple[list[Window], float]:
     """Return the window common to all copies on each node, and its length in seconds.
 
     The windows of one node are compared on its monotonic clock, those of several by their wall clocks.
     """
-    windows = [window for copy in copies for window in Record.of(copy).windows if window.kind == "measured"]
+    windows = [window for copy in copies for window in copy.windows if window.kind == "measured"]
     first: dict[tuple[str, str], Window] = {}
     for window in windows:
         first.setdefault((window.hostname, window.boot_id), window)
@@ -203,5 +188,5 @@ def _common(copies: Sequence[Json]) -> tuple[list[dict[str, Any]], float]:
         common = changed(one, start_s=start_s, end_s=stop_s)
         if one.start_epoch_s:
             common = changed(common, start_epoch_s=start_s + wall_s[node], end_epoch_s=stop_s + wall_s[node])
-        found.append(as_json(common))
+        found.append(common)
     return found, end_s - begin_s

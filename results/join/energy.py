@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jpwr.energy.estimate import known
-from record.derived import TO_LOSS, computed, of_energy, power_over_time, product, ratio, sum_of_all
+from record.derivation import derived_energy
+from record.derived import power_over_time
 from record.model import Channel, Energy, Numbers, Record, Window, changed
 from record.parts import JOULES_PER_WH, of_node, windows_of
 from results.join.channels import EnergyError, sensor
-from results.join.limits import limits_of_all
 from results.join.nodes import NodeSums, TraceSums
 
-# Components of an energy's interval; the first is the sum of the others.
-UNCERTAINTIES = ("uncertainty_wh", "random_wh", "systematic_wh")
 MOST_ELSEWHERE = 1.1  # power outside of the windows over that inside; on an H200, warm-up and later steps reach 1.005
 
 
@@ -31,38 +29,24 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         raise EnergyError(f"the record has no {kind} window")
     _refuse_a_sensor_of_two_nodes(zip(nodes, of_nodes, strict=True))
     channels = [channel for node in nodes for channel in node.channels]
-    scope = _only_scope(nodes)
-    energy_wh = _sum(channels, "energy_wh")
-    _refuse_nothing(channels, energy_wh)
+    _only_scope(nodes)
+    _refuse_nothing(channels)
     duration_s = max(node.duration_s for node in nodes)
-    is_estimated = any(channel.estimated for channel in channels)
-    unit = record.work_unit
-    measured = {**vars(record.metrics), **vars(record.layout), "energy_wh": energy_wh, "window_s": duration_s}
-    is_to_loss = record.metrics.target_loss is not None
-    derived = computed((*of_energy(unit, kind), *[TO_LOSS] * is_to_loss), measured)
     # Errors of devices that are read at the same moments under the same load are correlated: their sum is linear.
-    sums: dict[str, Any] = {name: _sum(channels, name) for name in ("energy_wh", *UNCERTAINTIES)}
     energy = Energy(
-        **sums,
-        **_accuracy(channels, energy_wh),
-        idle_power_w=sum_of_all([channel.idle_power_w for channel in channels]),
-        epoch_wh=ratio(record.metrics.number(f"{unit}_per_epoch") or None, derived[f"{unit}_per_wh"]),
+        energy_wh=_sum(channels, "energy_wh"),
+        power_kind="measured",
+        power_scope="",
         window_s=duration_s,
-        power_kind="estimated" if is_estimated else "measured",
-        power_scope=scope,
-        power_source=f"{'ESTIMATED' if is_estimated else 'measured'}, {scope}",
-        samples=sum(channel.samples or 0 for channel in channels),
-        missing=sum(channel.missing or 0 for channel in channels),
         sampling_interval_s=traces[0].meta.get("interval_s"),
         jpwr_version=traces[0].meta.get("jpwr_version"),
-        **limits_of_all(channels),
         channels=channels,
         notes=[words for node in nodes for words in node.notes],
         sampled_by_scope=Numbers.of(_sampled_by_scope(nodes)),
     )
     more = _busier_elsewhere(nodes, channels, duration_s) | _over_time(nodes, duration_s)
     more |= _of_runs(nodes) if kind == "measured" else {}
-    return changed(energy, **derived, **more)
+    return derived_energy(record, changed(energy, **more), kind)
 
 
 def _over_time(nodes: Sequence[NodeSums], duration_s: float) -> dict[str, Any]:
@@ -100,18 +84,16 @@ def _refuse_a_sensor_of_two_nodes(nodes: Iterable[tuple[NodeSums, TraceSums]]) -
                 raise EnergyError(f"channel {info.name} is one sensor, but counts for {other} and for {node.hostname}")
 
 
-def _only_scope(nodes: Sequence[NodeSums]) -> str:
+def _only_scope(nodes: Sequence[NodeSums]) -> None:
     if len({node.scope for node in nodes}) > 1:
         known = ", ".join(f"{node.scope} on {node.hostname}" for node in nodes)
         raise EnergyError(f"the nodes were measured at different scopes, whose energies must not be added: {known}")
-    return nodes[0].scope
 
 
-def _refuse_nothing(channels: Sequence[Channel], energy_wh: float) -> None:
-    every = [("its channels", energy_wh), *((f"channel {one.name}", one.energy_wh) for one in channels)]
-    for name, measured_wh in every:
-        if not (measured_wh and measured_wh > 0):
-            raise EnergyError(f"{name} measured {measured_wh:g}Wh, but every run uses energy")
+def _refuse_nothing(channels: Sequence[Channel]) -> None:
+    for channel in channels:
+        if not (channel.energy_wh and channel.energy_wh > 0):
+            raise EnergyError(f"channel {channel.name} measured {channel.energy_wh:g}Wh, but every run uses energy")
 
 
 def _sampled_by_scope(nodes: Sequence[NodeSums]) -> dict[str, float | None]:
@@ -138,15 +120,6 @@ def _busier_elsewhere(nodes: Sequence[NodeSums], channels: Sequence[Channel], du
     half_width_w = _sum(channels, "uncertainty_wh") * JOULES_PER_WH / duration_s
     is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + half_width_w
     return {"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}
-
-
-def _accuracy(channels: Sequence[Channel], energy_wh: float) -> dict[str, Any]:
-    """Return the relative accuracy of the sum and its source; None if that of one sensor is not stated."""
-    bound_wh = sum_of_all([product(channel.accuracy, channel.energy_wh) for channel in channels])
-    if bound_wh is None:
-        return {"accuracy": None, "accuracy_from": ""}
-    sources = dict.fromkeys(channel.accuracy_from or "" for channel in channels)
-    return {"accuracy": bound_wh / energy_wh, "accuracy_from": " and ".join(sources)}
 
 
 def _sum(channels: Sequence[Channel], name: str) -> float:

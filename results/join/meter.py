@@ -16,13 +16,14 @@ from jpwr.energy.power import usual_step_s
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from record.checks.energy import scope_conflict
+from record.derivation import ENERGIES as KINDS
+from record.derivation import derived_energy
 from record.model import Energy, Numbers, Record, Window, changed
 from results.files.systems import system_of
 from results.files.workloads import short_batch_text
 from results.find.records import RecordError
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
-from results.join.limits import limits_of_all
 from results.join.nodes import sums_of
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
@@ -135,7 +136,7 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
             traces = _traces(record, meter)
             energies = {
                 energy: _with_clock(record, traces, kind)
-                for energy, kind in (("energy", "measured"), ("energy_effective", "effective"))
+                for energy, kind in KINDS.items()
                 if kind == "measured" or record.energy_of(energy)
             }
             for energy, values in energies.items():
@@ -145,13 +146,9 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
                         f"{meter.path} and {other} both measure {_name(record)}: give one file of each node's meter"
                     )
                 sampled = (vars(own.sampled_by_scope) if own else {}) | vars(values.sampled_by_scope)
-                limits = {key: value for key, value in vars(own).items() if key in limits_of_all([])} if own else {}
-                energies[energy] = changed(
-                    values,
-                    sampled_by_scope=Numbers.of(sampled),
-                    sensor_channels=own.channels if own else None,
-                    **limits,
-                )
+                sensors = own.channels if own else None
+                metered = changed(values, sampled_by_scope=Numbers.of(sampled), sensor_channels=sensors)
+                energies[energy] = derived_energy(record, metered, KINDS[energy])
                 if conflict := scope_conflict(energies[energy]):
                     raise EnergyError(f"its energy is {conflict}: check that its readings are in watts")
             found[place] = changed(record, **energies)

@@ -63,6 +63,7 @@ class FigureSums(NamedTuple):
     """Energies in the time of a node check's figure, by channel; or the reason why there are none."""
 
     estimates: dict[ChannelInfo, EnergyEstimate]
+    duration_s: float
     missing: str = ""
 
 
@@ -149,8 +150,9 @@ def _figure(trace: Trace, curves: Sequence[ChannelEnergy], times_s: Times) -> Fi
     try:
         trace.check_covered(*times_s)
     except NotEnoughSamples as error:
-        return FigureSums({}, str(error))
-    return FigureSums({curve.info: energy_of_passes(curve, [times_s]) for curve in curves})
+        return FigureSums({}, 0.0, str(error))
+    estimates = {curve.info: energy_of_passes(curve, [times_s]) for curve in curves}
+    return FigureSums(estimates, times_s[1] - times_s[0])
 
 
 class _Node:

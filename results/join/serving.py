@@ -17,7 +17,6 @@ from record.answers import facts_of
 from record.checks.run import differs
 from record.conversations import NAMES, are_conversations, figures_of, idle_until_s
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
-from record.derived import joules_per
 from record.model import Json, is_number
 from record.perplexity import reference_of
 from record.served import Window, metrics_of, read_request
@@ -28,19 +27,6 @@ MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals ta
 TOLERANCE = 1e-9  # relative, of a number that is computed again
 ROUNDED_S = 2e-6  # of the difference of two times
 DAMAGED = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, ArithmeticError)  # reading such a file
-
-
-def energy_per_token(record: Json) -> dict[str, Any]:
-    """Return joules per output token, per total token and per request, each with half of its 95 % interval.
-
-    All are the energy of the window by what was done in it: output tokens that arrived, and with those of prompts whose
-    first answer arrived, all tokens. A request is as many output tokens as one had in the mean, so that those that the
-    window's edges cut count by their share. Tokens are counted and not estimated: the uncertainty is the energy's.
-    Joules per token of other lengths are not comparable.
-    """
-    energy, metrics = record["energy"], record["metrics"]
-    halves = joules_per(energy["uncertainty_wh"], metrics)
-    return joules_per(energy["energy_wh"], metrics) | {f"{name}_half_width": one for name, one in halves.items()}
 
 
 def request_problems(record: Json, folder: Path) -> Iterator[str]:
@@ -90,8 +76,7 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield from _other_answers(serving.get("answers") or {}, facts, options)
     found = [*remarks(window, metrics, facts, speculation), *late_client(window, metrics)]
     yield from _other_findings(serving["findings"], [one.as_data() for one in found])
-    for name, value in (("slo", load.get("slo")), ("slo_source", slo.source)):
-        yield from differs(f"serving.{name}", serving.get(name), "its load", value)
+    yield from differs("serving.slo_source", serving.get("slo_source"), "its load", slo.source)
     yield from (f"it is stored as ok, but {one}" for one in bad)
 
 

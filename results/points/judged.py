@@ -9,7 +9,7 @@ from typing import Any
 from jpwr.process.device_ids import same_ids
 from record.acceptance import judged_acceptance
 from record.answers import judged
-from record.findings import NOT_RANKED, Finding, finding, from_data, note
+from record.findings import NOT_RANKED, Finding, finding, from_data
 from record.model import Record, as_json
 from record.parts import devices_of, sensor_channels
 from record.perplexity import reference_of
@@ -60,7 +60,7 @@ def job_of(record: Record) -> tuple[str, str]:
 
 
 def _of_server(record: Record) -> Iterator[Finding]:
-    """Yield the findings of the client, and those that its numbers give by today's rules; older records have texts."""
+    """Yield the findings of the client, and those that its numbers give by today's rules."""
     serving, of_suite = record.serving, reference_of(record.model, record.precision, 0.0)
     stored = [from_data(as_json(one)) for one in serving.findings]
     answers = serving.answers | ({"perplexity_reference": of_suite} if of_suite and serving.answers else {})
@@ -69,7 +69,7 @@ def _of_server(record: Record) -> Iterator[Finding]:
         facts = {name: getattr(one, name) for name in ("draft_tokens", "stated_length", "measured_length", "steps")}
         found += judged_acceptance(facts, value_at(record, "metrics.output_tokens_per_request") or 0.0)
     kinds = {one.kind for one in stored}
-    yield from [*map(note, serving.notes), *stored, *(one for one in found if one.kind not in kinds)]
+    yield from [*stored, *(one for one in found if one.kind not in kinds)]
 
 
 def _not_checked(record: Record) -> Iterator[Finding]:

@@ -11,16 +11,16 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from benchmarks.llm_inference.tests.test_verified import rehashed, stored_run
+from benchmarks.llm_inference.tests.test_verified import stored_run
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.median import median_interval
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
+from record.derived import joules_per
 from results.collect import collect, failed_result
 from results.files.workloads import workloads
 from results.find.records import write_record
-from results.find.restated import peaks
-from results.join.serving import energy_per_token
+from results.find.todays import peaks
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import Verdict, accept
 from results.verdicts.requirements import Requirements, read_requirements
@@ -60,7 +60,6 @@ def make_record(**changes: Any) -> Record:
         "precision": "fp32",
         "data": "text",
         "sample": "125 tokens",
-        "choices": {},
         "variant": [],
         "layout": {
             "num_devices": 1,
@@ -369,7 +368,7 @@ def served(
     ttft_s: float = 0.5,
     tpot_s: float = 0.02,
     power_w: float = 100.0,
-    notes: Sequence[str] = (),
+    findings: Sequence[dict[str, Any]] = (),
     **changes: Any,
 ) -> Record:
     """Return a good run of a server: all requests alike, over 60 s."""
@@ -388,11 +387,10 @@ def served(
         "step_times_s": [],
         "losses": [],
         "regions": {},
-        "choices": {"server": "vllm"},
         "variant": ["vllm"],
         "layout": {"num_devices": 1, "num_nodes": 1, "global_batch_size": concurrency, "work_per_sample": OUTPUT},
         "config": {"compute": {"precision": "bf16", "device": "gpu"}},
-        "serving": {"server": "vllm", "version": "1", "slo": "made up", "notes": list(notes)},
+        "serving": {"server": "vllm", "version": "1", "slo": "made up", "findings": list(findings)},
         "metrics": {
             "measured_s": WINDOW_S,
             "measured_tokens": requests * OUTPUT,
@@ -415,8 +413,9 @@ def served(
         },
     }
     record["energy"] = {**record["energy"], "tokens_per_wh": requests * OUTPUT / record["energy"]["energy_wh"]}
-    record["energy"] |= energy_per_token(record)
-    record["provenance"] = {**record["provenance"], "config_hash": None, "command": None}
+    energy = record["energy"]
+    energy |= joules_per(energy["energy_wh"], energy["uncertainty_wh"], record["metrics"])
+    record["provenance"] = {**record["provenance"], "command": None}
     return record
 
 
@@ -551,8 +550,6 @@ def uuid(number: int) -> str:
 def write_plain(folder: Path, record: Record) -> None:
     """Write the record that a benchmark leaves, without energies."""
     folder.mkdir(parents=True, exist_ok=True)
-    if record["benchmark"] == "llm_inference":
-        rehashed(record)
     plain = {key: value for key, value in record.items() if key not in WITHOUT}
     (folder / "record.json").write_text(json.dumps(plain))
 

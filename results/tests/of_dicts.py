@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from record import values
+from record import checks, values
+from record.derivation import derive
 from record.model import Record, as_json
 from results import achievable, load
-from results.find import contradictions as checks
-from results.find import records
-from results.find import restated as stated
+from results.exchange import archive
+from results.find import records, todays
 from results.join import energy, meter, reads
 from results.join import nodes as joined
 from results.points import operating, regions, repeats
@@ -47,13 +47,18 @@ def taking_dicts(function: Callable[..., Value]) -> Callable[..., Value]:
     return converted
 
 
+def derived_otherwise(record: dict[str, Any]) -> list[str]:
+    """Return what `verify` says of stored numbers that follow from others."""
+    return list(archive.derived_otherwise(record, ""))
+
+
 def find_records(folders: Any) -> records.Found:
     found = records.find_records(folders)
     return found._replace(records=list(map(as_dict, found.records)), skipped=list(map(str, found.skipped)))
 
 
 def with_todays_figures(record: dict[str, Any]) -> dict[str, Any]:
-    found = stated.with_todays_figures(Record.of(record))
+    found = todays.with_todays_figures(Record.of(record))
     return as_dict(found) | ({"corrected": found.corrected} if found.corrected else {})
 
 
@@ -84,7 +89,7 @@ write_report = taking_dicts(report.write_report)
 by_point = taking_dicts(repeats.by_point)
 changes = taking_dicts(regions.changes)
 compare = taking_dicts(comparing.compare)
-contradictions = taking_dicts(checks.contradictions)
+contradictions = taking_dicts(lambda record: [*checks.contradictions(derive(record)), *todays.wrong_length(record)])
 differences = taking_dicts(nodes.differences)
 energy_kind = taking_dicts(quality.energy_kind)
 energy_of = taking_dicts(lambda one, traces, kind: energy.energy_of(one, joined.sums_of(one, traces, kind), kind))

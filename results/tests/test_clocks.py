@@ -4,10 +4,11 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Trace
+from record.derivation import limits_of_all
 from record.model import Channel, Window, as_json
 from results.find.records import find_records
 from results.join.clocks import clocks_of
-from results.join.limits import limits_of, limits_of_all
+from results.join.limits import limits_of
 from results.tests import builder
 from results.tests.of_dicts import by_point, contradictions, energy_of
 from results.verdicts.quality import deviations

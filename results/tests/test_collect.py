@@ -60,7 +60,7 @@ def test_a_run_that_used_nothing_has_no_energy(job, channel):
     job.record().trace([channel], lambda _, __: 0.0)
     result = collect(job.path)
     assert result["status"] == "failed"
-    assert result["error"].startswith("no energy: its channels measured ")
+    assert result["error"].startswith("no energy: channel ")
 
 
 def test_the_model_declares_what_a_result_states_of_its_energy(job):

@@ -102,18 +102,10 @@ def test_options_of_which_no_run_has_a_speed_are_never_the_fastest():
         assert line.ratios[0] is None
 
 
-def test_a_record_may_tell_of_no_choices():
-    silent, telling = result(1.0), result(1.0)
-    silent.pop("choices", None)
-    telling["choices"] = {"layers": "compiled"}
-    [line] = compare([silent], [telling]).lines
-    assert "layers not known against compiled" in line.remarks
-
-
 @pytest.mark.parametrize(
     ("part", "key", "words"),
     [
-        ("choices", {"attention": "cudnn"}, "attention not known against cudnn"),
+        ("config", {"kernels": {"attention": "cudnn"}}, "attention not known against cudnn"),
         ("layout", {"tensor_parallel_size": 4}, "tensor_parallel_size 1 against 4"),
     ],
 )

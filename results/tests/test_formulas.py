@@ -22,6 +22,7 @@ MEASURED = {
     "num_devices": 2,
     "model_flops_per_token": 6e9,
     "peak_tflops_per_device": 24.0,
+    "recomputed_flops_per_token": 2e9,
     "input_tokens": 4000,
     "measured_requests": 40,
     "goodput_share": 0.5,
@@ -35,6 +36,7 @@ DERIVED = {
     "tokens_per_s_per_device": 1000.0,
     "tflops_per_device": 6.0,
     "mfu": 0.25,
+    "hfu": 1 / 3,
     "total_tokens_per_s": 3000.0,
     "requests_per_s": 10.0,
     "goodput_requests_per_s": 5.0,
@@ -60,8 +62,9 @@ def test_without_one_of_its_numbers_a_derived_number_is_missing(missing):
 
 def test_energy_by_work_and_times_of_requests():
     per = {"j_per_output_token": 0.225, "j_per_total_token": 0.15, "j_per_request": 45.0}
-    assert joules_per(0.5, MEASURED) == pytest.approx(per)
-    assert joules_per(0.5, {"measured_tokens": 0}) == dict.fromkeys(per)
+    per |= {f"{name}_half_width": 0.1 * value for name, value in per.items()}
+    assert joules_per(0.5, 0.05, MEASURED) == pytest.approx(per)
+    assert joules_per(0.5, 0.05, {"measured_tokens": 0}) == dict.fromkeys(per)
     assert (ttft(1.0, [1.5, 2.0, 3.0]), tpot([1.5, 2.0, 3.0], [2, 1, 2])) == (0.5, 0.5)
     assert tpot([1.5], [7]) is None
     assert spread_percent([80.0, 100.0, 90.0]) == pytest.approx(20.0)

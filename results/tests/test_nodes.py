@@ -9,10 +9,10 @@ import pytest
 from caraml.cli import main
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row, Trace
-from record.model import Record
+from record.model import Record, as_json
 from results.achievable import published_rates as published
 from results.find.schema import violation
-from results.join.figures import add_power
+from results.join import figures
 from results.join.nodes import sums_of
 from results.tests import builder
 from results.tests.builder import PER_NODE, REPEATS, check, figure
@@ -298,7 +298,7 @@ def test_a_run_says_how_much_of_the_achievable_it_reaches():
 
 
 def test_published_figures_are_below_the_peaks_of_their_systems():
-    from results.find.restated import peaks
+    from results.find.todays import peaks
 
     for place, one in published().items():
         assert 0.4 * peaks()[place] < one.tflops < peaks()[place]
@@ -327,7 +327,9 @@ def traced(power_w, ids):
 
 
 def with_power(record, trace):
-    add_power(record, sums_of(Record.of(record), [trace], "measured"))
+    run = Record.of(record)
+    record |= as_json(figures.with_power(run, sums_of(run, [trace], "measured")))
+    return [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
 
 
 @pytest.mark.parametrize("own_sensors", [True, False])
@@ -340,7 +342,7 @@ def test_a_rate_is_divided_by_the_power_of_its_device_or_of_its_node(own_sensors
     for one in timed:
         one |= {"start_s": 20.0, "end_s": 30.0}
     timed[1]["value"] = 1000.0
-    with_power(record, traced([500.0, 250.0], ids) if own_sensors else traced([1000.0], []))
+    timed = with_power(record, traced([500.0, 250.0], ids) if own_sensors else traced([1000.0], []))
     powers = [(one["power_w"], one["power_scope"], one["per_w"]) for one in timed]
     expected = [(500, "device", 6.0), (250, "device", 4.0)] if own_sensors else [(1000, "node", 4.0)] * 2
     assert powers == [(pytest.approx(power), scope, pytest.approx(rate)) for power, scope, rate in expected]
@@ -354,7 +356,7 @@ def test_a_figure_outside_of_the_trace_has_no_power_with_a_reason():
     record["devices"][0]["device_id"] = ""
     [timed] = [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
     timed |= {"start_s": 200.0, "end_s": 210.0}
-    with_power(record, traced([1000.0], []))
+    [timed] = with_power(record, traced([1000.0], []))
     assert "is not covered by the trace" in timed["no_power"]
     assert "per_w" not in timed
 

@@ -6,7 +6,9 @@ import random
 
 import pytest
 
-from results.points.operating import OperatingLimits, at_limits, limited_percent, sweeps_of
+from results.points.operating import OperatingLimits, at_limits, limited_percent
+from results.show.plots.style import styles_of_systems
+from results.show.plots.workload import charts_of
 from results.tests import builder
 from results.tests.of_dicts import by_point, contradictions, limits_of
 from results.verdicts.accept import accept
@@ -54,41 +56,17 @@ def swept(limits, noise=0.003, repeats=3, model=modelled, **changes):
     ]
 
 
-def sweep_of(records):
-    [sweep] = sweeps_of(by_point(records))
-    return sweep
+def test_the_chart_of_speed_against_energy_names_the_limits():
+    points = by_point(swept([(FULL_W, mhz) for mhz in CLOCKS]))
+    [chart] = (one for one in charts_of(points, styles_of_systems(points)) if one.name == "pareto")
+    [axes] = chart.figure.axes
+    assert {text.get_text() for text in axes.texts} == {f"{FULL_W:g} W, {mhz:g} MHz" for mhz in CLOCKS}
 
 
-def test_ratios_of_a_made_sweep_are_those_of_its_model():
-    clocks = [(FULL_W, mhz) for mhz in CLOCKS]
-    sweep = sweep_of(swept(clocks))
-    assert sweep.full.limits == OperatingLimits(FULL_W, FULL_MHZ)
-    assert [one.limits.clock_mhz for one in sweep.points] == list(CLOCKS)
-    full_speed, full_w = modelled(*clocks[0])
-    for pair, one in zip(clocks[1:], sweep.points[1:], strict=True):
-        speed, power_w = modelled(*pair)
-        assert one.speed.value == pytest.approx(speed / full_speed, rel=0.01)
-        assert one.work.value == pytest.approx(speed / power_w * full_w / full_speed, rel=0.01)
-        assert one.speed.interval.low < speed / full_speed < one.speed.interval.high
-    single = sweep_of(swept(clocks, repeats=1))
-    assert {one.speed.interval for one in single.points[1:]} == {None}
-
-
-def test_runs_at_unlike_limits_are_no_repeats_and_a_sweep_is_of_one_setup():
-    caps = swept([(watts, None) for watts in CAPS])
-    points = by_point(caps)
+def test_runs_at_unlike_limits_are_no_repeats():
+    points = by_point(swept([(watts, None) for watts in CAPS]))
     assert [len(one.good) for one in points] == [3] * 4
     assert sorted(limits_of(one.any).power_w for one in points) == sorted(CAPS)
-    # What nvidia-smi says of the limit follows it, and is no other setup; another driver is one.
-    for record in caps:
-        watts = limits_of(record).power_w
-        record["provenance"]["devices"] = [{"name": "one", "power.limit": f"{watts:.2f} W", "driver_version": "1"}]
-    assert len(sweep_of(caps).points) == 4
-    for record in caps:
-        if limits_of(record).power_w == 385:
-            record["provenance"]["devices"][0]["driver_version"] = "2"
-    assert len(sweep_of(caps).points) == 3
-    assert sweeps_of(by_point(swept([(FULL_W, None)]))) == []
 
 
 def test_a_record_of_an_older_version_names_its_limit_already():
@@ -97,9 +75,9 @@ def test_a_record_of_an_older_version_names_its_limit_already():
         [channel] = record["energy"]["channels"]
         watts = channel.pop("limits")["power_limit_w"]
         channel["clocks"] = {"power_limit_w": watts, "throttled": {"power limit": 40.0}}
-    sweep = sweep_of(old)
-    assert [one.limits.power_w for one in sweep.points] == [700.0, 490.0]
-    assert [limited_percent(one.results) for one in sweep.points] == [40.0, 40.0]
+    points = by_point(old)
+    assert sorted(limits_of(one.any).power_w for one in points) == [490.0, 700.0]
+    assert [limited_percent(one) for one in points] == [40.0, 40.0]
 
 
 def test_a_limit_below_the_measured_power_is_a_contradiction():
@@ -166,8 +144,6 @@ def test_a_run_whose_limit_varied_is_noted_and_at_no_operating_point():
     varied = with_limits(run(seed="varied"), **OVER_TIME, mean=665.0)
     assert limits_of(varied) == OperatingLimits(None, None)
     points = by_point([*records, varied])
-    [sweep] = sweeps_of(points)
-    assert [len(one.results.good) for one in sweep.points] == [3, 3]
     found = [dict(each.values) for one in points for each in deviations(one) if each.kind == "limit_changed"]
     assert found == [{"least_w": 490.0, "most_w": 700.0, "mean_w": 665.0}]
 
@@ -177,7 +153,6 @@ def test_devices_with_different_limits_are_at_no_operating_point():
     other = {**record["energy"]["channels"][0], "name": "made:1", "limits": {"power_limit_w": 400.0}}
     record["energy"]["channels"].append(other)
     assert limits_of(record) == OperatingLimits(None, None)
-    assert sweeps_of(by_point([record, run(490.0)])) == []
 
 
 def test_a_clock_above_its_limit_is_a_contradiction():

@@ -112,7 +112,7 @@ def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apar
     ]
     [chart] = (one for one in charts_of(by_point(runs), {}) if one.name == "regions")
     [axes] = chart.figure.axes
-    names = [text.get_text() for text in axes.get_yticklabels()]
+    names = [" ".join(text.get_text().split()) for text in axes.get_yticklabels()]
     assert names[0].startswith("A100, 1 device, batch 8")
     assert names[1].endswith("through the input path")
     assert len(set(names)) == 4

@@ -8,7 +8,9 @@ import pytest
 
 from caraml.cli import main
 from record.demand import made_trace
-from record.findings import note
+from record.derivation import derive
+from record.findings import finding
+from record.model import Record, as_json
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.predict.predict import groups_of
@@ -64,7 +66,23 @@ def test_made_conversations_are_made_again_from_their_seed(trace, seed, digest, 
     record = served()
     record["config"]["load"] = {"trace": trace, "seed": seed, "idle_limit_s": 300.0}
     record["sample"] = f"conversations of {trace.rpartition('/')[2]}, SHA-256 {digest}"
-    assert any(one.startswith(("sample", "its sample")) for one in contradictions(record)) != is_good
+    record["config"] |= {"load": record["config"]["load"] | {"rate_per_s": 0.0}, "serve": {"server": "xllamacpp"}}
+    assert (derive(Record.of(record)).sample == record["sample"]) is is_good
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        *(("metrics", f"{name}_per_s") for name in ("tokens", "total_tokens", "requests", "goodput_requests")),
+        ("metrics", "tokens_per_s_per_user"),
+        *(("energy", f"j_per_{name}") for name in ("output_token", "total_token", "request")),
+        ("energy", "j_per_request_half_width"),
+    ],
+)
+def test_a_derived_number_of_a_server_that_was_edited_is_shown_as_it_is(part, name):
+    record = served()
+    edited = record | {part: record[part] | {name: 0.9 * record[part][name]}}
+    assert as_json(derive(Record.of(edited)))[part][name] == pytest.approx(record[part][name])
 
 
 @pytest.mark.parametrize(
@@ -185,9 +203,9 @@ def test_a_report_has_a_section_for_servers(tmp_path):
 
 
 def test_what_limits_a_run_is_in_its_deviations_and_steps_are_not_asked_for():
-    [point] = by_point([served(notes=["the streams run in lock-step"])])
+    [point] = by_point([served(findings=[{"kind": "lock_step", "values": {"share": 0.5}}])])
     found = deviations(point)
-    assert note("the streams run in lock-step") in found
+    assert finding("lock_step", share=0.5) in found
     assert not {"few_steps", "outliers"} & {one.kind for one in found}
 
 

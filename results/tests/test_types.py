@@ -93,12 +93,17 @@ def stored(folder: Path, records: Iterator[Any]) -> Path:
     return folder
 
 
+OF_ITS_POINT = ("config", "data")  # with others, requirements have no point
+
+
 @pytest.fixture(scope="module", params=[SOME, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=["some", "others"])
 def odd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of records with an odd value each that are read all the same."""
     record, folder = full(), tmp_path_factory.mktemp("types")
     assert contradictions(record) == []
-    changed = (put(record, path, value) for path in paths(record) for value in request.param)
+    changed = (
+        put(record, path, value) for path in paths(record) if path[:2] != OF_ITS_POINT for value in request.param
+    )
     found = find_records([stored(folder / "all", changed)])
     read = [json.loads(Path(one["file"]["path"]).read_text()) for one in found.records]
     assert 70 * len(request.param) < len(read) < 0.5 * (len(read) + len(found.skipped))

@@ -159,10 +159,9 @@ def _remarks(*sides: Sequence[Record]) -> list[str]:
 
 
 def _work(record: Record) -> dict[str, str]:
-    """Return options and layout, each once: a choice may be an option's value by another name."""
+    """Return options and layout, each once."""
     facts = {name: value for name, value in work_of(record).items() if not name.startswith(OPTION)}
-    chosen = {name: value for name, value in record.choices.items() if value not in facts.values()}
-    return {"precision": record.precision} | chosen | facts
+    return {"precision": record.precision} | facts
 
 
 def _machine(record: Record) -> dict[str, str | None]:

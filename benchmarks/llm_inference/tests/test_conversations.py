@@ -25,7 +25,7 @@ from record.demand import MADE
 from record.findings import NOT_RANKED
 from record.served import Place, Request, Window, read_request
 from results.join.serving import request_problems
-from results.tests.of_dicts import contradictions
+from results.tests.of_dicts import contradictions, derived_otherwise
 
 ENDLESS = 10**9  # blocks
 REQUEST = {"t": 0.0, "type": "s", "model": "m", "in": 100, "out": 5, "hash_ids": [1, 2]}
@@ -348,10 +348,10 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(against_mock,
     for options, find, words in (
         ({"trace": ""}, verified, "its load is not of conversations"),
         (other, verified, "and one was for"),
-        (other, contradictions, "config.load has the trace other"),
+        (other, derived_otherwise, "gives 'conversations of other, SHA-256"),
         ({"seed": 1}, verified, "than that turn of its load"),
-        ({"seed": 1}, contradictions, "but its seed has 'conversations of small"),
-        ({"trace": "mine/other", "idle_limit_s": None}, contradictions, "choices.conversations is stored as"),
+        ({"seed": 1}, derived_otherwise, "gives 'conversations of small"),
+        ({"trace": "mine/other", "idle_limit_s": 9.0}, derived_otherwise, "variant[1] is stored as"),
     ):
         edited = copy.deepcopy(record)
         edited["config"]["load"] |= options

@@ -21,11 +21,12 @@ from benchmarks.llm_inference import run
 from benchmarks.llm_inference.config import AnswerOptions
 from benchmarks.llm_inference.tests.conftest import MOCK, ROUNDED_S, kinds_of, requests_of
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
-from record.checks.inference import RULES, rates
+from record.checks.inference import RULES
+from record.derivation import derive
 from record.findings import WRONG_ANSWERS, note
 from record.model import Record
 from results.join.serving import request_problems
-from results.tests.of_dicts import contradictions
+from results.tests.of_dicts import contradictions, derived_otherwise
 from tests.conftest import REPOSITORY
 from tests.needs import need
 from tests.waiting import PATIENCE_S, until
@@ -60,8 +61,8 @@ def test_a_record_has_the_servers_own_times(against_mock, tmp_path):
     assert [window["kind"] for window in record["windows"]] == ["measured"]
     assert list(request_problems(record, tmp_path)) == []
     checked = Record.of({**record, "energy": {}})
-    assert [one for rule in RULES for one in rule(checked)] == []
-    assert all(stored == pytest.approx(value) for _, stored, value, _ in rates(checked) if stored and value)
+    assert [one for rule in RULES for one in rule(derive(checked))] == []
+    assert derived_otherwise(record) == []
 
 
 @pytest.mark.parametrize("flags", [("--rate-per-s", "20"), (*TWO, "--length-sigma", "0.5")])
@@ -102,7 +103,8 @@ def test_a_server_accepts_as_many_drafts_as_stated(accepts, names, kinds, agains
     assert {sum(one["tokens"]) for one in requests_of(tmp_path)} == {200}
     assert record["variant"] == ["vllm", "3 draft tokens, 2.49 tokens a step"]
     assert list(request_problems(record, tmp_path)) == []
-    assert [one for rule in RULES for one in rule(Record.of({**record, "energy": {}}))] == []
+    assert [one for rule in RULES for one in rule(derive(Record.of({**record, "energy": {}})))] == []
+    assert derived_otherwise(record) == []
 
 
 @pytest.mark.parametrize(
@@ -324,7 +326,7 @@ def test_chat_behind_a_gateway_is_measured(against_mock, tmp_path, monkeypatch):
             server.kill()
     assert (code, record["error"], record["serving"]["elsewhere"]) == (0, "", "")
     assert record["model"] == "model"
-    assert {"endpoint": "chat", "answers as": "other"}.items() <= record["choices"].items()
+    assert record["serving"]["answers_as"] == "other"
     assert {(one["prompt_tokens"], one["cached_tokens"]) for one in requests} == {(8, None)}
     assert without_key["error"] == "the server answered /v1/models with HTTP status 401: "
     assert (

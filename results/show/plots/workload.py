@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from record.values import devices_text, rounded, value_at
 from results.files.quantities import QUANTITIES
 from results.frames import alike, points_frame
-from results.points.estimate import Estimate
-from results.points.operating import sweeps_of
+from results.points.operating import limits_of
 from results.points.regions import ORDER, OTHER, TIMED_BY, WINDOWS, regions_of
 from results.points.repeats import PointResults
 from results.predict.curve import FURTHEST
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 SPEED, EFFICIENCY, TOTAL, EFFECTIVE = "work_per_s_per_device", "work_per_wh", "work_per_s", "effective_work_per_s"
+ENDS = (("low", "high"), ("high", "low"))  # of an inverse
 BATCH = Axis("global_batch", "global batch size", "doublings")
 DEVICES = Axis("devices", "devices", "doublings")
 REGION_COLOURS = dict(zip(ORDER, (COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[0], COLOURS[1], COLOURS[2]), strict=True))
@@ -45,7 +45,6 @@ def charts_of(results: Sequence[PointResults], styles: Styles, groups: Sequence[
     return [
         *of_points,
         *_scaling(frame, styles),
-        *_operating(results, styles),
         *_two_speeds(frame, unit, styles),
         *_scopes(results, unit, styles),
         *_regions(results),
@@ -64,6 +63,7 @@ def frame_of(results: Sequence[PointResults]) -> DataFrame:
         place=[point.point.place for point in results],
         failed=states,
         keeps=[point.keeps_limits for point in results],
+        limits=[str(limits_of(point.any)) for point in results],
         **numbers,
     )
 
@@ -92,10 +92,16 @@ def _trained(frame: DataFrame, unit: str, styles: Styles) -> Iterator[Chart]:
 
 
 def speed_against_energy(frame: DataFrame, unit: str, styles: Styles) -> Iterator[Chart]:
-    """Yield the energy of a million units over the speed of a device; estimated energies have no front."""
+    """Yield the energy of a million units over the speed of a device, with limits of power and clock that differ.
+
+    Estimated energies have no front.
+    """
     for number, (words, group) in enumerate(alike(frame, SPEED, EFFICIENCY)):
-        energy = group.assign(energy_each=1e6 / group[EFFICIENCY].astype(float))
+        known = [(end, f"{EFFICIENCY}_{other}") for end, other in ENDS if f"{EFFICIENCY}_{other}" in group]
+        intervals = {f"energy_each_{end}": 1e6 / group[column] for end, column in known}
+        energy = group.assign(energy_each=1e6 / group[EFFICIENCY].astype(float), **intervals)
         places = zip(energy[SPEED].astype(float), energy.energy_each, strict=True)
+        labels = "limits" if energy.limits.nunique() > 1 else ""
         front = [] if "ESTIMATED" in words else pareto(places, less_is_better=True)
         ends = " to ".join(
             dict.fromkeys(f"{rounded(x)} {unit}/s at {rounded(y)} Wh" for x, y in front[:: len(front) - 1 or 1])
@@ -104,7 +110,7 @@ def speed_against_energy(frame: DataFrame, unit: str, styles: Styles) -> Iterato
         chart = _named("pareto", "Speed against energy, right and down is better", number, words)
         across, upwards = Axis(SPEED, f"{unit}/s per device"), Axis("energy_each", f"Wh per million {unit}")
         hollow = [not front] * len(energy)
-        yield dots(energy, across, upwards, chart, styles, hollow=hollow, front=front, words=texts)
+        yield dots(energy, across, upwards, chart, styles, labels=labels, hollow=hollow, front=front, words=texts)
 
 
 def _scaling(frame: DataFrame, styles: Styles) -> Iterator[Chart]:
@@ -141,31 +147,6 @@ def _heat_maps(frame: DataFrame, unit: str) -> Iterator[Chart]:
                 title = f"{system}, {words}" if len(kinds) > 1 and words else system
                 chart = (f"heat_map_{number}" + (f"_{kind}" if kind else ""), f"{title}: throughput")
                 yield heat_map(cells, BATCH, DEVICES, TOTAL, chart, f"{unit}/s")
-
-
-def _operating(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
-    """Yield speed against work per energy at several limits, both relative to the point at full speed."""
-    import pandas
-
-    rows: list[dict[str, Any]] = []
-    for sweep in (sweep for sweep in sweeps_of(results) if sweep.is_measured):
-        for point in sweep.points:
-            if point.speed and point.work:
-                about = {"system": sweep.full.results.system, "sweep": sweep.name, "limits": str(point.limits)}
-                rows.append(about | _percent("speed", point.speed) | _percent("work", point.work))
-    if rows:
-        axes = Axis("speed", "speed, in percent of full speed", "free"), Axis("work", "work per energy [%]", "free")
-        texts = (
-            f"{row['sweep']} at {row['limits']}: work {rounded(row['work'])} %, speed {rounded(row['speed'])} %"
-            for row in rows
-        )
-        chart = ("operating_points", "Operating points: right and up is better")
-        yield dots(pandas.DataFrame(rows), *axes, chart, styles, by="sweep", labels="limits", words="; ".join(texts))
-
-
-def _percent(name: str, ratio: Estimate) -> dict[str, float]:
-    low, high = ratio.interval or (ratio.value, ratio.value)
-    return {name: 100 * ratio.value, f"{name}_low": 100 * low, f"{name}_high": 100 * high}
 
 
 def _two_speeds(frame: DataFrame, unit: str, styles: Styles) -> Iterator[Chart]:

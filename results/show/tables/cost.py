@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from results.files.quantities import QUANTITIES, Quantity, quantities
 from results.points.estimate import Interval
-from results.points.operating import limits_of, sweeps_of
+from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.doubts import alike
@@ -21,7 +21,7 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
     body: list[list[Cell]] = []
     for results in sections:
         costed = set()
-        is_swept = bool(sweeps_of(results))
+        is_swept = len({limits_of(point.any) for point in results if point.good}) > 1
         for kind, best in cheapest(results, costs).items():
             for system, (one, at) in best.items():
                 costed.add((system, kind.precision))

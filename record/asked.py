@@ -1,0 +1,149 @@
+"""Facts of a run that follow from its options."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from record.acceptance import label as label_of_speculation
+from record.acceptance import length_of, of_text, stated
+from record.demand import DATA, MADE, SLOS, hosts_of, label, made_trace, of_arrivals, of_idle_limit, of_trace
+from record.model import Layout, Record, Speculation, changed, is_number, with_known
+from record.parts import OF_ALL_COPIES
+from record.values import count
+
+SAME = {"precision": "compute.precision", "data": "data.data", "system": "run.system"}  # options by fact
+MODELS = ("model.size", "model.variant")  # options with the last word of a model's name
+SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
+PEAK = "peak_tflops_per_device"
+LAYOUT_OF_SERVER = {
+    "global_batch_size": "load.concurrency",
+    "num_devices": "serve.devices",
+    "num_nodes": "serve.nodes",
+    "tensor_parallel_size": "serve.devices",
+}
+
+
+def as_asked(record: Record) -> Record:
+    """Return a record with the facts that its options give; others stay as they are."""
+    if not record.config:
+        return record
+    known = ((name, record.option(path)) for name, path in SAME.items())
+    facts: dict[str, Any] = {name: option for name, option in known if isinstance(option, str)}
+    if size := next(filter(None, map(record.option, MODELS)), None):
+        facts["model"] = f"{''.join(record.model.rpartition(' ')[:2])}{size}"
+    peak = record.option(f"run.{PEAK}")
+    metrics = {PEAK: peak if is_number(peak) and peak else None}
+    if record.serving:
+        facts |= _served(record)
+        metrics |= _limits(record)
+    else:
+        facts["layout"] = layout = with_known(record.layout, _layout(record))
+        facts["sample"] = _sample(layout, record.work_unit)
+    return with_known(record, facts | {"metrics": with_known(record.metrics, metrics)})
+
+
+def _layout(record: Record) -> dict[str, int]:
+    """Return the parallel sizes and batch sizes of the options; 0 and none leave the choice to the benchmark."""
+    copies = (record.fill.copies if record.fill else 0) or 1
+    return {
+        name: value * (copies if name in OF_ALL_COPIES else 1)
+        for options in record.config.values()
+        for name, value in options.items()
+        if value and isinstance(value, int) and name in vars(record.layout)
+    }
+
+
+def _sample(layout: Layout, unit: str) -> str | None:
+    sizes = ((layout.number(name), words) for name, words in SAMPLES.items() if unit == words or words != "tokens")
+    return next((f"{size} {words}" for size, words in sizes if size), None)
+
+
+def _served(record: Record) -> dict[str, Any]:
+    """Return the facts of a server's run; one that ran already, or has real weights, names its model itself."""
+    server = record.option("serve.server")
+    if record.option("load.rate_per_s") is None or server is None:
+        return {}
+    url, path = record.option("serve.url"), record.option("serve.model_path") or ""
+    is_started = not url and not record.option("serve.real_weights")
+    name = f"server at {url}" if url else server
+    own = _last_part(path) or record.option("serve.served_model") or record.option("serve.model")
+    serving = {
+        "server": name,
+        "slo": record.option("load.slo"),
+        "speculation": _speculation(record),
+    }
+    return {
+        "data": DATA,
+        "model": own if is_started else None,
+        "sample": _lengths(record),
+        "variant": variant_of(record, name),
+        "layout": with_known(record.layout, {key: record.option(path) for key, path in LAYOUT_OF_SERVER.items()}),
+        "serving": with_known(record.serving, serving),
+    }
+
+
+def _last_part(path: object) -> str:
+    return str(path).rstrip("/").rpartition("/")[2]
+
+
+def variant_of(record: Record, server: str) -> list[str]:
+    """Return the server and the options that make it another one, in words."""
+    rate, drafts = record.option("load.rate_per_s"), _asked_speculation(record)
+    limit_s = record.option("load.idle_limit_s")
+    roles = Counter(filter(None, hosts_of(record.option("run.hosts") or "").values()))
+    found = [
+        server,
+        of_arrivals(rate) if rate else None,
+        "chat" if record.option("load.endpoint") == "chat" else None,
+        ", ".join(f"{role} on {count(nodes, 'node')}" for role, nodes in roles.items()),
+        of_idle_limit(limit_s) if record.option("load.trace") and is_number(limit_s) else None,
+        label_of_speculation(drafts[0], _stated(*drafts)[0]) if drafts[0] else None,
+        record.option("serve.server_args"),
+    ]
+    return list(filter(None, found))
+
+
+def _asked_speculation(record: Record) -> tuple[int, float, str]:
+    """Return the draft tokens, the user's acceptance length and the model of the published one."""
+    drafts, length, model = (
+        record.option(f"speculation.{name}") for name in ("draft_tokens", "acceptance_length", "acceptance_of")
+    )
+    return drafts or 0, length or 0.0, model or ""
+
+
+def _stated(drafts: int, length: float, model: str) -> tuple[float, str]:
+    """Return the stated acceptance length and its source; raises nothing for what nobody has published."""
+    try:
+        return stated(drafts, length, model)
+    except LookupError:
+        return 0.0, "nobody"
+
+
+def _speculation(record: Record) -> Speculation | None:
+    known, drafts = record.serving.speculation, _asked_speculation(record)
+    if not known:
+        return None
+    length, source = _stated(*drafts) if drafts[0] else (None, None)
+    values = {"draft_tokens": drafts[0] or None, "stated_length": length, "source": source}
+    return changed(with_known(known, values), measured_length=length_of(known.steps, known.accepted_tokens))
+
+
+def _lengths(record: Record) -> str | None:
+    """Return the lengths of requests in words; of a trace in a file, only the record has its digest."""
+    after, trace, seed = of_text(*_asked_speculation(record)), record.option("load.trace"), record.option("load.seed")
+    if trace in MADE and isinstance(seed, int):
+        return of_trace(trace, made_trace(trace, seed)[0]) + after
+    if trace:
+        digest = re.search("[0-9a-f]{12}", record.sample)
+        return of_trace(_last_part(trace), digest[0] if digest else "unknown") + after
+    names = ("input_tokens", "output_tokens", "length_sigma", "lengths_file")
+    asked = [record.option(f"load.{name}") for name in names]
+    return None if None in asked else label(*asked) + after
+
+
+def _limits(record: Record) -> dict[str, float]:
+    """Return the limits of latency of the preset that a load names."""
+    slo = SLOS.get(record.option("load.slo") or "")
+    return {"slo_ttft_s": slo.ttft_s, "slo_tpot_s": slo.tpot_s} if slo else {}

@@ -1,0 +1,75 @@
+"""Figures of today's tables of systems and workloads, which older records follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from record.asked import PEAK
+from record.derivation import derive
+from record.findings import finding
+from record.model import Record, changed, with_known
+from results.files.systems import SYSTEMS, peaks_in, table_file
+from results.files.workloads import Facts, workloads
+
+CLOSE = 1e-6  # relative difference of equal figures
+
+
+def wrong_length(record: Record) -> Iterator[str]:
+    """Yield a sentence if samples have another length than the model's own, and no option asked for it."""
+    facts = _facts(record)
+    default = next(iter(facts.flops.get(record.model) or ()), None) if facts else None
+    length = record.layout.sequence_length
+    is_own = bool(length) and record.config.get("model", {}).get("sequence_length", length) is None
+    if facts and record.model in facts.flops_per_length and is_own and record.sample != default:
+        yield f"sample is stored as {record.sample!r}, but its model has {default!r}"
+
+
+def with_todays_figures(record: Record) -> Record:
+    """Return a record with the FLOPs, the peak and the parameters of today's tables, and what follows from them.
+
+    A corrected table must not discard a measurement, and runs before and after it stay comparable. `corrected` of the
+    record has a finding for each difference; a record without one is returned as it is.
+    """
+    metrics, corrected = record.metrics, []
+    figures: dict[str, float] = {}
+    facts = _facts(record)
+    if facts and facts.comparable and record.is_good:
+        is_comparable = record.sample == facts.comparable
+        record = changed(record, metrics=with_known(metrics, {"comparable": is_comparable}))
+    for kind, name, value in _figures(record):
+        recorded = metrics.number(name)
+        if value and recorded and not math.isclose(recorded, value, rel_tol=CLOSE):
+            corrected.append(finding(kind, recorded=recorded, table=value))
+            figures[name] = value
+    return changed(derive(record, figures), corrected=tuple(corrected)) if figures else record
+
+
+def _figures(record: Record) -> Iterator[tuple[str, str, float | None]]:
+    """Yield FLOPs of a unit of work, peak of a device, parameters: kind of finding, metric, and value in the tables."""
+    facts = _facts(record)
+    flops = _flops(record, facts) if facts else None
+    yield "flops_corrected", f"model_flops_per_{record.work_unit[:-1]}", flops
+    yield "peak_corrected", PEAK, peaks().get((record.system, record.precision))
+    yield "parameters_corrected", "num_parameters", facts.num_parameters.get(record.model) if facts else None
+
+
+def _flops(record: Record, facts: Facts) -> float | None:
+    known: Mapping[str, float] = facts.flops.get(record.model) or {}
+    length = record.layout.sequence_length or 0
+    per_length = facts.flops_per_length.get(record.model)
+    if per_length is None or not length:
+        return known.get(record.sample)
+    default_sample, flops = next(iter(known.items()))
+    return flops + per_length * (length - int(default_sample.split()[0]))
+
+
+def _facts(record: Record) -> Facts | None:
+    """Return the facts of a record's workload, if it counts the same work."""
+    facts = workloads().get(record.benchmark)
+    return facts if facts and facts.work_unit == record.work_unit else None
+
+
+def peaks() -> dict[tuple[str, str], float]:
+    """Return the peak of one device in 10^12 FLOP/s by system and precision."""
+    return peaks_in(table_file(SYSTEMS))
