@@ -18,7 +18,6 @@ from tests.later import Later
 pytestmark = pytest.mark.long
 
 h5py, torch = Later("h5py"), Later("torch")
-data, model = (Later(f"benchmarks.deepcam.{name}") for name in ("data", "model"))
 target, trainer = (Later(f"benchmarks.on_pytorch.{name}") for name in ("target", "trainer"))
 SMALL = (32, 48)
 
