@@ -13,14 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from benchmarks.common.options import option, run_command
 from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.cosmoflow.config import NATIVE_SIZE, PARAMETERS, REDSHIFTS, SIZES
 from jpwr.process.whole_file import replaced
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MEAN_COUNT = 0.75  # particles in a voxel
 
@@ -74,6 +76,8 @@ def write_file(path: Path, size: int, seed: tuple[int, int]) -> int:
 
 def sample(size: int, seed: tuple[int, int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
     """Return particle counts of shape [size, size, size, 4], and the four targets that they were made from."""
+    import numpy as np
+
     chance = np.random.default_rng(seed)
     targets = chance.uniform(-1, 1, PARAMETERS).astype(np.float32)
     matter, amplitude, slope, expansion = (float(value) for value in targets)
@@ -89,6 +93,8 @@ def sample(size: int, seed: tuple[int, int]) -> tuple[NDArray[np.int16], NDArray
 
 def _gaussian(size: int, chance: np.random.Generator, slope: float, turn: float) -> NDArray[np.float64]:
     """Return a field of mean 0 and deviation 1, whose power falls by `slope` beyond `turn` waves along an edge."""
+    import numpy as np
+
     waves = np.fft.fftfreq(size) * size
     last = np.fft.rfftfreq(size) * size
     k = np.sqrt(waves[:, None, None] ** 2 + waves[None, :, None] ** 2 + last[None, None, :] ** 2)

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.options import option, run_command
 from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.deepcam.config import CHANNELS, FREQUENCIES, NATIVE_SIZE, SIZES
 from jpwr.process.whole_file import replaced
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 SMOOTH = 12  # waves along an edge, beyond which a field has little power
 LIMIT = 6.0  # largest value, in standard deviations
@@ -69,6 +70,7 @@ def write_stats(path: Path) -> int:
 
 def _write(path: Path, parts: dict[str, Any]) -> int:
     import h5py
+    import numpy as np
 
     with replaced(path) as part:
         with h5py.File(part, "w") as file:
@@ -82,18 +84,24 @@ def _write(path: Path, parts: dict[str, Any]) -> int:
 
 def ranges() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the minimum and maximum of each channel, as different as those of wind, pressure and moisture."""
+    import numpy as np
+
     middle, deviation = scales()
     return (middle - LIMIT * deviation).astype(np.float32), (middle + LIMIT * deviation).astype(np.float32)
 
 
 def scales() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean and the standard deviation of each channel."""
+    import numpy as np
+
     chance = np.random.default_rng(0)
     return chance.uniform(-100, 100, CHANNELS), 10 ** chance.uniform(-4, 4, CHANNELS)
 
 
 def sample(height: int, width: int, seed: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
     """Return fields of shape [height, width, 16], and each pixel's class: 1 where the first is high, 2 the second."""
+    import numpy as np
+
     chance = np.random.default_rng(seed)
     waves = np.sqrt((np.fft.fftfreq(height) * height)[:, None] ** 2 + (np.fft.rfftfreq(width) * width)[None, :] ** 2)
     share = np.exp(-((waves / SMOOTH) ** 2))

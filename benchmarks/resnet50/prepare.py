@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from benchmarks.common.options import ConfigError, option, positive, run_command
 from benchmarks.common.prepare import write_missing
 from benchmarks.resnet50.config import NUM_CLASSES
@@ -188,6 +186,8 @@ def serialise(encoded: bytes, label: int) -> bytes:
 
 def draw(label: int, height: int, width: int, seed: tuple[int, int]) -> Any:
     """Return an image of shape [height, width, 3] in uint8: waves and a colour of the class, with noise."""
+    import numpy as np
+
     of_class, chance = np.random.default_rng(label), np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width].astype(np.float32) / 100
     values = np.zeros((height, width, 3), np.float32)
