@@ -70,6 +70,19 @@ def read_launch(environ: Mapping[str, str] = os.environ) -> Launch:
     return Launch(**{field: int(value) for field, value in found.items()})
 
 
+def check_gpus(asked: str, shown: int, launch: Launch, framework: str) -> None:
+    """Raise ConfigError unless a framework shows a GPU for each process of this node, or none if none was asked for."""
+    if asked == "gpu" and not shown:
+        raise ConfigError(
+            f"--device gpu was asked for, but {framework} shows none: use a build for your GPUs, or --device cpu"
+        )
+    if 0 < shown < launch.local_world_size:
+        raise ConfigError(
+            f"{launch.local_world_size} processes were started on a node that shows {shown} GPUs: start one process "
+            "per GPU"
+        )
+
+
 def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:
     """Return a window of this node from two times of its monotonic clock, with the same moments on the wall clock."""
     epoch_offset_s = time.time() - time.monotonic()

@@ -7,11 +7,15 @@ import dataclasses
 import math
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from jpwr.process.parser import HelpfulParser
 
+Options = TypeVar("Options")
+
 EXIT_BAD_OPTIONS = 2
+PROFILE_SUFFIX = ".profile"  # of a folder next to the record
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
 # Makes cuBLAS and cuDNN multiply in float32 instead of TF32, so that MFU refers to the peak in fp32.
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
@@ -21,7 +25,7 @@ class ConfigError(Exception):
     """The options cannot be run; the message has what was asked, what was found and what to do."""
 
 
-def option(default: Any, help: str, choices: Sequence[str] | None = None) -> Any:
+def option(default: Any, help: str, choices: Sequence[Any] | None = None) -> Any:
     """Return a dataclass field that is a flag; its help text has the unit."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
 
@@ -44,6 +48,13 @@ def parse_config(groups: Sequence[type], argv: Sequence[str], prog: str, descrip
     return [cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)}) for cls in groups]
 
 
+def parse_groups(options: type[Options], argv: Sequence[str], prog: str, description: str) -> Options:
+    """Return a dataclass whose fields are groups of flags from the command line; raises ConfigError."""
+    hints = get_type_hints(options)
+    groups = [hints[field.name] for field in dataclasses.fields(options)]  # type: ignore[arg-type]
+    return options(*parse_config(groups, argv, prog, description))
+
+
 def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any], hint: Any) -> None:
     flag = "--" + field.name.replace("_", "-")
     help_text = field.metadata["help"].replace("%", "%%")
@@ -55,7 +66,7 @@ def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any],
     if field.default not in (None, "", ()):
         help_text += " (default: %(default)s)"
     choices = field.metadata["choices"]
-    metavar = "{" + ",".join(choices) + "}" if choices else _METAVARS[kind]
+    metavar = "{" + ",".join(map(str, choices)) + "}" if choices else _METAVARS[kind]
     arguments.add_argument(
         flag, type=kind, nargs=nargs, default=field.default, choices=choices, metavar=metavar, help=help_text
     )
@@ -137,13 +148,6 @@ class DataOptions:
     def reads_files(self) -> bool:
         """Whether the data is read from files."""
         return not self.data.startswith("synthetic")
-
-    def check_turns(self, turns: TurnsOptions) -> None:
-        """Raise ConfigError if the data cannot be measured in turns."""
-        if turns.effective and self.data == "synthetic":
-            raise ConfigError("--effective compares with --data synthetic: add --data with the kind of the files")
-        if turns.cold_cache and not self.reads_files:
-            raise ConfigError("--cold-cache needs --effective and data from files: add --data with their kind")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,6 +257,8 @@ class RunOptions:
         for flag, asked in (("--profile", self.profile), ("--region-times", self.region_times)):
             if asked and not self.record:
                 raise ConfigError(f"{flag} needs --record FILE: it writes next to the record")
+        if self.profile and (folder := Path(self.record).with_suffix(PROFILE_SUFFIX)).exists():
+            raise ConfigError(f"--profile writes into {folder}, which exists already: remove it")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,10 +314,10 @@ class SampleConfig:
     checkpoint: CheckpointOptions = CheckpointOptions()
 
     def __post_init__(self) -> None:
-        self.data.check_turns(self.turns)
-
-
-Options = TypeVar("Options")
+        if self.turns.effective and self.data.data == "synthetic":
+            raise ConfigError("--effective compares with --data synthetic: add --data with the kind of the files")
+        if self.turns.cold_cache and not self.data.reads_files:
+            raise ConfigError("--cold-cache needs --effective and data from files: add --data with their kind")
 
 
 def escape_unencodable() -> None:

@@ -25,27 +25,22 @@ class SampleWorkload(Workload):
     damage: ClassVar[str] = "damaged, or of another size"  # why a record cannot be used
     samples_per_epoch: ClassVar[int]  # of the workload's reference data set
 
-    def __init__(
-        self, options: Any, launch: Launch, files: Sequence[Path], num_devices: int, micro_batch_size: int
-    ) -> None:
+    def __init__(self, options: Any, launch: Launch, files: Sequence[Path], sample: str, micro_batch_size: int) -> None:
         """Share the batch, and all `files` of the data set, among the ranks."""
-        self.config, self.launch = options, launch
+        self.config, self.launch, self.sample = options, launch, sample
         self.layout = {
-            "num_devices": num_devices,
+            "num_devices": launch.world_size,
             "num_nodes": launch.num_nodes,
             "global_batch_size": options.batch.global_batch_size,
             "micro_batch_size": micro_batch_size,
-            "data_parallel_size": num_devices,
+            "data_parallel_size": launch.world_size,
         }
         self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
         self.data_set = identity(files, made=self.data.startswith("fake-")) if files else {}
         self.files = own_files(files, launch.rank, launch.world_size)
-
-    def count(self) -> None:
-        """Set parameters and FLOPs of the model and its samples, as workload.yaml states them."""
-        model = self.model(self.config)
+        model = self.model(options)
         self.num_parameters = num_parameters(self.name, model)
-        self.flops = flops_of_sample(self.name, model, self.sample)
+        self.flops = flops_of_sample(self.name, model, sample)
 
     def conclude(self, record: RunRecord, target: Target, losses: Sequence[float], read: int, damaged: int) -> str:
         """Record the reads of all ranks; return why the run is not valid, or an empty string."""

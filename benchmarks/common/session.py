@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from benchmarks.common.input_files import Staged, stage
 from benchmarks.common.launch import Launch, boot_id, node_name, read_launch
 from benchmarks.common.measure import checkpoints
-from benchmarks.common.measure.extra_steps import check_profile, in_parts, profile
+from benchmarks.common.measure.extra_steps import in_parts, profile
 from benchmarks.common.measure.measured import Measured, Session
 from benchmarks.common.measure.regions import (
     TIMES_SUFFIX,
@@ -21,15 +22,14 @@ from benchmarks.common.measure.regions import (
     MarkedSteps,
     regions_of,
     share_metrics,
+    trace_of,
     traced,
-    write_times,
-    write_trace,
 )
 from benchmarks.common.measure.turns import in_turns
 from benchmarks.common.measure.window import in_a_window, to_a_loss
 from benchmarks.common.node.gpu_ids import bind
 from benchmarks.common.node.provenance import collect_provenance, environment
-from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, escape_unencodable, parse_config
+from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, escape_unencodable, parse_groups
 from benchmarks.common.record import FAILED, MEASURED, OK, Device, RunRecord, Window
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.common.workload import Target, Workload
@@ -50,7 +50,6 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
     try:
         options, launch = parse_options(workload, sys.argv[1:] if argv is None else argv), read_launch()
         check_record_path(options.run.record)
-        check_profile(options.run)
         _check_facts(workload, options)
         if options.turns.effective and options.window.to_loss:
             raise ConfigError("--effective and --to-loss exclude each other: leave one out")
@@ -76,11 +75,9 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
 
 def parse_options(workload: type[Workload], argv: Sequence[str]) -> Any:
     """Return the workload's options from a command line; raises ConfigError for a wrong one."""
-    hints = get_type_hints(workload.options)
-    groups = [hints[field.name] for field in fields(workload.options)]
     start = "Start it alone for one device, with torchrun (or python -m benchmarks.common.spawn) for several."
     program = f"python -m benchmarks.{workload.name}"
-    return workload.options(*parse_config(groups, argv, program, f"{workload.description} {start}"))
+    return parse_groups(workload.options, argv, program, f"{workload.description} {start}")
 
 
 def _check_facts(workload: type[Workload], options: Any) -> None:
@@ -119,7 +116,10 @@ def train(workload: type[Workload], options: Any, launch: Launch, record: RunRec
         session = Session(run, training, target, options, launch, marked)
         checkpoints.check(session)
         target.gather(None)  # wait until every rank has built its model
-        measured = measure(session)
+        if options.window.to_loss:
+            measured = to_a_loss(session)
+        else:
+            measured = in_turns(session) if options.turns.effective else in_a_window(session)
         _describe_machines(session, measured, record)
         # The following may need more memory than the measured steps.
         in_parts(session)
@@ -136,13 +136,6 @@ def train(workload: type[Workload], options: Any, launch: Launch, record: RunRec
         record.error = training.conclude(record) or measured.problem
         checkpoints.measure(session, record)  # its steps do not count
     record.status = FAILED if record.error else OK
-
-
-def measure(session: Session) -> Measured:
-    """Measure in one window, to a loss or in turns, on all ranks at the same time."""
-    if session.options.window.to_loss:
-        return to_a_loss(session)
-    return in_turns(session) if session.options.turns.effective else in_a_window(session)
 
 
 def _stage(run: Workload, launch: Launch) -> Staged | None:
@@ -212,7 +205,7 @@ def _describe_steps(session: Session, measured: Measured, record: RunRecord) -> 
         profile(session)
     if options.region_times:
         times = gather({"hostname": node_name(), "boot_id": boot_id(), "windows": marked.times()})
-        session.write_next_to_record(TIMES_SUFFIX, write_times, times, "reads will not be reported by region")
+        session.write_next_to_record(TIMES_SUFFIX, partial(json.dumps, times), "reads will not be reported by region")
     first_steps = gather(traced(spans, lane, session.launch.world_size))
     if options.record:
-        session.write_next_to_record(TRACE_SUFFIX, write_trace, first_steps, "no trace of the steps is kept")
+        session.write_next_to_record(TRACE_SUFFIX, partial(trace_of, first_steps), "no trace of the steps is kept")

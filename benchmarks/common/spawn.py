@@ -55,7 +55,7 @@ class Place:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; return the exit code."""
+    """Run from the command line; return 0, or the exit code of the first failed rank."""
     parser = Parser(prog="python -m benchmarks.common.spawn", description=__doc__)
     parser.add_argument("--nproc-per-node", type=int, required=True, metavar="N", help="processes on this node")
     parser.add_argument("--standalone", action="store_true", help="one node, at a free port; the default")
@@ -80,15 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     port = options.master_port or free_ports(options.nproc_per_node)
     place = Place(options.nproc_per_node, options.nnodes, options.node_rank, options.master_addr, port)
-    return spawn(place, options.command)
-
-
-def spawn(place: Place, command: Sequence[str]) -> int:
-    """Run `python -m` with the command in each rank; return 0, or the exit code of the first failed rank."""
 
     def start(local_rank: int) -> subprocess.Popen[bytes]:
         environ = {**os.environ, **place.environ(local_rank)}
-        return subprocess.Popen([sys.executable, "-m", *command], env=environ)
+        return subprocess.Popen([sys.executable, "-m", *options.command], env=environ)
 
     ended = run_all(partial(start, local_rank) for local_rank in range(place.processes))
     if ended is None:

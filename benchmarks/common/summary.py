@@ -9,12 +9,14 @@ from benchmarks.common.record import OK, RunRecord
 from jpwr.messages import number_of
 from jpwr.trace.marks import MARKS_VARIABLE
 
-INPUT_PARTS = ("reading", "decompressing", "decoding", "copying")
-
 
 def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return a few lines: model, status, throughput, step times, loss, and where energy and record are."""
-    where = ", ".join([record.system, *_devices(record)])
+    where = record.system
+    if layout := record.layout:  # a plan that is refused has none
+        batch = layout.get("global_batch_size", 0)
+        where += f", {number_of(layout.get('num_devices', 0), 'device')}, "
+        where += f"{batch} in flight" if record.serving else f"global batch {batch}"
     lines = [("model", f"{record.model} on {where}: {record.status}")]
     lines += _figures(record)
     if record.status == OK:
@@ -24,13 +26,6 @@ def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.enviro
         )
     lines.append(("record", path or "not stored: --record FILE stores it, --print-record prints it"))
     return "\n".join(f"{record.benchmark}: {name:<10} {text}" for name, text in lines)
-
-
-def _devices(record: RunRecord) -> Iterator[str]:
-    if record.layout:  # a plan that is refused has none
-        batch = record.layout.get("global_batch_size", 0)
-        yield number_of(record.layout.get("num_devices", 0), "device")
-        yield f"{batch} in flight" if record.serving else f"global batch {batch}"
 
 
 def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
@@ -48,18 +43,6 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
     if effective is not None:
         wait = number("input_wait_percent") or 0
         yield "effective", f"{effective:.1f} {unit}/s through the input path, which waits {wait:.1f} % of the time"
-    epcc = number(f"epcc_{unit}_per_s")
-    if epcc is not None:
-        yield "EPCC's", f"{epcc:.1f} {unit}/s: their processing speed, over all samples including the first step"
-    read_bytes, opens = number("input_bytes_per_s"), number("input_opens_per_s")
-    parts = {name: number(f"input_{name}_percent") for name in INPUT_PARTS}
-    if read_bytes:
-        took = ", ".join(f"{share:.0f} % {name}" for name, share in parts.items() if share is not None)
-        opened = f", {opens:.1f} opens/s" if opens else ""
-        yield "input", f"{read_bytes / 1e6:.1f} MB/s{opened}" + (f"; of its work {took}" if took else "")
-    staged_bytes, stage_s = number("staged_bytes"), number("stage_s")
-    if staged_bytes is not None:
-        yield "staged", f"{staged_bytes / 1e6:.1f} MB copied to the nodes' own disks in {stage_s or 0:.1f} s"
     write_s, restore_s, saved_bytes = (number(f"checkpoint_{one}") for one in ("write_s", "restore_s", "bytes"))
     if write_s is not None and restore_s is not None:
         where = "storage" if metrics["checkpoint_cold"] else "storage or the node's cache"

@@ -24,13 +24,7 @@ HIDDEN = (128, 64)  # units of the layers before the last
 class ModelOptions:
     """Model."""
 
-    size: int = option(
-        NATIVE_SIZE, "voxels along a volume's edge: 32, 64 or 128; only 128 is comparable with other results"
-    )
-
-    def __post_init__(self) -> None:
-        if self.size not in SIZES:
-            raise ConfigError(f"size must be one of {', '.join(map(str, SIZES))}, got {self.size}")
+    size: int = option(NATIVE_SIZE, "voxels along a volume's edge; only 128 is comparable with other results", SIZES)
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,6 @@ class TrainingOptions(options.TrainingOptions):
     learning_rate: float = option(0.001, "learning rate per 64 samples of the global batch, after its warm-up")
     momentum: float = option(0.9, "momentum of SGD")
     dropout: float = option(0.5, "share of the hidden layers' units that are dropped in a step")
-    seed: int = option(1234, "seed of weights, data and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,11 +27,10 @@ class CosmoFlow(TensorFlowWorkload):
     samples_per_epoch = 524_288  # of MLPerf HPC's training set, from v1.0 on
 
     def __init__(self, options: Config, launch: Launch) -> None:
-        super().__init__(options, launch, find_files(options.data, "*.tfrecord"))
         size = options.model.size
+        files = find_files(options.data, "*.tfrecord")
+        super().__init__(options, launch, files, f"{size} x {size} x {size} x {REDSHIFTS}")
         self.layout["volume_size"] = size
-        self.sample = f"{size} x {size} x {size} x {REDSHIFTS}"
-        self.count()
 
     @staticmethod
     def model(options: Config) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -17,30 +17,17 @@ DATA, LABELS = "climate/data", "climate/labels_0"  # of shape [height, width, 16
 LEAST, MOST = "climate/minval", "climate/maxval"  # in stats.h5, of shape [16]
 
 
-class Scale(NamedTuple):
-    """Normalization of each channel: subtract `shift`, then multiply by `factor`."""
-
-    shift: Any
-    factor: Any
-
-
 def reader(height: int, width: int, stats: Path) -> Read:
-    """Return the reader of images of one size; raises ConfigError if the statistics cannot be used."""
-    scale = read_scale(stats)
-    sample, labels = ((height, width, CHANNELS), np.float32), ((height, width), np.uint8)
-    return Read(sample, labels, read_file, partial(to_range, scale=scale))
-
-
-def read_scale(path: Path) -> Scale:
-    """Return the scale from stats.h5; raises ConfigError if it cannot be used."""
+    """Return the reader of images of one size, in the range of stats.h5; raises ConfigError if that cannot be used."""
     try:
-        with h5py.File(path, "r") as file:
+        with h5py.File(stats, "r") as file:
             least, most = (np.asarray(file[name], np.float32) for name in (LEAST, MOST))
     except (OSError, KeyError) as error:
-        raise ConfigError(f"{path} has no minima and maxima of the channels ({error}): copy it again") from error
+        raise ConfigError(f"{stats} has no minima and maxima of the channels ({error}): copy it again") from error
     if least.shape != (CHANNELS,) or most.shape != (CHANNELS,) or not np.all(most > least):
-        raise ConfigError(f"{path} has no range above 0 for each of {CHANNELS} channels: copy it again")
-    return Scale(least, 1 / (most - least))
+        raise ConfigError(f"{stats} has no range above 0 for each of {CHANNELS} channels: copy it again")
+    sample, labels = ((height, width, CHANNELS), np.float32), ((height, width), np.uint8)
+    return Read(sample, labels, read_file, partial(to_range, least=least, factor=1 / (most - least)))
 
 
 def read_file(path: Path, fields: Any, labels: Any) -> int:
@@ -62,7 +49,7 @@ def read_file(path: Path, fields: Any, labels: Any) -> int:
     return int(size_bytes)
 
 
-def to_range(fields: Any, scale: Scale) -> None:
+def to_range(fields: Any, least: Any, factor: Any) -> None:
     """Scale each channel in place to 0...1, by its statistics."""
-    fields -= scale.shift
-    fields *= scale.factor
+    fields -= least
+    fields *= factor

@@ -32,10 +32,9 @@ class DeepCam(PyTorchWorkload):
     samples_per_epoch = 121_266  # of MLPerf HPC's training set
 
     def __init__(self, options: Config, launch: Launch) -> None:
-        super().__init__(options, launch, find_files(options.data, "*.h5", STATS))
         self._height, self._width = SIZES[options.model.size]
-        self.sample = f"{self._height} x {self._width} x {CHANNELS}"
-        self.count()
+        files = find_files(options.data, "*.h5", STATS)
+        super().__init__(options, launch, files, f"{self._height} x {self._width} x {CHANNELS}")
 
     @staticmethod
     def model(options: Config) -> str:

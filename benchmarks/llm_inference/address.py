@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 COMPLETIONS, CHAT, MODELS, METRICS = "/v1/completions", "/v1/chat/completions", "/v1/models", "/metrics"
 PORTS = {"http": 80, "https": 443}
@@ -68,15 +67,7 @@ class Address:
             raise self._silent(error) from error
 
     def _silent(self, error: OSError) -> LoadError:
-        proxy = f"; {self.unused_proxy}" if self.unused_proxy else ""
-        return LoadError(f"no server answers at {self.host}:{self.port}: {error.strerror or error}{proxy}")
-
-    @property
-    def unused_proxy(self) -> str:
-        """Sentence on a proxy that is set for the host and that no request goes through; empty without one."""
-        if self.scheme not in getproxies() or proxy_bypass(self.host):
-            return ""
-        return f"{self.scheme}_proxy is set, and not used: the client connects to {self.host} itself"
+        return LoadError(f"no server answers at {self.host}:{self.port}, without a proxy: {error.strerror or error}")
 
     def is_here(self) -> bool:
         """Check whether the server runs on this node, and so is in its power."""

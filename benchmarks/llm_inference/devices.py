@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.common.launch import node_name, usable_cpus
+from benchmarks.common.launch import Launch, described_device
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
@@ -25,7 +25,7 @@ def devices_of(config: Config) -> list[Device]:
     """Return the devices that the server uses; raises ConfigError where there are fewer than asked for."""
     count = config.serve.devices
     if config.device == "cpu":
-        return [Device(hostname=node_name(), name="processor", device_id="", cpus=usable_cpus()) for _ in range(count)]
+        return [described_device(Launch(), "processor")] * count
     ids = gpu_ids()
     if len(ids) < count:
         raise ConfigError(f"--devices {count} was asked for, but the node has {number_of(len(ids), 'device')}")
@@ -58,10 +58,7 @@ def devices_of_running(config: Config, port: int) -> list[Device]:
 
 
 def _gpus(ids: Sequence[str]) -> list[Device]:
-    return [
-        Device(hostname=node_name(), rank=rank, name="", device_id=one, cpus=usable_cpus())
-        for rank, one in enumerate(ids)
-    ]
+    return [described_device(Launch(rank), "", one) for rank, one in enumerate(ids)]
 
 
 def processes_of(port: int) -> set[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,8 @@ def _place(server: Server, program: Program, prompt: Sequence[int], token: int) 
     """Return the listed log-probabilities after a prompt, and which one is the token's; -1 for none."""
     asked = {"model": server.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "stream": False}
     choice = server.address.choice(COMPLETIONS, {**asked, "logprobs": LISTED, **program.request_of_text})
-    listed = _by_id(answer_of(choice).top[0])
-    return list(listed).index(token) if token in listed else -1, list(listed.values())
-
-
-def _by_id(listed: Mapping[str, float]) -> dict[int, float]:
-    found = {name.removeprefix(OF_ID): value for name, value in listed.items()}
+    found = {name.removeprefix(OF_ID): value for name, value in answer_of(choice).top[0].items()}
     if not found or not all(name.isdigit() for name in found):
         raise ValueError("the server lists no token ids")
-    return {int(name): round(value, 6) for name, value in found.items()}
+    listed = {int(name): round(value, 6) for name, value in found.items()}
+    return list(listed).index(token) if token in listed else -1, list(listed.values())

@@ -20,13 +20,7 @@ OTHERS = {"--model-path", "--url", "xllamacpp"}  # words with which the model is
 GB = 1e9
 
 
-def check_point(
-    model: str,
-    num_devices: int,
-    global_batch_size: int,
-    micro_batch_size: int | None = None,
-    pipeline_parallel_size: int | None = None,
-) -> None:
+def check_point(model: str, num_devices: int, global_batch_size: int, **layout: int | None) -> None:
     """Raise ConfigError unless the model's heads can be shared by so many devices."""
     shape = SHAPES.get(model)
     if shape and shape.kv_heads % num_devices:

@@ -10,15 +10,15 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from benchmarks.common.launch import Launch, mark_window, node_window, read_launch
 from benchmarks.common.node.out_of_memory import is_out_of_memory
 from benchmarks.common.node.provenance import collect_provenance
-from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unencodable, parse_config
+from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, escape_unencodable, parse_groups
 from benchmarks.common.record import FAILED, MEASURED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.llm_inference.address import LoadError
@@ -65,9 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(argv: Sequence[str]) -> Config:
     """Return the options of a command line; raises ConfigError for what is none."""
-    hints = get_type_hints(Config)
-    groups = [hints[field.name] for field in fields(Config)]
-    return Config(*parse_config(groups, argv, f"python -m benchmarks.{BENCHMARK}", DESCRIPTION))
+    return parse_groups(Config, argv, f"python -m benchmarks.{BENCHMARK}", DESCRIPTION)
 
 
 def describe(config: Config) -> RunRecord:

@@ -58,8 +58,6 @@ class Started:
         if not serve.url:
             path, vocab = self._start(config, stack)
             names = [NAME, path.name]
-        if serve.url and self.address.unused_proxy:
-            print(self.address.unused_proxy, flush=True)
         served = self.address.models()
         names = names or served[:1]
         name = next((one for one in names if one in served), "")

@@ -50,26 +50,21 @@ class Trace(NamedTuple):
 
 def trace_of(name: str, seed: int) -> Trace:
     """Return a made trace, or that of a file or a folder of files; raises ConfigError."""
+    path, flag = Path(name), f"--trace {name}"
     if name in MADE:
-        text = as_text(made(name, seed))
-        return _trace_of(name, f"--trace {name}", {name: text})
-    path = Path(name)
-    try:
-        files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
-        texts = {str(file): file.read_text(encoding="utf-8") for file in files}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--trace {name} cannot be read: {error}; give {' or '.join(MADE)}, or a file") from error
-    return _trace_of(path.name, f"--trace {name}", texts)
-
-
-def _trace_of(name: str, flag: str, texts: Mapping[str, str]) -> Trace:
-    """Return the trace of the texts of files, by their paths; raises ConfigError."""
-    found = [one for path, text in texts.items() for one in _conversations(f"--trace {path}", text)]
+        texts = {name: as_text(made(name, seed))}
+    else:
+        try:
+            files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
+            texts = {str(file): file.read_text(encoding="utf-8") for file in files}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{flag} cannot be read: {error}; give {' or '.join(MADE)}, or a file") from error
+    found = [one for place, text in texts.items() for one in _conversations(f"--trace {place}", text)]
     if not found:
         raise ConfigError(f"{flag} has no conversation: give a file that is not empty, or {' or '.join(MADE)}")
     if not any(turn.output > 1 for one in found for turn in one.turns):
         raise ConfigError(f"{flag}: no request has 2 output tokens, of which the later one is timed")
-    return Trace(name, digest_of("".join(texts.values())), tuple(found))
+    return Trace(path.name, digest_of("".join(texts.values())), tuple(found))
 
 
 def _conversations(flag: str, text: str) -> Iterator[Conversation]:

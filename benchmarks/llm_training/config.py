@@ -79,18 +79,6 @@ class ParallelOptions:
         sizes = {name for name, value in vars(self).items() if not isinstance(value, str)}
         positive(self, *sizes)
 
-    def is_sequence_parallel(self, by_default: bool, tensor_parallel_size: int) -> bool:
-        """Return whether sequence parallelism is used; raises ConfigError for `on` without tensor parallelism."""
-        if self.sequence_parallel == "on" and tensor_parallel_size == 1:
-            raise ConfigError("--sequence-parallel on needs a --tensor-parallel-size of 2 or more")
-        return tensor_parallel_size > 1 and (
-            self.sequence_parallel == "on" or (self.sequence_parallel == "auto" and by_default)
-        )
-
-    def overlaps(self, on_gpu: bool, data_parallel_size: int) -> bool:
-        """Return whether communication is overlapped with computation."""
-        return self.overlap == "on" or (self.overlap == "auto" and on_gpu and data_parallel_size > 1)
-
 
 @dataclass(frozen=True)
 class KernelOptions:

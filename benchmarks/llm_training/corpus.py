@@ -83,11 +83,7 @@ def _read(path: Path) -> Iterator[str]:
 @cache  # parsing the library takes most of the time of `prepare`, which reads its 2 MB of text three times
 def installed_texts() -> tuple[str, ...]:
     """Return text that is on every machine: docstrings of Python's library, and licences."""
-    return tuple(_installed_texts())
-
-
-def _installed_texts() -> Iterator[str]:
-    library = Path(sysconfig.get_path("stdlib"))
+    found, library = [], Path(sysconfig.get_path("stdlib"))
     for file in sorted(library.rglob("*.py")):
         if {"test", "tests", "idle_test", "site-packages", "dist-packages"} & set(file.relative_to(library).parts):
             continue
@@ -96,11 +92,12 @@ def _installed_texts() -> Iterator[str]:
         except (OSError, SyntaxError, UnicodeDecodeError):
             continue
         if text:
-            yield text
+            found.append(text)
     for folder in (LICENCES, library):
         for file in sorted(folder.glob("[A-Z]*")):
             if file.is_file() and not file.is_symlink():
-                yield file.read_text(encoding="utf-8", errors="replace")
+                found.append(file.read_text(encoding="utf-8", errors="replace"))
+    return tuple(found)
 
 
 def _docstrings(tree: ast.AST) -> Iterator[str]:

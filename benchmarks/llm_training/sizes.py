@@ -43,11 +43,6 @@ class ModelSize:
             )
 
     @property
-    def recorded(self) -> dict[str, int]:
-        """Facts of the architecture that the record of a run has, so that a tender can fix them."""
-        return {name: getattr(self, name) for name in ("num_layers", "hidden_size", "num_heads", "vocab_size")}
-
-    @property
     def padded_vocab_size(self) -> int:
         """Size of the vocabulary, padded to VOCAB_MULTIPLE."""
         return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.on_pytorch import target as on_pytorch
 
 BLACKWELL = (10, 0)  # compute capability
+RECORDED = ("num_layers", "hidden_size", "num_heads", "vocab_size")  # so that a tender can fix them
 FORWARD_BACKWARD = f"{FORWARD}+{BACKWARD}"  # of a CUDA graph
 
 
@@ -97,9 +98,11 @@ class Gpt(Workload):
 
     def _is_sequence_parallel(self, on_gpu: bool) -> bool:
         """Return whether sequence parallelism is used; raises ConfigError where the model does not fit it."""
-        model, tensor = self.config.model, self.shares.tensor_parallel_size
-        has_experts = model.shape.experts > 0
-        used = self.config.parallel.is_sequence_parallel(on_gpu or has_experts, tensor)
+        model, asked = self.config.model, self.config.parallel.sequence_parallel
+        tensor, has_experts = self.shares.tensor_parallel_size, model.shape.experts > 0
+        if asked == "on" and tensor == 1:
+            raise ConfigError("--sequence-parallel on needs a --tensor-parallel-size of 2 or more")
+        used = tensor > 1 and (asked == "on" or (asked == "auto" and (on_gpu or has_experts)))
         if has_experts and tensor > 1 and not used:
             raise ConfigError("--sequence-parallel off does not work with experts and tensor parallelism: leave it out")
         parts = tensor * self.shares.context_parallel_size
@@ -123,7 +126,7 @@ class Gpt(Workload):
     def open(self, record: RunRecord) -> Iterator[Target]:
         """Open the device with megatron-core's process groups, or the IPUs."""
         config, shares = self.config, self.shares
-        record.config["model"] |= config.model.shape.recorded
+        record.config["model"] |= {name: getattr(config.model.shape, name) for name in RECORDED}
         if config.compute.device == "ipu":
             from benchmarks.llm_training.gpt import ipu
 
@@ -132,11 +135,13 @@ class Gpt(Workload):
         # PyTorch takes seconds to import: do so after the options have been checked.
         warnings.filterwarnings("ignore", module=r"(megatron|torch\.distributed)\.")
         from benchmarks.llm_training.gpt import kernels, parallel, regions
+        from benchmarks.on_pytorch.communication import marked_collectives
         from benchmarks.on_pytorch.target import choose_target
 
         target = choose_target(config.compute, self.launch)
         self.sequence_parallel = self._is_sequence_parallel(target.on_gpu)
-        self.overlap = config.parallel.overlaps(target.on_gpu, shares.data_parallel_size)
+        overlap = config.parallel.overlap
+        self.overlap = overlap == "on" or (overlap == "auto" and target.on_gpu and shares.data_parallel_size > 1)
         self.kernels = kernels.choose_kernels(config, target, shares)
         record.config["parallel"] |= {"sequence_parallel": self.sequence_parallel, "overlap": self.overlap}
         record.config["kernels"] = self._recorded_kernels = asdict(self.kernels)
@@ -145,7 +150,7 @@ class Gpt(Workload):
         self.marks_all_communication = not (self.kernels.cuda_graph or in_layers)
         with (
             parallel.parallel_groups(target, shares, config.training.seed, self.kernels.cuda_graph),
-            nullcontext() if compiled else regions.marked_communication(self.regions),
+            nullcontext() if compiled else marked_collectives(self.regions, regions.MODULES),
         ):
             yield target
 
@@ -228,7 +233,11 @@ class Trainer(Training):
         gather_late = kernels.compile != "layers" and not kernels.cuda_graph
         self._model = parallel.distribute(gpt, model_config, target, run.overlap, gather_late, kernels.cuda_graph)
         timers = regions.MegatronTimers(run.regions)
-        self._optimizer = optimizer.build_optimizer(self._model, config.training, target, timers)
+        self._optimizer: optimizer.MegatronOptimizer | optimizer.CpuOptimizer
+        if target.on_gpu:
+            self._optimizer = optimizer.MegatronOptimizer(self._model, config.training, target, timers)
+        else:
+            self._optimizer = optimizer.CpuOptimizer(self._model, config.training)
         self.regions, self._in_graph = run.regions, kernels.cuda_graph
         if not kernels.cuda_graph:  # a graph has no regions inside
             model_config.timers = timers

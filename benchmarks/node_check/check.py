@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Feed, Flops, Target, Training, Workload
+from benchmarks.common.workload import Feed, Flops, Training
 from benchmarks.node_check.config import Config
+from benchmarks.on_pytorch.workload import OnPyTorch
 from jpwr.regions.times import COMM, FORWARD
 
 if TYPE_CHECKING:
-    from benchmarks.on_pytorch.target import Target as PyTorchTarget
+    from benchmarks.on_pytorch.target import Target
 
 
-class NodeCheck(Workload):
+class NodeCheck(OnPyTorch):
     """One check of all devices of a job, which wait for the slowest of them after each step of the window."""
 
     name = "node_check"
@@ -40,15 +39,6 @@ class NodeCheck(Workload):
         """Return the size of the matrices."""
         return f"matrices of {options.model.size}"
 
-    @contextmanager
-    def open(self, record: RunRecord) -> Iterator[Target]:
-        """Open the device, with the process group of all ranks."""
-        from benchmarks.on_pytorch.target import choose_target, process_group
-
-        target = choose_target(self.config.compute, self.launch)
-        with process_group(target):
-            yield target
-
     def build(self, target: Any) -> Products:
         """Return the matrices of this rank."""
         return Products(self, target)
@@ -57,7 +47,7 @@ class NodeCheck(Workload):
 class Products(Training):
     """Products of square matrices in the run's precision, in place of training steps."""
 
-    def __init__(self, run: NodeCheck, target: PyTorchTarget) -> None:
+    def __init__(self, run: NodeCheck, target: Target) -> None:
         import torch
 
         from benchmarks.node_check.figures import product

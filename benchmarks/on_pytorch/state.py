@@ -39,7 +39,8 @@ class State(Tensors):
     """Weights, optimizer and gradient scaler of a Trainer."""
 
     def __init__(self, trainer: Trainer, rank: int) -> None:
-        self._trainer, self._rank = trainer, rank
+        self._trainer = trainer
+        self._of_rank = f"buffers of rank {rank}"  # of which each has its own, as statistics of batches
 
     def save(self, folder: Path) -> None:
         """Write into a new folder; the library syncs its files."""
@@ -56,11 +57,6 @@ class State(Tensors):
             optim_state_dict=state["optimizer"],
         )
         trainer.scaler.load_state_dict(state["scaler"])
-
-    @property
-    def _of_rank(self) -> str:
-        """Key of the buffers, such as statistics of batches, of which each rank has its own."""
-        return f"buffers of rank {self._rank}"
 
     def _state(self) -> dict[str, Any]:
         model, optimizer = get_state_dict(self._trainer.model, self._trainer.optimizer)

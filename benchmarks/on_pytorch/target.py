@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.common import workload
-from benchmarks.common.launch import Launch, described_device, peak_memory_bytes
+from benchmarks.common.launch import Launch, check_gpus, described_device, peak_memory_bytes
 from benchmarks.common.options import ComputeOptions, ConfigError, precision_on_gpu
 from benchmarks.common.record import Device
 from jpwr.regions import TorchEvent
@@ -100,16 +100,8 @@ def choose_target(options: ComputeOptions, launch: Launch) -> Target:
     """Return the GPU of this process's local rank, or its share of the CPU; raises ConfigError if unavailable."""
     precision = options.precision
     on_gpu = options.device != "cpu" and torch.cuda.is_available()
-    if options.device == "gpu" and not on_gpu:
-        raise ConfigError(
-            "--device gpu was asked for, but PyTorch shows none: use a build for your GPUs, or --device cpu"
-        )
+    check_gpus(options.device, torch.cuda.device_count() if on_gpu else 0, launch, "PyTorch")
     if on_gpu:
-        if launch.local_rank >= torch.cuda.device_count():
-            raise ConfigError(
-                f"{launch.local_world_size} processes were started on a node that shows {torch.cuda.device_count()} "
-                "GPUs: start one process per GPU"
-            )
         torch.cuda.set_device(launch.local_rank)
         has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
         precision = precision_on_gpu(precision, has_bf16, torch.cuda.get_device_name())

@@ -16,7 +16,7 @@ from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
 from benchmarks.common.samples import SampleWorkload
-from benchmarks.common.workload import Target, Training
+from benchmarks.common.workload import Target, Training, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -26,18 +26,11 @@ if TYPE_CHECKING:
     from benchmarks.on_pytorch.trainer import Trainer
 
 
-class PyTorchWorkload(SampleWorkload):
-    """One run; its model and data are the workload's own."""
+class OnPyTorch(Workload):
+    """Workload that opens this process's device by PyTorch."""
 
-    packages: ClassVar[tuple[str, ...]] = ("torch", "numpy")
-
-    def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
-        """Share the batch and all `files` among the ranks; raises ConfigError if the batch cannot be shared."""
-        batch, devices = options.batch, launch.world_size
-        micro = batch.micro_batch_size or max(1, batch.global_batch_size // devices)
-        self.shares = BatchPlan(batch.global_batch_size, micro, devices)
-        super().__init__(options, launch, files, devices, micro)
-        self.layout["grad_accum_steps"] = self.shares.grad_accum_steps
+    config: Any  # its options, with `compute`
+    launch: Launch
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
@@ -47,6 +40,20 @@ class PyTorchWorkload(SampleWorkload):
         target = choose_target(self.config.compute, self.launch)
         with process_group(target):
             yield target
+
+
+class PyTorchWorkload(OnPyTorch, SampleWorkload):
+    """One run; its model and data are the workload's own."""
+
+    packages: ClassVar[tuple[str, ...]] = ("torch", "numpy")
+
+    def __init__(self, options: Any, launch: Launch, files: Sequence[Path], sample: str) -> None:
+        """Share the batch and all `files` among the ranks; raises ConfigError if the batch cannot be shared."""
+        batch, devices = options.batch, launch.world_size
+        micro = batch.micro_batch_size or max(1, batch.global_batch_size // devices)
+        self.shares = BatchPlan(batch.global_batch_size, micro, devices)
+        super().__init__(options, launch, files, sample, micro)
+        self.layout["grad_accum_steps"] = self.shares.grad_accum_steps
 
     def build(self, target: Any) -> Training:
         """Return model, optimizer and data of this rank."""

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.common import workload
-from benchmarks.common.launch import Launch, described_device, peak_memory_bytes
+from benchmarks.common.launch import Launch, check_gpus, described_device, peak_memory_bytes
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import ConfigError, precision_on_gpu
 from benchmarks.common.record import Device
@@ -107,17 +107,9 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         keras.mixed_precision.set_global_policy(POLICIES[precision])
         return Target("ipu", precision, True, strategy, launch)
     gpus = tf.config.list_physical_devices("GPU") if options.device != "cpu" else []
-    if options.device == "gpu" and not gpus:
-        raise ConfigError(
-            "--device gpu was asked for, but TensorFlow shows none: use a build for your GPUs, or --device cpu"
-        )
+    check_gpus(options.device, len(gpus), launch, "TensorFlow")
     on_gpu = bool(gpus)
     if on_gpu:
-        if launch.local_world_size > len(gpus):
-            raise ConfigError(
-                f"{launch.local_world_size} processes were started on a node that shows {len(gpus)} GPUs: start one "
-                "process per GPU"
-            )
         gpu = gpus[launch.local_rank]
         tf.config.set_visible_devices([gpu], "GPU")
         tf.config.experimental.set_memory_growth(gpu, True)

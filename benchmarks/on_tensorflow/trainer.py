@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -15,11 +17,6 @@ from jpwr.regions import RegionTimer
 from jpwr.regions.times import IO
 
 
-def unchanged(gradients: Sequence[Any]) -> Sequence[Any]:
-    """Return the gradients of a loss that has all terms."""
-    return gradients
-
-
 class Trained(NamedTuple):
     """Model, optimizer and loss of a training, made in the scope of the target's strategy."""
 
@@ -28,7 +25,7 @@ class Trained(NamedTuple):
     # Returns a replica's part of the loss from samples, labels and the index of the first of them in the global batch.
     # Gradients are summed over replicas, so that each divides by the global batch size.
     loss_of: Callable[[Any, Any, Any], Any]
-    completed: Callable[[Sequence[Any]], Sequence[Any]] = unchanged  # adds the gradients of terms outside the loss
+    completed: Callable[[Sequence[Any]], Sequence[Any]] = list  # adds the gradients of terms outside the loss
 
 
 class Trainer:
@@ -115,6 +112,34 @@ class Trainer:
         """Wait until the device is idle, by fetching a scalar."""
         if self.losses:
             self.losses[-1] = float(self.losses[-1])
+
+
+class State:
+    """State of a training of one process: variables of model and optimizer, by tf.train.Checkpoint."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._variables = [one.value for one in (*trainer.model.variables, *trainer.optimizer.variables)]
+        self._checkpoint = tf.train.Checkpoint(variables=self._variables)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the variables."""
+        return sum(int(one.shape.num_elements()) * int(one.dtype.size) for one in self._variables)
+
+    def checksum(self) -> str:
+        """Return a checksum of all variables."""
+        found = hashlib.sha256()
+        for one in self._variables:
+            found.update(one.numpy().tobytes())
+        return found.hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write into a new folder."""
+        self._checkpoint.write(str(folder / "state"))
+
+    def load(self, folder: Path) -> None:
+        """Read from a folder."""
+        self._checkpoint.read(str(folder / "state")).assert_consumed()
 
 
 def in_precision(optimizer: Any, target: Target) -> Any:

@@ -30,11 +30,11 @@ class TensorFlowWorkload(SampleWorkload):
     packages = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "keras", "numpy")
     unusual = {"compute.xla": {"on": "XLA"}}  # noqa: RUF012
 
-    def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
+    def __init__(self, options: Any, launch: Launch, files: Sequence[Path], sample: str) -> None:
         """Share the batch and all `files` among the ranks; raises ConfigError if the batch cannot be shared."""
         batch, devices = options.batch.global_batch_size, launch.world_size
         check_shares(devices, batch)
-        super().__init__(options, launch, files, devices, batch // devices)
+        super().__init__(options, launch, files, sample, batch // devices)
         # The part of its files' records that this rank takes, and the number of parts.
         self.shares = (0, 1) if len(files) >= launch.world_size else (launch.rank, launch.world_size)
 
@@ -68,8 +68,8 @@ class TensorFlowTraining(Training):
     """Training on TensorFlow."""
 
     def __init__(self, run: TensorFlowWorkload, target: TensorFlowTarget) -> None:
-        from benchmarks.on_tensorflow.state import State
         from benchmarks.on_tensorflow.tfrecords import COPIED_AHEAD
+        from benchmarks.on_tensorflow.trainer import State
 
         config = run.config
         self.trainer, self.batches = run.open_trainer(target), run.open_batches(target)

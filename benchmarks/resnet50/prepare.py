@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from benchmarks.common.options import ConfigError, option, positive, run_command
 from benchmarks.common.prepare import write_missing
@@ -18,6 +18,8 @@ from benchmarks.resnet50.imagenet import Picture, class_labels, find_pictures
 from jpwr.process.whole_file import replaced
 
 USUAL_FILES = {"train": 1024, "validation": 128}
+QUALITY = 90
+PICTURE_SIZES = ((375, 500), (500, 375), (333, 500), (500, 500))  # heights and widths of most of ImageNet
 PLAN, CLASSES, LEFT_OUT = "{split}.json", "classes.txt", "{split}.left_out.txt"
 
 
@@ -44,17 +46,32 @@ class PrepareOptions:
             raise ConfigError(f"classes must be at most {NUM_CLASSES}, got {self.classes}")
 
 
-class Source(Protocol):
-    """Image that can be read."""
+class MadePicture(NamedTuple):
+    """Generated image, which depends on number and seed alone; those of a class share a pattern."""
+
+    number: int
+    classes: int
+    seed: int
+
+    @property
+    def label(self) -> int:
+        """Label from 1, as in the usual TFRecords."""
+        return 1 + self.number % self.classes
 
     def read(self) -> bytes:
-        """Return the encoded image."""
+        """Return the image as a JPEG."""
+        import tensorflow as tf
+
+        height, width = PICTURE_SIZES[self.number % len(PICTURE_SIZES)]
+        values = draw(self.label, height, width, (self.seed, self.number))
+        encoded: bytes = tf.io.encode_jpeg(values, quality=QUALITY).numpy()
+        return encoded
 
 
 class Example(NamedTuple):
     """Image and its label, from 1."""
 
-    picture: Source
+    picture: Picture | MadePicture
     label: int
 
 
@@ -105,9 +122,7 @@ def list_examples(options: PrepareOptions, folder: Path) -> list[Example]:
         (folder / CLASSES).write_text(names, encoding="utf-8", errors="surrogateescape")
         examples = [Example(picture, labels[picture.class_name]) for picture in pictures]
     else:
-        from benchmarks.resnet50.pictures import made_pictures
-
-        made = made_pictures(options.images, options.classes, options.seed)
+        made = [MadePicture(number, options.classes, options.seed) for number in range(options.images)]
         examples = [Example(picture, picture.label) for picture in made]
     random.Random(options.seed).shuffle(examples)
     return examples
@@ -167,6 +182,20 @@ def serialise(encoded: bytes, label: int) -> bytes:
     )
     serialised: bytes = example.SerializeToString(deterministic=True)
     return serialised
+
+
+def draw(label: int, height: int, width: int, seed: tuple[int, int]) -> Any:
+    """Return an image of shape [height, width, 3] in uint8: waves and a colour of the class, with noise."""
+    import numpy as np
+
+    of_class, chance = np.random.default_rng(label), np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width].astype(np.float32) / 100
+    values = np.zeros((height, width, 3), np.float32)
+    for _ in range(3):
+        (across, down), phase = of_class.uniform(-9, 9, 2), chance.uniform(0, 6.3)
+        values += np.sin(across * x + down * y + phase)[:, :, None] * of_class.uniform(10, 40, 3)
+    values += of_class.uniform(80, 170, 3) + chance.normal(0, 12, values.shape)
+    return np.clip(values, 0, 255).astype(np.uint8)
 
 
 main = partial(run_command, PrepareOptions, "python -m benchmarks.resnet50.prepare", __doc__, prepare)

@@ -28,11 +28,9 @@ class ResNet50(TensorFlowWorkload):
     damage = f"damaged, or a label that is not from 1 to {NUM_CLASSES}"
 
     def __init__(self, options: Config, launch: Launch) -> None:
-        super().__init__(options, launch, find_tfrecords(options.data))
         size = options.model.image_size
+        super().__init__(options, launch, find_tfrecords(options.data), f"{size} pixels")
         self.layout["image_size"] = size
-        self.sample = f"{size} pixels"
-        self.count()
 
     @staticmethod
     def model(options: Config) -> str:

@@ -7,8 +7,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -48,7 +47,15 @@ def check(session: Session) -> None:
             f"--checkpoint was asked for, but {run.name} cannot write its state on {session.target.kind.upper()}s or "
             "in several processes: leave it out"
         )
-    _check_folder(Path(options.checkpoint))
+    folder = Path(options.checkpoint)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigError(
+            f"--checkpoint {folder} was asked for, but it cannot be written to ({error.strerror}): choose "
+            "another folder"
+        ) from error
 
 
 class Round(NamedTuple):
@@ -136,8 +143,11 @@ def _timed(session: Session, kind: str, windows: list[Window], work: Callable[[]
 
 
 def _write(session: Session, state: State, folder: Path) -> None:
-    """Write a checkpoint, which all ranks have written and synced when this returns."""
-    with _in_one_sentence(folder.parent):
+    """Write a checkpoint, which all ranks have written and synced when this returns.
+
+    Raises CheckpointError with the cause of a failure: libraries report those of all ranks, with traces.
+    """
+    try:
         if session.launch.rank == 0:
             folder.mkdir(parents=True)
         session.target.gather(None)
@@ -149,6 +159,14 @@ def _write(session: Session, state: State, folder: Path) -> None:
             _sync(folder)
             _sync(folder.parent)
         session.target.gather(None)
+    except BaseException as error:
+        of_ranks = getattr(error, "failures", None)  # of torch.distributed.checkpoint, whose errors are no Exception
+        if not (of_ranks or isinstance(error, Exception)):
+            raise
+        found: Any = next(iter(of_ranks.values()))[0] if of_ranks else error
+        cause = f"{type(found).__name__}: {short_message(found)}"
+        remedy = "make room, or choose another folder by --checkpoint"
+        raise CheckpointError(f"a checkpoint cannot be written to {folder.parent} ({cause}): {remedy}") from error
 
 
 def _sync(path: Path) -> None:
@@ -158,33 +176,6 @@ def _sync(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
-
-
-@contextmanager
-def _in_one_sentence(folder: Path) -> Iterator[None]:
-    """Raise a CheckpointError with the cause of a failure: libraries report those of all ranks, with traces."""
-    try:
-        yield
-    except BaseException as error:
-        of_ranks = getattr(error, "failures", None)  # of torch.distributed.checkpoint, whose errors are no Exception
-        if not (of_ranks or isinstance(error, Exception)):
-            raise
-        found: Any = next(iter(of_ranks.values()))[0] if of_ranks else error
-        cause = f"{type(found).__name__}: {short_message(found)}"
-        remedy = "make room, or choose another folder by --checkpoint"
-        raise CheckpointError(f"a checkpoint cannot be written to {folder} ({cause}): {remedy}") from error
-
-
-def _check_folder(folder: Path) -> None:
-    """Raise ConfigError unless files can be written into the folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise ConfigError(
-            f"--checkpoint {folder} was asked for, but it cannot be written to ({error.strerror}): choose "
-            "another folder"
-        ) from error
 
 
 def _own_files(folder: Path, launch: Launch) -> list[Path]:

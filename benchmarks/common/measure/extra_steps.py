@@ -10,15 +10,7 @@ from pathlib import Path
 from benchmarks.common.measure.measured import Session
 from benchmarks.common.measure.regions import PARTS
 from benchmarks.common.node.out_of_memory import short_message
-from benchmarks.common.options import ConfigError, RunOptions
-
-PROFILE_SUFFIX = ".profile"
-
-
-def check_profile(options: RunOptions) -> None:
-    """Raise ConfigError if a profile would overwrite another."""
-    if options.profile and (folder := Path(options.record).with_suffix(PROFILE_SUFFIX)).exists():
-        raise ConfigError(f"--profile writes into {folder}, which exists already: remove it")
+from benchmarks.common.options import PROFILE_SUFFIX
 
 
 def profile(session: Session) -> None:

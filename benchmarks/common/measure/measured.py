@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common.facts import Flops
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure.regions import MarkedSteps
 from benchmarks.common.record import Window
@@ -45,13 +44,13 @@ class Session(NamedTuple):
         of_ranks: list[float] = self.target.gather(sum(times_s) if self.launch.is_first_on_node else 0.0)
         return max(of_ranks)
 
-    def write_next_to_record(self, suffix: str, write: Callable[[Path, Any], None], content: Any, without: str) -> None:
+    def write_next_to_record(self, suffix: str, text: Callable[[], str], without: str) -> None:
         """Write a file next to the record, on rank 0; a failure is reported and does not fail the run."""
         if self.launch.rank:
             return
         path = Path(self.options.run.record).with_suffix(suffix)
         try:
-            write(path, content)
+            path.write_text(text())
         except OSError as error:
             print(f"{path} cannot be written ({error.strerror}): {without}", file=sys.stderr)
 
@@ -82,13 +81,7 @@ class Measured(NamedTuple):
             "measured_steps": steps,
             "host_step_time_median_s": percentile(host_times_s, 50) / steps_each,
             **throughput_metrics(
-                run.unit,
-                steps * run.work_per_step,
-                session.longest_s(host_times_s),
-                step_times_s,
-                run.layout["num_devices"],
-                run.flops,
-                session.options.run.peak_tflops_per_device,
+                run, steps, session.longest_s(host_times_s), step_times_s, session.options.run.peak_tflops_per_device
             ),
             **input_metrics,
         }
@@ -96,31 +89,25 @@ class Measured(NamedTuple):
 
 
 def throughput_metrics(
-    unit: str,
-    work: int,
-    measured_s: float,
-    step_times_s: list[float],
-    num_devices: int,
-    model_flops: Flops,
-    peak_tflops_per_device: float,
+    run: Workload, steps: int, measured_s: float, step_times_s: list[float], peak_tflops_per_device: float
 ) -> dict[str, Any]:
     """Return throughput over the whole measured window, step times in seconds, and rates in 10^12 FLOP/s.
 
-    `unit` is the unit of `work` in the singular, such as `token`. `mfu` is from 0 to 1, and None if the device's peak
-    or the model's FLOPs are not known.
+    `mfu` is from 0 to 1, and None if the device's peak or the model's FLOPs are not known.
     """
+    unit = run.unit
     measured = {
         "measured_s": measured_s,
-        f"measured_{unit}s": work,
-        f"model_flops_per_{unit}": model_flops.per_unit,
+        f"measured_{unit}s": steps * run.work_per_step,
+        f"model_flops_per_{unit}": run.flops.per_unit,
         "peak_tflops_per_device": peak_tflops_per_device or None,
     }
     formulas = (*throughput(f"{unit}s"), *flops(f"{unit}s"))
     return {
         **measured,
-        **computed(formulas, {**measured, "num_devices": num_devices}),
+        **computed(formulas, {**measured, "num_devices": run.layout["num_devices"]}),
         **step_times(step_times_s),
-        "model_flops_source": model_flops.source,
+        "model_flops_source": run.flops.source,
     }
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.common.record import EFFECTIVE, MEASURED
@@ -160,11 +158,6 @@ def with_parts(usual: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def write_times(path: Path, of_ranks: Sequence[dict[str, Any]]) -> None:
-    """Write the states of each rank over time as JSON; raises OSError."""
-    path.write_text(json.dumps(of_ranks) + "\n")
-
-
 def packed(states: Sequence[State]) -> dict[str, Any]:
     """Return states as plain data: their names, their order, and their edges in seconds of the monotonic clock."""
     names = sorted({state.name for state in states})
@@ -188,14 +181,14 @@ def share_metrics(regions: dict[str, Any], num_devices: int, is_complete: bool =
     return shares if is_complete else {**shares, "comm_percent": None}
 
 
-def write_trace(path: Path, of_ranks: Sequence[Sequence[Sequence[Any]]]) -> None:
-    """Write the first steps of every rank as a trace, on the wall clock from the earliest on; raises OSError."""
+def trace_of(of_ranks: Sequence[Sequence[Sequence[Any]]]) -> str:
+    """Return the trace of the first steps of every rank, on the wall clock from the earliest on."""
     first_s = min((row[2] for rows in of_ranks for row in rows), default=0.0)
     processes = {
         f"rank {rank}": [Span(key, lane, start_s - first_s, end_s - first_s) for key, lane, start_s, end_s in rows]
         for rank, rows in enumerate(of_ranks)
     }
-    path.write_text(chrome_trace(processes))
+    return chrome_trace(processes)
 
 
 def traced(spans: dict[str, list[Span]], lane: str, ranks: int) -> list[list[Any]]:

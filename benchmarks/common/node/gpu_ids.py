@@ -8,7 +8,10 @@ from __future__ import annotations
 import ctypes
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common.launch import Launch
 
@@ -21,46 +24,38 @@ def gpu_ids() -> list[str]:
 
     Empty without a driver, or if the driver does not report them.
     """
-    return _cuda_ids() or _hip_ids()
+    for ids in (_cuda_ids, _hip_ids):
+        with suppress(OSError, AttributeError):  # no driver, or one that lacks a function
+            if found := list(ids()):
+                return found
+    return []
 
 
-def _cuda_ids() -> list[str]:
-    """Return UUID and PCI address of each GPU, also for an instance of it (CUDA driver API, device management)."""
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-        count = ctypes.c_int()
-        if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
-            return []
-        found = []
+def _cuda_ids() -> Iterator[str]:
+    """Yield UUID and PCI address of each GPU, also for an instance of it (CUDA driver API, device management)."""
+    cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+        return
+    for index in range(count.value):
+        device, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+        if cuda.cuDeviceGet(ctypes.byref(device), index):
+            raise OSError(f"the driver does not report GPU {index}")
+        ids = [] if cuda.cuDeviceGetUuid(raw, device) else [f"GPU-{uuid.UUID(bytes=bytes(raw))}"]
+        yield " ".join([*ids, *_address(cuda.cuDeviceGetPCIBusId, device)])
+
+
+def _hip_ids() -> Iterator[str]:
+    """Yield the PCI address of each GPU (HIP runtime API, device management)."""
+    hip, count = ctypes.CDLL("libamdhip64.so"), ctypes.c_int()
+    if not hip.hipGetDeviceCount(ctypes.byref(count)):
         for index in range(count.value):
-            device, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
-            if cuda.cuDeviceGet(ctypes.byref(device), index):
-                return []
-            ids = [] if cuda.cuDeviceGetUuid(raw, device) else [f"GPU-{uuid.UUID(bytes=bytes(raw))}"]
-            address = ctypes.create_string_buffer(ADDRESS_BYTES)
-            if not cuda.cuDeviceGetPCIBusId(address, ADDRESS_BYTES, device):
-                ids.append(address.value.decode())
-            found.append(" ".join(ids))
-    except (OSError, AttributeError):  # no driver, or one that lacks a function
-        return []
-    return found
+            yield " ".join(_address(hip.hipDeviceGetPCIBusId, index))
 
 
-def _hip_ids() -> list[str]:
-    """Return the PCI address of each GPU (HIP runtime API, device management)."""
-    try:
-        hip = ctypes.CDLL("libamdhip64.so")
-        count = ctypes.c_int()
-        if hip.hipGetDeviceCount(ctypes.byref(count)):
-            return []
-        found = []
-        for index in range(count.value):
-            address = ctypes.create_string_buffer(ADDRESS_BYTES)
-            failed = hip.hipDeviceGetPCIBusId(address, ADDRESS_BYTES, index)
-            found.append("" if failed else address.value.decode())
-    except (OSError, AttributeError):
-        return []
-    return found
+def _address(function: Any, device: Any) -> list[str]:
+    """Return the PCI address of a device by a function of its driver; empty if it fails."""
+    address = ctypes.create_string_buffer(ADDRESS_BYTES)
+    return [] if function(address, ADDRESS_BYTES, device) else [address.value.decode()]
 
 
 def bind(launch: Launch) -> None:

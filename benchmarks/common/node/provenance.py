@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.launch import COPIES_VARIABLE, COPY_VARIABLE, node_name, usable_cores
+from benchmarks.common.node.programs import ProgramError, ask
 from benchmarks.common.node.vendor_tools import Reported, ToolError, amd_smi, nvidia_smi, nvidia_topology
 from jpwr.process.cgroup import cpu_quota, memory_limit_bytes
 from jpwr.process.processor import read_processor
@@ -146,12 +146,10 @@ def _devices() -> Reported:
 
 def _git(*arguments: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
-        )
-    except (OSError, subprocess.SubprocessError):
+        done = ask("git", "-C", str(REPOSITORY), *arguments, limit_s=TIMEOUT_S)
+    except ProgramError:
         return None
-    return done.stdout.strip() or None
+    return None if done.returncode else done.stdout.strip() or None
 
 
 def commit() -> str | None:

@@ -6,10 +6,6 @@ from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError
 
 
-def test_passes_make_up_the_global_batch():
-    assert BatchPlan(global_batch_size=64, micro_batch_size=4, data_parallel_size=2).grad_accum_steps == 8
-
-
 def test_a_batch_that_does_not_divide_is_refused_with_the_numbers():
     with pytest.raises(ConfigError, match=r"global_batch_size 10 .* 4 x 2 = 8"):
         BatchPlan(10, 4, 2)

@@ -12,8 +12,6 @@ from benchmarks.common import session
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure import checkpoints
 from benchmarks.common.measure.checkpoints import Round
-from benchmarks.common.record import RunRecord
-from benchmarks.common.summary import summary
 from benchmarks.common.tests.test_session import Adding, Sums
 
 SHORT = ["--warmup-steps", "1", "--measured-steps", "4"]
@@ -77,13 +75,6 @@ def test_checkpoints_are_measured_after_the_window_and_leave_nothing(run, tmp_pa
     assert [window["kind"] for window in record["windows"]] == ["measured", *["checkpoint", "restore"] * 3]
     assert len(record["losses"]) == len(without["losses"]) == 5  # none of those after the window
     assert record["metrics"]["measured_steps"] == without["metrics"]["measured_steps"]
-
-
-@pytest.mark.parametrize(("cold", "where"), [(1, "from storage\n"), (0, "from storage or the node's cache\n")])
-def test_the_summary_says_where_a_checkpoint_was_read_from(cold, where):
-    times = {"checkpoint_write_s": 2.5, "checkpoint_restore_s": 0.5, "checkpoint_bytes": 7e6, "checkpoint_cold": cold}
-    record = RunRecord("sums", "A100", "tiny", "tokens", {}, status="ok", metrics=times)
-    assert f"7.0 MB written in 2.5 s, read in 0.5 s {where}" in summary(record, "x.json", {})
 
 
 def test_metrics_are_of_the_slowest_rank_and_means_of_the_rounds():

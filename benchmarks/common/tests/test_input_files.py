@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.input_files import drop_from_cache, identity, own_files, stage
+from benchmarks.common.input_files import identity, own_files, stage
 from benchmarks.common.options import ConfigError
 
 
@@ -20,11 +20,6 @@ def files(tmp_path):
             made.append(tmp_path / folder / name)
             made[-1].write_bytes(f"{folder} {name}".encode())
     return made
-
-
-def test_files_are_dropped_from_the_cache_and_keep_their_content(files):
-    drop_from_cache(files)
-    assert files[0].read_bytes() == b"a one"
 
 
 def test_each_file_is_one_ranks_and_few_are_everybodys():

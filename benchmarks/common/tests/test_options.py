@@ -42,10 +42,6 @@ def parse(*argv: str) -> Sizes:
     return sizes
 
 
-def test_without_flags_a_configuration_has_its_defaults():
-    assert parse() == Sizes()
-
-
 def test_each_field_is_a_flag_of_its_type():
     sizes = parse("--micro-batch-size", "2", "--rate", "0.5", "--mode", "slow", "--no-fuse", "--files", "a", "b")
     assert sizes == Sizes(2, 0.5, "slow", False, ("a", "b"))
@@ -100,9 +96,6 @@ def test_a_window_that_is_too_short_goes_on_at_its_own_pace(took_s, left):
     assert WindowOptions().steps_left(10, took_s) == 0
 
 
-EFFECTIVE, COLD = TurnsOptions(effective=True), TurnsOptions(effective=True, cold_cache=True)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -115,8 +108,6 @@ EFFECTIVE, COLD = TurnsOptions(effective=True), TurnsOptions(effective=True, col
         (lambda: WindowOptions(to_loss=float("nan")), "to_loss must be 0 or more, and finite"),
         (lambda: TurnsOptions(rounds=0), "rounds must be above 0"),
         (lambda: TurnsOptions(cold_cache=True), "--cold-cache needs --effective"),
-        (lambda: DataOptions().check_turns(EFFECTIVE), "--effective compares with --data synthetic"),
-        (lambda: DataOptions("synthetic-host").check_turns(COLD), "--cold-cache needs --effective and data from files"),
         (lambda: DataOptions("imagenet"), "--data imagenet needs --data-dir"),
         (lambda: DataOptions(data_dir="x"), "--data-dir was given, but the data is synthetic"),
         (lambda: DataOptions(stage="x"), "--stage was given, but the data is synthetic"),

@@ -11,9 +11,9 @@ from benchmarks.common.measure.regions import (
     MarkedSteps,
     regions_of,
     share_metrics,
+    trace_of,
     traced,
     with_parts,
-    write_trace,
 )
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import BATCH, COMM, FORWARD, IO, OTHER, UPDATE, Span, describe, merge, steps_of
@@ -154,19 +154,14 @@ def test_communication_of_which_a_part_is_told_is_not_known():
     assert share_metrics(found, 1, is_complete=False)["comm_percent"] == 25
 
 
-def test_nothing_that_was_not_marked_has_a_share():
-    assert share_metrics({}, 1) == {"io_percent": None, "comm_percent": None}
-
-
-def test_the_trace_has_the_first_steps_of_every_rank_on_one_clock(timer, clock, tmp_path, monkeypatch):
+def test_the_trace_has_the_first_steps_of_every_rank_on_one_clock(timer, clock, monkeypatch):
     monkeypatch.setattr("benchmarks.common.measure.regions.time", Times)
     marked = MarkedSteps(timer)
     window(timer, marked, clock, "measured", [{"Forward": 2}] * 30)
     rows = traced(marked.spans(), "host", 1)
     assert len([row for row in rows if row[0] == BATCH]) == 20
     later = [[key, lane, start_s + 1, end_s + 1] for key, lane, start_s, end_s in rows]
-    write_trace(tmp_path / "trace.json", [rows, later])
-    drawn = [one for one in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if one["ph"] == "X"]
+    drawn = [one for one in json.loads(trace_of([rows, later]))["traceEvents"] if one["ph"] == "X"]
     assert [one["ts"] for one in drawn if one["pid"] == 0 and one["name"] == BATCH][:2] == [0, 2e6]
     assert [one["ts"] for one in drawn if one["pid"] == 1 and one["name"] == BATCH][:2] == [1e6, 3e6]
 

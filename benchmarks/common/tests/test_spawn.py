@@ -18,10 +18,11 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRON = {**os.environ, "PYTHONPATH": f"{REPOSITORY}"}
 
 
-def spawn(tmp_path, script, *flags, processes="2"):
+def spawn(tmp_path, script, *flags, nodes=""):
     (tmp_path / "program.py").write_text(script)
+    node = ["--nproc-per-node", "2", *nodes.split()]
     return subprocess.run(
-        [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", processes, "-m", "program", *flags],
+        [sys.executable, "-m", "benchmarks.common.spawn", *node, "-m", "program", *flags],
         env={**ENVIRON, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}"},
         capture_output=True,
         text=True,
@@ -68,17 +69,9 @@ def test_a_command_line_that_is_none_is_one_sentence(flags):
 
 
 def test_nodes_count_on_and_are_told_of_the_first(tmp_path):
-    (tmp_path / "program.py").write_text(
-        "import os\nnames = 'RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT'.split()\n"
-        "os.write(1, (' '.join(os.environ[name] for name in names) + '\\n').encode())\n"
-    )
-    flags = "--nproc-per-node 2 --nnodes 3 --node-rank 2 --master-addr first --master-port 4000 -m program"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.common.spawn", *flags.split()],
-        env={**ENVIRON, "PYTHONPATH": f"{ENVIRON['PYTHONPATH']}:{tmp_path}"},
-        capture_output=True,
-        text=True,
-    )
+    names = "RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT"
+    script = f"import os\nos.write(1, (' '.join(os.environ[name] for name in '{names}'.split()) + '\\n').encode())\n"
+    done = spawn(tmp_path, script, nodes="--nnodes 3 --node-rank 2 --master-addr first --master-port 4000")
     assert sorted(done.stdout.splitlines()) == ["4 6 0 first 4000", "5 6 1 first 4000"]
 
 

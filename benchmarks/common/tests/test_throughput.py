@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from benchmarks.common.facts import Flops
@@ -8,8 +10,10 @@ from benchmarks.common.measure.measured import throughput_metrics
 
 @pytest.mark.parametrize(("peak", "mfu"), [(2000.0, 0.1), (0.0, None)])
 def test_metrics_are_those_of_the_work_and_the_time_of_the_window(peak, mfu):
+    flops = Flops(8e12, "a paper")
+    run = SimpleNamespace(unit="image", work_per_step=160, layout={"num_devices": 2}, flops=flops)
     step_times_s = [1.0, 2.0, 3.0, 4.0, 5.0]  # 15 s of steps in a window of 16 s
-    assert throughput_metrics("image", 800, 16.0, step_times_s, 2, Flops(8e12, "a paper"), peak) == {
+    assert throughput_metrics(run, 5, 16.0, step_times_s, peak) == {
         "measured_s": 16.0,
         "measured_images": 800,
         "images_per_s": 50.0,
@@ -22,4 +26,5 @@ def test_metrics_are_those_of_the_work_and_the_time_of_the_window(peak, mfu):
         "tflops_per_device": pytest.approx(200.0, rel=1e-13),
         "peak_tflops_per_device": peak or None,
         "mfu": mfu and pytest.approx(mfu, rel=1e-12),
+        "hfu": None,  # what is recomputed is known of GPT alone
     }

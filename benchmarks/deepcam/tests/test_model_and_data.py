@@ -9,8 +9,8 @@ import pytest
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
 from benchmarks.common.session import parse_options
-from benchmarks.deepcam import fields, prepare
-from benchmarks.deepcam.config import CHANNELS, FREQUENCIES, SIZES
+from benchmarks.deepcam import prepare
+from benchmarks.deepcam.config import FREQUENCIES, SIZES
 from benchmarks.deepcam.train import DeepCam
 from jpwr.regions import RegionTimer
 from tests.later import Later
@@ -18,7 +18,6 @@ from tests.later import Later
 pytestmark = pytest.mark.long
 
 h5py, torch = Later("h5py"), Later("torch")
-data, model = (Later(f"benchmarks.deepcam.{name}") for name in ("data", "model"))
 target, trainer = (Later(f"benchmarks.on_pytorch.{name}") for name in ("target", "trainer"))
 SMALL = (32, 48)
 
@@ -38,13 +37,6 @@ def run_of(*flags: str) -> DeepCam:
     run = DeepCam(parse_options(DeepCam, ["--size", "192x288", *flags]), Launch())
     run.regions = RegionTimer()
     return run
-
-
-def test_features_are_a_sixteenth_and_a_quarter_of_the_picture():
-    with torch.device("meta"):
-        deep, low_level = model.Xception()(torch.empty(1, CHANNELS, 192, 288))
-    assert deep.shape == (1, 2048, 12, 18)
-    assert low_level.shape == (1, 128, 48, 72)
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +61,11 @@ def test_made_fields_are_files_as_the_data_set_has_them(made):
 def test_classes_are_as_seldom_as_in_the_real_set():
     found = np.zeros(3)
     for seed in range(60):
-        found += np.bincount(fields.sample(192, 288, (1, seed))[1].ravel(), minlength=3)
+        found += np.bincount(prepare.sample(192, 288, (1, seed))[1].ravel(), minlength=3)
     shares = found / found.sum()
     assert shares[2] == pytest.approx(FREQUENCIES[2], rel=0.1)
     assert shares[1] == pytest.approx(FREQUENCIES[1], rel=0.5)  # a few places of each picture at most
-    assert NormalDist().cdf(fields.RIVER) == pytest.approx(1 - FREQUENCIES[2])
+    assert NormalDist().cdf(prepare.RIVER) == pytest.approx(1 - FREQUENCIES[2])
 
 
 def write(
@@ -208,37 +200,3 @@ def test_accumulated_gradients_are_those_of_the_passes_mean(small):
     [summed] = seen
     for first, second, found in zip(*gradients, summed, strict=True):
         assert torch.allclose(found, (first + second) / 2, rtol=1e-3, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_classes_of_made_fields_are_learnt(small, tmp_path, monkeypatch):
-    """The intersection over union of rivers grows, on the fields that it is trained on."""
-    monkeypatch.setattr(fields, "SMOOTH", 3)  # so that a place is more than a pixel of so small a picture
-    assert prepare.main(["--out", str(tmp_path), "--size", "192x288", "--samples", "64", "--jobs", "1"]) == 0
-    flags = ["--global-batch-size", "8", "--learning-rate", "0.001", "--learning-rate-warmup-steps", "10"]
-    run = run_of("--data", "deepcam", "--data-dir", str(tmp_path), *flags)
-    with target.process_group(on_cpu()):
-        own = run.build(on_cpu())
-        before = union(own.trainer.model, tmp_path)
-        for _ in range(8):  # the target shows sooner or later, as the files' order is another one each time
-            for _ in range(20):
-                own.data.call()
-            after = union(own.trainer.model, tmp_path)
-            if after > 0.3:
-                break
-    print("intersection over union", before, after)
-    assert after > 0.3 > 3 * before
-
-
-def union(trained: Any, folder: Any) -> float:
-    """Of rivers: pixels that both have, over those that one of them has."""
-    run = run_of("--data", "deepcam", "--data-dir", str(folder), "--global-batch-size", "4")
-    trained.eval()
-    both = either = 0
-    for (samples, labels), _ in zip(passes_of(run), range(4), strict=False):
-        with torch.no_grad():
-            found = trained(samples).argmax(1) == 2
-        wanted = labels == 2
-        both, either = both + int((found & wanted).sum()), either + int((found | wanted).sum())
-    trained.train()
-    return both / max(1, either)

@@ -12,7 +12,6 @@ import pytest
 
 from benchmarks.llm_inference.tests import simulated
 from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
-from jpwr.median import percentile
 from record.demand import SLOS, Slo, arrivals_s, log_normal_lengths
 from record.derived import tpot, ttft
 from record.served import lock_step, metrics_of, percentile_estimate, ranks, rate_estimate, share_estimate
@@ -56,11 +55,6 @@ def test_a_first_event_of_several_tokens_shortens_no_tpot(per_chunk, tpot_s):
     [request, *_] = closed_loop(1, 10, per_chunk=per_chunk).every
     assert tpot(request.times_s, request.counts) == (tpot_s and pytest.approx(tpot_s))
     assert ttft(request.due_s, request.times_s) == pytest.approx(TTFT_S)
-
-
-def test_percentiles_agree_with_numpy():
-    assert percentile([1.0, 2.0, 4.0, 8.0], 50) == 3.0
-    assert percentile([1.0, 2.0, 4.0, 8.0], 99) == pytest.approx(7.88)
 
 
 def mixed(count: int) -> list[float]:

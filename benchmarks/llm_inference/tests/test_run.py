@@ -12,13 +12,12 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from inspect import getsource
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-from benchmarks.llm_inference import load, run
+from benchmarks.llm_inference import run
 from benchmarks.llm_inference.config import AnswerOptions
 from benchmarks.llm_inference.tests.conftest import MOCK, ROUNDED_S, kinds_of, requests_of
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
@@ -413,9 +412,3 @@ def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
         with suppress(OSError):
             commands.append(path.read_text().replace("\0", " "))
     assert not any(mine in one for one in commands)
-
-
-def test_a_terminal_shows_the_progress_of_a_load():
-    lines = [line for line in getsource(load).splitlines() if "flush=True" in line]
-    [pattern] = re.findall(r"line-buffered -E '(.*)'", (REPOSITORY / "jube" / "include" / "submit.sh").read_text())
-    assert [re.search(pattern, re.sub(r"\{.*?\}", "1", line)) is not None for line in lines] == [True]

@@ -16,7 +16,7 @@ from gguf import GGUFReader
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference import run
-from benchmarks.llm_inference.address import Address, LoadError
+from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import SHAPES, make_draft, make_folder, make_gguf
 from benchmarks.llm_inference.points import LONGEST, check_point
 from benchmarks.llm_inference.servers import SERVERS, Draft, Process, Start
@@ -93,28 +93,6 @@ def test_a_server_takes_itself_for_no_rank_of_srun(tmp_path, monkeypatch):
     names = set(log.read_text().split())
     assert {"MORE", "PATH_OF_MINE", "PATH"} <= names
     assert not [name for name in names if name.startswith(("SLURM", "PMI"))]
-
-
-@pytest.mark.parametrize(
-    ("environment", "is_told"),
-    [
-        ({"http_proxy": "http://me:secret@proxy:3128"}, True),
-        ({"https_proxy": "http://proxy"}, False),
-        ({"http_proxy": "http://proxy", "no_proxy": "127.0.0.1"}, False),
-        ({}, False),
-    ],
-)
-def test_a_proxy_that_no_request_goes_through_is_said(environment, is_told, monkeypatch):
-    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    address = Address("127.0.0.1", 9)  # nobody answers there
-    with pytest.raises(LoadError) as error:
-        address.reached()
-    for said in (address.unused_proxy, str(error.value)):
-        assert (("http_proxy is set, and not used" in said), "secret" in said) == (is_told, False)
 
 
 def test_trtllm_reads_a_long_prompt_in_chunks_and_gets_no_field_that_it_refuses():

@@ -25,13 +25,6 @@ from benchmarks.on_pytorch.target import Target
 INITIAL_LOSS_SCALE = 2.0**16  # in fp16; halved if a gradient overflows
 
 
-def build_optimizer(
-    model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
-) -> MegatronOptimizer | CpuOptimizer:
-    """Return the optimizer for the device, which reports its regions to the timers."""
-    return MegatronOptimizer(model, options, target, timers) if target.on_gpu else CpuOptimizer(model, options)
-
-
 class MegatronOptimizer:
     """megatron-core's distributed optimizer; `description` is the library and class of its AdamW."""
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 from megatron.core.distributed import param_and_grad_buffer
 from megatron.core.tensor_parallel import layers, mappings, utils
 
-from benchmarks.on_pytorch.communication import MarkedWork, end_of, marked_collectives
+from benchmarks.on_pytorch.communication import MarkedWork, end_of
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import BACKWARD, COMM, FORWARD, UPDATE
 
 # By the beginning of megatron-core's names, or else by their end; others, such as forward-backward, contain these.
 BEGINNINGS = {"forward-compute": FORWARD, "backward-compute": BACKWARD, "optimizer-": UPDATE, "params-all-gather": COMM}
+MODULES = (param_and_grad_buffer, layers, mappings, utils)  # of tensor parallelism and norms, with collectives
 ENDINGS = {"-recv": COMM, "-send": COMM, "-grads-sync": COMM, "-all-reduce": COMM}
 
 
@@ -23,12 +24,9 @@ class MegatronTimers:
 
     def __init__(self, timer: RegionTimer) -> None:
         self._timer = timer
-        self._known: dict[str, MegatronTimer] = {}
 
     def __call__(self, name: str, log_level: int | None = None) -> MegatronTimer:
-        if name not in self._known:
-            self._known[name] = MegatronTimer(self._timer, region_of(name))
-        return self._known[name]
+        return MegatronTimer(self._timer, region_of(name))
 
 
 class MegatronTimer:
@@ -48,17 +46,13 @@ class MegatronTimer:
             self._timer.end(self._key)
 
 
+@cache
 def region_of(name: str) -> str | None:
     """Return the suite's region for a region of megatron-core; None without one."""
     for beginning, key in BEGINNINGS.items():
         if name.startswith(beginning):
             return key
     return next((key for ending, key in ENDINGS.items() if name.endswith(ending)), None)
-
-
-def marked_communication(timer: RegionTimer) -> AbstractContextManager[None]:
-    """Return a context that marks the collectives of tensor parallelism and of norms as Comm."""
-    return marked_collectives(timer, (param_and_grad_buffer, layers, mappings, utils))
 
 
 def mark_overlapped_sums(timer: RegionTimer, model: Any, on_gpu: bool) -> None:

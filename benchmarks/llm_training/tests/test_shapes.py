@@ -6,54 +6,8 @@ import json
 
 import pytest
 
-from benchmarks.common.options import ConfigError
 from benchmarks.common.tests import forked
-from benchmarks.llm_training.config import Layout
-from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.tests.test_train import LAYOUT
-from benchmarks.llm_training.train import main
-
-
-@pytest.mark.parametrize(
-    ("size", "layout", "message"),
-    [
-        (
-            "tiny-llama",
-            Layout(4, 4, 1),
-            "tensor_parallel_size 4 does not divide the model's heads of keys and values 2",
-        ),
-        ("tiny-llama", Layout(2, 1, 1, expert_parallel_size=2), "the model has no experts"),
-        (
-            "tiny-moe",
-            Layout(3, 1, 1, expert_parallel_size=3),
-            "3 does not divide the model's experts 8",
-        ),
-        ("tiny-moe", Layout(6, 1, 1, expert_parallel_size=4), "does not divide the 6 devices of a pipeline stage"),
-        ("tiny-llama", Layout(2, 1, 1, context_parallel_size=2), "a sequence length that is a multiple of 4, not 63"),
-        ("tiny-llama", Layout(3, 1, 1, context_parallel_size=2), "x context_parallel_size 2 = 2: use a multiple"),
-    ],
-)
-def test_a_layout_that_cannot_be_is_refused(size, layout, message):
-    with pytest.raises(ConfigError, match=message):
-        layout.check(SIZES[size], 63)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (
-            "--size tiny-llama --sequence-length 33",
-            "over 2 devices needs a sequence length that is a multiple of 2, not 33",
-        ),
-        (
-            "--size tiny-moe --expert-parallel-size 2 --sequence-parallel off",
-            "off does not work with experts and tensor",
-        ),
-    ],
-)
-def test_a_sequence_that_devices_cannot_share_is_refused(flags, message, capsys):
-    assert main(["--dry-run", "--devices", "2", "--tensor-parallel-size", "2", *flags.split()]) == 2
-    assert message in capsys.readouterr().err
 
 
 def losses(folder, ranks: int, *flags: str) -> list[float]:

@@ -102,9 +102,7 @@ def test_what_a_device_lacks_has_a_reason(monkeypatch):
         (["--repeats", "5"], "repeats must be 6 or more to give an interval, got 5"),
         (["--size", "100"], "size must be a multiple of 32, got 100"),
         (["--figure-s", "0"], "figure_s must be above 0"),
-        (["--device", "ipu"], "node_check does not run on IPUs"),
         (["--precision", "fp8"], "node_check has fp32, bf16, fp16"),
-        (["--sise", "64"], "did you mean '--size'"),
     ],
 )
 def test_options_that_no_check_can_have_are_one_sentence(flags, message, capsys):

@@ -9,21 +9,6 @@ from benchmarks.common.session import parse_options
 from benchmarks.resnet50.train import ResNet50
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--data", "synthetic-host", "--effective", "--device", "ipu"], "cannot time single steps"),
-        (["--precision", "fp8"], "TensorFlow does not train in it"),
-        (["--image-size", "0"], "image_size must be above 0"),
-        (["--steps-per-call", "0"], "steps_per_call must be above 0"),
-        (["--label-smoothing", "1"], "from 0 to below 1"),
-    ],
-)
-def test_options_that_make_no_run_are_refused(flags, message):
-    with pytest.raises(ConfigError, match=message):
-        parse_options(ResNet50, flags)
-
-
 def test_a_batch_that_the_devices_cannot_share_is_refused():
     options = parse_options(ResNet50, ["--global-batch-size", "15"])
     with pytest.raises(ConfigError, match="global_batch_size 15 is not a multiple of the 2 devices"):

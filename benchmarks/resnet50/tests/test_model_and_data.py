@@ -187,8 +187,8 @@ def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):
         find_tfrecords(DataOptions("imagenet", str(tmp_path)))
 
 
-def jpeg(side=80):
-    return tf.io.encode_jpeg(np.zeros((side, side, 3), np.uint8)).numpy()
+def jpeg(side=80, grey=0):
+    return tf.io.encode_jpeg(np.full((side, side, 3), grey, np.uint8)).numpy()
 
 
 def write_records(path, examples):
@@ -198,12 +198,16 @@ def write_records(path, examples):
 
 
 def test_records_that_are_damaged_are_left_out_and_counted(tmp_path):
-    good = [(jpeg(), 1 + i) for i in range(10)]
+    good = [(jpeg(grey=20 * i), 1 + i) for i in range(10)]
     write_records(
         tmp_path / "train-00000-of-00001", [*good, (b"no jpeg", 1), (jpeg()[:200], 2), (jpeg(), 1001), (jpeg(), 0)]
     )
     batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5)
-    labels = {int(label) for _ in range(8) for label in next(batches)[1]}
+    labels = set()
+    for _ in range(8):
+        images, found = next(batches)
+        labels |= set(found.numpy().tolist())
+        assert np.allclose(images[:, 0, 0, 0], (20 * found.numpy() - data.MEAN[0]) / data.DEVIATION[0], atol=0.1)
     read, damaged = batches.records()
     assert labels == set(range(10))
     assert read >= 40
@@ -219,13 +223,6 @@ def test_the_rest_of_a_file_that_is_cut_short_is_lost_and_no_other_files(tmp_pat
     labels = {int(label) for _ in range(9) for label in next(batches)[1]}
     assert set(range(10, 20)) <= labels
     assert 10 < len(labels) < 20
-
-
-def test_data_without_one_good_record_is_an_error_and_no_endless_search(tmp_path):
-    write_records(tmp_path / "train-00000-of-00001", [(b"no jpeg", 1)] * 5)
-    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5)
-    with pytest.raises(tfrecords.DataError, match="no record of the data can be used: 5 were tried"):
-        next(batches)
 
 
 def copied_ahead() -> Any:
@@ -250,9 +247,10 @@ def test_batches_that_are_copied_ahead_train_as_others_do(pictures, monkeypatch,
     assert batches.records()[1] == 0
 
 
-def test_the_end_of_data_is_seen_behind_batches_that_are_copied_ahead(tmp_path):
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_data_without_one_good_record_is_an_error_and_no_endless_search(tmp_path, is_copied):
     write_records(tmp_path / "train-00000-of-00001", [(b"no jpeg", 1)] * 5)
-    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), copied_ahead(), 5)
+    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), copied_ahead() if is_copied else on_cpu(), 5)
     with pytest.raises(tfrecords.DataError, match="no record of the data can be used: 5 were tried"):
         next(batches)
 
@@ -350,58 +348,23 @@ def test_two_workers_average_their_gradients_in_a_step_in_parts_too(tmp_path, mo
     assert together == pytest.approx(alone, rel=1e-5)
 
 
-@pytest.mark.parametrize("source", ["synthetic", "fake-imagenet"])
-def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source, monkeypatch):
+def test_several_steps_in_one_call_train_as_many_calls_do(monkeypatch):
     monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
-    files = {"data_dir": str(pictures)} if source == "fake-imagenet" else {}
-    options = config(data=source, **files)
-    several = dataclasses.replace(options, compute=ComputeOptions(steps_per_call=3))
-    losses = []
-    # What the files give has another order each time: their loss can be compared with that of chance alone.
-    for one, calls in ((several, 1), (options, 3))[: 2 if source == "synthetic" else 1]:
+    options, losses = config(), []
+    for one, calls in ((dataclasses.replace(options, compute=ComputeOptions(steps_per_call=3)), 1), (options, 3)):
         trainer, batches = model.build_trainer(one, on_cpu(), RegionTimer()), batches_of(one, on_cpu(), 8)
         for _ in range(calls):
             trainer.call(batches)
         trainer.synchronize()
         losses.append(trainer.losses[-1])
-    if source == "synthetic":
-        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    assert losses[0] == pytest.approx(6.9, abs=0.5)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[0] == pytest.approx(6.9, abs=0.5)  # of chance alone
 
 
 def test_the_learning_rate_rises_in_a_line_and_stays():
     rate = model.learning_rate(TrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
     assert [float(rate(step)) for step in (0, 1, 3, 4, 100)] == pytest.approx([0.05, 0.1, 0.2, 0.2, 0.2])
     assert model.learning_rate(TrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
-
-
-@pytest.mark.slow
-def test_classes_of_made_pictures_are_learnt(tmp_path):
-    assert prepare.main(["--out", str(tmp_path), "--images", "320", "--classes", "10"]) == 0
-    options = dataclasses.replace(
-        config(data="fake-imagenet", data_dir=str(tmp_path)),
-        batch=BatchOptions(32),
-        training=TrainingOptions(learning_rate=0.4, learning_rate_warmup_steps=20),
-    )
-    trainer, batches = (
-        model.build_trainer(options, on_cpu(), RegionTimer()),
-        batches_of(options, on_cpu(), 32),
-    )
-    shares = [0.0]
-    while max(shares) < 0.5 and len(shares) < 10:  # chance is 0.1; pictures come in another order each time
-        for _ in range(40):
-            trainer.call(batches)
-        shares.append(share_of_hits(trainer, batches))
-    assert max(shares) >= 0.5, shares
-
-
-def share_of_hits(trainer: Any, batches: Any) -> float:
-    hits = total = 0
-    for _ in range(10):
-        images, labels = next(batches)
-        best = tf.argmax(trainer.model(images, training=False), axis=1, output_type=tf.int32)
-        hits, total = hits + int(tf.reduce_sum(tf.cast(best == labels, tf.int32))), total + len(labels)
-    return hits / total
 
 
 @pytest.mark.parametrize(

@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from benchmarks.common.launch import usable_cpus
-from benchmarks.resnet50.train import main
-from tests.waiting import PATIENCE_S
+from benchmarks.common.tests.started import recorded
 
 pytestmark = pytest.mark.long
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-ENVIRON = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
-ALONE = [sys.executable, "-m", "benchmarks.resnet50"]
 FEW_STAGES = "benchmarks.resnet50.tests.few_stages"
 SHORT = ["--image-size", "32", "--global-batch-size", "8", "--warmup-steps", "1", "--measured-steps", "6"]
-
-
-def workers(number: int) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", str(number), "-m", FEW_STAGES]
-
-
-def start(command, record, *flags):
-    return subprocess.run(
-        [*command, *SHORT, "--record", str(record), *flags],
-        env=ENVIRON,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     record = tmp_path_factory.mktemp("alone") / "record.json"
-    done = start(ALONE, record, "--learning-rate-warmup-steps", "1", "--precision", "fp32")
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(record.read_text())
+    return recorded(record, "benchmarks.resnet50", *SHORT, "--learning-rate-warmup-steps", "1", "--precision", "fp32")
 
 
 def test_the_record_has_what_was_used_and_the_windows_throughput(alone):
@@ -66,10 +40,8 @@ def test_one_batch_is_learnt(alone):
 
 @pytest.mark.slow
 def test_two_workers_train_together(tmp_path):
-    record = tmp_path / "record.json"
-    done = start(workers(2), record, "--steps-per-call", "2", "--learning-rate-warmup-steps", "1")
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(record.read_text())
+    flags = [*SHORT, "--steps-per-call", "2", "--learning-rate-warmup-steps", "1"]
+    found = recorded(tmp_path / "record.json", FEW_STAGES, *flags, workers=2)
     assert [device["rank"] for device in found["devices"]] == [0, 1]
     assert found["layout"]["num_devices"] == 2
     assert found["metrics"]["measured_images"] == 6 * 2 * 8
@@ -82,19 +54,8 @@ def test_two_workers_train_together(tmp_path):
     assert found["metrics"]["comm_percent"] > 0
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--imag-size", "32"], "no option --imag-size: did you mean '--image-size'"),
-        (["--data", "imagenet", "--data-dir", "{tmp}"], "has no files train-"),
-        (["--device", "gpu"], "--device gpu was asked for, but TensorFlow shows none"),
-        (["--record", "{tmp}/file"], "exists already"),
-    ],
-)
-def test_bad_options_are_one_clear_sentence(flags, message, tmp_path, capsys):
-    (tmp_path / "file").write_text("an earlier result")
-    record = ["--record", str(tmp_path / "record.json")]
-    assert main([*SHORT, *record, *(flag.format(tmp=tmp_path) for flag in flags)]) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert "Traceback" not in told
+def test_the_whole_state_is_written_and_read_back(tmp_path):
+    flags = [*SHORT, "--checkpoint", str(tmp_path / "kept"), "--checkpoints", "1"]
+    record = recorded(tmp_path / "record.json", FEW_STAGES, *flags)
+    assert len(record["losses"]) == 7  # not that of the step between the write and the read
+    assert record["metrics"]["checkpoint_bytes"] > 10e6  # of the few stages
