@@ -1,10 +1,13 @@
-"""What a run computes with: on the CPU what can run there."""
+"""What a run computes with: on the CPU what can run there, and the path of a GPU on tensors without data."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,12 +26,16 @@ from benchmarks.llm_training.config import (
     ParallelOptions,
     TrainingOptions,
 )
+from benchmarks.llm_training.sizes import SIZES
+from benchmarks.llm_training.tests.test_train import ENVIRONMENT
 from benchmarks.llm_training.train import Gpt
 from tests.later import Later
-from tests.needs import need
+from tests.needs import need, not_run
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
+HERE = Path(__file__).parent
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 torch = Later("torch")
 names = ("fp8", "kernels", "model", "optimizer")
@@ -222,6 +229,69 @@ def test_nothing_is_compiled_without_a_compiler(monkeypatch):
     assert choose().compile == "off"
     with pytest.raises(ConfigError, match="--compile parts needs Triton, which is not installed"):
         choose(compile="parts")
+
+
+@pytest.fixture(scope="module")
+def gpu_library(tmp_path_factory) -> str:
+    need("c++")
+    own = Path(import_module("torch").__file__).parent
+    library = tmp_path_factory.mktemp("gpu") / "gpu_without_data.so"
+    flags = ["-std=c++20", "-shared", "-fPIC", f"-I{own}/include", f"-L{own}/lib", f"-Wl,-rpath,{own}/lib"]
+    source = str(HERE / "gpu_without_data.cpp")
+    subprocess.run(["c++", *flags, source, "-o", str(library), "-lc10", "-ltorch_cpu"], check=True)
+    return str(library)
+
+
+GPU_RUNS = (
+    (0, 1, "800M", "bf16", ("--global-batch-size", "8")),
+    (0, 8, "800M", "bf16", ("--recompute", "selective")),
+    (0, 8, "800M", "bf16", ("--compile", "layers")),
+    # Tensor and pipeline parallel: the first stage, and the last.
+    (0, 8, "13B", "bf16", ("--recompute", "full", "--global-batch-size", "4")),
+    (7, 8, "13B", "bf16", ("--global-batch-size", "8")),
+    (0, 4, "117M", "fp16", ("--tensor-parallel-size", "4", "--global-batch-size", "8")),
+    (0, 1, "117M", "fp32", ("--attention", "flash", "--global-batch-size", "8")),
+    (0, 2, "llama3-8B", "bf16", ("--compile", "off", "--global-batch-size", "2")),
+)
+
+
+@pytest.fixture(scope="module")
+def gpu_runs(gpu_library):
+    """What each of them holds, or why it holds nothing."""
+    if torch.backends.cuda.is_built():  # the stand-in for a GPU registers itself in CUDA's place
+        not_run("the CPU build of PyTorch")
+    cases = [
+        (rank, world_size, ["--size", size, "--precision", precision, *flags])
+        for rank, world_size, size, precision, flags in GPU_RUNS
+    ]
+    command = [sys.executable, "-m", "benchmarks.llm_training.tests.gpu_without_data", gpu_library, json.dumps(cases)]
+    limit_s = len(cases) * PATIENCE_S
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=limit_s)
+    held = dict(map(json.loads, done.stdout.splitlines()))
+    return {case: held.get(number, done.stderr) for number, case in enumerate(GPU_RUNS)}
+
+
+@pytest.mark.parametrize("case", GPU_RUNS, ids=lambda case: " ".join(map(str, (*case[:4], *case[4]))))
+@pytest.mark.slow
+def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
+    """Every type and shape that megatron-core and PyTorch check on a GPU, at full size."""
+    rank, world_size, size, precision, flags = case
+    found = gpu_runs[case]
+    assert isinstance(found, dict), found
+    shape = SIZES[size]
+    asked = dict(zip(flags[::2], flags[1::2], strict=True))
+    tensor = int(asked.get("--tensor-parallel-size", shape.tensor_parallel_size))
+    layout = Layout(world_size, tensor, shape.pipeline_parallel_size)
+    assert found["devices"] == ["cuda:0"]
+    assert found["weights"] == [str(on_pytorch.DTYPES[precision])]
+    stage = rank * layout.pipeline_parallel_size // world_size
+    is_last = stage == layout.pipeline_parallel_size - 1  # it alone has losses
+    assert found["losses"] == [["torch.float32", "cuda:0"]] * (2 if is_last else 0)
+    assert found["fused"]
+    several = layout.data_parallel_size > 1
+    assert found["overlap"] == [several, several and "layers" not in flags]
+    assert set(found["regions"]) == {"Forward", "Backward", "Comm", "Update", "IO"}
+    assert found["lanes"] == (["communication"] if several else [])
 
 
 def test_norm_and_scale_of_all_gradients_are_those_of_megatron():
