@@ -58,7 +58,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def doctor(options: argparse.Namespace) -> int:
     """Print which system this machine is, or what the first job of a system lacks."""
-    from caraml.check import BAD
+    from caraml.machine.devices import BAD
     from caraml.machine.doctor import examine, identify, report
 
     if options.workload and not options.system:
@@ -112,7 +112,7 @@ def plan(options: argparse.Namespace) -> int:
         options.tags,
     )
     if options.ask_scheduler or is_submitted(options.run_folder):  # before anything is submitted
-        from caraml.schedulers.schedulers import check_scheduler
+        from caraml.schedulers.submit import check_scheduler
 
         check_scheduler(found["submit"], read_site(options.system))
     if options.get and options.get not in found:

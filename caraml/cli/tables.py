@@ -26,7 +26,6 @@ from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
 from results.show.tables.table import place_view, point_table, record_table
 
-TITLES = ("ours", "caraml")
 PARQUET = "parquet"
 ACHIEVABLE = QUANTITIES["achievable_percent"].path
 OWN_ORDER = ("pivot", "regions", "reads")
@@ -49,7 +48,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_flag(shape, "--repeats", "one row per point: median, interval, quality")
     add_flag(shape, "--regions", "one row per region: the time of a step by its parts")
     add_flag(shape, "--reads", "data read, and the effect of a faster storage")
-    shape.add_argument("--titles", choices=TITLES, help="caraml: the columns of the original suite")
+    shape.add_argument("--titles", choices=("caraml",), help="caraml: the columns of the original suite")
     text = "one value by devices and batch, such as metrics.tokens_per_s"
     shape.add_argument("--pivot", metavar="KEY", help=text)
 
@@ -124,7 +123,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         shown = place_view(found, everything)
         notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
     else:
-        of_records = tables.original_table if options.titles == "caraml" else record_table
+        of_records = tables.original_table if options.titles else record_table
         shown = _sorted(of_records(sorted(records, key=sort_key)), options)
         if options.format != "csv":  # which has empty columns, too
             shown = shown.needed(everything or bool(options.titles), wanted)

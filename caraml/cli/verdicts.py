@@ -1,4 +1,4 @@
-"""Verdicts on results: by requirements, of one set over another, of nodes, and over time."""
+"""Verdicts on results: a report, by requirements, of one set over another, of nodes, and over time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from caraml.cli.loading import loaded
@@ -19,12 +20,13 @@ from caraml.cli.options import (
     add_folders,
     add_json,
     add_meter,
+    add_node_check,
     add_offers,
     add_out,
     percent,
     say,
 )
-from caraml.errors import SweepError
+from caraml.errors import CaramlError
 from caraml.sweep import no_results, run_folder
 from record.values import count, epoch_s
 from results.exchange.archive import unpacked
@@ -48,6 +50,15 @@ from results.verdicts.tender.pledge import Pledge, read_pledge
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the commands of this module."""
+    parser = add(report)
+    add_folders(parser)
+    add_out(parser, "an .html; default: %(default)s", "report.html")
+    add_meter(parser)
+    add_node_check(parser)
+    add_file(parser, "--prices", "add costs, from prices in the form of examples/prices.yaml")
+    add_file(parser, "--requirements", REQUIREMENTS)
+    add_offers(parser)
+
     parser = add(accept)
     add_folders(parser)
     add_file(parser, "--requirements", REQUIREMENTS, required=True)
@@ -85,6 +96,26 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_out(parser, "draw all runs over time into this PNG")
 
 
+def report(options: argparse.Namespace) -> int:
+    """Write a page that ranks the systems with their uncertainty, and its plots as PNG next to it."""
+    from results.show.page.report import check_page, write_report
+    from results.verdicts.cost import read_prices
+
+    check_page(options.out)
+    costs = read_prices(options.prices) if options.prices else None
+    requirements = read_requirements(options.requirements) if options.requirements else None
+    pledge = read_the_pledge(options, requirements)
+    offers = names_of_offers(options.offer, options.folders)
+    found = loaded(options.folders, options.node_check, meters=options.meter, offers=offers, costs=costs)
+    say_offers(found.tags)
+    for system, tag in found.tags.items():
+        if costs and tag in costs.systems:
+            costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
+    page, *_ = write_report(found.records, found.skipped, options.out, costs, requirements, pledge)
+    print(page)
+    return 0
+
+
 def accept(options: argparse.Namespace) -> int:
     """Judge results by requirements and a pledge; exits with 1 if one is not met, with 3 if one cannot be decided."""
     requirements = read_requirements(options.requirements)
@@ -118,7 +149,7 @@ def compare(options: argparse.Namespace) -> int:
     for folder in map(run_folder, (base, *others)):
         if not below(folder, found.records):
             is_there = any(file.path != folder and file.path.is_relative_to(folder) for file in found.skipped)
-            raise SweepError(f"{folder} has no result that counts" if is_there else no_results(folder))
+            raise CaramlError(f"{folder} has no result that counts" if is_there else no_results(folder))
     compared = {other: comparing.compare(ours, below(run_folder(other), found.records)) for other in others}
     if options.json:
         print(json.dumps([comparison_data(one, str(base), str(other)) for other, one in compared.items()], indent=1))

@@ -10,12 +10,21 @@ from typing import NamedTuple
 
 from benchmarks.common.node.programs import words
 from benchmarks.common.node.vendor_tools import Reported, ToolError, amd_smi, nvidia_smi, rocm_smi, run
-from caraml.check import BAD, WARNING, Check
 from results.files.systems import ANY_ARCH, System
 
+GOOD, WARNING, BAD = "ok", "look", "FAIL"  # states of a check
 MIB_PER_GB = 1024  # the gigabytes of a data sheet of memory are 2^30 bytes
 # Relative difference: ECC takes 1/16 of GDDR, as an L40S shows 46,068 MiB of 48 GB, and the driver reserves up to 1 %.
 SAME_MEMORY = 0.08
+
+
+class Check(NamedTuple):
+    """Result of one check: its subject, state, what was found and what to do."""
+
+    what: str
+    state: str
+    found: str
+    to_do: str = ""
 
 
 class Device(NamedTuple):

@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.node.programs import ProgramError, ask, words
-from caraml.check import BAD, GOOD, WARNING, Check
 from caraml.errors import CaramlError, SiteError
 from caraml.installation import checkout
-from caraml.machine.devices import TOOLS, Device, candidates, find_devices
+from caraml.machine.devices import BAD, GOOD, TOOLS, WARNING, Check, Device, candidates, find_devices
 from caraml.machine.images import image_path, read_image
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
 from caraml.plan.workloads import refusal, workload_of
-from caraml.schedulers.kubernetes.cluster import check_cluster
+from caraml.schedulers.kubernetes.cluster import check_access
+from caraml.schedulers.kubernetes.kubectl import Kubectl
+from caraml.schedulers.kubernetes.submit import SHARED, image_of
 from caraml.schedulers.slurm import ask_slurm
 from jpwr.messages import near
 from results.files.systems import ANY_ARCH, System, read_systems
 from results.files.workloads import Facts, workloads
 
 OLDEST_JUBE = (2, 5, 1)
+FIRST_INDEXED_MINOR = 24  # of Kubernetes
 ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
 LIMIT_S = 60  # of one program
 WITHOUT_SLURM = "or state 'submit: bash' in site.yaml to run jobs on this machine"
@@ -47,7 +49,7 @@ def examine(name: str, workload: str | None = None) -> list[Check]:
     block = replace(block, submit=site.submit_of(block))
     if block.submit == "kubernetes":
         runtime = "pod"
-        here = [*check_cluster(block, site, images_of(block, used))]
+        here = [*kubernetes(block, site, images_of(block, used))]
     else:
         runtime = site.container_runtime or block.container_runtime
         here = [*scheduler(block, site), *container(block, site, runtime, used), *host_name()]
@@ -164,6 +166,21 @@ def scheduler(block: System, site: Site) -> Iterator[Check]:
         yield Check("devices", BAD, found, "state another 'partition' in site.yaml")
     if not site.account and not os.environ.get("SBATCH_ACCOUNT"):
         yield Check("account", WARNING, "none is stated: Slurm uses yours", "state 'account' in site.yaml")
+
+
+def kubernetes(block: System, site: Site, images: Sequence[str]) -> Iterator[Check]:
+    """Yield what the cluster lacks for the jobs of a system."""
+    kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
+    try:
+        modes, server = check_access(site), kubectl.json("version")["serverVersion"]
+        is_old = int(server["minor"].strip("+")) < FIRST_INDEXED_MINOR
+        if max(map(int, block.devices_sweep.split())) > block.devices_per_node and (is_old or SHARED not in modes):
+            needed = f"need Indexed Jobs, of Kubernetes 1.{FIRST_INDEXED_MINOR}, and a claim with {SHARED}"
+            yield Check("several nodes", BAD, needed, "choose the points of one node by CARAML_DEVICES")
+        for name in images:
+            image_of(name, site)
+    except CaramlError as error:
+        yield Check("Kubernetes", BAD, str(error), "docs/howto/kubernetes.md shows what a cluster needs")
 
 
 def container(block: System, site: Site, runtime: str, used: Used = ()) -> Iterator[Check]:

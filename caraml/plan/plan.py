@@ -11,9 +11,8 @@ from typing import Any
 from caraml.errors import SiteError
 from caraml.installation import checkout
 from caraml.plan.limits import planned_limits
-from caraml.plan.paths import wrong_path
 from caraml.plan.points import sweep
-from caraml.plan.site import Site, read_site
+from caraml.plan.site import Site, read_site, wrong_path
 from caraml.plan.systems import read_system
 from caraml.plan.tags import (
     APART,

@@ -63,15 +63,13 @@ def fitting_batches(check: Callable[[int], None], sweep: Sequence[int], asked: S
 
     Raises ConfigError for an asked one that cannot run, and if none can.
     """
-    for batch in asked:
-        check(batch)
-    if asked:
-        return list(asked)
     fitting, reason = [], ConfigError("no global batch size was given")
-    for batch in sweep:
+    for batch in asked or sweep:
         try:
             check(batch)
         except ConfigError as error:
+            if asked:
+                raise
             reason = error
         else:
             fitting.append(batch)

@@ -103,7 +103,7 @@ def test_an_internal_error_has_an_exit_code_of_its_own_and_its_traceback(monkeyp
         raise ZeroDivisionError("a mistake of ours")
 
     monkeypatch.setattr("caraml.cli.tables.published_text", broken)
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
     assert __main__.main(["published"]) == 70
     told = capsys.readouterr().err
     assert "Traceback" in told

@@ -16,7 +16,7 @@ from caraml.errors import SiteError
 from caraml.plan.site import Site
 from caraml.schedulers.kubernetes import cluster, submit
 from caraml.schedulers.kubernetes.submit import check_claim, write_objects
-from caraml.schedulers.schedulers import check_scheduler
+from caraml.schedulers.submit import check_scheduler
 from results.tests.builder import make_record
 from tests.conftest import write_job
 from tests.needs import need, package

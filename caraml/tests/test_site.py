@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 
-from caraml.check import BAD
 from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.installation import checkout
@@ -266,7 +265,7 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
 def test_a_method_that_jpwr_does_not_have_is_named():
     found = {one.what: one for one in doctor.sensors(replace(read_system("CPU"), power_methods="rapl/estimte"), "none")}
     wrong = found["sensor estimte"]
-    assert (wrong.state, wrong.found) == (BAD, "jpwr has no such method")
+    assert (wrong.state, wrong.found) == ("FAIL", "jpwr has no such method")
     assert (wrong.to_do, list(found)) == ("did you mean 'estimate'?", ["sensor estimte"])
     assert list(doctor.sensors(read_system("CPU"), "none")) == []  # one of rapl/estimate is enough
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from caraml.schedulers.job import Job
+from caraml.schedulers import Job
 from caraml.schedulers.kubernetes.kubectl import Kubectl, Object
 
 # From jube/include/pod.yaml.in: the container that trains, and the annotations of a Job.
