@@ -34,16 +34,7 @@ from results.find.records import RESULT_NAME, read_record, write_record
 
 SUBMITTED = "submitted"
 # Files in a point's folder before its job starts; all others belong to one attempt.
-MADE_BY_JUBE = {
-    "prepare",
-    *SCRIPTS,
-    POINT,
-    f"{POINT}.in",
-    REQUEST,
-    "stdout",
-    "stderr",
-    ATTEMPTS,
-}
+MADE_BY_JUBE = {"prepare", *SCRIPTS, POINT, f"{POINT}.in", REQUEST, "stdout", "stderr", ATTEMPTS}
 NOT_STARTED = "not started"
 OPEN = {"open", NOT_STARTED}
 NOT_IN_TIME = 3  # exit code

@@ -104,13 +104,7 @@ def job(options: argparse.Namespace) -> int:
 
 def plan(options: argparse.Namespace) -> int:
     """Print what a workflow asks about a system, the site and a workload, as a Python dictionary."""
-    found = plan_of(
-        options.system,
-        options.benchmark,
-        options.model,
-        options.run_folder,
-        options.tags,
-    )
+    found = plan_of(options.system, options.benchmark, options.model, options.run_folder, options.tags)
     if options.ask_scheduler or is_submitted(options.run_folder):  # before anything is submitted
         from caraml.schedulers.submit import check_scheduler
 

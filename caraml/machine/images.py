@@ -81,19 +81,16 @@ def read_image(name: str, file: Path | None = None) -> Image:
 
 
 def definition(image: Image, form: str) -> str:
-    """The image as a definition file of Apptainer, or as a Containerfile."""
+    """Return the image as a definition file of Apptainer, or as a Containerfile."""
     if form == "apptainer":
-        lines = ["Bootstrap: docker", f"From: {image.source}", "", "%environment"]
-        lines += [f"    export {name}='{value}'" for name, value in image.environment.items()]
-        lines += ["", "%post"]
-        lines += [f"    export {name}='{value}'" for name, value in image.environment.items()]
-        lines += [f"    {command}" for command in image.commands]
+        exports = [f"    export {name}='{value}'" for name, value in image.environment.items()]
+        lines = ["Bootstrap: docker", f"From: {image.source}", "", "%environment", *exports]
+        lines += ["", "%post", *exports, *(f"    {command}" for command in image.commands)]
         lines += ["", "%labels", f"    caraml.image {image.name}", f"    caraml.base {image.source}"]
-        return "\n".join(lines) + "\n"
-    lines = [f"FROM {image.source}"]
-    lines += [f'ENV {name}="{value}"' for name, value in image.environment.items()]
-    lines += [f"RUN {command}" for command in image.commands]
-    lines += [f'LABEL caraml.image="{image.name}" caraml.base="{image.source}"']
+    else:
+        lines = [f"FROM {image.source}", *(f'ENV {name}="{value}"' for name, value in image.environment.items())]
+        lines += [f"RUN {command}" for command in image.commands]
+        lines += [f'LABEL caraml.image="{image.name}" caraml.base="{image.source}"']
     return "\n".join(lines) + "\n"
 
 

@@ -54,7 +54,11 @@ def check_tags(folder: Path, facts: Facts, asked: set[str]) -> None:
 
 def tags_by_choice(folder: Path, facts: Facts) -> dict[str, set[str]]:
     """Return the tags of a workload's workflow by what they choose among; under an empty name those of all kinds."""
-    expressions = list(_tagged(_read(folder / f"{facts.workflow}.yaml")))
+    workflow = folder / f"{facts.workflow}.yaml"
+    try:
+        expressions = list(_tagged(read_nodes(workflow)))
+    except YamlError as error:
+        raise SiteError(f"{workflow} cannot be read: {error}") from error
     own = {tag for _, expression in expressions for tag in re.findall(r"[\w.-]+", expression)} - PRECISIONS
     choices = {"": own | COMMON | {*facts.tags.split()}, "system": {*read_systems()}}
     choices["precision"] = {*facts.precisions.split()}
@@ -62,13 +66,6 @@ def tags_by_choice(folder: Path, facts: Facts) -> dict[str, set[str]]:
         if expression in own:  # a tag alone chooses the value of a parameter
             choices.setdefault(name, set()).add(expression)
     return choices
-
-
-def _read(workflow: Path) -> Any:
-    try:
-        return read_nodes(workflow)
-    except YamlError as error:
-        raise SiteError(f"{workflow} cannot be read: {error}") from error
 
 
 def _tagged(node: Any) -> Iterator[tuple[str, str]]:

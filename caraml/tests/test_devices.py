@@ -111,10 +111,7 @@ def test_the_one_system_with_these_gpus_is_named(programs, told, gpus, tag):
         ),
         ([("NVIDIA H100 NVL", 95830)] * 4, ["LARGE is similar, but its device is a H100 -PCIe -NVL"]),
         ([("NVIDIA GH200 144G HBM3e", 147456)] * 4, ["FOUR is similar, but its device has 96 GB"]),
-        (
-            [("NVIDIA GH200 480GB", 97871)] * 2,
-            ["ONE is similar, but it has 1 on", "FOUR is similar, but it has 4"],
-        ),
+        ([("NVIDIA GH200 480GB", 97871)] * 2, ["ONE is similar, but it has 1 on", "FOUR is similar, but it has 4"]),
     ],
 )
 def test_a_gpu_of_the_same_family_is_not_taken_for_another_and_the_difference_is_said(programs, told, gpus, sentences):

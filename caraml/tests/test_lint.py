@@ -168,14 +168,7 @@ def test_numbers_of_a_system_need_no_quotes(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "read"),
-    [
-        ("010", "8"),
-        ("0x1F", "31"),
-        ("1:30", "90"),
-        ("yes", "True"),
-        ("Off", "False"),
-        ("-017", "-15"),
-    ]
+    [("010", "8"), ("0x1F", "31"), ("1:30", "90"), ("yes", "True"), ("Off", "False"), ("-017", "-15")]
     + [(same, None) for same in ("10", "0.50", "1e3", "2e4", "true", "'010'", '"NO"', "a: 1", "2026-01-01", "~", "+5")],
 )
 def test_what_jube_reads_otherwise_than_it_is_meant_is_found(file, text, read):

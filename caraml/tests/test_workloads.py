@@ -114,10 +114,7 @@ def test_a_workload_needs_little_to_be_known(described):
         (MADE_UP + "costed: {amount: much, words: work}\n", "costed: amount is 'much', but must be a number"),
         (MADE_UP.replace("2 4", "$size"), "'batches' is .size, but there is no such parameter"),
         (MADE_UP + "parameters: 2\n", "parameters is '2', but must be keys with their values"),
-        (
-            MADE_UP + "parameters: {size: 1; 2}\n",
-            "size is '1; 2', but must be a text with 'MODEL: VALUE' after",
-        ),
+        (MADE_UP + "parameters: {size: 1; 2}\n", "size is '1; 2', but must be a text with 'MODEL: VALUE' after"),
         (MADE_UP + "refused: graphcore\n", "refused is 'graphcore', but must be keys"),
         (MADE_UP + "refused: {GC200: why}\n", "refused has an unknown key 'GC200': choose one of nvidia, amd"),
         (MADE_UP + "refused: {graphcore: }\n", "refused: graphcore is None, but must be a text"),

@@ -83,8 +83,20 @@ def bring_results(job: KubernetesJob, folder: Path) -> None:
 
 
 def entry(job: KubernetesJob) -> Json:
-    """Return a Job's entry in a result."""
-    return job.to_record()
+    """Return a Job's entry in a result, with the node, the pulled image and the exit code of each pod."""
+    digests = {pod.container.get("imageID", "").rpartition("@")[2] for pod in job.pods} - {""}
+    pods = [
+        {
+            "pod": pod.name,
+            "node": pod.node,
+            "image": pod.container.get("image"),
+            "exit_code": pod.end.get("exitCode"),
+            "reason": pod.end.get("reason"),
+        }
+        for pod in job.pods
+    ]
+    where = {**job.where._asdict(), "cluster_version": job.version, "image_digest": " ".join(sorted(digests))}
+    return {**{key: getattr(job, key) for key in ("job_id", "state", "reason", "start", "end")}, **where, "pods": pods}
 
 
 def remove(folder: Path) -> None:
