@@ -11,14 +11,6 @@ REFUSED = SYSTEMS.with_name("refused.yaml")
 OURS = ("benchmarks", "caraml", "ioprof", "record", "results")
 
 
-def find_own_packages_first() -> None:
-    """Import our packages from the folder of `caraml`.
-
-    Names such as `results` are common: a folder on PYTHONPATH, or the current one, may have them, too.
-    """
-    sys.path.insert(0, str(PACKAGE.parent))
-
-
 def checkout() -> Path:
     """Return the checkout with this code."""
     return PACKAGE.parent

@@ -29,7 +29,7 @@ from results.show.tables.table import place_view, point_table, record_table
 PARQUET = "parquet"
 ACHIEVABLE = QUANTITIES["achievable_percent"].path
 OWN_ORDER = ("pivot", "regions", "reads")
-SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
+FRAMES = ("", "repeats")  # shapes with a row for each run, or for each point
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -77,15 +77,20 @@ def table(options: argparse.Namespace) -> int:
     return 0
 
 
+def _shape(options: argparse.Namespace) -> str:
+    """Return the option that chooses the rows; empty for a row for each run."""
+    return next((name for name in (*OWN_ORDER, "repeats", "titles") if getattr(options, name)), "")
+
+
 def _check_table(options: argparse.Namespace) -> None:
     """Raise RecordError for an option that would be ignored."""
-    shaped = [shape for shape in SHAPES if getattr(options, shape)]
+    shape = _shape(options)
     if options.largest_first and not options.sort:
         raise RecordError("--largest-first needs --sort COLUMN")
-    if options.sort and shaped[0] in OWN_ORDER:
-        raise RecordError(f"--{shaped[0]} has its own order: leave out --sort")
-    if options.format == PARQUET and (set(shaped) - {"repeats", "sort"} or not options.out):
-        why = f"without --{shaped[0]}" if shaped else "and is written to a file: name it with --out"
+    if options.sort and shape in OWN_ORDER:
+        raise RecordError(f"--{shape} has its own order: leave out --sort")
+    if options.format == PARQUET and (shape not in FRAMES or not options.out):
+        why = f"without --{shape}" if shape not in FRAMES else "and is written to a file: name it with --out"
         raise RecordError(f"--format parquet has a row for each run or, with --repeats, for each point, {why}")
     if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
         raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
@@ -102,36 +107,31 @@ def _frame(records: Sequence[Record], options: argparse.Namespace) -> Any:
 
 
 def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
-    everything = is_whole(options)
-    if options.format == "csv" and not {*OWN_ORDER, "titles"} & {name for name in SHAPES if getattr(options, name)}:
+    everything, shape = is_whole(options), _shape(options)
+    if options.format == "csv" and shape in FRAMES:
         return str(csv_text(_frame(records, options))).rstrip("\n")
     wanted = [*([options.sort] if options.sort else []), *([ACHIEVABLE] if options.node_check else [])]
-    points = by_point(records) if options.repeats or options.regions or options.reads else []
+    points = by_point(records) if shape in ("repeats", "regions", "reads") else []
     notes: Sequence[str] = ()
-    if options.pivot:
+    if shape == "pivot":
         shown = tables.pivot_table(records, options.pivot)
-    elif options.repeats:
-        shown = _sorted(point_table(points), options).needed(everything, wanted)
-        notes = tables.within_limits(points)
-    elif options.regions:
+    elif shape == "regions":
         if not (found := region_table(points)):
             raise RecordError("no good run has times of regions: measure with this version of the suite")
         shown = place_view(found, everything)
-    elif options.reads:
+    elif shape == "reads":
         if not (found := read_table(points)):
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
         shown = place_view(found, everything)
         notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
     else:
-        of_records = tables.original_table if options.titles else record_table
-        shown = _sorted(of_records(sorted(records, key=sort_key)), options)
+        of_runs = tables.original_table if shape == "titles" else record_table
+        shown = point_table(points) if shape == "repeats" else of_runs(sorted(records, key=sort_key))
+        shown = shown.in_order(options.sort, options.largest_first) if options.sort else shown
         if options.format != "csv":  # which has empty columns, too
-            shown = shown.needed(everything or bool(options.titles), wanted)
+            shown = shown.needed(everything or shape == "titles", wanted)
+        notes = tables.within_limits(points)
     return "\n".join([printed(shown, options.format), *(notes if options.format == "text" else ())])
-
-
-def _sorted(shown: Table, options: argparse.Namespace) -> Table:
-    return shown.in_order(options.sort, options.largest_first) if options.sort else shown
 
 
 def is_whole(options: argparse.Namespace) -> bool:

@@ -24,7 +24,7 @@ from caraml.schedulers.kubernetes.kubectl import Kubectl
 from caraml.schedulers.kubernetes.submit import SHARED, image_of
 from caraml.schedulers.slurm import ask_slurm
 from jpwr.messages import near
-from results.files.systems import ANY_ARCH, System, read_systems
+from results.files.systems import System, read_systems
 from results.files.workloads import Facts, workloads
 
 OLDEST_JUBE = (2, 5, 1)
@@ -197,12 +197,9 @@ def container(block: System, site: Site, runtime: str, used: Used = ()) -> Itera
         else:
             yield Check("container", WARNING, f"there is no {program} here", "the compute nodes must have it")
     for name in images_of(block, used):
-        path, image = image_path(Path(site.container_folder), name, runtime), read_image(name)
+        path = image_path(Path(site.container_folder), name, runtime)
         if not path.exists():
             yield Check("image", BAD, f"{path} is missing", f"caraml image {name} --runtime {runtime}")
-        elif block.cpu_arch not in (image.arch, ANY_ARCH):
-            found = f"{name} is for {image.arch}, the system is {block.cpu_arch}"
-            yield Check("image", BAD, found, "correct containers/images.yaml")
 
 
 def sensors(block: System, runtime: str, used: Used = ()) -> Iterator[Check]:
