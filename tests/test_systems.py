@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,19 @@ from caraml.cli import main
 from caraml.plan.job import SCRIPTS
 from caraml.plan.plan import plan
 from results.files.systems import read_systems
-from tests.conftest import SHIPPED, made_up_system, make_checkout, read_blocks, write_job, write_systems
-from tests.waiting import PATIENCE_S
+from tests.conftest import (
+    REPOSITORY,
+    SHIPPED,
+    called,
+    made_up_system,
+    make_checkout,
+    read_blocks,
+    write_job,
+    write_systems,
+)
 
 pytestmark = pytest.mark.long
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", image_batch_sweep="8")
 BLOCKS = read_blocks()
 NAMES = list(BLOCKS)
@@ -100,9 +106,8 @@ def jube_run(checkout: Path, jube: str, workflow: str, system: str, *tags: str, 
     """Run a workflow in a checkout with one system alone, whose scheduler may be replaced by `PATH`."""
     write_systems(checkout, {system: one_point(system)})
     path = f"{environ.pop('PATH', '')}:{checkout}/bin:{os.environ['PATH']}"
-    command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, *tags, "--outpath", str(out)]
-    environ = {**os.environ, "PATH": path, **environ}
-    return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, *tags, "--outpath", out]
+    return called(*command, cwd=checkout, PATH=path, **environ)
 
 
 def job_of(checkout: Path, jube: str, workflow: str, system: str, *tags: str, out: Path) -> str:
@@ -192,9 +197,8 @@ def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, ca
 def started_on(node: int, script: str, names: str) -> list[str]:
     """The arguments with which a node's part of a job starts its container."""
     text = re.sub(r'exec "\$repo/containers/run.sh"', r"printf '%s\\n'", script)
-    environ = {**os.environ, "SLURM_NODEID": str(node), "CARAML_NODES": names, "MASTER_PORT": "20000"}
-    done = subprocess.run(["bash", "-c", text], env=environ, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    environ = {"SLURM_NODEID": str(node), "CARAML_NODES": names, "MASTER_PORT": "20000"}
+    return called("bash", "-c", text, **environ).stdout.splitlines()
 
 
 def after(flag: str, words: list[str]) -> str:
