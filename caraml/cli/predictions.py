@@ -14,7 +14,7 @@ from caraml.plan.workloads import workload
 from jpwr.process.whole_file import write_whole
 from record.values import count, grouped
 from results.points.learning import as_csv, read_references, reference_of
-from results.points.repeats import PointResults, by_point, variant_of
+from results.points.repeats import by_point, variant_of
 from results.predict.predict import Group, Prediction, PredictionError, groups_of
 from results.predict.ratio import Ratio
 from results.show.tables.cells import FORMS
@@ -42,9 +42,8 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def predict(options: argparse.Namespace) -> int:
     """Predict unmeasured batches, numbers of devices and systems, with the error of each prediction."""
-    points = by_point(loaded(options.folders, conditions=options.filter).records)
-    groups = groups_of(points)
-    predictions, refused = _predicted(points, groups, options)
+    groups = groups_of(by_point(loaded(options.folders, conditions=options.filter).records))
+    predictions, refused = _predicted(groups, options)
     if predictions:
         print(printed(prediction_table(predictions).needed(is_whole(options)), options.format))
     if options.format == "text" and predictions:
@@ -54,25 +53,19 @@ def predict(options: argparse.Namespace) -> int:
     return 0 if predictions and not refused else 1 if predictions else 2
 
 
-def _predicted(
-    results: Sequence[PointResults], groups: Sequence[Group], options: argparse.Namespace
-) -> tuple[list[Prediction], list[str]]:
+def _predicted(groups: Sequence[Group], options: argparse.Namespace) -> tuple[list[Prediction], list[str]]:
     """Predict for every measured model and variant on the system, with a sentence on each that could not be made.
 
-    `groups` are those of the results. Raises PredictionError if nothing fits, or if no point is missing that could be
-    predicted.
+    Raises PredictionError if nothing fits, or if no point is missing that could be predicted.
     """
     for name, numbers in (("devices", options.devices), ("batch", options.batch)):
         if any(number < 1 for number in numbers):
             raise PredictionError(f"--{name} {min(numbers)} was asked for: it is at least 1")
     if not groups:
-        is_other = any(point.good for point in results)
-        others = (
-            "each good run is of a server, of a node check, of several copies, to a loss, or does not learn as its "
-            "reference"
+        raise PredictionError(
+            "no good run is of a training, of one copy and a stated number of steps, and learns as its reference: "
+            "predictions are made from such runs"
         )
-        why = others if is_other else "no run was good"
-        raise PredictionError(f"{why}: predictions are made from good runs of a training")
     measured = [group for group in groups if options.system in ("", group.first.system)]
     predictions: list[Prediction] = []
     refused: list[str] = []

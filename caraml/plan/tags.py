@@ -21,6 +21,12 @@ PRECISIONS = {*get_args(Precision)}
 APART, CONTAINER, JOB, ONCE, SHARED = "apart", "container", "job", "once", "shared"
 CAPS, CHECKPOINT, CLOCKS, FILL, GATE, IO, OBSERVE = "caps", "checkpoint", "clocks", "fill", "gate", "io", "observe"
 TO_LOSS = "to-loss"
+# Tags that measure something else than one window of training, or share the node, exclude the tag fill.
+EXCLUDED = {
+    FILL: {"effective", "cold", IO, CHECKPOINT, SHARED, TO_LOSS, GATE},
+    GATE: {TO_LOSS},
+    OBSERVE: {CAPS, CLOCKS},
+}
 COMMON = {APART, CONTAINER, JOB, ONCE, SHARED}  # of every workflow
 
 
@@ -46,6 +52,9 @@ def check_tags(folder: Path, facts: Facts, asked: set[str]) -> None:
     if unknown := sorted(asked - known):
         hints = "; ".join(f"'{tag}' ({near(tag, sorted(known))})" for tag in unknown)
         raise SiteError(f"{facts.name} has no tag {hints}")
+    for tag, others in EXCLUDED.items():
+        if tag in asked and (other := sorted(asked & others)):
+            raise SiteError(f"the tags {tag} and {other[0]} were asked for, which exclude each other: leave one out")
     for kind, tags in choices.items():
         if kind and len(both := sorted(asked & tags)) > 1:
             what = "each is a system" if kind == "system" else f"each chooses the {kind.removeprefix('asked_')}"

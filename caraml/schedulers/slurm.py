@@ -29,19 +29,8 @@ from record.parts import JOULES_PER_WH
 from results.find.records import RESULT_NAME, read_record, write_record
 
 # squeue(1), job state codes of an ended job; with any other code it may still run.
-ENDED = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "LAUNCH_FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "RECONFIG_FAIL",
-    "TIMEOUT",
-}
+ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
+ENDED |= {"PREEMPTED", "RECONFIG_FAIL", "TIMEOUT"}
 RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
 UNKNOWN, UNSTATED = "UNKNOWN", "unstated"  # ours: a job that Slurm has forgotten; a job that may still run
 TIME_LIMIT = "state another limit by sbatch: [--time=HH:MM:SS] in site.yaml, or by CARAML_SBATCH=--time=HH:MM:SS"

@@ -62,7 +62,6 @@ def test_a_site_or_a_user_may_name_the_values(block, text, values):
             {"power_methods": "rapl/estimate", "accelerator": "a CPU"},
             "on a CPU, which has no limits",
         ),
-        ({"clocks", "observe"}, BY_JPWR, {}, "the tags clocks and observe exclude each other"),
         (
             {"caps"},
             Site(submit="bash", limits_set_by="slurm"),

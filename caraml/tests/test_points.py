@@ -104,6 +104,7 @@ TO_LOSS = "--to-loss 3.3 --max-measured-s 86400"
         ("A100", "resnet50", "fill io shared", "", f"the tags fill and io {EXCLUDED}"),
         ("CPU", "llm_training", "fill gate", "", f"the tags fill and gate {EXCLUDED}"),
         ("CPU", "llm_training", "fill to-loss", "", f"the tags fill and to-loss {EXCLUDED}"),
+        ("A100", "llm_training", "observe clocks", "", f"the tags observe and clocks {EXCLUDED}"),
         ("CPU", "llm_training", "gate to-loss", "", f"the tags gate and to-loss {EXCLUDED}"),
         ("GC200", "resnet50", "fill", "", "fill was asked for on Graphcore GC200, whose devices copies cannot share"),
         ("CPU", "resnet50", "fill", "2", "CARAML_FILL_NODES is 2, but jobs by bash use this machine alone"),
