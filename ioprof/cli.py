@@ -16,7 +16,6 @@ from ioprof.counters import read_counters
 from ioprof.counts import Profile
 from ioprof.coverage import coverage
 from ioprof.darshan_log import DARSHAN, from_darshan
-from ioprof.errors import IoprofError
 from ioprof.folder import load, save
 from ioprof.library import build, library
 from ioprof.summary import lines, to_dict
@@ -46,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments[:1] == ["build"]:
             return _build(arguments[1:])
         return _run(_parse(arguments))
-    except (IoprofError, JpwrError) as error:
+    except JpwrError as error:
         log(str(error))
         return EXIT_FAILED
     finally:
@@ -93,9 +92,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         folder = tempfile.mkdtemp(prefix="ioprof-")
     except OSError as error:
-        raise IoprofError(
-            f"no temporary folder can be made ({error.strerror}): set TMPDIR to a writable one"
-        ) from error
+        raise JpwrError(f"no temporary folder can be made ({error.strerror}): set TMPDIR to a writable one") from error
     try:
         _check_out(options.out)
         counting = _without_separators(counting, folder)
@@ -109,7 +106,7 @@ def _run(options: argparse.Namespace) -> int:
             about = _about(options.command, exit_code, begin_s, end_s)
             _finish(options.out, Path(folder), watcher, about)
         except Exception as error:  # the command's exit code stays
-            log(str(error) if isinstance(error, IoprofError) else f"{type(error).__name__}: {error}")
+            log(str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}")
         return exit_code
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -121,7 +118,7 @@ def _check_out(out: Path) -> None:
         with tempfile.TemporaryFile(dir=out):
             pass
     except OSError as error:
-        raise IoprofError(
+        raise JpwrError(
             f"the profile cannot be written to {out} ({error.strerror}): choose another folder with --out"
         ) from error
 
@@ -131,7 +128,7 @@ def _without_separators(counting: Path, folder: str) -> Path:
     if not set(" :") & set(str(counting)):
         return counting
     if set(" :") & set(folder):
-        raise IoprofError(
+        raise JpwrError(
             f"{folder} has a space or a colon, which separate names in LD_PRELOAD: set TMPDIR to a folder without"
         )
     copy = Path(folder) / counting.name.replace(" ", "_").replace(":", "_")
@@ -175,8 +172,8 @@ def _finish(out: Path, counters: Path, watcher: Watcher, about: dict[str, Any]) 
             save(profile, other)
         except OSError:
             shutil.rmtree(other, ignore_errors=True)
-            raise IoprofError(f"the profile cannot be written to {out} ({error.strerror}): make room there") from error
-        raise IoprofError(f"the profile cannot be written to {out} ({error.strerror}): it is in {other}") from error
+            raise JpwrError(f"the profile cannot be written to {out} ({error.strerror}): make room there") from error
+        raise JpwrError(f"the profile cannot be written to {out} ({error.strerror}): it is in {other}") from error
 
 
 def _read(argv: list[str]) -> int:
@@ -210,5 +207,5 @@ def _build(argv: list[str]) -> int:
     try:
         build(options.file)
     except OSError as error:
-        raise IoprofError(f"{options.file} cannot be written ({error.strerror}): choose another file") from error
+        raise JpwrError(f"{options.file} cannot be written ({error.strerror}): choose another file") from error
     return 0

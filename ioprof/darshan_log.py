@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ioprof.counts import SIZE_CLASSES, FileCounts, ProcessCounts, Profile, Stretch, Stretches
-from ioprof.errors import IoprofError
+from jpwr.errors import JpwrError
 
 DARSHAN = ".darshan"
 STREAMS = ("<STDIN>", "<STDOUT>", "<STDERR>")
@@ -17,26 +17,26 @@ def from_darshan(path: Path) -> Profile:
 
     A rank is a process; counters that Darshan has reduced over all ranks are process -1. Times in seconds are since the
     job's start. The size of a file is the largest offset that was read. `open_s` includes seeks, stats and the like.
-    Raises IoprofError without PyDarshan, and for a missing or damaged file.
+    Raises JpwrError without PyDarshan, and for a missing or damaged file.
     """
     try:
         import darshan
     except ImportError as error:
-        raise IoprofError(
+        raise JpwrError(
             f"{path} is a log of Darshan, but PyDarshan is not installed: pip install darshan, or the extra 'darshan'"
         ) from error
     except RuntimeError as error:  # for some releases of Python, its package lacks the library
-        raise IoprofError(
+        raise JpwrError(
             f"{path} is a log of Darshan, but PyDarshan does not find its library libdarshan-util.so: install "
             "Darshan's utilities and add their folder to LD_LIBRARY_PATH, or use Python 3.12 or older"
         ) from error
     if not path.is_file():
-        raise IoprofError(f"{path} does not exist: check the path of the log")
+        raise JpwrError(f"{path} does not exist: check the path of the log")
     try:
         report = darshan.DarshanReport(str(path), read_all=False)
         return _of_report(report)
     except (RuntimeError, OSError, ValueError, KeyError) as error:
-        raise IoprofError(f"{path} cannot be read as a log of Darshan ({type(error).__name__}: {error})") from error
+        raise JpwrError(f"{path} cannot be read as a log of Darshan ({type(error).__name__}: {error})") from error
 
 
 def _of_report(report: Any) -> Profile:

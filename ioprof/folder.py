@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ioprof.counts import SIZE_CLASSES, Coverage, FileCounts, ProcessCounts, Profile, Stretch, Stretches
-from ioprof.errors import IoprofError
+from jpwr.errors import JpwrError
 from jpwr.process.whole_file import replacing
 
 FORMAT = 1
@@ -55,12 +55,12 @@ def save(profile: Profile, folder: Path) -> None:
 
 
 def load(folder: Path) -> Profile:
-    """Read a profile from a folder; raise IoprofError if it is missing or damaged."""
+    """Read a profile from a folder; raise JpwrError if it is missing or damaged."""
     path = folder / PROFILE
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         if about.pop("format") != FORMAT:
-            raise IoprofError(f"{path} is not in format {FORMAT}: read it with the version of ioprof that wrote it")
+            raise JpwrError(f"{path} is not in format {FORMAT}: read it with the version of ioprof that wrote it")
         covered, without_room = about.pop("coverage"), int(about.pop("without_room"))
         of_processes = about.pop("processes")
         files: list[list[FileCounts]] = [[] for _ in of_processes]
@@ -82,20 +82,20 @@ def load(folder: Path) -> Profile:
             for one, own, read in zip(of_processes, files, stretches)
         ]
         if any(read.file >= len(process.files) for process in processes for read in process.stretches):
-            raise IoprofError(f"the profile in {folder} is damaged: {READS} has a read of a file that {FILES} lacks")
+            raise JpwrError(f"the profile in {folder} is damaged: {READS} has a read of a file that {FILES} lacks")
         if covered is not None:
             for name in ("missing", "notes"):
                 covered[name] = tuple(covered[name])
             covered = Coverage(**covered)
         return Profile(about, processes, covered, without_room)
     except FileNotFoundError as error:
-        raise IoprofError(
+        raise JpwrError(
             f"{folder} has no profile, because {Path(error.filename).name} is missing: give the folder of --out"
         ) from error
     except OSError as error:
-        raise IoprofError(f"the profile in {folder} cannot be read ({error.strerror or error})") from error
+        raise JpwrError(f"the profile in {folder} cannot be read ({error.strerror or error})") from error
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, csv.Error, zlib.error) as error:
-        raise IoprofError(f"the profile in {folder} is damaged ({type(error).__name__}: {error})") from error
+        raise JpwrError(f"the profile in {folder} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _text(file: Any) -> io.TextIOWrapper:
@@ -110,7 +110,7 @@ def _written(value: float) -> str:
 
 def _check_columns(found: list[str], wanted: list[str], path: Path) -> None:
     if found != wanted:
-        raise IoprofError(
+        raise JpwrError(
             f"{path} does not have the columns {','.join(wanted)}: read it with the version of ioprof that wrote it"
         )
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Iterator
 
-from ioprof.errors import IoprofError
+from jpwr.errors import JpwrError
 
 SOURCE = Path(__file__).with_name("preload.c")
 VARIABLE = "IOPROF_LIBRARY"
@@ -23,11 +23,11 @@ TIMEOUT_S = 120.0
 
 
 def library() -> Path:
-    """Return the path of the library for this system, built if it is not in the cache; raise IoprofError."""
+    """Return the path of the library for this system, built if it is not in the cache; raise JpwrError."""
     given = os.environ.get(VARIABLE)
     if given:
         if not Path(given).is_file():
-            raise IoprofError(f"{VARIABLE} is {given}, which is not a file: unset it, or run 'ioprof build {given}'")
+            raise JpwrError(f"{VARIABLE} is {given}, which is not a file: unset it, or run 'ioprof build {given}'")
         return Path(given).resolve()
     tried = []
     for folder in _caches():
@@ -40,13 +40,13 @@ def library() -> Path:
             return built
         except OSError:
             continue
-    raise IoprofError(f"the library cannot be written to {' or '.join(tried)}: set XDG_CACHE_HOME to a folder of yours")
+    raise JpwrError(f"the library cannot be written to {' or '.join(tried)}: set XDG_CACHE_HOME to a folder of yours")
 
 
 def build(to: Path) -> None:
-    """Compile the library to a file; raise OSError if that cannot be written, and IoprofError if compiling fails."""
+    """Compile the library to a file; raise OSError if that cannot be written, and JpwrError if compiling fails."""
     if platform.system() != "Linux":
-        raise IoprofError(f"reads can be counted on Linux only, and this is {platform.system()}: use another machine")
+        raise JpwrError(f"reads can be counted on Linux only, and this is {platform.system()}: use another machine")
     compiler = _compiler()
     with tempfile.TemporaryDirectory(dir=to.parent) as folder:
         part = Path(folder) / "library.so"
@@ -54,12 +54,10 @@ def build(to: Path) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         except (OSError, subprocess.SubprocessError) as error:
-            raise IoprofError(
-                f"the compiler '{compiler[0]}' cannot be run ({error}): set CC to a C compiler"
-            ) from error
+            raise JpwrError(f"the compiler '{compiler[0]}' cannot be run ({error}): set CC to a C compiler") from error
         if done.returncode or not part.exists():
             first = (done.stderr.strip().splitlines() or ["no message"])[0]
-            raise IoprofError(
+            raise JpwrError(
                 f"'{' '.join(compiler)}' cannot build the counting library ({first}): install gcc and the C library's "
                 "headers (libc6-dev, glibc-devel), or set CC to a compiler that has them"
             )
@@ -73,7 +71,7 @@ def _compiler() -> list[str]:
     for name in COMPILERS:
         if shutil.which(name):
             return [name]
-    raise IoprofError(
+    raise JpwrError(
         f"counting reads needs a C compiler once, and none of {', '.join(COMPILERS)} was found: install gcc, or set "
         f"{VARIABLE} to a file made by 'python3 -m ioprof build FILE' on a system with the same or an older C library"
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Sequence
 
 from ioprof.counts import SIZE_CLASSES, FileCounts, Profile, Stretch
-from jpwr.process.words import number_of
+from jpwr.messages import number_of
 
 MB = 1e6
 SMALL_BYTES = 64 * 1024  # to open a smaller file takes as long as to read it, or longer

@@ -37,6 +37,11 @@ def short(name: str) -> str:
     return text if len(text) <= MOST_OF_A_NAME else f"{text[: MOST_OF_A_NAME - 1]}…"
 
 
+def number_of(number: int, what: str) -> str:
+    """Return "1 file" or "2 files", "1 process" or "2 processes"."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """Return a question with the known name that is closest to an unknown one, whatever its case; empty without one.
 

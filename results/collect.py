@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
 from record.causes import cause
 from record.derivation import derive
@@ -99,7 +98,7 @@ def _joined(folder: Path, read: Callable[[Path, Record], list[TraceSums]]) -> Re
     try:
         if (reads := reads_of(run, folder)) is not None:
             run = changed(run, io=reads)
-    except IoprofError as error:  # a run is complete without its reads
+    except JpwrError as error:  # a run is complete without its reads
         print(f"collect: the result has no reads of files: {error}", file=sys.stderr)
     return run
 

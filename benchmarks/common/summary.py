@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from benchmarks.common.record import OK, RunRecord
-from jpwr.process.words import number_of
+from jpwr.messages import number_of
 from jpwr.trace.marks import MARKS_VARIABLE
 
 INPUT_PARTS = ("reading", "decompressing", "decoding", "copying")

@@ -14,8 +14,8 @@ from benchmarks.common.record import Device
 from benchmarks.llm_inference.config import Config
 from jpwr.backends.nvml import devices_used_by
 from jpwr.backends.visible import narrowed
+from jpwr.messages import number_of
 from jpwr.process.tree import descendants
-from jpwr.process.words import number_of
 
 PROC = Path("/proc")
 LISTENS = "0A"  # TCP_LISTEN of the kernel's include/net/tcp_states.h, as /proc/net/tcp writes it

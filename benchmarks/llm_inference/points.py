@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_inference.models import CONTEXT, SHAPES
-from jpwr.process.words import number_of
+from jpwr.messages import number_of
 
 BYTES_OF_WEIGHT = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 USABLE = 0.9  # of a device's memory, by default in vLLM and TensorRT-LLM; activations take the rest

@@ -16,7 +16,7 @@ from benchmarks.common.options import (
     positive,
 )
 from benchmarks.llm_training.sizes import SIZES, ModelSize
-from jpwr.process.words import number_of
+from jpwr.messages import number_of
 
 INIT_STD = 0.02  # of weights, as in GPT-2
 ADAM_BETAS = (0.9, 0.95)

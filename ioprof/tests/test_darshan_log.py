@@ -10,9 +10,9 @@ import pytest
 
 from ioprof.cli import main
 from ioprof.darshan_log import from_darshan
-from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import by_file, reading_s, stretches, total
+from jpwr.errors import JpwrError
 from tests.needs import not_run
 
 
@@ -58,9 +58,9 @@ def test_logs_of_other_kinds_are_read_and_kept(logs, tmp_path, name):
 def test_a_damaged_log_is_refused(logs, tmp_path, content):
     path = tmp_path / "cut.darshan"
     path.write_bytes(content)
-    with pytest.raises(IoprofError, match=r"cut\.darshan cannot be read as a log of Darshan"):
+    with pytest.raises(JpwrError, match=r"cut\.darshan cannot be read as a log of Darshan"):
         from_darshan(path)
-    with pytest.raises(IoprofError, match="does not exist"):
+    with pytest.raises(JpwrError, match="does not exist"):
         from_darshan(tmp_path / "gone.darshan")
 
 
@@ -72,5 +72,5 @@ def test_a_reader_of_darshan_without_its_library_is_one_sentence(tmp_path, monke
 
     monkeypatch.setattr("sys.meta_path", [Finder(), *sys.meta_path])
     monkeypatch.delitem(sys.modules, "darshan", raising=False)
-    with pytest.raises(IoprofError, match=r"PyDarshan does not find its library libdarshan-util\.so: install"):
+    with pytest.raises(JpwrError, match=r"PyDarshan does not find its library libdarshan-util\.so: install"):
         from_darshan(tmp_path / "a.darshan")

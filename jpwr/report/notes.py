@@ -7,9 +7,9 @@ from typing import Iterator, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate
-from jpwr.messages import short
-from jpwr.process.words import number_of
+from jpwr.messages import number_of, short
 from jpwr.report.sums import Sums
+from jpwr.trace.trace import NO_STATUS
 
 WIDE = 1.0  # half-width as a share of the energy above which an interval has a note
 LATE_END_S = 2.0  # longest usual time from the last reading to a command's end, for short sampling intervals
@@ -143,6 +143,18 @@ def _partial_sensors(summary: Sums) -> Iterator[str]:
             yield f"{first_of(some)}: the power sensor has a duty cycle of {some[0].seen_share:.0%}, {consequence}"
 
 
+def _silent_status(summary: Sums) -> Iterator[str]:
+    """The first of a trace: while one does not answer, none is read."""
+    for event in summary.trace.events:
+        if event.name == NO_STATUS:
+            at_s = event.time_s - summary.trace.start_s
+            yield (
+                f"{event.details.get('channel')}: its status, asked for at second {at_s:.0f} of the trace, did not "
+                "answer: no device's clocks, limits and throttling are known until a later status"
+            )
+            return
+
+
 def _faulty_marks(summary: Sums) -> Iterator[str]:
     for fault, names in summary.trace.faulty_marks().items():
         yield f"{_counted(names)} {fault}: no energy"
@@ -174,6 +186,7 @@ KINDS = (
     _unknown_ends,
     _loads_in_step,
     _partial_sensors,
+    _silent_status,
     _faulty_marks,
     _regions_at_once,
     _regions_outside,

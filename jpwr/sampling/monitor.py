@@ -174,6 +174,7 @@ class PowerMonitor:
             self._threads.pop().join(max(0.0, end_s - time.monotonic()))
         for lane in self.lanes:
             lane.record_missing()
+        self._status.report_silence(HUNG_S)
         self.flush()
 
     def check_hung(self) -> None:
@@ -195,6 +196,7 @@ class PowerMonitor:
     def _watch(self) -> None:
         while not self._stop.locked():
             self.check_hung()
+            self._status.report_silence()
             # Until all channels have been read, the others wait for one that does not answer.
             have_begun = all(lane.begun.is_set() for lane in list(self.lanes))
             self.clock.sleep_until(self.clock.now_s() + (WATCH_INTERVAL_S if have_begun else HUNG_S))

@@ -17,6 +17,7 @@ from typing import Any, Callable
 from unittest import mock
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from jpwr.cli import main
 from jpwr.process.clock import Clock
@@ -29,6 +30,10 @@ REPOSITORY = HERE.parents[1]
 # No test waits for a time: each waits for something that must come, and this ends one that hangs.
 DEADLINE_S = 600.0
 NO_ERRORS = "posix_spawn reports no error under qemu-user, which makes a fork of a vfork"
+
+# No example's time is a fault, nor what making it takes: machines differ.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # Of a job in the background, or under nohup: its children would ignore them, too.
 for number, default in (
@@ -210,7 +215,7 @@ def jpwr(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
     def run_jpwr(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         if alone & {*variables} or {"--use-mpi", "--mpi-ranks"} & {*arguments}:
             return run(sys.executable, "-m", "jpwr", *arguments, cwd=tmp_path, **variables)
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGCHLD, *FORWARDED_SIGNALS)}
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGCHLD, signal.SIGPIPE, *FORWARDED_SIGNALS)}
         capfd.readouterr()
         with monkeypatch.context() as patch, mock.patch.dict(os.environ, environment(**variables), clear=True):
             patch.chdir(tmp_path)

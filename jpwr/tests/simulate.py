@@ -1,4 +1,4 @@
-"""Sample a vendor's stand-in on a clock that is moved by hand, and print the summary as JSON.
+"""Sample a vendor's stand-in on a clock that is moved by hand, each time at the same moments; print a summary as JSON.
 
 Usage: python -m jpwr.tests.simulate METHOD INTERVAL_S END_S [TRACE]: from second 1000 on; with TRACE, a file for the
 trace, no summary. A program, as the vendor's library must be loaded afresh.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import random
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,7 +43,7 @@ def main(method: str, interval_s: float, end_s: float, trace: str = "") -> None:
         infos = [channel.info for channel in channels]
         meta = {"hostname": "n1", "boot_id": "boot-1", "interval_s": interval_s, "random_phase": True}
         sinks = [stack.enter_context(CsvWriter(Path(trace), infos, meta))] if trace else None
-        with PowerMonitor(channels, interval_s, sinks, clock=clock) as monitor:
+        with PowerMonitor(channels, interval_s, sinks, clock, chance=random.Random(7).random) as monitor:
             clock.move_to(end_s)
     if not trace:
         print(json.dumps(Summary(monitor.trace).to_dict()))

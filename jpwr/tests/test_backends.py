@@ -300,6 +300,11 @@ def write(path, text):
     path.write_text(f"{text}\n")
 
 
+def write_chip(hwmon_folder, number, name, **files):
+    for file, content in {"name": name, **files}.items():
+        write(hwmon_folder / f"hwmon{number}" / file, content)
+
+
 def write_meter(hwmon_folder, number, label, microwatts):
     device = hwmon_folder / f"hwmon{number}" / "device"
     write(device / "power1_oem_info", label)
@@ -390,9 +395,7 @@ def test_processors_that_two_drivers_show_are_counted_once(stack, tmp_path):
     for number, (name, label) in enumerate(
         [("zenpower", "SVI2_P_Core"), ("amd_energy", "Esocket0"), ("amdgpu", "PPT")]
     ):
-        write(tmp_path / f"hwmon{number}" / "name", name)
-        write(tmp_path / f"hwmon{number}" / "power1_input", 90_000_000)
-        write(tmp_path / f"hwmon{number}" / "power1_label", label)
+        write_chip(tmp_path, number, name, power1_input=90_000_000, power1_label=label)
     found = [channel.info.name for channel in hwmon.open_channels(stack, tmp_path)]
     assert found == ["hwmon:amd_energy:Esocket0", "hwmon:amdgpu:PPT"]
 
@@ -411,10 +414,7 @@ def test_a_cray_sensor_gives_what_of_it_can_be_read(stack, tmp_path, refused, lo
 
 def test_a_card_that_cannot_be_read_loses_no_other_and_power_loses_no_counter(stack, tmp_path, refused):
     for number in range(3):
-        write(tmp_path / f"hwmon{number}" / "name", "xe")
-        write(tmp_path / f"hwmon{number}" / "power1_input", 90_000_000)
-        write(tmp_path / f"hwmon{number}" / "energy1_input", 5_000_000)
-        write(tmp_path / f"hwmon{number}" / "energy1_label", "card")
+        write_chip(tmp_path, number, "xe", power1_input=90_000_000, energy1_input=5_000_000, energy1_label="card")
     refused |= {tmp_path / "hwmon0" / f"{kind}1_input" for kind in ("power", "energy")}
     write(tmp_path / "hwmon1" / "power1_input", "none")
     first, second, third = hwmon.open_channels(stack, tmp_path)
@@ -424,9 +424,7 @@ def test_a_card_that_cannot_be_read_loses_no_other_and_power_loses_no_counter(st
 
 
 def test_what_sleeps_may_wake(stack, tmp_path):
-    write(tmp_path / "hwmon0" / "name", "xe")
-    write(tmp_path / "hwmon0" / "power1_input", "none")
-    write(tmp_path / "hwmon0" / "energy1_input", "none")
+    write_chip(tmp_path, 0, "xe", power1_input="none", energy1_input="none")
     [channel] = hwmon.open_channels(stack, tmp_path)
     write(tmp_path / "hwmon0" / "power1_input", 90_000_000)
     assert channel.read_power_w() == pytest.approx(90.0)
@@ -443,24 +441,21 @@ def test_where_no_sensor_can_be_read_the_method_cannot_be_used(stack, tmp_path, 
 
 
 def test_hwmon_counts_known_devices_once_and_nothing_inside_of_them(stack, tmp_path):
-    write(tmp_path / "hwmon0" / "name", "amdgpu")
-    write(tmp_path / "hwmon0" / "power1_average", 90_000_000)
-    write(tmp_path / "hwmon0" / "power1_label", "PPT")
-    write(tmp_path / "hwmon1" / "name", "xe")
-    write(tmp_path / "hwmon1" / "energy1_input", 5_000_000)
-    write(tmp_path / "hwmon1" / "energy1_label", "card")
-    write(tmp_path / "hwmon1" / "energy2_input", 4_000_000)
-    write(tmp_path / "hwmon1" / "energy2_label", "pkg")
-    write(tmp_path / "hwmon2" / "name", "xe")
-    write(tmp_path / "hwmon2" / "energy1_input", 6_000_000)
-    write(tmp_path / "hwmon2" / "energy1_label", "card")
-    write(tmp_path / "hwmon3" / "name", "amd_energy")
-    write(tmp_path / "hwmon3" / "energy1_input", 1_000_000)
-    write(tmp_path / "hwmon3" / "energy1_label", "Ecore000")
-    write(tmp_path / "hwmon3" / "energy65_input", 70_000_000)
-    write(tmp_path / "hwmon3" / "energy65_label", "Esocket0")
-    write(tmp_path / "hwmon4" / "name", "corsairpsu")
-    write(tmp_path / "hwmon4" / "power1_input", 400_000_000)
+    write_chip(tmp_path, 0, "amdgpu", power1_average=90_000_000, power1_label="PPT")
+    write_chip(
+        tmp_path, 1, "xe", energy1_input=5_000_000, energy1_label="card", energy2_input=4_000_000, energy2_label="pkg"
+    )
+    write_chip(tmp_path, 2, "xe", energy1_input=6_000_000, energy1_label="card")
+    write_chip(
+        tmp_path,
+        3,
+        "amd_energy",
+        energy1_input=1_000_000,
+        energy1_label="Ecore000",
+        energy65_input=70_000_000,
+        energy65_label="Esocket0",
+    )
+    write_chip(tmp_path, 4, "corsairpsu", power1_input=400_000_000)
     write_meter(tmp_path, 5, "Module Power Socket 0", 1)
     channels = {channel.info.name: channel for channel in hwmon.open_channels(stack, tmp_path)}
     assert {name: channel.info.scope for name, channel in channels.items()} == {
@@ -474,10 +469,7 @@ def test_hwmon_counts_known_devices_once_and_nothing_inside_of_them(stack, tmp_p
 
 
 def test_hwmon_states_how_long_a_chip_holds_its_readings(stack, tmp_path):
-    write(tmp_path / "hwmon0" / "name", "amdgpu")
-    write(tmp_path / "hwmon0" / "power1_average", 90_000_000)
-    write(tmp_path / "hwmon0" / "power1_average_interval", 250)
-    write(tmp_path / "hwmon0" / "update_interval", 500)
+    write_chip(tmp_path, 0, "amdgpu", power1_average=90_000_000, power1_average_interval=250, update_interval=500)
     [channel] = hwmon.open_channels(stack, tmp_path)
     info = channel.info
     assert (info.held_s, info.period_s, info.averaging_s) == (0.5, 0.5, 0.25)
@@ -497,8 +489,7 @@ def test_hwmon_states_how_long_a_chip_holds_its_readings(stack, tmp_path):
     ],
 )
 def test_the_power_of_a_gpu_with_a_processor_is_that_of_a_module(stack, tmp_path, header, scope):
-    write(tmp_path / "hwmon0" / "name", "amdgpu")
-    write(tmp_path / "hwmon0" / "power1_input", 45_000_000)
+    write_chip(tmp_path, 0, "amdgpu", power1_input=45_000_000)
     (tmp_path / "hwmon0" / "device").mkdir()
     if header is not None:
         (tmp_path / "hwmon0" / "device" / "gpu_metrics").write_bytes(header)
@@ -783,7 +774,7 @@ def test_gpus_are_read_through_packages_named_pynvml_that_images_have(sampled_nv
     assert [series.power_w[0] for series in trace.series()] == [300, 600, 900, 1200], said
 
 
-def test_a_counter_that_takes_long_is_read_next_to_power(nvml_folder, tmp_path):
+def test_a_counter_that_takes_long_is_known_when_it_is_opened(nvml_folder):
     slow = {"STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1", "STAND_IN_COUNTER_TAKES_S": "0.003"}
     slow["LD_LIBRARY_PATH"] = str(nvml_folder)
     program = (
@@ -795,16 +786,6 @@ def test_a_counter_that_takes_long_is_read_next_to_power(nvml_folder, tmp_path):
     )
     done = run(sys.executable, "-c", program, **slow)
     assert done.returncode == 0, done.stderr
-    # Rows of two threads cross: the file is read back, with both readings.
-    command = ("--methods", "pynvml", "--interval", "10", "--df-out", "out", "--", "bash", "-c", "rows 400")
-    done = run(sys.executable, "-m", "jpwr", *command, cwd=tmp_path, **slow)
-    assert done.returncode == 0, done.stderr
-    trace = read_trace(tmp_path / "out" / "trace.csv")
-    energies = trace.energies(trace.start_s + 0.5, trace.end_s - 0.1)
-    for device, (energy, series) in enumerate(zip(energies, trace.series(), strict=True), 1):
-        assert len(series.counter_times_s) > 3
-        assert series.energy_j[-1] > series.energy_j[0]
-        assert energy.avg_power_w == pytest.approx(300 * device, rel=0.02)
 
 
 def test_reading_takes_no_time_where_a_program_is_busy_in_python():

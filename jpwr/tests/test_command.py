@@ -18,7 +18,6 @@ from jpwr.tests.conftest import (
     REPOSITORY,
     environment,
     install_method,
-    interpreter,
     run,
 )
 from jpwr.tests.loads import square
@@ -138,44 +137,6 @@ def test_idle_power_is_sampled_before_the_command_starts(jpwr, tmp_path):
     assert summary["channels"][0]["idle_power_w"] > 0
 
 
-def test_samples_and_skipped_ticks_make_up_the_time(jpwr, tmp_path):
-    done = jpwr(*ESTIMATE, "--interval", "5", "--json", "--df-out", "out", "--", "bash", "-c", "rows 60")
-    summary = json.loads(done.stderr.splitlines()[-1])
-    trace = trace_of(tmp_path)
-    [series] = trace.series()
-    ticks = series.samples + summary["skipped_ticks"]
-    asked = 4  # of them at the beginning, at the command's start and end, and at the end
-    in_time = (trace.end_s - trace.start_s) / 0.005
-    # Where the machine is so busy that a sleep ends late, the ticks since then are counted at the next one only; the
-    # samples that were asked for at the end divide that time.
-    uncounted = 3 * summary["channels"][0]["largest_gap_s"] / 0.005
-    assert in_time - uncounted - 2 <= ticks <= in_time + asked + 2
-
-
-def test_nvml_is_read_in_watts_and_joules_at_the_times_that_are_reported(jpwr, tmp_path, nvml_folder):
-    done = jpwr(
-        *("--methods", "pynvml", "--interval", "5", "--df-out", "out", "--", "bash", "-c", "rows 150"),
-        LD_LIBRARY_PATH=str(nvml_folder),
-        STAND_IN_PERIOD_S="4",
-    )
-    assert done.returncode == 0, done.stderr
-    trace = trace_of(tmp_path)
-    assert [info.device_id for info in trace.channels] == ["GPU-0", "GPU-1"]
-    power_w, energy_j = square(4.0)
-    sure = 0
-    for factor, series in enumerate(trace.series(), 1):
-        # What a row tells was read between the row before it and the next one.
-        counted_s = series.counter_times_s
-        for before_s, next_s, joules in zip(counted_s, counted_s[2:], series.energy_j[1:]):
-            assert factor * energy_j(before_s) - 0.01 <= joules <= factor * energy_j(next_s) + 0.01
-        for before_s, next_s, watts in zip(series.times_s, series.times_s[2:], series.power_w[1:]):
-            assert watts in (100.0 * factor, 500.0 * factor)
-            if next_s - before_s < 2 and power_w(before_s) == power_w(next_s):
-                assert watts == factor * power_w(before_s)
-                sure += 1
-    assert sure
-
-
 def test_energy_by_nvml_is_the_true_one(nvml_folder):
     summary = simulate("pynvml", 0.01, 1002.0, LD_LIBRARY_PATH=str(nvml_folder), STAND_IN_INSTANT="1")
     _, energy_j = square(0.37)
@@ -213,18 +174,6 @@ def test_the_command_loads_the_standard_library_alone(tmp_path):
     assert done.returncode == 0, done.stderr
     tops = {name.split(".")[0] for name in done.stdout.split()}
     assert tops <= {"jpwr", *sys.stdlib_module_names}
-
-
-def measure_with(python, folder):
-    """From PYTHONPATH alone, with no package installed, as inside a vendor's container."""
-    done = run(python, "-S", "-m", "jpwr", *ESTIMATE, "--df-out", "out", "--", "true", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert trace_of(folder).series()[0].samples >= 3
-
-
-@pytest.mark.parametrize("version", ["3.8", "3.13"])
-def test_nothing_but_an_interpreter_is_needed_the_oldest_or_the_newest(version, tmp_path):
-    measure_with(interpreter(version), tmp_path)
 
 
 def test_a_summary_as_json_replaces_an_older_one(jpwr, tmp_path):

@@ -9,22 +9,7 @@ import pytest
 from jpwr.backends import METHODS
 from jpwr.tests.conftest import environment, run
 from jpwr.tests.contract import keep_contract
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{text}\n")
-
-
-def rapl_tree(folder):
-    write(folder / "intel-rapl:0" / "name", "package-0")
-    write(folder / "intel-rapl:0" / "energy_uj", 5_000_000)
-    write(folder / "intel-rapl:0" / "max_energy_range_uj", 262_143_328_850)
-
-
-def grace_tree(folder):
-    write(folder / "hwmon0" / "device" / "power1_oem_info", "Module Power Socket 0")
-    write(folder / "hwmon0" / "device" / "power1_average", 165_627_000)
+from jpwr.tests.test_backends import write, write_chip, write_meter, write_proc, write_zone
 
 
 def cray_tree(folder):
@@ -32,17 +17,13 @@ def cray_tree(folder):
     write(folder / "energy", "123456 J 1700000000000000 us")
 
 
-def hwmon_tree(folder):
-    write(folder / "hwmon0" / "name", "amdgpu")
-    write(folder / "hwmon0" / "power1_average", 90_000_000)
-
-
-def proc_tree(folder):
-    write(folder / "cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 7742")
-    write(folder / "stat", "cpu  1000 0 0 1000 0 0 0 0 0 0")
-
-
-TREES = {"rapl": rapl_tree, "gh": grace_tree, "cray": cray_tree, "hwmon": hwmon_tree, "estimate": proc_tree}
+TREES = {
+    "rapl": lambda folder: write_zone(folder, "intel-rapl:0", "package-0", 5_000_000),
+    "gh": lambda folder: write_meter(folder, 0, "Module Power Socket 0", 165_627_000),
+    "cray": cray_tree,
+    "hwmon": lambda folder: write_chip(folder, 0, "amdgpu", power1_average=90_000_000),
+    "estimate": lambda folder: write_proc(folder, busy=1000, idle=1000),
+}
 
 
 @pytest.mark.parametrize("method", METHODS)

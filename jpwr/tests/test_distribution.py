@@ -16,7 +16,6 @@ from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, interpreter, needed
 from jpwr.trace.writers import read_trace
 
 NOT_SOURCE = ("__pycache__", "build", "*.egg-info")
-SOURCES = ("benchmarks", "caraml", "jpwr", "record", "results")
 # Whatever points to this checkout, or to a virtual environment, would hide what is missing.
 ENVIRON = {
     **{name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "JPWR_"))},
@@ -30,60 +29,30 @@ def run(*command, cwd):
     return done.stdout
 
 
-def build(project, out):
-    """The wheel of a project folder."""
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of a copy of the folder."""
     needed("setuptools")
-    run(
-        *(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"),
-        "-w",
-        out,
-        project,
-        cwd=out,
-    )
+    out = tmp_path_factory.mktemp("jpwr")
+    shutil.copytree(REPOSITORY / "jpwr", out / "jpwr", ignore=shutil.ignore_patterns(*NOT_SOURCE))
+    options = ("--no-deps", "--no-build-isolation", "--no-index")
+    run(sys.executable, "-m", "pip", "wheel", *options, "-w", out, out / "jpwr", cwd=out)
     [wheel] = out.glob("*.whl")
     return wheel
-
-
-def names_in(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        return archive.namelist()
-
-
-def text_in(wheel, name):
-    with zipfile.ZipFile(wheel) as archive:
-        [path] = [path for path in archive.namelist() if path.endswith(f".dist-info/{name}")]
-        return archive.read(path).decode()
-
-
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory):
-    """A copy of what the wheels are made of, under git."""
-    if shutil.which("git") is None:
-        pytest.fail("git is needed: apt-get install git")
-    folder = tmp_path_factory.mktemp("checkout")
-    for name in SOURCES:
-        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns(*NOT_SOURCE))
-    for name in (".gitignore", "LICENSE", "README.md", "pyproject.toml"):
-        shutil.copy(REPOSITORY / name, folder / name)
-    run("git", "init", "--quiet", cwd=folder)
-    run("git", "add", "--all", cwd=folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def wheel(checkout, tmp_path_factory):
-    return build(checkout / "jpwr", tmp_path_factory.mktemp("jpwr"))
 
 
 def test_the_wheel_has_every_module_of_the_package_and_nothing_else(wheel):
     sources = (path.relative_to(REPOSITORY) for path in (REPOSITORY / "jpwr").rglob("*.py"))
     expected = {path.as_posix() for path in sources if not {"tests", "build"} & set(path.parts)}
-    in_package = {name for name in names_in(wheel) if ".dist-info/" not in name}
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        [about] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
+    in_package = {name for name in names if ".dist-info/" not in name}
     assert in_package == expected
-    about = Parser().parsestr(text_in(wheel, "METADATA"))
+    about = Parser().parsestr(about)
     assert (about["Name"], about["Version"], about["Requires-Python"]) == ("caraml-jpwr", jpwr.__version__, ">=3.8")
     assert all("extra ==" in needs for needs in about.get_all("Requires-Dist", []))
-    assert any(name.endswith("LICENSE") for name in names_in(wheel))
+    assert any(name.endswith("LICENSE") for name in names)
 
 
 USE = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jpwr.backends.rapl import counter_step
@@ -16,9 +16,6 @@ from jpwr.energy.power import PowerCurve
 pytestmark = pytest.mark.arithmetic
 
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001, limit_w=700.0)
-# No example's time is a fault: machines differ.
-settings.register_profile("any machine", deadline=None, max_examples=100)
-settings.load_profile("any machine")
 
 POWERS_W = st.lists(st.floats(50, 700), min_size=12, max_size=60)
 SHARES = st.tuples(st.floats(0.05, 0.95), st.floats(0.05, 0.95), st.floats(0.05, 0.95)).map(sorted)

@@ -172,20 +172,6 @@ def test_a_device_that_hangs_from_the_start_holds_up_no_other(nvml_folder):
     assert "pynvml:1: cannot be read (it did not answer within 0.3 s)" in done.stderr
 
 
-def test_where_the_only_device_hangs_the_rest_of_the_command_is_a_gap(measure, tmp_path):
-    summary, _ = measure(
-        "rows 60; touch hangs; sleep 4",
-        *("--interval", "20"),
-        STAND_IN_FAULT="hang",
-        STAND_IN_FAULT_FILE="hangs",
-        STAND_IN_DEVICES="1",
-    )
-    [channel] = summary["channels"]
-    assert channel["largest_gap_s"] > 3.5
-    started, ended = (event.time_s for event in trace_of(tmp_path).events if event.name.startswith("command"))
-    assert abs(channel["energy_wh"] - 300 * (ended - started) / 3600) <= channel["uncertainty_wh"]
-
-
 def test_a_sensor_that_hangs_where_a_window_begins_keeps_no_command_from_running(tmp_path):
     install_method(
         tmp_path,

@@ -1,39 +1,18 @@
-"""`jpwr list`, `jpwr read`, and the help."""
+"""`jpwr list` and `jpwr read`."""
 
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.cli import main
 from jpwr.report.tools import show_trace
 from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, install_method, run
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch, capfd):
-    """Run a subcommand in this process, in an empty folder: Matplotlib is imported once."""
-
-    def in_process(*arguments):
-        monkeypatch.chdir(tmp_path)
-        before = signal.getsignal(signal.SIGPIPE)
-        try:
-            code = main(arguments)
-        except SystemExit as ended:
-            code = ended.code
-        finally:
-            signal.signal(signal.SIGPIPE, before)
-        return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
-
-    return in_process
 
 
 def test_the_sensors_of_a_machine_are_listed_with_their_pace(jpwr, nvml_folder):
@@ -78,13 +57,13 @@ def write_trace(path, seconds):
         writer.event("command_ended", float(seconds), exit_code=0)
 
 
-def test_a_trace_of_one_moment_has_no_energy_and_no_traceback(here, tmp_path):
+def test_a_trace_of_one_moment_has_no_energy_and_no_traceback(jpwr, tmp_path):
     info = ChannelInfo("a", Scope.CPU, "made up")
     with CsvWriter(tmp_path / "trace.csv", [info], {"interval_s": 0.1}) as writer:
         writer.extend([Row(1.0, [300.0], [None])] * 3)
         writer.event("command_started", 1.0)
         writer.event("command_ended", 2.0)
-    done = here("read", "trace.csv")
+    done = jpwr("read", "trace.csv")
     assert done.returncode == 0
     assert "too few samples" in done.stdout
     assert "Traceback" not in done.stderr
@@ -119,13 +98,14 @@ def file_with(text):
         Path.mkdir,
         file_with(""),
         file_with("hello\n"),
+        file_with("\0\1\n\n\n"),
         file_with('# jpwr-trace {"format": 1, "channels": []}\ntime_s\n1.0\n'),
         lambda path: path.write_text('# jpwr-trace {"format": 1}\n', encoding="utf-16"),
     ],
 )
-def test_a_trace_that_is_none_is_one_clear_sentence(here, tmp_path, make):
+def test_a_trace_that_is_none_is_one_clear_sentence(jpwr, tmp_path, make):
     make(tmp_path / "x.csv")
-    done = here("read", "x.csv")
+    done = jpwr("read", "x.csv")
     assert done.returncode == 125
     [sentence] = done.stderr.splitlines()
     assert sentence.startswith("jpwr: x.csv ")

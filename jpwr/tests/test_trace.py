@@ -68,10 +68,6 @@ def test_a_channel_that_was_not_read_in_a_row_has_no_sample_there():
     assert (power.samples, power.missing) == (6, 0)
     assert list(power.times_s) == [0, 2, 4, 6, 8, 10]
     assert (power.energy_j, list(power.counter_times_s)) == (None, [])
-    counted, power = step_ramp().series(3.0, 6.0)
-    assert (list(counted.times_s), list(counted.energy_j)) == ([3, 4, 5, 6], [45.0, 80.0, 125.0, 180.0])
-    assert list(counted.counter_times_s) == [3, 4, 5, 6]
-    assert (list(power.times_s), list(power.power_w)) == ([4, 6], [5.0, 5.0])
 
 
 def test_idle_power_needs_three_samples_in_the_second_half_of_its_time():

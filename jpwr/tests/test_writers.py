@@ -224,18 +224,6 @@ def test_a_trace_that_was_stopped_in_its_header_has_no_rows(tmp_path):
         read_trace(path)
 
 
-@pytest.mark.parametrize("text", ["", "time_s,a\n1,2\n", "\x00\x01\n\n\n"])
-def test_something_else_is_no_trace(tmp_path, text):
-    (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(TraceError, match="is not a trace"):
-        read_trace(tmp_path / "x.csv")
-
-
-def test_a_file_that_is_not_there_is_one_clear_sentence(tmp_path):
-    with pytest.raises(TraceError, match="cannot be read"):
-        read_trace(tmp_path / "none.csv")
-
-
 def test_earlier_traces_are_all_kept(tmp_path):
     path = tmp_path / "trace.csv"
     for rows in (2, 3, 4, 5):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from functools import partial
 from itertools import chain, compress, repeat
@@ -19,7 +18,8 @@ from jpwr.stored import Growing, Store, Stored, kept_as
 
 ROWS_TOGETHER = 512
 storing = threading.RLock()  # held while rows of any trace are stored; reentrant for signal handlers
-STATUS = "status"  # event with the clocks, temperature and limits of a device
+STATUS = "status"  # event with the clocks, temperature and limits of a device; without any, they are unknown since
+NO_STATUS = "no_status"  # event at which the status of a channel was asked for, and did not come
 # Faults of a region's marks; the words complete a sentence.
 NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning", "ended before it began"
 
@@ -238,25 +238,20 @@ class Trace:
             power_w, moments = next(columns)
             yield (info, power_w, moments, *(next(columns) if info.has_counter else (None, self._nothing)))
 
-    def series(self, start_s: float = -math.inf, end_s: float = math.inf) -> list[Series]:
-        """Return the readings of each channel from `start_s` to `end_s`, both included."""
-        found = []
-        for info, power_w, power, energy_j, counter in self._by_channel():
-            rows, counted = _rows(power.times_s, start_s, end_s), _rows(counter.times_s, start_s, end_s)
-            moments = [(one.times_s[part], one.half_s[part]) for one, part in ((power, rows), (counter, counted))]
-            (times_s, half_s), (counter_times_s, counter_half_s) = moments
-            found.append(
-                Series(
-                    info,
-                    times_s,
-                    power_w[rows],
-                    None if energy_j is None else energy_j[counted],
-                    counter_times_s,
-                    half_s or array("d", [0.0]) * len(times_s),
-                    counter_half_s or array("d", [0.0]) * len(counter_times_s),
-                )
+    def series(self) -> list[Series]:
+        """Return the readings of each channel, as copies."""
+        return [
+            Series(
+                info,
+                power.times_s[:],
+                power_w[:],
+                None if energy_j is None else energy_j[:],
+                counter.times_s[:],
+                power.half_s[:] or array("d", [0.0]) * len(power.times_s),
+                counter.half_s[:] or array("d", [0.0]) * len(counter.times_s),
             )
-        return found
+            for info, power_w, power, energy_j, counter in self._by_channel()
+        ]
 
     def energies(self, start_s: float, end_s: float) -> list[EnergyEstimate]:
         """Return the energy of each channel in a window, given in seconds.
@@ -328,7 +323,3 @@ def _paired(name: str, marks: Sequence[Event]) -> tuple[list[Region], Counter[st
     if opened_s:
         faults[NEVER_ENDED] = len(opened_s)
     return found, faults
-
-
-def _rows(times_s: Sequence[float], start_s: float, end_s: float) -> slice:
-    return slice(bisect_left(times_s, start_s), bisect_right(times_s, end_s))

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ioprof.counts import SIZE_CLASSES, Profile
-from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
+from jpwr.errors import JpwrError
 from record.model import Window
 from record.parts import of_node, windows_of
 from results.find.records import Record
@@ -74,7 +74,7 @@ class Rank(NamedTuple):
 
 
 def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
-    """Return the record's `io`, from a job's folder; None if no reads were counted. Raises IoprofError."""
+    """Return the record's `io`, from a job's folder; None if no reads were counted. Raises JpwrError."""
     profiles = [load(path.parent) for path in sorted(folder.glob(PROFILES))]
     if not profiles:
         return None
@@ -157,7 +157,7 @@ def _add_node(window_reads: WindowSums, windows: Times, profile: Profile, ranks:
 def _ranks(folder: Path) -> list[Rank]:
     """Return the activity of each rank's host in the windows; empty without its file.
 
-    Raises IoprofError if the file cannot be read.
+    Raises JpwrError if the file cannot be read.
     """
     path = folder / TIMES_NAME
     try:
@@ -168,7 +168,7 @@ def _ranks(folder: Path) -> list[Rank]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise IoprofError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
+        raise JpwrError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
 
 
 def _times(windows: Sequence[dict[str, Any]], kind: str) -> Times:

@@ -38,6 +38,13 @@ def test_clocks_and_reasons_are_weighed_by_the_time_that_they_held():
     assert found.throttled == pytest.approx({"power limit": 50.0, "software thermal slowdown": 50.0})
 
 
+def test_reasons_are_unknown_if_a_status_did_not_answer_in_the_window():
+    made = trace((5.0, 1000, "0x0"), (25.0, 1000, "0x0"))
+    made.event("status", 15.0, channel="pynvml:0")
+    assert clocks_of(made, "pynvml:0", [WINDOW]).throttled is None
+    assert clocks_of(made, "pynvml:0", [window(5.0, 15.0)]).throttled == {}
+
+
 def test_a_records_energy_has_the_clocks_of_its_channels_and_is_read(tmp_path):
     record = builder.result()
     record["devices"][0]["device_id"] = ""

@@ -67,7 +67,10 @@ QUESTIONS = {
         r"H200 .* GPT training, 800M, at 4 devices, batch 256 tokens/s/device 31,6\d0 ±0\.5 % tokens/Wh 186,800 ±1 % "
         r"EUR per million tokens 0\.0104\d ±[\d.]+ %",
     ),
-    "whose records are left out": ("limits", r"Records are left out\. MI300X: .*mfu.* Ask for these results again"),
+    "whose records are left out": (
+        "limits",
+        r"Records are left out\. MI300X: .*measured_s.* Ask for these results again",
+    ),
     "what to measure next": (
         "limits",
         r"Measure next: Measure on as many devices as would be bought "

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from record.checks.energy import busier_elsewhere
 from record.checks.run import INNER
 from record.findings import Finding, finding
@@ -22,6 +21,11 @@ from results.points.judged import shown_by
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import STATED, accuracy_text, sampling_share
 
+# After the Green500 (EE HPC Working Group, level 1), for the length of the run.
+MIN_RATE_HZ = 0.9  # one per second, less some for random moments and a window's edges
+MIN_SAMPLES = 60
+MAX_GAP_S = 2.0
+MAX_MISSING = 0.01  # share of a channel's readings; our own rule
 ESTIMATE = "Q0"
 GRADES = {
     ESTIMATE: "estimate: modelled from load, no measurement",
