@@ -22,26 +22,24 @@ from results.files.yaml_files import YamlError, read_nodes
 from results.files.yaml_nodes import entries, read_otherwise, text_of
 
 # Allowed keys of each block, by the key that holds the block.
-KEYS: dict[str, set[str]] = {
-    "": {"name", "outpath", "comment", "parameterset", "fileset", "substituteset", "patternset", "step", "analyser"}
-    | {"result"},
-    "parameterset": {"name", "tag", "duplicate", "init_with", "parameter"},
-    "parameter": {"name", "tag", "type", "mode", "separator", "duplicate", "export", "unit", "_"},
-    "fileset": {"name", "tag", "copy", "link", "prepare"},
-    "substituteset": {"name", "tag", "iofile", "sub"},
-    "iofile": {"in", "out", "out_mode", "tag"},
-    "sub": {"source", "dest", "mode"},
-    "patternset": {"name", "tag", "pattern"},
-    "pattern": {"name", "tag", "type", "mode", "default", "unit", "dotall", "_"},
-    "step": {"name", "tag", "depend", "use", "do", "iterations", "work_dir", "suffix", "max_async", "shared", "procs"}
-    | {"export", "active"},
-    "do": {"tag", "active", "done_file", "error_file", "break_file", "stdout", "stderr", "shared", "work_dir", "_"},
-    "use": {"from", "tag", "_"},
-    "analyser": {"name", "tag", "use", "analyse", "reduce"},
-    "analyse": {"step", "file", "tag"},
-    "result": {"tag", "use", "table", "syslog", "database", "result_dir"},
-    "table": {"name", "tag", "style", "sort", "separator", "filter", "transpose", "column"},
-    "column": {"title", "tag", "format", "colw", "null_value", "_"},
+KEYS = {
+    "": "name outpath comment parameterset fileset substituteset patternset step analyser result",
+    "parameterset": "name tag duplicate init_with parameter",
+    "parameter": "name tag type mode separator duplicate export unit _",
+    "fileset": "name tag copy link prepare",
+    "substituteset": "name tag iofile sub",
+    "iofile": "in out out_mode tag",
+    "sub": "source dest mode",
+    "patternset": "name tag pattern",
+    "pattern": "name tag type mode default unit dotall _",
+    "step": "name tag depend use do iterations work_dir suffix max_async shared procs export active",
+    "do": "tag active done_file error_file break_file stdout stderr shared work_dir _",
+    "use": "from tag _",
+    "analyser": "name tag use analyse reduce",
+    "analyse": "step file tag",
+    "result": "tag use table syslog database result_dir",
+    "table": "name tag style sort separator filter transpose column",
+    "column": "title tag format colw null_value _",
 }
 SETS = ("parameterset", "fileset", "substituteset", "patternset")
 # The taken part, and an expression on it; without a part, the expression makes one set of all systems.
@@ -155,8 +153,8 @@ def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
     elif node.id == "mapping":
         for key, value in node.value:
             name = str(key.value)
-            if name not in KEYS.get(place, {name}):
-                hint = _near(name, KEYS[place])
+            if name not in KEYS.get(place, name).split():
+                hint = _near(name, {*KEYS[place].split()})
                 workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
             elif value.id != "scalar" and name in KEYS:
                 _check_keys(workflow, value, name)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import get_args
 
 from caraml import submission
-from caraml.cli.loading import loaded
 from caraml.cli.options import above_0, add_file, add_filter, add_flag, add_folders, add_out, say
+from caraml.cli.tables import loaded
 from caraml.errors import CaramlError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from benchmarks.common.options import ConfigError
-from caraml.cli.loading import loaded
 from caraml.cli.options import add_filter, add_folders, add_form, add_out, say
-from caraml.cli.tables import is_whole, printed
+from caraml.cli.tables import is_whole, loaded, printed
 from caraml.plan.workloads import workload
 from jpwr.process.whole_file import write_whole
 from record.values import count, grouped

@@ -1,4 +1,4 @@
-"""Tables of results, and of published figures."""
+"""Tables of results, and of published figures; the records of the folders that a command was given."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from caraml.cli.loading import loaded
 from caraml.cli.options import add_filter, add_flag, add_folders, add_form, add_meter, add_node_check, add_out, say
+from caraml.plan.site import read_site
+from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
 from record.values import sort_key
 from results.files.quantities import QUANTITIES
 from results.find.records import Record, RecordError
 from results.frames import csv_text, points_frame, runs_frame
+from results.load import Loaded, load
 from results.points.repeats import by_point
 from results.published import published as figures_of_others
 from results.show.tables import table as tables
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cells import FORMS, Table, rendered
+from results.show.tables.doubts import alike
 from results.show.tables.published import published_text
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
@@ -56,6 +59,23 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("words", nargs="*", metavar="WORD", help="only figures with these words, such as GPT-800M")
     text = "only figures of the chips of these runs, next to the runs' own"
     parser.add_argument("--results", nargs="+", type=Path, default=[], metavar="RUNS", help=text)
+
+
+def loaded(folders: Sequence[Path], checks: Sequence[Path] = (), **options: Any) -> Loaded:
+    """Return the judged records of some folders, as `results.load.load`; print what was skipped, and other notes."""
+    own = read_site("").training_references
+    found = load(
+        [run_folder(folder) for folder in folders],
+        references=[Path(own)] if own else [],
+        checks=[run_folder(folder) for folder in checks],
+        why_empty=no_results,
+        **options,
+    )
+    for sentence in alike(map(str, found.skipped)):
+        say(f"skipped: {sentence}")
+    for note in found.notes:
+        say(note)
+    return found
 
 
 def table(options: argparse.Namespace) -> int:

@@ -10,15 +10,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from caraml.cli.loading import loaded
 from caraml.cli.options import (
+    JSON,
     REQUIREMENTS,
     above_0,
     add_file,
     add_filter,
     add_flag,
     add_folders,
-    add_json,
     add_meter,
     add_node_check,
     add_offers,
@@ -26,6 +25,7 @@ from caraml.cli.options import (
     percent,
     say,
 )
+from caraml.cli.tables import loaded
 from caraml.errors import CaramlError
 from caraml.sweep import no_results, run_folder
 from record.values import count, epoch_s
@@ -65,7 +65,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_offers(parser)
     add_filter(parser)
     add_meter(parser)
-    add_json(parser)
+    add_flag(parser, "--json", JSON)
 
     parser = add(compare)
     add_folders(parser, "two or more folders of results")
@@ -73,7 +73,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("--baseline", type=Path, metavar="FOLDER", help=text)
     add_filter(parser)
     add_meter(parser)
-    add_json(parser)
+    add_flag(parser, "--json", JSON)
 
     parser = add(check_nodes)
     add_folders(
@@ -83,7 +83,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     text = "share of the group's median or the baseline, below which a figure is slow; default: %(default)g"
     parser.add_argument("--threshold", type=percent, default=THRESHOLD_PERCENT, metavar="PERCENT", help=text)
     parser.add_argument("--nodes", type=int, metavar="N", help="exit with 3 if fewer nodes were checked")
-    add_json(parser)
+    add_flag(parser, "--json", JSON)
     add_flag(parser, "--all", "every figure; default: with more than six, those that are slow or undecided")
 
     parser = add(history)
@@ -104,10 +104,10 @@ def report(options: argparse.Namespace) -> int:
     check_page(options.out)
     costs = read_prices(options.prices) if options.prices else None
     requirements = read_requirements(options.requirements) if options.requirements else None
-    pledge = read_the_pledge(options, requirements)
+    pledge = _pledge_of(options, requirements)
     offers = names_of_offers(options.offer, options.folders)
     found = loaded(options.folders, options.node_check, meters=options.meter, offers=offers, costs=costs)
-    say_offers(found.tags)
+    _say_offers(found.tags)
     for system, tag in found.tags.items():
         if costs and tag in costs.systems:
             costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
@@ -119,10 +119,10 @@ def report(options: argparse.Namespace) -> int:
 def accept(options: argparse.Namespace) -> int:
     """Judge results by requirements and a pledge; exits with 1 if one is not met, with 3 if one cannot be decided."""
     requirements = read_requirements(options.requirements)
-    pledge = read_the_pledge(options, requirements)
+    pledge = _pledge_of(options, requirements)
     offers = names_of_offers(options.offer, options.folders)
     found = loaded(options.folders, conditions=options.filter, meters=options.meter, offers=offers)
-    say_offers(found.tags)
+    _say_offers(found.tags)
     records, skipped = found.records, found.skipped
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record.system for record in records}
@@ -161,7 +161,7 @@ def compare(options: argparse.Namespace) -> int:
     return int(bool(without_lines))
 
 
-def read_the_pledge(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:
+def _pledge_of(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:
     """Read the pledge, None without one; raises RecordError for an option that would be ignored."""
     if options.signers and not options.pledge:
         raise RecordError("--signers are those of a pledge: give --pledge FILE")
@@ -172,7 +172,7 @@ def read_the_pledge(options: argparse.Namespace, requirements: Requirements | No
     return read_pledge(options.pledge, requirements.workloads, options.signers)
 
 
-def say_offers(tags: Mapping[str, str]) -> None:
+def _say_offers(tags: Mapping[str, str]) -> None:
     """Print the names of systems that are in several offers."""
     for tag in dict.fromkeys(tags.values()):
         names = " and ".join(f"'{name}'" for name in tags if tags[name] == tag)

@@ -38,13 +38,6 @@ class Device(NamedTuple):
         return self.name + (f", {self.memory_gb:.0f} GB" if self.memory_gb else "")
 
 
-class Candidate(NamedTuple):
-    """System with devices of the same model, and its differences from this machine, in words."""
-
-    system: str
-    differences: list[str]
-
-
 def find_devices() -> tuple[list[Device], list[Check]]:
     """Return all devices, and a finding on each installed tool that reports none of them, or not everything."""
     devices, findings = [], []
@@ -123,16 +116,16 @@ VENDORS: tuple[dict[str, Callable[[], Reported]], ...] = (
 TOOLS = [tool for tools in VENDORS for tool in tools]
 
 
-def candidates(systems: Mapping[str, System], devices: Sequence[Device]) -> list[Candidate]:
-    """Return the systems with the model of these devices, which are alike; the best match first."""
+def candidates(systems: Mapping[str, System], devices: Sequence[Device]) -> dict[str, list[str]]:
+    """Return the differences of each system with the model of these devices, which are alike; the best match first."""
     name_words = re.findall(r"[a-z0-9]+", devices[0].name.lower())
-    found = []
+    found: dict[str, list[str]] = {}
     for system, block in systems.items():
         wanted = block.device_words.lower().split()
         # H100 matches the word h100pcie, another card of its family; another digit is another family.
         if wanted and any(re.fullmatch(re.escape(wanted[0]) + "[a-z]*", word) for word in name_words):
-            found.append(Candidate(system, _differences(block, wanted, name_words, devices)))
-    return sorted(found, key=lambda one: len(one.differences))
+            found[system] = _differences(block, wanted, name_words, devices)
+    return dict(sorted(found.items(), key=lambda item: len(item[1])))
 
 
 def _differences(

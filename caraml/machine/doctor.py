@@ -31,7 +31,6 @@ OLDEST_JUBE = (2, 5, 1)
 FIRST_INDEXED_MINOR = 24  # of Kubernetes
 ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
 LIMIT_S = 60  # of one program
-WITHOUT_SLURM = "or state 'submit: bash' in site.yaml to run jobs on this machine"
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/howto/add_a_system.md"
 
 Used = Sequence[Facts]  # workloads; none: all
@@ -86,7 +85,7 @@ def _which_system(systems: Mapping[str, System], alike: list[Device]) -> Iterato
         to_do = "a run on an instance of MIG is not one of the device that a system describes"
         yield Check("devices", WARNING, "MIG divides them", to_do)
     close = candidates(systems, alike)
-    fitting = [one.system for one in close if not one.differences]
+    fitting = [name for name, differences in close.items() if not differences]
     if len(fitting) == 1:
         yield Check("system", GOOD, fitting[0], f"caraml doctor --system {fitting[0]}: what is missing for its jobs")
         return
@@ -96,10 +95,10 @@ def _which_system(systems: Mapping[str, System], alike: list[Device]) -> Iterato
         found = f"{' and '.join(fitting)} have such devices, and differ in {', '.join(keys)}"
         yield Check("system", WARNING, found, f"choose by 'caraml systems --system {fitting[0]}'")
         return
-    for one in close:
-        yield Check("system", WARNING, f"{one.system} is similar, but {'; '.join(one.differences)}")
+    for name, differences in close.items():
+        yield Check("system", WARNING, f"{name} is similar, but {'; '.join(differences)}")
     if close:
-        to_do = f"{HOW_TO_DESCRIBE}, from the block of {close[0].system}"
+        to_do = f"{HOW_TO_DESCRIBE}, from the block of {next(iter(close))}"
         yield Check("system", WARNING, "none that is described is like this machine", to_do)
     else:
         yield Check("system", WARNING, f"none is described with {alike[0].name}", HOW_TO_DESCRIBE)
@@ -141,7 +140,8 @@ def scheduler(block: System, site: Site) -> Iterator[Check]:
     if site.submit_of(block) != "sbatch":
         return
     if shutil.which("sbatch") is None:
-        yield Check("scheduler", BAD, "there is no sbatch", f"run on a login node of the system, {WITHOUT_SLURM}")
+        to_do = "run on a login node of the system, or state 'submit: bash' in site.yaml to run jobs on this machine"
+        yield Check("scheduler", BAD, "there is no sbatch", to_do)
         return
     try:
         done = ask_slurm("sinfo", "-h", "-o", "%R %l %G")

@@ -119,7 +119,8 @@ def make_image(image: Image, runtime: str, folder: Path) -> Path:
         if path.exists():
             return path
         part = path.with_name(f".{path.name}.part")
-        _remove(part)
+        shutil.rmtree(part, ignore_errors=True)  # a folder
+        part.unlink(missing_ok=True)  # a file
         with tempfile.TemporaryDirectory() as work:
             _build(image, runtime, part, Path(work))
         (folder / f"{image.name}.{runtime}.digest").write_text(_digest(part) + "\n")
@@ -164,10 +165,3 @@ def _digest(path: Path) -> str:
             while block := stream.read(1 << 20):
                 total.update(block)
     return f"sha256:{total.hexdigest()}"
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -114,7 +114,7 @@ def repeats_of(tags: set[str], block: System) -> int:
 
 def is_submitted(run: Path | None) -> bool:
     """Return whether a run of JUBE submits its jobs."""
-    tags = tag.tags_of_run(run) if run else set()
+    tags = tag.tags_of_run(run)
     return bool(tags) and tag.JOB not in tags
 
 
@@ -131,7 +131,7 @@ def plan(
         raise SiteError(wrong)
     known = workload(benchmark)
     facts = known.facts
-    every = {*tags, *(tag.tags_of_run(run) if run else ())}
+    every = {*tags, *tag.tags_of_run(run)}
     tag.check_tags(repo / "jube", facts, every)
     block = read_system(system)
     if why := refusal(facts, block):

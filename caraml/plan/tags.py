@@ -30,9 +30,9 @@ EXCLUDED = {
 COMMON = {APART, CONTAINER, JOB, ONCE, SHARED}  # of every workflow
 
 
-def tags_of_run(run: Path) -> set[str]:
-    """Return the tags of a run of JUBE; none for a dry run."""
-    if not (run / CONFIGURATION).exists():
+def tags_of_run(run: Path | None) -> set[str]:
+    """Return the tags of a run of JUBE; none without one, and for a dry run."""
+    if not run or not (run / CONFIGURATION).exists():
         return set()
     return {(tag.text or "").strip() for tag in ElementTree.parse(run / CONFIGURATION).iter("tag")}
 
