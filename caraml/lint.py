@@ -153,7 +153,7 @@ def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
     elif node.id == "mapping":
         for key, value in node.value:
             name = str(key.value)
-            if name not in KEYS.get(place, name).split():
+            if name not in KEYS[place].split():
                 hint = _near(name, {*KEYS[place].split()})
                 workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
             elif value.id != "scalar" and name in KEYS:
