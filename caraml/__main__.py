@@ -13,8 +13,21 @@ from pathlib import Path
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    # Names of our packages, such as `results`, are common: a folder on PYTHONPATH, or the current one, may have them,
+    # too. JUBE runs this file, as no PYTHONPATH can contain a checkout with a colon in its name.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     try:
-        return _run(argv)
+        from caraml.installation import missing_package
+
+        try:
+            from caraml import cli
+            from jpwr.messages import open_standard_streams
+        except ImportError as error:
+            print(f"caraml: {missing_package(error)}", file=sys.stderr)
+            return 2
+        open_standard_streams()
+        gc.set_threshold(100_000, 50, 100)  # of thousands of records, none is garbage before the end
+        return cli.main(argv)
     except KeyboardInterrupt:
         print("caraml: interrupted; submitted jobs continue", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -25,22 +38,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         return os.EX_SOFTWARE
 
 
-def _run(argv: Sequence[str] | None) -> int:
-    from caraml.installation import find_own_packages_first, missing_package
-
-    find_own_packages_first()
-    try:
-        from caraml import cli
-        from jpwr.messages import open_standard_streams
-    except ImportError as error:
-        print(f"caraml: {missing_package(error)}", file=sys.stderr)
-        return 2
-    open_standard_streams()
-    gc.set_threshold(100_000, 50, 100)  # of thousands of records, none is garbage before the end
-    return cli.main(argv)
-
-
 if __name__ == "__main__":
-    if not __package__:  # JUBE runs this file, as no PYTHONPATH can contain a checkout with a colon in its name
-        sys.path[0] = str(Path(__file__).resolve().parents[1])
     sys.exit(main())

@@ -11,9 +11,5 @@ class SiteError(CaramlError):
     """Settings of a site, a system, a workload or an image cannot be used."""
 
 
-class SweepError(CaramlError):
-    """A folder has no sweep, or the sweep cannot be used."""
-
-
 class SchedulerError(CaramlError):
     """The scheduler does not answer."""

@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
 SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yaml")
 REFUSED = SYSTEMS.with_name("refused.yaml")
 OURS = ("benchmarks", "caraml", "ioprof", "record", "results")
-SAMPLER = "jpwr"  # a separate distribution, possibly in another folder
-
-
-class _OwnPackages:
-    """Finder of our packages in the folder of `caraml`."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return where one of our packages is; None for others."""
-        return PathFinder.find_spec(name, [str(PACKAGE.parent)]) if name in (*OURS, SAMPLER) else None
-
-
-def find_own_packages_first() -> None:
-    """Import our packages from the folder of `caraml`.
-
-    Names such as `results` are common: a folder on PYTHONPATH, or the current one, may have them, too.
-    """
-    sys.meta_path.insert(0, _OwnPackages)
 
 
 def checkout() -> Path:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from caraml.installation import SYSTEMS
 from jpwr.messages import near
@@ -21,26 +22,24 @@ from results.files.yaml_files import YamlError, read_nodes
 from results.files.yaml_nodes import entries, read_otherwise, text_of
 
 # Allowed keys of each block, by the key that holds the block.
-KEYS: dict[str, set[str]] = {
-    "": {"name", "outpath", "comment", "parameterset", "fileset", "substituteset", "patternset", "step", "analyser"}
-    | {"result"},
-    "parameterset": {"name", "tag", "duplicate", "init_with", "parameter"},
-    "parameter": {"name", "tag", "type", "mode", "separator", "duplicate", "export", "unit", "_"},
-    "fileset": {"name", "tag", "copy", "link", "prepare"},
-    "substituteset": {"name", "tag", "iofile", "sub"},
-    "iofile": {"in", "out", "out_mode", "tag"},
-    "sub": {"source", "dest", "mode"},
-    "patternset": {"name", "tag", "pattern"},
-    "pattern": {"name", "tag", "type", "mode", "default", "unit", "dotall", "_"},
-    "step": {"name", "tag", "depend", "use", "do", "iterations", "work_dir", "suffix", "max_async", "shared", "procs"}
-    | {"export", "active"},
-    "do": {"tag", "active", "done_file", "error_file", "break_file", "stdout", "stderr", "shared", "work_dir", "_"},
-    "use": {"from", "tag", "_"},
-    "analyser": {"name", "tag", "use", "analyse", "reduce"},
-    "analyse": {"step", "file", "tag"},
-    "result": {"tag", "use", "table", "syslog", "database", "result_dir"},
-    "table": {"name", "tag", "style", "sort", "separator", "filter", "transpose", "column"},
-    "column": {"title", "tag", "format", "colw", "null_value", "_"},
+KEYS = {
+    "": "name outpath comment parameterset fileset substituteset patternset step analyser result",
+    "parameterset": "name tag duplicate init_with parameter",
+    "parameter": "name tag type mode separator duplicate export unit _",
+    "fileset": "name tag copy link prepare",
+    "substituteset": "name tag iofile sub",
+    "iofile": "in out out_mode tag",
+    "sub": "source dest mode",
+    "patternset": "name tag pattern",
+    "pattern": "name tag type mode default unit dotall _",
+    "step": "name tag depend use do iterations work_dir suffix max_async shared procs export active",
+    "do": "tag active done_file error_file break_file stdout stderr shared work_dir _",
+    "use": "from tag _",
+    "analyser": "name tag use analyse reduce",
+    "analyse": "step file tag",
+    "result": "tag use table syslog database result_dir",
+    "table": "name tag style sort separator filter transpose column",
+    "column": "title tag format colw null_value _",
 }
 SETS = ("parameterset", "fileset", "substituteset", "patternset")
 # The taken part, and an expression on it; without a part, the expression makes one set of all systems.
@@ -61,6 +60,14 @@ class Mistake:
         return f"{place}: {self.text}"
 
 
+class UnreadableError(Exception):
+    """A file cannot be read as a workflow."""
+
+    def __init__(self, file: Path, line: int, text: str) -> None:
+        super().__init__(text)
+        self.mistake = Mistake(file, line, text)
+
+
 @dataclass
 class Workflow:
     """Workflow file, and the problems in it."""
@@ -76,28 +83,24 @@ class Workflow:
 
 def lint(file: Path) -> list[Mistake]:
     """Return all problems in a workflow and in the files that it takes sets from."""
-    findings: set[Mistake] = set()
-    roots = {file: _compose(file)}
+    findings: set[Mistake] = set(_of_systems(file.parent / "include" / SYSTEMS.name))
+    workflows: dict[Path, Workflow] = {}
     to_do = [file]
     for path in to_do:  # grows in the loop
-        if isinstance(roots[path], Mistake):
-            findings.add(roots[path])
+        try:
+            workflow = workflows[path] = Workflow(path, _compose(path))
+        except UnreadableError as error:
+            findings.add(error.mistake)
             continue
-        workflow = Workflow(path, roots[path])
         _check_keys(workflow, workflow.root, "")
         _check_twice(workflow)
         for node, text in read_otherwise(workflow.root):
             workflow.find(node, text)
         if path == file:  # a step from another file is checked as one of this file
-            included = _references(workflow)
-            for other in sorted(included - set(roots)):
-                roots[other] = _compose(other)
-                to_do.append(other)
-            # The names in an unreadable file are not known.
-            if not any(isinstance(roots[other], Mistake) for other in included):
-                _check_names(workflow, roots)
-        findings.update(workflow.findings)
-    findings.update(_of_systems(file.parent / "include" / SYSTEMS.name))
+            to_do += sorted(_references(workflow) - {file})
+    if len(workflows) == len(to_do):  # the names in an unreadable file are not known
+        _check_names(workflows[file], {path: workflow.root for path, workflow in workflows.items()})
+    findings.update(mistake for workflow in workflows.values() for mistake in workflow.findings)
     return sorted(findings, key=lambda finding: (str(finding.file), finding.line, finding.text))
 
 
@@ -111,43 +114,35 @@ def _of_systems(file: Path) -> Iterator[Mistake]:
 
 
 def _compose(file: Path) -> Any:
-    """Return the nodes of a file, with their lines; a Mistake if it is not a mapping."""
+    """Return the nodes of a file, with their lines; raises UnreadableError if it is not a mapping."""
     try:
         root = read_nodes(file)
     except YamlError as error:
-        return Mistake(file, error.line, f"cannot be read: {error.reason}")
+        raise UnreadableError(file, error.line, f"cannot be read: {error.reason}") from error
     if getattr(root, "id", "") != "mapping":
-        return Mistake(file, 1, "must hold keys such as 'parameterset' and 'step'")
+        raise UnreadableError(file, 1, "must hold keys such as 'parameterset' and 'step'")
     for index, (key, value) in enumerate(root.value):
         if value.tag == "!include":
-            taken = _included(file, value)
-            if isinstance(taken, Mistake):
-                return taken
-            root.value[index] = (key, taken)
+            root.value[index] = (key, _included(file, value))
     return root
 
 
 def _included(file: Path, node: Any) -> Any:
-    """Return the node that `!include FILE:["KEY"]` takes from another file; a Mistake if it is missing."""
+    """Return the node that `!include FILE:["KEY"]` takes from another file; raises UnreadableError without it."""
     found = INCLUDE.fullmatch(node.value)
     line = node.start_mark.line + 1
     if not found:
-        return Mistake(file, line, f"'!include {node.value}' is not of the form !include FILE:[\"KEY\"]")
-    if not found[2]:
-        return system_set()
-    other = _compose(file.parent / found[1])
-    if isinstance(other, Mistake):
-        return Mistake(file, line, f"cannot take in {found[1]}: {other.text}")
-    taken = next((value for key, value in other.value if key.value == found[2]), None)
-    return taken or Mistake(file, line, f"there is no '{found[2]}' in {found[1]}")
-
-
-@cache
-def system_set() -> Any:
-    """Return the set that JUBE makes of all systems, as a node."""
-    import yaml
-
-    return yaml.compose("[{name: system, parameter: [{name: system_name}]}]")
+        raise UnreadableError(file, line, f"'!include {node.value}' is not of the form !include FILE:[\"KEY\"]")
+    if not found[2]:  # the set that JUBE makes of all systems
+        return yaml.compose("[{name: system, parameter: [{name: system_name}]}]")
+    try:
+        other = _compose(file.parent / found[1])
+    except UnreadableError as error:
+        raise UnreadableError(file, line, f"cannot take in {found[1]}: {error}") from error
+    for key, value in other.value:
+        if key.value == found[2]:
+            return value
+    raise UnreadableError(file, line, f"there is no '{found[2]}' in {found[1]}")
 
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
@@ -158,8 +153,8 @@ def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
     elif node.id == "mapping":
         for key, value in node.value:
             name = str(key.value)
-            if name not in KEYS.get(place, {name}):
-                hint = _near(name, KEYS[place])
+            if name not in KEYS[place].split():
+                hint = _near(name, {*KEYS[place].split()})
                 workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
             elif value.id != "scalar" and name in KEYS:
                 _check_keys(workflow, value, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from caraml.errors import SweepError
+from caraml.errors import CaramlError
 from record.model import Record
 from results.find.folders import CONFIGURATION, RESULT_NAME, WORKPACKAGES, has_jobs, points, runs_of
 from results.find.records import RecordError, read_record
@@ -13,13 +13,15 @@ from results.show.tables.table import failures
 
 
 def run_folder(folder: Path) -> Path:
-    """Return the last run of JUBE in a folder, or the folder itself; raises SweepError if that run was refused."""
+    """Return the last run of JUBE in a folder, or the folder itself; raises CaramlError if that run was refused."""
     runs = _runs(folder)
     started = (path.parent for path in folder.glob(f"[0-9]*/{CONFIGURATION}"))
     last = max(filter(has_jobs, started), default=folder)
     if last != folder and last not in runs:
         instead = f"; the run before it is {max(runs)}: give that folder" if runs else ""
-        raise SweepError(f"{last} has not started: {_last_error(last) or 'JUBE is starting it, or was ended'}{instead}")
+        raise CaramlError(
+            f"{last} has not started: {_last_error(last) or 'JUBE is starting it, or was ended'}{instead}"
+        )
     return max(runs, default=folder)
 
 
@@ -54,11 +56,11 @@ def is_run(folder: Path) -> bool:
 
 
 def check_run(run: Path) -> None:
-    """Raise SweepError unless the folder is a run of JUBE with jobs."""
+    """Raise CaramlError unless the folder is a run of JUBE with jobs."""
     if not has_jobs(run):
-        raise SweepError(f"{run} has only the scripts of jobs, by the tag job: run the workflow without that tag")
+        raise CaramlError(f"{run} has only the scripts of jobs, by the tag job: run the workflow without that tag")
     if not is_run(run):
-        raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
+        raise CaramlError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
 
 
 def not_started(run: Path) -> int:
@@ -77,7 +79,7 @@ def how_to_continue(run: Path) -> str:
 def problems(run: Path) -> list[str]:
     """Return a sentence on each point of a run of JUBE that failed or has not ended.
 
-    JUBE makes a folder NUMBER_STEP for each workpackage, with a file `done` or `error` in it. Raises SweepError if the
+    JUBE makes a folder NUMBER_STEP for each workpackage, with a file `done` or `error` in it. Raises CaramlError if the
     folder is not a run.
     """
     check_run(run)

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from caraml.errors import SchedulerError, SweepError
+from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import checkout
 from caraml.plan.job import POINT, REQUEST, SCRIPTS, UNFINISHED
-from caraml.schedulers.job import Job
+from caraml.schedulers import Job
 from caraml.schedulers.kubernetes import cluster
 from caraml.schedulers.kubernetes.state import KubernetesJob
-from caraml.schedulers.schedulers import SCHEDULERS
+from caraml.schedulers.slurm import JOB_ID
+from caraml.schedulers.submit import SCHEDULERS
 from caraml.sweep import check_run, no_results, not_started
 from record.model import Json
 from record.values import count
@@ -31,18 +32,9 @@ from results.find.folders import ATTEMPTS, points, runs_of
 from results.find.jube_row import write_row
 from results.find.records import RESULT_NAME, read_record, write_record
 
-JOB_ID, SUBMITTED = "job.id", "submitted"
+SUBMITTED = "submitted"
 # Files in a point's folder before its job starts; all others belong to one attempt.
-MADE_BY_JUBE = {
-    "prepare",
-    *SCRIPTS,
-    POINT,
-    f"{POINT}.in",
-    REQUEST,
-    "stdout",
-    "stderr",
-    ATTEMPTS,
-}
+MADE_BY_JUBE = {"prepare", *SCRIPTS, POINT, f"{POINT}.in", REQUEST, "stdout", "stderr", ATTEMPTS}
 NOT_STARTED = "not started"
 OPEN = {"open", NOT_STARTED}
 NOT_IN_TIME = 3  # exit code
@@ -271,12 +263,12 @@ def _submitted(point: Path) -> list[str]:
     """Return the arguments of submit.sh with which a point was submitted."""
     file = point / SUBMITTED
     if not file.exists():
-        raise SweepError(f"{point} has no file '{SUBMITTED}' on how it was submitted: run the sweep again")
+        raise CaramlError(f"{point} has no file '{SUBMITTED}' on how it was submitted: run the sweep again")
     return file.read_text().split()
 
 
 def check_open(run: Path) -> None:
-    """Raise SweepError unless the folder is a run of JUBE with points."""
+    """Raise CaramlError unless the folder is a run of JUBE with points."""
     check_run(run)
     if not points(run):
-        raise SweepError(f"{no_results(run)}; if its first step failed, 'caraml check {run}' shows why")
+        raise CaramlError(f"{no_results(run)}; if its first step failed, 'caraml check {run}' shows why")

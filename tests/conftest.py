@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,31 @@ SHIPPED |= {"ARCHER2", "MI210", "V100", "BOW", "B200", "B300", "GB300", "MI325X"
 STARTER, IDLE = " {{ process_starter }} ", "--idle 4"  # in node.sh.j2
 # The site's facts for a checkout that trains: what is tested takes no long steps.
 SMALL = "llm_training_flags: --sequence-length 64\nresnet50_flags: --image-size 32\n"
+
+
+def called(*command: object, cwd: Path = REPOSITORY, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with variables in addition to those of this process."""
+    environ = {**os.environ, **environ}
+    words = [*map(str, command)]
+    return subprocess.run(words, cwd=cwd, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+def caraml(*arguments: object, cwd: Path = REPOSITORY, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process."""
+    return called(sys.executable, "-m", "caraml", *arguments, cwd=cwd, **environ)
+
+
+def sweep(jube: str, checkout: Path, *tags: str, workflow: str = "llm", **environ: str) -> Path:
+    """Run a workflow in a checkout; return the folder of its runs."""
+    command = [jube, "run", f"jube/{workflow}.yaml", "--outpath", checkout / "run", "--tag", *tags]
+    done = called(*command, cwd=checkout, **environ)
+    assert done.returncode == 0, done.stdout + done.stderr  # JUBE's own: it does not tell of failed points
+    return checkout / "run"
+
+
+def results(out: Path) -> list[dict]:
+    """Return the result of each point of a sweep."""
+    return [json.loads(path.read_text()) for path in sorted(out.glob("*/*_benchmark/work/result.json"))]
 
 
 class InCheckout:

@@ -171,11 +171,6 @@ def test_a_command_of_a_site_has_arguments_that_it_takes(page):
     assert not [wrong for _, text, _ in commands(page, TEXTS[page], "sh", "sh site") for wrong in wrong_arguments(text)]
 
 
-def test_arguments_that_a_command_does_not_take_are_found():
-    texts = ("caraml tables x", "A=1 caraml table x --repeat", "caraml accept x", "caraml image cpu && caraml check x")
-    assert [len(wrong_arguments(text)) for text in texts] == [1, 1, 1, 0]
-
-
 # A model in place of a sensor, and what the examples measure.
 BEFORE_PYTHON = """
 import time

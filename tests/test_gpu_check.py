@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 
 import pytest
 
 from jpwr.tests.conftest import nvml_folder as nvml_folder
-from tests.conftest import REPOSITORY, make_checkout
-from tests.waiting import PATIENCE_S
+from tests.conftest import REPOSITORY, called, caraml, make_checkout
 
 pytestmark = pytest.mark.long
 
 
 def gpu_check(checkout, *arguments, path, **environ):
-    environ = {**os.environ, "PATH": f"{path}:{checkout}/.venv/bin:{os.environ['PATH']}", **environ}
-    command = [checkout / "scripts" / "gpu_check.sh", *arguments]
-    return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    path = f"{path}:{checkout}/.venv/bin:{os.environ['PATH']}"
+    return called(checkout / "scripts" / "gpu_check.sh", *arguments, cwd=checkout, PATH=path, **environ)
 
 
 def with_points(checkout, *points: str) -> None:
@@ -63,8 +60,7 @@ def test_a_stand_in_is_measured_and_the_printed_command_makes_an_archive(tmp_pat
     assert (record["status"], record["system"]) == ("ok", "A100")
     assert record["energy"]["avg_power_w"] == pytest.approx(400, rel=0.01)  # of the stand-in at its full speed
     [archive] = re.findall(r'caraml (archive "\S+" -o A100_\S+)', done.stdout)
-    command = [sys.executable, "-m", "caraml", *archive.replace('"', "").split()]
-    assert subprocess.run(command, cwd=checkout, capture_output=True).returncode == 0
+    assert caraml(*archive.replace('"', "").split(), cwd=checkout).returncode == 0
 
 
 @pytest.mark.slow

@@ -45,9 +45,7 @@ def modules_of(*folders: str) -> list[str]:
         pytest.param(modules_of("caraml", "benchmarks/common"), FRAMEWORKS + VENDOR_LIBRARIES, id="before a job"),
         pytest.param(BEFORE_THE_FRAMEWORK, FRAMEWORKS + VENDOR_LIBRARIES, id="options of a workload"),
         pytest.param(
-            ["results.collect", "results.show.tables.table", "results.verdicts.accept"],
-            FRAMEWORKS,
-            id="after a job",
+            ["results.collect", "results.show.tables.table", "results.verdicts.accept"], FRAMEWORKS, id="after a job"
         ),
     ],
 )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from caraml.cli import main
-from tests.conftest import made_up_system, make_checkout
-from tests.waiting import PATIENCE_S
+from tests.conftest import called, made_up_system, make_checkout, results, sweep
 
 pytestmark = pytest.mark.long
 
@@ -28,15 +25,6 @@ SERVERS["xllamacpp"] = Mock()
 """
 
 
-def swept(checkout: Path, jube: str, out: Path, concurrency: str) -> list[Path]:
-    """Run the sweep of a CPU; return the folders of its points, by requests in flight."""
-    environ = {**os.environ, "CARAML_BATCHES": concurrency}
-    command = [jube, "run", "jube/inference.yaml", "--tag", "CPU", "once", "--outpath", str(out)]
-    subprocess.run(command, cwd=checkout, env=environ, capture_output=True, timeout=PATIENCE_S)
-    points = [path.parent for path in out.glob("*/*_benchmark/work/result.json")]
-    return sorted(points, key=lambda one: json.loads((one / "result.json").read_text())["layout"]["global_batch_size"])
-
-
 def with_mock(folder: Path, more: str = "") -> Path:
     """A checkout whose laptop server is the mock server, with further arguments."""
     checkout = make_checkout(folder / "caraml", site=SITE)
@@ -46,16 +34,15 @@ def with_mock(folder: Path, more: str = "") -> Path:
 
 
 def test_a_sweep_has_a_row_for_each_load_and_its_archive_is_verified(tmp_path, jube_command, capsys):
-    checkout, out = with_mock(tmp_path), tmp_path / "run"
-    points = swept(checkout, jube_command, out, "1 2")
-    records = [json.loads((point / "result.json").read_text()) for point in points]
+    out = sweep(jube_command, with_mock(tmp_path), "CPU", "once", workflow="inference", CARAML_BATCHES="1 2")
+    records = results(out)
     assert [(one["status"], one["layout"]["global_batch_size"]) for one in records] == [("ok", 1), ("ok", 2)]
     for record in records:
         energy, metrics = record["energy"], record["metrics"]
         per_token_j = energy["energy_wh"] * 3600 / metrics["measured_tokens"]
         assert energy["j_per_output_token"] == pytest.approx(per_token_j)
         assert metrics["ttft_p50_s"] > 0.05
-    done = subprocess.run([jube_command, "result", str(out), "-i", "last", "-a"], capture_output=True, text=True)
+    done = called(jube_command, "result", out, "-i", "last", "-a")
     rows = [line.split("|") for line in done.stdout.splitlines() if " tiny " in line]
     assert [tuple(row[index].strip() for index in (2, 3, -2)) for row in rows] == [("1", "1", "ok"), ("1", "2", "ok")]
     assert main(["archive", str(out), "-o", str(tmp_path / "a.zip")]) == 0
@@ -71,12 +58,10 @@ def test_a_server_runs_in_its_own_image(server, tmp_path, jube_command):
     for name, said in (("sbatch", "1"), ("scontrol", "ClusterName = made-up; Slurmctld(primary) is UP")):
         (tmp_path / name).write_text(f"#!/bin/sh\necho '{said}'\n")
         (tmp_path / name).chmod(0o755)
-    environ = {**os.environ, "CARAML_BATCHES": "4", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environ = {"CARAML_BATCHES": "4", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     tags = ["TESTBED", "once", "speculative", *([server] if server != "vllm" else [])]
-    command = [jube_command, "run", "jube/inference.yaml", "--outpath", str(tmp_path / "run"), "--tag", *tags]
-    done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
-    [node] = (tmp_path / "run").glob("*/*_benchmark/work/node.sh")
-    assert f'"{server}-nvidia-x86_64"' in node.read_text(), done.stdout + done.stderr
+    [node] = sweep(jube_command, checkout, *tags, workflow="inference", **environ).glob("*/*_benchmark/work/node.sh")
+    assert f'"{server}-nvidia-x86_64"' in node.read_text()
     assert f" --server {server} " in node.read_text()
     assert " --draft-tokens 3 " in node.read_text()
 
@@ -96,13 +81,11 @@ FAILURES = [  # of the points with 1 to 7 requests in flight, in the order of th
 def test_each_way_in_which_a_server_fails_is_a_row_with_its_cause(tmp_path, jube_command, capsys):
     checkout = with_mock(tmp_path, "--fault-number STREAMS --after 25")
     (checkout / "site.yaml").write_text(SITE.replace("30", "300 --limit-s 20 --start-limit-s 20"))
-    out = tmp_path / "run"
-    points = swept(checkout, jube_command, out, "1 2 3 4 5 6 7")
-    for point, (status, cause) in zip(points, FAILURES, strict=True):
-        record = json.loads((point / "result.json").read_text())
+    loads = " ".join(map(str, range(1, len(FAILURES) + 1)))
+    out = sweep(jube_command, checkout, "CPU", "once", workflow="inference", CARAML_BATCHES=loads)
+    for record, (status, cause) in zip(results(out), FAILURES, strict=True):
         assert (record["status"], cause in record["error"]) == (status, True), record["error"]
-        assert (point / "error").exists()
-    done = subprocess.run([jube_command, "result", str(out), "-i", "last", "-a"], capture_output=True, text=True)
+    done = called(jube_command, "result", out, "-i", "last", "-a")
     rows = [line.split("|") for line in done.stdout.splitlines() if " tiny " in line]
     assert [row[-2].strip() for row in rows] == [status for status, _ in FAILURES]
     assert main(["check", str(out)]) == 1

@@ -5,16 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
 from jpwr.tests.conftest import nvml_folder as nvml_folder
-from tests.conftest import made_up_system, make_checkout, run_in_place_of_training
+from tests.conftest import called, caraml, made_up_system, make_checkout, run_in_place_of_training, sweep
 from tests.needs import need
-from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -33,26 +29,18 @@ def test_a_sweep_over_power_limits_has_the_speeds_and_powers_of_the_stand_ins_mo
     (tmp_path / "state").mkdir()
     (tmp_path / "kept").mkdir()
     environ = {
-        **os.environ,
         "LD_LIBRARY_PATH": str(nvml_folder),
         "STAND_IN_STATE": str(tmp_path / "state"),
         "STAND_IN_DEVICES": "1",
         "JPWR_LIMITS_DIR": str(tmp_path / "kept"),
         "CARAML_POWER_LIMITS": " ".join(SHARES),
     }
-
-    def run(*command):
-        done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    out = tmp_path / "run"
-    run("jube", "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "caps", "--outpath", str(out))
-    results = [json.loads(path.read_text()) for path in out.glob("000000/*_benchmark/work/**/result.json")]
-    assert len(results) == 2 * len(SHARES)
-    assert {one["status"] for one in results} == {"ok"}
+    out = sweep("jube", checkout, "TESTBED", "synthetic", "caps", **environ)
+    found = [json.loads(path.read_text()) for path in out.glob("000000/*_benchmark/work/**/result.json")]
+    assert len(found) == 2 * len(SHARES)
+    assert {one["status"] for one in found} == {"ok"}
     for watts, speed in SHARES.values():
-        mine = [one for one in results if one["energy"]["power_limit_w"] == watts]
+        mine = [one for one in found if one["energy"]["power_limit_w"] == watts]
         assert len(mine) == 2
         for one in mine:
             assert one["metrics"]["tokens_per_s"] == pytest.approx(100 * speed, abs=0.2)
@@ -61,9 +49,8 @@ def test_a_sweep_over_power_limits_has_the_speeds_and_powers_of_the_stand_ins_mo
             assert one["energy"]["channels"][0]["limits"]["limits_set_by"].startswith("jpwr, user ")
     assert (tmp_path / "state" / "gpu-0").read_text().split()[0] == "400"
     assert list((tmp_path / "kept").iterdir()) == []
-    table = run("jube", "result", str(out), "--id", "last", "--analyse")
-    assert "power limit" in table
-    csv_text = run(sys.executable, "-m", "caraml", "table", str(out), "--repeats", "--all", "--format", "csv")
+    assert "power limit" in called("jube", "result", out, "--id", "last", "--analyse").stdout
+    csv_text = caraml("table", out, "--repeats", "--all", "--format", "csv").stdout
     rows = {float(row["power_limit_w"]): row for row in csv.DictReader(io.StringIO(csv_text))}
     # 220 W at 0.778 of the speed: 29 % less energy for the same work than 400 W.
     per_wh = {watts: float(rows[watts]["work_per_wh"]) for watts in (400.0, 220.0)}

@@ -6,8 +6,6 @@ import itertools
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,12 +16,19 @@ from caraml.cli import main
 from caraml.plan.job import SCRIPTS
 from caraml.plan.plan import plan
 from results.files.systems import read_systems
-from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout, read_blocks, write_job, write_systems
-from tests.waiting import PATIENCE_S
+from tests.conftest import (
+    REPOSITORY,
+    SHIPPED,
+    called,
+    made_up_system,
+    make_checkout,
+    read_blocks,
+    write_job,
+    write_systems,
+)
 
 pytestmark = pytest.mark.long
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", image_batch_sweep="8")
 BLOCKS = read_blocks()
 NAMES = list(BLOCKS)
@@ -101,25 +106,17 @@ def jube_run(checkout: Path, jube: str, workflow: str, system: str, *tags: str, 
     """Run a workflow in a checkout with one system alone, whose scheduler may be replaced by `PATH`."""
     write_systems(checkout, {system: one_point(system)})
     path = f"{environ.pop('PATH', '')}:{checkout}/bin:{os.environ['PATH']}"
-    command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, *tags, "--outpath", str(out)]
-    environ = {**os.environ, "PATH": path, **environ}
-    return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, *tags, "--outpath", out]
+    return called(*command, cwd=checkout, PATH=path, **environ)
 
 
-def job_of(checkout: Path, jube: str, workflow: str, system: str, *tags: str, out: Path | None = None) -> str:
-    """What differs between systems: the scheduler's lines, the launcher, and the command on each node."""
-    out = out or checkout / f"{system}_{workflow}"
+def job_of(checkout: Path, jube: str, workflow: str, system: str, *tags: str, out: Path) -> str:
+    """Return what differs between systems in the job that a workflow submits."""
     done = jube_run(checkout, jube, workflow, system, "synthetic", "once", *tags, out=out)
     assert done.returncode == 0, done.stdout + done.stderr
     [point] = out.glob("*/*_benchmark/work")
-    job, node = (point / "job.sh").read_text(), (point / "node.sh").read_text()
     assert (point / "job.id").read_text() == "1\n"
-    lines = [
-        line for line in job.splitlines() if re.match(r"#SBATCH|.*export [A-Z]*_SOCKET|launcher=|    nodes=", line)
-    ]
-    lines += [line for line in node.splitlines() if "--nnodes" in line]
-    lines.append(" \\\n".join(node[node.index("exec ") :].rstrip().split(" \\\n")))
-    return "\n".join(lines).replace(str(checkout), "$repo") + "\n"
+    return "\n".join(lines_of(point)).replace(str(checkout), "$repo") + "\n"
 
 
 def test_a_site_gives_a_benchmark_flags_of_its_own(one_point_checkout, jube_command, monkeypatch, tmp_path):
@@ -173,36 +170,6 @@ def test_a_scheduler_that_does_not_answer_is_said_before_anything_is_submitted(
     assert not list(tmp_path.rglob("result.json"))
 
 
-@pytest.mark.parametrize(
-    ("workflow", "tags", "sentence"),
-    [
-        (
-            "cosmoflow",
-            ["GC200"],
-            "CosmoFlow training was asked for on GC200, but it does not run on Graphcore GC200: "
-            "volumes of this size need a program that is split over several IPUs; "
-            "choose another system, or run jube/llm.yaml or jube/resnet50.yaml on this one",
-        ),
-        (
-            "deepcam",
-            ["BOW", "synthetic"],
-            "DeepCAM training was asked for on BOW, but it does not run on Graphcore Bow",
-        ),
-        ("llm", ["A100", "CS2"], "CS2 was asked for, but a Cerebras CS-2 needs its own software stack"),
-        pytest.param(
-            "deepcam", ["A100", "CS2"], "'caraml published CS-2' shows published results of one", marks=pytest.mark.slow
-        ),
-    ],
-)
-def test_what_does_not_run_on_a_system_is_refused_with_the_reason(
-    workflow, tags, sentence, one_point_checkout, jube_command, tmp_path
-):
-    done = jube_run(one_point_checkout, jube_command, workflow, *tags, out=tmp_path / "run")
-    assert done.returncode != 0
-    assert (done.stdout + done.stderr).count(sentence) == 1
-    assert not list(tmp_path.rglob("result.json"))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("submit", ["sbatch", "kubernetes"])
 def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, capsys, monkeypatch):
@@ -230,9 +197,8 @@ def test_a_job_is_printed_without_a_scheduler(jube_command, submit, tmp_path, ca
 def started_on(node: int, script: str, names: str) -> list[str]:
     """The arguments with which a node's part of a job starts its container."""
     text = re.sub(r'exec "\$repo/containers/run.sh"', r"printf '%s\\n'", script)
-    environ = {**os.environ, "SLURM_NODEID": str(node), "CARAML_NODES": names, "MASTER_PORT": "20000"}
-    done = subprocess.run(["bash", "-c", text], env=environ, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    environ = {"SLURM_NODEID": str(node), "CARAML_NODES": names, "MASTER_PORT": "20000"}
+    return called("bash", "-c", text, **environ).stdout.splitlines()
 
 
 def after(flag: str, words: list[str]) -> str:
@@ -297,31 +263,3 @@ def test_the_jobs_of_all_systems_are_what_they_were(tmp_path):
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(found)
     assert found == GOLDEN.read_text()
-
-
-def test_a_system_is_added_by_one_block_and_nothing_else(one_point_checkout, jube_command):
-    assert "benchmarks.llm_training" in job_of(one_point_checkout, jube_command, "llm", "TESTBED")
-    changed = subprocess.run(
-        ["diff", "-rq", REPOSITORY / "jube", one_point_checkout / "jube"], capture_output=True, text=True
-    ).stdout
-    assert [line for line in changed.splitlines() if line.startswith("Files")] == [
-        f"Files {REPOSITORY / SYSTEMS} and {one_point_checkout / SYSTEMS} differ"
-    ]
-    shown = subprocess.run(
-        [sys.executable, "-m", "caraml", "systems"], cwd=one_point_checkout, capture_output=True, text=True
-    )
-    assert "TESTBED" in shown.stdout
-
-
-@pytest.mark.slow  # its parts are quick: the golden jobs ask for a GPU, and each benchmark refuses where there is none
-@pytest.mark.parametrize(("workflow", "framework"), [("llm", "PyTorch"), ("resnet50", "TensorFlow")])
-def test_a_cpus_speed_never_stands_under_an_accelerators_name(workflow, framework, tmp_path, jube_command):
-    sweep = {"devices_sweep": "1", "batch_sweep": "8", "image_batch_sweep": "8"}
-    checkout = make_checkout(tmp_path / "caraml", made_up_system(vendor="nvidia", power_methods="estimate", **sweep))
-    out = tmp_path / "run"
-    command = [jube_command, "run", f"jube/{workflow}.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out)]
-    subprocess.run(command, cwd=checkout, capture_output=True, timeout=PATIENCE_S, check=True)
-    [result] = out.glob("*/*_benchmark/work/result.json")
-    found = json.loads(result.read_text())
-    assert found["status"] == "failed"
-    assert f"--device gpu was asked for, but {framework} shows none" in found["error"]

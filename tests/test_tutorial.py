@@ -71,14 +71,6 @@ def test_a_machine_is_added_by_what_the_tutorial_says(with_machines):
 
 
 @pytest.mark.slow
-def test_the_tests_of_every_system_find_nothing_wrong_with_one_more(with_machines):
-    checkout, _ = with_machines
-    looks = "same_keys or described or every_system or place_in_a_table or other_file or every_workload"
-    files = ["tests/test_systems.py", "tests/test_containers.py", "tests/test_docs.py", "caraml/tests"]
-    run_in(checkout, shlex.join([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", looks, *files]))
-
-
-@pytest.mark.slow
 def test_a_workload_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     text = WORKLOAD.read_text()
     files = dict(re.findall(r"^`([\w/.]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL | re.MULTILINE))

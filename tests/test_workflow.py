@@ -14,13 +14,25 @@ from pathlib import Path
 import pytest
 
 from jpwr.trace.writers import read_trace
-from tests.conftest import IDLE, SMALL, STARTER, made_up_system, make_checkout, run_in_place_of_training, write_job
+from tests.conftest import (
+    IDLE,
+    REPOSITORY,
+    SMALL,
+    STARTER,
+    called,
+    caraml,
+    made_up_system,
+    make_checkout,
+    results,
+    run_in_place_of_training,
+    sweep,
+    write_job,
+)
 from tests.needs import need, not_run
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
 pytestmark = pytest.mark.long
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 NEWER_JUBE = REPOSITORY / "build" / "test-packages" / "jube"  # by `make test-packages`, on Debian 12
 COLUMNS = ["model", "devices", "batch", "work", "work/s", "avg power [W]", "work/Wh", "power source", "status"]
 
@@ -36,10 +48,6 @@ def jube(request):
     return request.param
 
 
-def run(jube: str, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([jube, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, **options)
-
-
 def cells_of(shown: str) -> list[list[str]]:
     """Return the header and the rows of JUBE's table."""
     lines = [line.strip("|").split("|") for line in shown.splitlines() if line.startswith("| ")]
@@ -47,7 +55,7 @@ def cells_of(shown: str) -> list[list[str]]:
 
 
 def table_of(jube: str, out: Path) -> list[dict[str, str]]:
-    done = run(jube, "result", str(out), "--id", "last", "--analyse")
+    done = called(jube, "result", out, "--id", "last", "--analyse")
     assert done.returncode == 0, done.stderr
     header, *body = cells_of(done.stdout)
     assert header == COLUMNS
@@ -66,32 +74,24 @@ def kill_when_it_trains(out: Path, point: str, ended: threading.Event) -> None:
 
 
 @pytest.fixture(scope="module")
-def sweep(jube, tmp_path_factory):
+def swept(jube, tmp_path_factory):
     """A sweep on made tokens, the benchmark of its second point killed."""
     # A batch of 12 does not go onto two devices: its micro batches are of 4.
     block = made_up_system(batch_sweep="8 12", warmup_steps=1, measured_steps=2, min_measured_s=1)
     checkout = make_checkout(tmp_path_factory.mktemp("sweep") / "caraml", block, SMALL)
-    out = checkout / "run"
     ended = threading.Event()
-    killer = threading.Thread(target=kill_when_it_trains, args=(out, "000002_benchmark", ended))
+    killer = threading.Thread(target=kill_when_it_trains, args=(checkout / "run", "000002_benchmark", ended))
     killer.start()
     try:
-        command = ("run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out))
-        done = run(jube, *command, cwd=checkout)
+        return jube, sweep(jube, checkout, "TESTBED", "synthetic")
     finally:
         ended.set()
         killer.join()
-    assert done.returncode == 0, done.stderr  # JUBE's own: it does not tell of failed points
-    return jube, out
 
 
-def test_the_sweep_has_a_row_for_each_point_with_energy_over_its_window(sweep):
-    table = table_of(*sweep)
-    assert [(row["devices"], row["batch"]) for row in table] == [
-        ("1", "8"),
-        ("1", "12"),
-        ("2", "8"),
-    ]
+def test_the_sweep_has_a_row_for_each_point_with_energy_over_its_window(swept):
+    table = table_of(*swept)
+    assert [(row["devices"], row["batch"]) for row in table] == [("1", "8"), ("1", "12"), ("2", "8")]
     for row in (table[0], table[2]):
         assert row["status"] == "ok"
         assert (row["model"], row["work"]) == ("tiny", "tokens")
@@ -100,9 +100,9 @@ def test_the_sweep_has_a_row_for_each_point_with_energy_over_its_window(sweep):
         assert re.fullmatch(r"ESTIMATED, cpu|measured, cpu(\+dram)?", row["power source"])
 
 
-def test_throughput_and_energy_are_of_the_same_window(sweep):
-    _, out = sweep
-    result = json.loads((out / "000000" / "000001_benchmark" / "work" / "result.json").read_text())
+def test_throughput_and_energy_are_of_the_same_window(swept):
+    _, out = swept
+    result = results(out)[0]
     [window] = result["windows"]
     seconds = window["end_s"] - window["start_s"]
     assert seconds == pytest.approx(sum(result["step_times_s"]))
@@ -120,14 +120,12 @@ def test_throughput_and_energy_are_of_the_same_window(sweep):
     )
 
 
-def test_a_killed_point_is_a_failed_row_and_makes_the_check_fail(sweep):
-    jube, out = sweep
+def test_a_killed_point_is_a_failed_row_and_makes_the_check_fail(swept):
+    jube, out = swept
     row = table_of(jube, out)[1]
     assert row["status"] == "failed"
     assert row["work/s"] == row["work/Wh"] == ""
-    done = subprocess.run(
-        [sys.executable, "-m", "caraml", "check", str(out)], cwd=REPOSITORY, capture_output=True, text=True
-    )
+    done = caraml("check", out)
     assert done.returncode == 1
     assert "000002_benchmark: TESTBED, tiny, 1 device, global batch 12: failed" in done.stderr
     assert "SIGKILL" in done.stderr
@@ -143,8 +141,9 @@ def test_a_killed_point_is_a_failed_row_and_makes_the_check_fail(sweep):
     ],
 )
 def test_a_run_that_is_refused_is_one_sentence_and_leaves_no_folder(jube, workflow, tags, message, tmp_path):
-    file = str(REPOSITORY / "jube" / f"{workflow}.yaml")
-    done = run(jube, "run", file, "--outpath", str(tmp_path / "run"), *(["--tag", *tags] if tags else []))
+    done = called(
+        jube, "run", f"jube/{workflow}.yaml", "--outpath", tmp_path / "run", *(["--tag", *tags] if tags else [])
+    )
     assert (done.returncode, done.stdout) == (1, "")
     [sentence] = done.stderr.strip().splitlines()
     assert sentence.startswith(f"caraml: {message}")
@@ -155,31 +154,23 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
     block = made_up_system(default_repeats=3, devices_sweep="1", batch_sweep="8", power_methods="estimate")
     checkout = make_checkout(tmp_path / "caraml", block)
     run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py --effective run_2")
-    out = tmp_path / "run"
-    done = run(
-        jube_command, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out), cwd=checkout
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    out = sweep(jube_command, checkout, "TESTBED", "synthetic")
     [point] = out.glob("000000/*_benchmark/work")
-    results = [json.loads((point / name / "result.json").read_text()) for name in ("", "run_2", "run_3")]
-    assert [result["status"] for result in results] == ["ok", "failed", "ok"]
-    assert "this run is to fail" in results[1]["error"]
-    assert results[1]["metrics"]["tokens_per_s"] == 200.0  # which no table shows
-    shown = caraml(jube_command, "table", str(out)).stdout.splitlines()
+    runs = [json.loads((point / name / "result.json").read_text()) for name in ("", "run_2", "run_3")]
+    assert [result["status"] for result in runs] == ["ok", "failed", "ok"]
+    assert "this run is to fail" in runs[1]["error"]
+    assert runs[1]["metrics"]["tokens_per_s"] == 200.0  # which no table shows
+    shown = caraml("table", out).stdout.splitlines()
     assert [" 200.0 " in line for line in shown if "TESTBED" in line and "|" in line] == [False, False, True]
-    assert len({result["run_id"] for result in results}) == 3
-    assert all(result["energy"]["energy_wh"] > 0 for result in (results[0], results[2]))
+    assert len({result["run_id"] for result in runs}) == 3
+    assert all(result["energy"]["energy_wh"] > 0 for result in (runs[0], runs[2]))
     [row] = table_of(jube_command, out)
     assert (row["status"], row["work/s"]) == ("1 of 3 failed", "150.0")
-    median = {
-        key: sum(results[index]["energy"][key] for index in (0, 2)) / 2 for key in ("tokens_per_wh", "avg_power_w")
-    }
-    assert all(result["energy_effective"]["tokens_per_wh"] < median["tokens_per_wh"] / 10 for result in results[::2])
+    median = {key: sum(runs[index]["energy"][key] for index in (0, 2)) / 2 for key in ("tokens_per_wh", "avg_power_w")}
+    assert all(result["energy_effective"]["tokens_per_wh"] < median["tokens_per_wh"] / 10 for result in runs[::2])
     assert float(row["work/Wh"]) == pytest.approx(median["tokens_per_wh"], rel=1e-3)
     assert float(row["avg power [W]"]) == pytest.approx(median["avg_power_w"], abs=0.051)
-    checked = subprocess.run(
-        [sys.executable, "-m", "caraml", "check", str(out)], cwd=REPOSITORY, capture_output=True, text=True
-    )
+    checked = caraml("check", out)
     assert checked.returncode == 1
     assert "000001_benchmark, run_2: TESTBED, tiny, 1 device, global batch 8: failed" in checked.stderr
 
@@ -188,18 +179,14 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
 def test_checkpoints_of_a_point_are_in_its_result(jube_command, tmp_path):
     block = {"batch_sweep": "8", "devices_sweep": "1", "warmup_steps": 1, "measured_steps": 2, "min_measured_s": 1}
     checkout = make_checkout(tmp_path / "caraml", made_up_system(**block), SMALL)
-    out = checkout / "run"
-    command = ("run", "jube/llm.yaml", "--tag", "TESTBED", "checkpoint", "once", "synthetic", "--outpath", str(out))
-    done = run(jube_command, *command, cwd=checkout)
-    assert done.returncode == 0, done.stdout + done.stderr
+    out = sweep(jube_command, checkout, "TESTBED", "checkpoint", "once", "synthetic")
     [row] = table_of(jube_command, out)
     assert row["status"] == "ok"
-    point = out / "000000" / "000001_benchmark" / "work"
-    result = json.loads((point / "result.json").read_text())
+    [result] = results(out)
     numbers = ("bytes", "write_s", "write_gb_per_s", "restore_s", "restore_gb_per_s")
     assert all(result["metrics"][f"checkpoint_{name}"] > 0 for name in numbers)
     assert result["energy"]["checkpoint_write_wh"] > 0
-    assert not list((point / "checkpoint").iterdir())
+    assert [list(folder.iterdir()) for folder in out.glob("*/*_benchmark/work/checkpoint")] == [[]]
 
 
 @pytest.mark.slow
@@ -211,8 +198,7 @@ def test_the_runs_of_a_point_to_a_loss_have_other_seeds_and_begin_with_the_first
     script.write_text(f'echo "$*" >>{seen}; exit 1\n')
     node.write_text(node.read_text().replace(STARTER, f" bash {script} ").replace(IDLE, "--idle 0"))
     tags = ("TESTBED", "to-loss", *filter(None, [tag]))
-    out = tmp_path / "run"
-    run(jube_command, "run", "jube/llm.yaml", "--tag", *tags, "--outpath", str(out), cwd=checkout)
+    sweep(jube_command, checkout, *tags)
     flags = [line.split() for line in seen.read_text().splitlines()]
     names = ("--seed", "--to-loss", "--warmup-steps", "--data")
     values = [{name: line[line.index(name) + 1] for name in names} for line in flags]
@@ -231,16 +217,11 @@ exec python3 {folder}/caraml/tests/quick_run.py $bad
     checkout = make_checkout(folder / "caraml", made_up_system(**block))
     (folder / "program.sh").write_text(program)
     run_in_place_of_training(checkout, f"bash {folder}/program.sh")
-    out = folder / "run"
-    command = ("run", "jube/llm.yaml", "--tag", "TESTBED", "fill", "synthetic", "--outpath", str(out))
-    done = run(jube_command, *command, cwd=checkout)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out
+    return sweep(jube_command, checkout, "TESTBED", "fill", "synthetic")
 
 
 def test_copies_that_fill_a_laptop_are_one_result(jube_command, filled):
-    point = filled / "000000" / "000001_benchmark" / "work"
-    result = json.loads((point / "result.json").read_text())
+    result = results(filled)[0]
     assert (result["status"], result["error"]) == ("ok", "")
     fill, layout = result["fill"], result["layout"]
     assert (fill["copies"], fill["devices_per_copy"], fill["slowest"], fill["spread_percent"]) == (2, 1, 100.0, 50.0)
@@ -255,60 +236,54 @@ def test_copies_that_fill_a_laptop_are_one_result(jube_command, filled):
 
 def test_a_copy_that_fails_fails_the_group(jube_command, filled):
     point = filled / "000000" / "000002_benchmark" / "work"
-    result = json.loads((point / "result.json").read_text())
+    result = results(filled)[1]
     assert result["status"] == "failed"
     assert result["error"] == "copy 2: ended with exit code 1: error: this run is to fail"
     assert (result["layout"]["num_devices"], result["layout"]["global_batch_size"]) == (2, 32)
     assert (point / "error").exists()
-    checked = caraml(jube_command, "check", str(filled))
+    checked = caraml("check", filled)
     assert checked.returncode == 1
     assert "TESTBED, tiny, 2 devices, global batch 32: failed: copy 2" in checked.stderr
 
 
-def quick_checkout(tmp_path: Path, command: str, **block: str) -> tuple[Path, Path]:
-    """A checkout whose jobs run a shell's command before they end soon and well, and the folder of its sweeps."""
+def quick_checkout(tmp_path: Path, command: str, **block: str) -> Path:
+    """A checkout whose jobs run a shell's command before they end soon and well."""
     block = {"devices_sweep": "1", "power_methods": "estimate", "default_repeats": "1", **block}
     checkout = make_checkout(tmp_path / "caraml", made_up_system(**block))
     program = tmp_path / "program.sh"
     program.write_text(f"{command}\nexec python3 {checkout}/tests/quick_run.py\n")
     run_in_place_of_training(checkout, f"bash {program}")
-    return checkout, tmp_path / "run"
-
-
-def caraml(jube: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "caraml", *arguments]
-    environ = {**os.environ, "JUBE": jube}
-    return subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    return checkout
 
 
 def test_a_point_that_failed_is_retried_once_and_its_good_run_stays(jube, tmp_path):
-    checkout, out = quick_checkout(tmp_path, f"[ -e {tmp_path}/repaired ] || exit 7", batch_sweep="8")
-    done = run(jube, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out), cwd=checkout)
-    assert done.returncode == 0, done.stdout + done.stderr
+    checkout = quick_checkout(tmp_path, f"[ -e {tmp_path}/repaired ] || exit 7", batch_sweep="8")
+    out = sweep(jube, checkout, "TESTBED", "synthetic")
     assert [row["status"] for row in table_of(jube, out)] == ["failed"]
     (tmp_path / "repaired").touch()
-    retried = caraml(jube, "wait", str(out), "--retry-failed", "--interval", "1")
+    retried = caraml("wait", out, "--retry-failed", "--interval", "1", JUBE=jube)
     assert retried.returncode == 0, retried.stdout + retried.stderr
     assert "1 point: 1 ok" in retried.stdout
     [point] = out.glob("000000/*_benchmark/work")
     assert json.loads((point / "result.json").read_text())["status"] == "ok"
     assert len(list(point.glob("attempts/*"))) == len(list(point.glob("power/*"))) == 1
     assert [row["status"] for row in table_of(jube, out)] == ["ok"]
-    assert caraml(jube, "check", str(out)).returncode == 0
-    assert "failed" not in caraml(jube, "table", str(out), "--repeats").stdout
+    assert caraml("check", out, JUBE=jube).returncode == 0
+    assert "failed" not in caraml("table", out, "--repeats", JUBE=jube).stdout
 
 
 def test_a_sweep_whose_jube_was_killed_goes_on_where_it_was(jube, tmp_path):
     command = f"echo begun >>begun; until [ -e {tmp_path}/told ]; do sleep 0.1; done"
-    checkout, out = quick_checkout(tmp_path, command, batch_sweep="8 16")
+    checkout = quick_checkout(tmp_path, command, batch_sweep="8 16")
+    out = checkout / "run"
     arguments = ["run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out)]
     first = out / "000000" / "000001_benchmark" / "work"
     with subprocess.Popen([jube, *arguments], cwd=checkout, stdout=subprocess.DEVNULL) as started:
         until((first / "begun").exists, "the first job's program")
         started.kill()
-    waited = caraml(jube, "wait", str(out), "--interval", "1", "--limit", "1")
+    waited = caraml("wait", out, "--interval", "1", "--limit", "1", JUBE=jube)
     assert (waited.returncode, waited.stdout.split(": ", 1)[1]) == (3, "2 points: 1 running, 1 not started\n")
-    told = caraml(jube, "check", str(out)).stderr
+    told = caraml("check", out, JUBE=jube).stderr
     assert f"1 of its points were never started: 'jube continue {out} --id 0' starts them" in told
     go_on = [jube, "continue", str(out), "--id", "0"]
     with subprocess.Popen(go_on, stdout=subprocess.DEVNULL) as continued:
@@ -335,9 +310,7 @@ def test_the_demo_refuses_a_system_or_a_tag_before_it_makes_data(tmp_path, tags,
     (tmp_path / "scontrol").chmod(0o755)
     data = tmp_path / "data"
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environ = {**os.environ, "PATH": path, "CARAML_DATA_FOLDER": str(data)}
-    demo = [str(REPOSITORY / "scripts" / "demo.sh"), *tags.split()]
-    done = subprocess.run(demo, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = called("scripts/demo.sh", *tags.split(), PATH=path, CARAML_DATA_FOLDER=str(data))
     assert done.returncode
     assert reason in done.stderr
     assert not data.exists()
@@ -352,10 +325,8 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate", **planne
 
 
 def submit(folder: Path, how: str = "bash", **options) -> tuple[subprocess.CompletedProcess[str], dict]:
-    submit_script = str(REPOSITORY / "jube" / "include" / "submit.sh")
-    done = subprocess.run(
-        [submit_script, how, "CPU"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, **options
-    )
+    command = [REPOSITORY / "jube/include/submit.sh", how, "CPU"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, **options)
     return done, json.loads((folder / "result.json").read_text())
 
 
@@ -390,14 +361,13 @@ def test_a_modules_packages_do_not_go_before_those_of_the_environment(tmp_path):
     for name in ("torch", "yaml", "argparse"):
         (tmp_path / "module" / f"{name}.py").write_text("raise SystemExit('from the module')\n")
     (tmp_path / "rank.py").write_text("import yaml\nopen('package', 'w').write(yaml.__file__)\n")
-    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "module"), "PYTHONHOME": str(tmp_path)}
-    node = job_folder(tmp_path, "rank.py") / "node.sh"
-    done = subprocess.run(["bash", node], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    environ = {"PYTHONPATH": str(tmp_path / "module"), "PYTHONHOME": str(tmp_path)}
+    done = called("bash", job_folder(tmp_path, "rank.py") / "node.sh", cwd=tmp_path, **environ)
     assert done.returncode == 0, done.stderr
     assert str(tmp_path) not in (tmp_path / "package").read_text()
     assert f"PYTHONPATH '{tmp_path}/module' is not used" in done.stderr
     python = [REPOSITORY / "jube" / "include" / "python.sh", "-c", "import yaml, results; print(yaml.__file__)"]
-    done = subprocess.run(python, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = called(*python, cwd=tmp_path, **environ)
     assert (done.returncode, str(tmp_path) in done.stdout) == (0, False)
 
 
@@ -414,8 +384,7 @@ def test_a_job_needs_no_package_of_python_but_its_programs_own(tmp_path):
     planned = {"tags": ["fill", "io"], "meter": {"accuracy_percent": 1.0}, "process_starter": SPAWN}
     job_folder(job, "-m tests.quick_run", repo=str(repo), **planned)
     (job / "site.sh").touch()
-    environ = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "job.sh"], cwd=job, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = called("bash", "job.sh", cwd=job, PATH=f"{python.parent}:{os.environ['PATH']}")
     assert done.returncode == 0, done.stderr
     result = json.loads((job / "result.json").read_text())
     assert (result["status"], result["error"]) == ("ok", "")
@@ -458,9 +427,7 @@ def test_a_job_that_is_told_to_stop_leaves_a_failed_row(tmp_path):
 )
 def test_a_folder_that_jube_or_a_shell_would_read_otherwise_is_one_sentence(jube_command, tmp_path, checkout, out):
     folder = make_checkout(tmp_path / checkout)
-    done = run(
-        jube_command, "run", "jube/llm.yaml", "--tag", "CPU", "synthetic", "--outpath", str(tmp_path / out), cwd=folder
-    )
+    done = called(jube_command, "run", "jube/llm.yaml", "--tag", "CPU", "--outpath", tmp_path / out, cwd=folder)
     assert done.returncode != 0
     assert "in its name: take a path of letters" in done.stdout + done.stderr
     assert not list((tmp_path / out).glob("*/*_benchmark"))

@@ -35,7 +35,7 @@ EXIT_CODES = f"""exit codes:
 GROUPS = {
     "Before the first job": ("machine",),
     "While a sweep runs": ("sweeps",),
-    "With its results": ("tables", "pages", "verdicts", "predictions", "archives"),
+    "With its results": ("tables", "verdicts", "predictions", "archives"),
 }
 HIDDEN = ("plan",)  # for workflows and scripts
 Command = Callable[[argparse.Namespace], int]

@@ -1,4 +1,4 @@
-"""Commands that hand results on: tracking servers, archives and the repository of results."""
+"""Commands that hand results on: a site, tracking servers, archives and the repository of results."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import get_args
 
 from caraml import submission
-from caraml.cli.loading import loaded
-from caraml.cli.options import above_0, add_file, add_flag, add_folders, add_out, say
-from caraml.errors import SweepError
+from caraml.cli.options import above_0, add_file, add_filter, add_flag, add_folders, add_out, say
+from caraml.cli.tables import loaded
+from caraml.errors import CaramlError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
 from record.values import count
@@ -24,6 +24,11 @@ from results.show.tracking import MODES, log_to_mlflow, log_to_tensorboard, log_
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the commands of this module."""
+    parser = add(site)
+    add_folders(parser)
+    add_out(parser, "a new or empty folder, or an older site; default: %(default)s", "public")
+    add_filter(parser)
+
     parser = add(track)
     add_folders(parser)
     parser.add_argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db")
@@ -53,6 +58,18 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("--to", type=Path, metavar="FOLDER", help=text)
 
 
+def site(options: argparse.Namespace) -> int:
+    """Write a folder of static pages over all results, to publish: systems, workloads, points and their records."""
+    from results.show.page.site import files_of_site, write_site
+
+    files_of_site(options.out)  # an error after the work would waste it
+    found = loaded(options.folders, conditions=options.filter)
+    say(f"{count(len(found.records), 'record')} read")
+    files = write_site(found.records, found.skipped, options.out)
+    print(f"{options.out / 'index.html'}: open it in a browser, or publish the folder, which has {files} files")
+    return 0
+
+
 def track(options: argparse.Namespace) -> int:
     """Log runs into MLflow, Weights & Biases or TensorBoard, each once."""
     if not (options.mlflow or options.wandb or options.tensorboard):
@@ -78,7 +95,7 @@ def archive(options: argparse.Namespace) -> int:
     """Store results, traces and workflow in one file that can be checked."""
     for folder in options.folders:
         if folder.exists() and not results_below(run_folder(folder)):
-            raise SweepError(no_results(folder))
+            raise CaramlError(no_results(folder))
     if options.keep_names and not options.licence:
         raise RecordError("--keep-names needs --licence: only public archives lose what shows the site")
     about = About(options.licence, options.keep_names) if options.licence else None

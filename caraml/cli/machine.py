@@ -58,7 +58,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def doctor(options: argparse.Namespace) -> int:
     """Print which system this machine is, or what the first job of a system lacks."""
-    from caraml.check import BAD
+    from caraml.machine.devices import BAD
     from caraml.machine.doctor import examine, identify, report
 
     if options.workload and not options.system:
@@ -104,15 +104,9 @@ def job(options: argparse.Namespace) -> int:
 
 def plan(options: argparse.Namespace) -> int:
     """Print what a workflow asks about a system, the site and a workload, as a Python dictionary."""
-    found = plan_of(
-        options.system,
-        options.benchmark,
-        options.model,
-        options.run_folder,
-        options.tags,
-    )
+    found = plan_of(options.system, options.benchmark, options.model, options.run_folder, options.tags)
     if options.ask_scheduler or is_submitted(options.run_folder):  # before anything is submitted
-        from caraml.schedulers.schedulers import check_scheduler
+        from caraml.schedulers.submit import check_scheduler
 
         check_scheduler(found["submit"], read_site(options.system))
     if options.get and options.get not in found:

@@ -12,6 +12,7 @@ from jpwr.messages import printable
 
 A_SWEEP = "such as jube/llm_run/000000, or jube/llm_run for its last run"
 REQUIREMENTS = "requirements, in the form of examples/requirements.yaml"
+JSON = "print JSON for programs, with all digits"
 Parser = argparse.ArgumentParser
 
 
@@ -60,11 +61,6 @@ def add_offers(parser: Parser) -> None:
     add_file(parser, "--signers", "refuse the pledge unless one of these signed it: lines of a name and a public key")
     text = "name the offer in a folder; folders with one system tag are several offers, unless they have one name"
     parser.add_argument("--offer", action="append", default=[], metavar="NAME=FOLDER", help=text)
-
-
-def add_json(parser: Parser) -> None:
-    """Add the option for programs."""
-    add_flag(parser, "--json", "print JSON for programs, with all digits")
 
 
 def add_form(parser: Parser, forms: tuple[str, ...], whole: str = "csv has") -> None:

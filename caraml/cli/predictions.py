@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 
-from caraml.cli.loading import loaded
+from benchmarks.common.options import ConfigError
 from caraml.cli.options import add_filter, add_folders, add_form, add_out, say
-from caraml.cli.tables import is_whole, printed
+from caraml.cli.tables import is_whole, loaded, printed
+from caraml.plan.workloads import workload
 from jpwr.process.whole_file import write_whole
-from record.values import count
+from record.values import count, grouped
 from results.points.learning import as_csv, read_references, reference_of
-from results.points.repeats import by_point
+from results.points.repeats import by_point, variant_of
+from results.predict.predict import Group, Prediction, PredictionError, groups_of
+from results.predict.ratio import Ratio
 from results.show.tables.cells import FORMS
 from results.show.tables.doubts import alike
+from results.show.tables.prediction import disturbed_words, prediction_table
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -36,20 +41,72 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def predict(options: argparse.Namespace) -> int:
     """Predict unmeasured batches, numbers of devices and systems, with the error of each prediction."""
-    from caraml.prediction import Question, answer
-    from results.predict.predict import groups_of
-    from results.show.tables.prediction import disturbed_words, prediction_table
-
-    points = by_point(loaded(options.folders, conditions=options.filter).records)
-    groups = groups_of(points)
-    found = answer(points, groups, Question(options.system, options.devices, options.batch))
-    if found.predictions:
-        print(printed(prediction_table(found.predictions).needed(is_whole(options)), options.format))
-    if options.format == "text" and found.predictions:
+    groups = groups_of(by_point(loaded(options.folders, conditions=options.filter).records))
+    predictions, refused = _predicted(groups, options)
+    if predictions:
+        print(printed(prediction_table(predictions).needed(is_whole(options)), options.format))
+    if options.format == "text" and predictions:
         print("PREDICTED, not measured: do not rank with measured points. Low and high bound the 95 % interval.")
-    for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(found.refused)]:
+    for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(refused)]:
         say(sentence)
-    return 0 if found.predictions and not found.refused else 1 if found.predictions else 2
+    return 0 if predictions and not refused else 1 if predictions else 2
+
+
+def _predicted(groups: Sequence[Group], options: argparse.Namespace) -> tuple[list[Prediction], list[str]]:
+    """Predict for every measured model and variant on the system, with a sentence on each that could not be made.
+
+    Raises PredictionError if nothing fits, or if no point is missing that could be predicted.
+    """
+    for name, numbers in (("devices", options.devices), ("batch", options.batch)):
+        if any(number < 1 for number in numbers):
+            raise PredictionError(f"--{name} {min(numbers)} was asked for: it is at least 1")
+    if not groups:
+        raise PredictionError(
+            "no good run is of a training, of one copy and a stated number of steps, and learns as its reference: "
+            "predictions are made from such runs"
+        )
+    measured = [group for group in groups if options.system in ("", group.first.system)]
+    predictions: list[Prediction] = []
+    refused: list[str] = []
+    sources: list[Group | Ratio] = [*measured]
+    for alike_groups in [] if measured else _alike(groups):
+        try:
+            sources.append(Ratio(alike_groups, options.system))
+        except PredictionError as error:
+            refused.append(str(error))
+    for source in sources:
+        point = source.first.point
+        for devices, batch in _places(source, options.devices, options.batch):
+            try:
+                workload(point.benchmark).check_point(point.model, devices, batch)
+                predictions.append(source.predict(devices, batch))
+            except PredictionError as error:
+                refused.append(str(error))
+            except ConfigError as error:  # the devices cannot share the batch
+                if options.devices or options.batch:
+                    refused.append(str(error))
+    if not predictions and not refused:
+        raise PredictionError("no point of the sweep is missing: give the points to predict by --devices or --batch")
+    return predictions, refused
+
+
+def _alike(groups: Sequence[Group]) -> list[list[Group]]:
+    """Return the groups of each model, precision and choice of options, of all systems."""
+
+    def key(group: Group) -> tuple[object, ...]:
+        point = group.first.point._replace(devices=0, global_batch=0)
+        return point, group.first.precision, variant_of(group.first.any, micro_batch=False)
+
+    return list(grouped(groups, key).values())
+
+
+def _places(source: Group | Ratio, asked_devices: Sequence[int], asked_batches: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the asked numbers of devices with the asked batch sizes; by default the measured ones."""
+    devices, batches = (sorted({place[index] for place in source.places}) for index in (0, 1))
+    grid = list(product(asked_devices or devices, asked_batches or batches))
+    if isinstance(source, Ratio):
+        return grid if asked_devices or asked_batches else sorted(source.places)
+    return grid if asked_devices and asked_batches else [place for place in grid if place not in source.places]
 
 
 def reference(options: argparse.Namespace) -> int:

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable
 
 from caraml.cli.options import A_SWEEP, above_0, add_flag, add_folders, say
-from caraml.errors import SweepError
+from caraml.errors import CaramlError
 from caraml.lint import lint
-from caraml.plan.paths import wrong_path
+from caraml.plan.site import wrong_path
 from caraml.sweep import problems, run_folder
 from caraml.wait import NOT_IN_TIME, check_open, check_schedulers, retry_failed
 from caraml.wait import wait as wait_for
@@ -36,7 +36,7 @@ def check(options: argparse.Namespace) -> int:
             found += problems(run_folder(path))
             continue
         if not path.exists():
-            raise SweepError(f"{path} does not exist: give a workflow, such as jube/llm.yaml")
+            raise CaramlError(f"{path} does not exist: give a workflow, such as jube/llm.yaml")
         found += lint(path)
         if wrong := wrong_path(path.resolve(), "the workflow"):
             found.append(wrong)

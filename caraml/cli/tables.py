@@ -1,4 +1,4 @@
-"""Tables of results, and of published figures."""
+"""Tables of results, and of published figures; the records of the folders that a command was given."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from caraml.cli.loading import loaded
 from caraml.cli.options import add_filter, add_flag, add_folders, add_form, add_meter, add_node_check, add_out, say
+from caraml.plan.site import read_site
+from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
 from record.values import sort_key
 from results.files.quantities import QUANTITIES
 from results.find.records import Record, RecordError
 from results.frames import csv_text, points_frame, runs_frame
+from results.load import Loaded, load
 from results.points.repeats import by_point
 from results.published import published as figures_of_others
 from results.show.tables import table as tables
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cells import FORMS, Table, rendered
+from results.show.tables.doubts import alike
 from results.show.tables.published import published_text
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
 from results.show.tables.table import place_view, point_table, record_table
 
-TITLES = ("ours", "caraml")
 PARQUET = "parquet"
 ACHIEVABLE = QUANTITIES["achievable_percent"].path
 OWN_ORDER = ("pivot", "regions", "reads")
-SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
+FRAMES = ("", "repeats")  # shapes with a row for each run, or for each point
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -49,7 +51,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_flag(shape, "--repeats", "one row per point: median, interval, quality")
     add_flag(shape, "--regions", "one row per region: the time of a step by its parts")
     add_flag(shape, "--reads", "data read, and the effect of a faster storage")
-    shape.add_argument("--titles", choices=TITLES, help="caraml: the columns of the original suite")
+    shape.add_argument("--titles", choices=("caraml",), help="caraml: the columns of the original suite")
     text = "one value by devices and batch, such as metrics.tokens_per_s"
     shape.add_argument("--pivot", metavar="KEY", help=text)
 
@@ -57,6 +59,23 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("words", nargs="*", metavar="WORD", help="only figures with these words, such as GPT-800M")
     text = "only figures of the chips of these runs, next to the runs' own"
     parser.add_argument("--results", nargs="+", type=Path, default=[], metavar="RUNS", help=text)
+
+
+def loaded(folders: Sequence[Path], checks: Sequence[Path] = (), **options: Any) -> Loaded:
+    """Return the judged records of some folders, as `results.load.load`; print what was skipped, and other notes."""
+    own = read_site("").training_references
+    found = load(
+        [run_folder(folder) for folder in folders],
+        references=[Path(own)] if own else [],
+        checks=[run_folder(folder) for folder in checks],
+        why_empty=no_results,
+        **options,
+    )
+    for sentence in alike(map(str, found.skipped)):
+        say(f"skipped: {sentence}")
+    for note in found.notes:
+        say(note)
+    return found
 
 
 def table(options: argparse.Namespace) -> int:
@@ -78,15 +97,20 @@ def table(options: argparse.Namespace) -> int:
     return 0
 
 
+def _shape(options: argparse.Namespace) -> str:
+    """Return the option that chooses the rows; empty for a row for each run."""
+    return next((name for name in (*OWN_ORDER, "repeats", "titles") if getattr(options, name)), "")
+
+
 def _check_table(options: argparse.Namespace) -> None:
     """Raise RecordError for an option that would be ignored."""
-    shaped = [shape for shape in SHAPES if getattr(options, shape)]
+    shape = _shape(options)
     if options.largest_first and not options.sort:
         raise RecordError("--largest-first needs --sort COLUMN")
-    if options.sort and shaped[0] in OWN_ORDER:
-        raise RecordError(f"--{shaped[0]} has its own order: leave out --sort")
-    if options.format == PARQUET and (set(shaped) - {"repeats", "sort"} or not options.out):
-        why = f"without --{shaped[0]}" if shaped else "and is written to a file: name it with --out"
+    if options.sort and shape in OWN_ORDER:
+        raise RecordError(f"--{shape} has its own order: leave out --sort")
+    if options.format == PARQUET and (shape not in FRAMES or not options.out):
+        why = f"without --{shape}" if shape not in FRAMES else "and is written to a file: name it with --out"
         raise RecordError(f"--format parquet has a row for each run or, with --repeats, for each point, {why}")
     if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
         raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
@@ -103,36 +127,31 @@ def _frame(records: Sequence[Record], options: argparse.Namespace) -> Any:
 
 
 def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
-    everything = is_whole(options)
-    if options.format == "csv" and not {*OWN_ORDER, "titles"} & {name for name in SHAPES if getattr(options, name)}:
+    everything, shape = is_whole(options), _shape(options)
+    if options.format == "csv" and shape in FRAMES:
         return str(csv_text(_frame(records, options))).rstrip("\n")
     wanted = [*([options.sort] if options.sort else []), *([ACHIEVABLE] if options.node_check else [])]
-    points = by_point(records) if options.repeats or options.regions or options.reads else []
+    points = by_point(records) if shape in ("repeats", "regions", "reads") else []
     notes: Sequence[str] = ()
-    if options.pivot:
+    if shape == "pivot":
         shown = tables.pivot_table(records, options.pivot)
-    elif options.repeats:
-        shown = _sorted(point_table(points), options).needed(everything, wanted)
-        notes = tables.within_limits(points)
-    elif options.regions:
+    elif shape == "regions":
         if not (found := region_table(points)):
             raise RecordError("no good run has times of regions: measure with this version of the suite")
         shown = place_view(found, everything)
-    elif options.reads:
+    elif shape == "reads":
         if not (found := read_table(points)):
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
         shown = place_view(found, everything)
         notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
     else:
-        of_records = tables.original_table if options.titles == "caraml" else record_table
-        shown = _sorted(of_records(sorted(records, key=sort_key)), options)
+        of_runs = tables.original_table if shape == "titles" else record_table
+        shown = point_table(points) if shape == "repeats" else of_runs(sorted(records, key=sort_key))
+        shown = shown.in_order(options.sort, options.largest_first) if options.sort else shown
         if options.format != "csv":  # which has empty columns, too
-            shown = shown.needed(everything or bool(options.titles), wanted)
+            shown = shown.needed(everything or shape == "titles", wanted)
+        notes = tables.within_limits(points)
     return "\n".join([printed(shown, options.format), *(notes if options.format == "text" else ())])
-
-
-def _sorted(shown: Table, options: argparse.Namespace) -> Table:
-    return shown.in_order(options.sort, options.largest_first) if options.sort else shown
 
 
 def is_whole(options: argparse.Namespace) -> bool:

@@ -1,4 +1,4 @@
-"""Verdicts on results: by requirements, of one set over another, of nodes, and over time."""
+"""Verdicts on results: a report, by requirements, of one set over another, of nodes, and over time."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
-from caraml.cli.loading import loaded
 from caraml.cli.options import (
+    JSON,
     REQUIREMENTS,
     above_0,
     add_file,
     add_filter,
     add_flag,
     add_folders,
-    add_json,
     add_meter,
+    add_node_check,
     add_offers,
     add_out,
     percent,
     say,
 )
-from caraml.errors import SweepError
+from caraml.cli.tables import loaded
+from caraml.errors import CaramlError
 from caraml.sweep import no_results, run_folder
 from record.values import count, epoch_s
 from results.exchange.archive import unpacked
@@ -48,13 +50,22 @@ from results.verdicts.tender.pledge import Pledge, read_pledge
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the commands of this module."""
+    parser = add(report)
+    add_folders(parser)
+    add_out(parser, "an .html; default: %(default)s", "report.html")
+    add_meter(parser)
+    add_node_check(parser)
+    add_file(parser, "--prices", "add costs, from prices in the form of examples/prices.yaml")
+    add_file(parser, "--requirements", REQUIREMENTS)
+    add_offers(parser)
+
     parser = add(accept)
     add_folders(parser)
     add_file(parser, "--requirements", REQUIREMENTS, required=True)
     add_offers(parser)
     add_filter(parser)
     add_meter(parser)
-    add_json(parser)
+    add_flag(parser, "--json", JSON)
 
     parser = add(compare)
     add_folders(parser, "two or more folders of results")
@@ -62,7 +73,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("--baseline", type=Path, metavar="FOLDER", help=text)
     add_filter(parser)
     add_meter(parser)
-    add_json(parser)
+    add_flag(parser, "--json", JSON)
 
     parser = add(check_nodes)
     add_folders(
@@ -72,7 +83,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     text = "share of the group's median or the baseline, below which a figure is slow; default: %(default)g"
     parser.add_argument("--threshold", type=percent, default=THRESHOLD_PERCENT, metavar="PERCENT", help=text)
     parser.add_argument("--nodes", type=int, metavar="N", help="exit with 3 if fewer nodes were checked")
-    add_json(parser)
+    add_flag(parser, "--json", JSON)
     add_flag(parser, "--all", "every figure; default: with more than six, those that are slow or undecided")
 
     parser = add(history)
@@ -85,13 +96,33 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_out(parser, "draw all runs over time into this PNG")
 
 
+def report(options: argparse.Namespace) -> int:
+    """Write a page that ranks the systems with their uncertainty, and its plots as PNG next to it."""
+    from results.show.page.report import check_page, write_report
+    from results.verdicts.cost import read_prices
+
+    check_page(options.out)
+    costs = read_prices(options.prices) if options.prices else None
+    requirements = read_requirements(options.requirements) if options.requirements else None
+    pledge = _pledge_of(options, requirements)
+    offers = names_of_offers(options.offer, options.folders)
+    found = loaded(options.folders, options.node_check, meters=options.meter, offers=offers, costs=costs)
+    _say_offers(found.tags)
+    for system, tag in found.tags.items():
+        if costs and tag in costs.systems:
+            costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
+    page, *_ = write_report(found.records, found.skipped, options.out, costs, requirements, pledge)
+    print(page)
+    return 0
+
+
 def accept(options: argparse.Namespace) -> int:
     """Judge results by requirements and a pledge; exits with 1 if one is not met, with 3 if one cannot be decided."""
     requirements = read_requirements(options.requirements)
-    pledge = read_the_pledge(options, requirements)
+    pledge = _pledge_of(options, requirements)
     offers = names_of_offers(options.offer, options.folders)
     found = loaded(options.folders, conditions=options.filter, meters=options.meter, offers=offers)
-    say_offers(found.tags)
+    _say_offers(found.tags)
     records, skipped = found.records, found.skipped
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record.system for record in records}
@@ -118,7 +149,7 @@ def compare(options: argparse.Namespace) -> int:
     for folder in map(run_folder, (base, *others)):
         if not below(folder, found.records):
             is_there = any(file.path != folder and file.path.is_relative_to(folder) for file in found.skipped)
-            raise SweepError(f"{folder} has no result that counts" if is_there else no_results(folder))
+            raise CaramlError(f"{folder} has no result that counts" if is_there else no_results(folder))
     compared = {other: comparing.compare(ours, below(run_folder(other), found.records)) for other in others}
     if options.json:
         print(json.dumps([comparison_data(one, str(base), str(other)) for other, one in compared.items()], indent=1))
@@ -130,7 +161,7 @@ def compare(options: argparse.Namespace) -> int:
     return int(bool(without_lines))
 
 
-def read_the_pledge(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:
+def _pledge_of(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:
     """Read the pledge, None without one; raises RecordError for an option that would be ignored."""
     if options.signers and not options.pledge:
         raise RecordError("--signers are those of a pledge: give --pledge FILE")
@@ -141,7 +172,7 @@ def read_the_pledge(options: argparse.Namespace, requirements: Requirements | No
     return read_pledge(options.pledge, requirements.workloads, options.signers)
 
 
-def say_offers(tags: Mapping[str, str]) -> None:
+def _say_offers(tags: Mapping[str, str]) -> None:
     """Print the names of systems that are in several offers."""
     for tag in dict.fromkeys(tags.values()):
         names = " and ".join(f"'{name}'" for name in tags if tags[name] == tag)

@@ -10,12 +10,21 @@ from typing import NamedTuple
 
 from benchmarks.common.node.programs import words
 from benchmarks.common.node.vendor_tools import Reported, ToolError, amd_smi, nvidia_smi, rocm_smi, run
-from caraml.check import BAD, WARNING, Check
 from results.files.systems import ANY_ARCH, System
 
+GOOD, WARNING, BAD = "ok", "look", "FAIL"  # states of a check
 MIB_PER_GB = 1024  # the gigabytes of a data sheet of memory are 2^30 bytes
 # Relative difference: ECC takes 1/16 of GDDR, as an L40S shows 46,068 MiB of 48 GB, and the driver reserves up to 1 %.
 SAME_MEMORY = 0.08
+
+
+class Check(NamedTuple):
+    """Result of one check: its subject, state, what was found and what to do."""
+
+    what: str
+    state: str
+    found: str
+    to_do: str = ""
 
 
 class Device(NamedTuple):
@@ -27,13 +36,6 @@ class Device(NamedTuple):
 
     def __str__(self) -> str:
         return self.name + (f", {self.memory_gb:.0f} GB" if self.memory_gb else "")
-
-
-class Candidate(NamedTuple):
-    """System with devices of the same model, and its differences from this machine, in words."""
-
-    system: str
-    differences: list[str]
 
 
 def find_devices() -> tuple[list[Device], list[Check]]:
@@ -114,16 +116,16 @@ VENDORS: tuple[dict[str, Callable[[], Reported]], ...] = (
 TOOLS = [tool for tools in VENDORS for tool in tools]
 
 
-def candidates(systems: Mapping[str, System], devices: Sequence[Device]) -> list[Candidate]:
-    """Return the systems with the model of these devices, which are alike; the best match first."""
+def candidates(systems: Mapping[str, System], devices: Sequence[Device]) -> dict[str, list[str]]:
+    """Return the differences of each system with the model of these devices, which are alike; the best match first."""
     name_words = re.findall(r"[a-z0-9]+", devices[0].name.lower())
-    found = []
+    found: dict[str, list[str]] = {}
     for system, block in systems.items():
         wanted = block.device_words.lower().split()
         # H100 matches the word h100pcie, another card of its family; another digit is another family.
         if wanted and any(re.fullmatch(re.escape(wanted[0]) + "[a-z]*", word) for word in name_words):
-            found.append(Candidate(system, _differences(block, wanted, name_words, devices)))
-    return sorted(found, key=lambda one: len(one.differences))
+            found[system] = _differences(block, wanted, name_words, devices)
+    return dict(sorted(found.items(), key=lambda item: len(item[1])))
 
 
 def _differences(

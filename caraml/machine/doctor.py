@@ -12,24 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.node.programs import ProgramError, ask, words
-from caraml.check import BAD, GOOD, WARNING, Check
 from caraml.errors import CaramlError, SiteError
 from caraml.installation import checkout
-from caraml.machine.devices import TOOLS, Device, candidates, find_devices
+from caraml.machine.devices import BAD, GOOD, TOOLS, WARNING, Check, Device, candidates, find_devices
 from caraml.machine.images import image_path, read_image
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
 from caraml.plan.workloads import refusal, workload_of
-from caraml.schedulers.kubernetes.cluster import check_cluster
+from caraml.schedulers.kubernetes.cluster import check_access
+from caraml.schedulers.kubernetes.kubectl import Kubectl
+from caraml.schedulers.kubernetes.submit import SHARED, image_of
 from caraml.schedulers.slurm import ask_slurm
 from jpwr.messages import near
-from results.files.systems import ANY_ARCH, System, read_systems
+from results.files.systems import System, read_systems
 from results.files.workloads import Facts, workloads
 
 OLDEST_JUBE = (2, 5, 1)
+FIRST_INDEXED_MINOR = 24  # of Kubernetes
 ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
 LIMIT_S = 60  # of one program
-WITHOUT_SLURM = "or state 'submit: bash' in site.yaml to run jobs on this machine"
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/howto/add_a_system.md"
 
 Used = Sequence[Facts]  # workloads; none: all
@@ -47,7 +48,7 @@ def examine(name: str, workload: str | None = None) -> list[Check]:
     block = replace(block, submit=site.submit_of(block))
     if block.submit == "kubernetes":
         runtime = "pod"
-        here = [*check_cluster(block, site, images_of(block, used))]
+        here = [*kubernetes(block, site, images_of(block, used))]
     else:
         runtime = site.container_runtime or block.container_runtime
         here = [*scheduler(block, site), *container(block, site, runtime, used), *host_name()]
@@ -84,7 +85,7 @@ def _which_system(systems: Mapping[str, System], alike: list[Device]) -> Iterato
         to_do = "a run on an instance of MIG is not one of the device that a system describes"
         yield Check("devices", WARNING, "MIG divides them", to_do)
     close = candidates(systems, alike)
-    fitting = [one.system for one in close if not one.differences]
+    fitting = [name for name, differences in close.items() if not differences]
     if len(fitting) == 1:
         yield Check("system", GOOD, fitting[0], f"caraml doctor --system {fitting[0]}: what is missing for its jobs")
         return
@@ -94,10 +95,10 @@ def _which_system(systems: Mapping[str, System], alike: list[Device]) -> Iterato
         found = f"{' and '.join(fitting)} have such devices, and differ in {', '.join(keys)}"
         yield Check("system", WARNING, found, f"choose by 'caraml systems --system {fitting[0]}'")
         return
-    for one in close:
-        yield Check("system", WARNING, f"{one.system} is similar, but {'; '.join(one.differences)}")
+    for name, differences in close.items():
+        yield Check("system", WARNING, f"{name} is similar, but {'; '.join(differences)}")
     if close:
-        to_do = f"{HOW_TO_DESCRIBE}, from the block of {close[0].system}"
+        to_do = f"{HOW_TO_DESCRIBE}, from the block of {next(iter(close))}"
         yield Check("system", WARNING, "none that is described is like this machine", to_do)
     else:
         yield Check("system", WARNING, f"none is described with {alike[0].name}", HOW_TO_DESCRIBE)
@@ -139,7 +140,8 @@ def scheduler(block: System, site: Site) -> Iterator[Check]:
     if site.submit_of(block) != "sbatch":
         return
     if shutil.which("sbatch") is None:
-        yield Check("scheduler", BAD, "there is no sbatch", f"run on a login node of the system, {WITHOUT_SLURM}")
+        to_do = "run on a login node of the system, or state 'submit: bash' in site.yaml to run jobs on this machine"
+        yield Check("scheduler", BAD, "there is no sbatch", to_do)
         return
     try:
         done = ask_slurm("sinfo", "-h", "-o", "%R %l %G")
@@ -166,6 +168,21 @@ def scheduler(block: System, site: Site) -> Iterator[Check]:
         yield Check("account", WARNING, "none is stated: Slurm uses yours", "state 'account' in site.yaml")
 
 
+def kubernetes(block: System, site: Site, images: Sequence[str]) -> Iterator[Check]:
+    """Yield what the cluster lacks for the jobs of a system."""
+    kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
+    try:
+        modes, server = check_access(site), kubectl.json("version")["serverVersion"]
+        is_old = int(server["minor"].strip("+")) < FIRST_INDEXED_MINOR
+        if max(map(int, block.devices_sweep.split())) > block.devices_per_node and (is_old or SHARED not in modes):
+            needed = f"need Indexed Jobs, of Kubernetes 1.{FIRST_INDEXED_MINOR}, and a claim with {SHARED}"
+            yield Check("several nodes", BAD, needed, "choose the points of one node by CARAML_DEVICES")
+        for name in images:
+            image_of(name, site)
+    except CaramlError as error:
+        yield Check("Kubernetes", BAD, str(error), "docs/howto/kubernetes.md shows what a cluster needs")
+
+
 def container(block: System, site: Site, runtime: str, used: Used = ()) -> Iterator[Check]:
     """Yield what jobs lack to run in: the container runtime with the system's images, or .venv without one."""
     if runtime == "none":
@@ -180,12 +197,9 @@ def container(block: System, site: Site, runtime: str, used: Used = ()) -> Itera
         else:
             yield Check("container", WARNING, f"there is no {program} here", "the compute nodes must have it")
     for name in images_of(block, used):
-        path, image = image_path(Path(site.container_folder), name, runtime), read_image(name)
+        path = image_path(Path(site.container_folder), name, runtime)
         if not path.exists():
             yield Check("image", BAD, f"{path} is missing", f"caraml image {name} --runtime {runtime}")
-        elif block.cpu_arch not in (image.arch, ANY_ARCH):
-            found = f"{name} is for {image.arch}, the system is {block.cpu_arch}"
-            yield Check("image", BAD, found, "correct containers/images.yaml")
 
 
 def sensors(block: System, runtime: str, used: Used = ()) -> Iterator[Check]:

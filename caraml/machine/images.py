@@ -81,19 +81,16 @@ def read_image(name: str, file: Path | None = None) -> Image:
 
 
 def definition(image: Image, form: str) -> str:
-    """The image as a definition file of Apptainer, or as a Containerfile."""
+    """Return the image as a definition file of Apptainer, or as a Containerfile."""
     if form == "apptainer":
-        lines = ["Bootstrap: docker", f"From: {image.source}", "", "%environment"]
-        lines += [f"    export {name}='{value}'" for name, value in image.environment.items()]
-        lines += ["", "%post"]
-        lines += [f"    export {name}='{value}'" for name, value in image.environment.items()]
-        lines += [f"    {command}" for command in image.commands]
+        exports = [f"    export {name}='{value}'" for name, value in image.environment.items()]
+        lines = ["Bootstrap: docker", f"From: {image.source}", "", "%environment", *exports]
+        lines += ["", "%post", *exports, *(f"    {command}" for command in image.commands)]
         lines += ["", "%labels", f"    caraml.image {image.name}", f"    caraml.base {image.source}"]
-        return "\n".join(lines) + "\n"
-    lines = [f"FROM {image.source}"]
-    lines += [f'ENV {name}="{value}"' for name, value in image.environment.items()]
-    lines += [f"RUN {command}" for command in image.commands]
-    lines += [f'LABEL caraml.image="{image.name}" caraml.base="{image.source}"']
+    else:
+        lines = [f"FROM {image.source}", *(f'ENV {name}="{value}"' for name, value in image.environment.items())]
+        lines += [f"RUN {command}" for command in image.commands]
+        lines += [f'LABEL caraml.image="{image.name}" caraml.base="{image.source}"']
     return "\n".join(lines) + "\n"
 
 
@@ -122,7 +119,8 @@ def make_image(image: Image, runtime: str, folder: Path) -> Path:
         if path.exists():
             return path
         part = path.with_name(f".{path.name}.part")
-        _remove(part)
+        shutil.rmtree(part, ignore_errors=True)  # a folder
+        part.unlink(missing_ok=True)  # a file
         with tempfile.TemporaryDirectory() as work:
             _build(image, runtime, part, Path(work))
         (folder / f"{image.name}.{runtime}.digest").write_text(_digest(part) + "\n")
@@ -167,10 +165,3 @@ def _digest(path: Path) -> str:
             while block := stream.read(1 << 20):
                 total.update(block)
     return f"sha256:{total.hexdigest()}"
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

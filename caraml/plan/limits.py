@@ -11,12 +11,12 @@ from typing import Any
 
 from caraml.errors import SiteError
 from caraml.plan.site import Site
+from caraml.plan.tags import CAPS, CLOCKS, OBSERVE
 from jpwr.errors import JpwrError
 from jpwr.limits.setting import CLOCK, OPTIONS, POWER, checked
 from results.files.systems import System
 
 METHODS = ("pynvml", "rocm")  # of jpwr, for devices whose limits can be set
-CAPS, CLOCKS, OBSERVE = "caps", "clocks", "observe"
 # By tag: the kind of limit, the key of site.yaml with the values, the figure of the system's block, Slurm's flag.
 SWEEPS = {
     CAPS: (POWER, "power_limits", "tdp_w_per_device", "slurm_power_flag"),
@@ -32,8 +32,6 @@ def planned_limits(tags: Iterable[str], block: System, site: Site) -> dict[str, 
     asked = [tag for tag in SWEEPS if tag in tags]
     if asked and not any(method in block.power_methods for method in METHODS):
         raise SiteError(f"the tag {asked[0]} was asked for on {block.accelerator}, which has no limits to set")
-    if asked and OBSERVE in tags:
-        raise SiteError(f"the tags {asked[0]} and {OBSERVE} exclude each other: {OBSERVE} sets nothing")
     if asked and site.limits_set_by == "none":
         raise SiteError(
             f"the tag {asked[0]} sets limits, but limits_set_by is none in site.yaml: write jpwr or slurm there, or "

@@ -10,27 +10,11 @@ from typing import Any
 
 from caraml.errors import SiteError
 from caraml.installation import checkout
+from caraml.plan import tags as tag
 from caraml.plan.limits import planned_limits
-from caraml.plan.paths import wrong_path
 from caraml.plan.points import sweep
-from caraml.plan.site import Site, read_site
+from caraml.plan.site import Site, read_site, wrong_path
 from caraml.plan.systems import read_system
-from caraml.plan.tags import (
-    APART,
-    CAPS,
-    CHECKPOINT,
-    CLOCKS,
-    CONTAINER,
-    FILL,
-    GATE,
-    IO,
-    JOB,
-    ONCE,
-    PRECISIONS,
-    TO_LOSS,
-    check_tags,
-    tags_of_run,
-)
 from caraml.plan.workloads import Workload, refusal, workload
 from results.files.systems import System
 from results.files.workloads import of_model
@@ -45,8 +29,6 @@ SERVERS = ("sglang", "trtllm")  # tags of servers with images of their own
 # Stated, so that no run falls back to the CPU if the framework finds no accelerator.
 DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
 COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
-# Tags that measure something else than one window of training, or share the node.
-NOT_FILLED = ("effective", "cold", IO, CHECKPOINT, "shared", TO_LOSS, GATE)
 RUNS_TO_LOSS = 5  # the fastest and the slowest are left out, and three give an interval
 SETTLING = 3  # times the warm-up, until the temperature at another limit settles
 FROM_BLOCK = (
@@ -55,10 +37,8 @@ FROM_BLOCK = (
 )
 
 
-def check_fill(tags: set[str], block: System, site: Site) -> None:
-    """Raise SiteError if copies of a point cannot run at once on a system, with these tags."""
-    if other := sorted(tags & set(NOT_FILLED)):
-        raise SiteError(f"the tags fill and {other[0]} were asked for, which exclude each other: leave one out")
+def check_fill(block: System, site: Site) -> None:
+    """Raise SiteError if copies of a point cannot run at once on a system."""
     if block.vendor not in COPIES_ON:
         raise SiteError(f"the tag fill was asked for on {block.accelerator}, whose devices copies cannot share out")
     submit, nodes = site.submit_of(block), int(site.fill_nodes or 1)
@@ -69,12 +49,10 @@ def check_fill(tags: set[str], block: System, site: Site) -> None:
 def goal(tags: set[str], known: Workload, site: Site, model: str) -> str:
     """Return the flag with the target loss of the tag to-loss, empty without the tag or if the site's flags have one.
 
-    Raises SiteError if no target is known, or if the tag gate states another number of steps.
+    Raises SiteError if no target is known.
     """
     own_flags, facts = site.flags_of(known.facts.name), known.facts
-    if {TO_LOSS, GATE} <= tags:
-        raise SiteError(f"the tags {GATE} and {TO_LOSS} were asked for, which exclude each other: leave one out")
-    if TO_LOSS not in tags or "--to-loss" in own_flags:
+    if tag.TO_LOSS not in tags or "--to-loss" in own_flags:
         return ""
     target = facts.target_loss.get(model) if "oscar" not in tags else None
     if target is None:
@@ -100,15 +78,15 @@ def meter_of(block: System) -> dict[str, Any]:
 def common_flags(tags: set[str], known: Workload, block: System, site: Site, model: str) -> str:
     """Return the flags of every program that trains."""
     facts, warmup = known.facts, int(of_model(block.warmup_steps, model))
-    if TO_LOSS in tags:  # the window begins with the first step
+    if tag.TO_LOSS in tags:  # the window begins with the first step
         warmup = 0
-    elif {CAPS, CLOCKS} & tags:
+    elif {tag.CAPS, tag.CLOCKS} & tags:
         warmup *= SETTLING
     steps, of_gate = of_model(block.measured_steps, model), ""
-    if GATE in tags:  # losses are compared with those of a reference: with its steps, batch, data and options
+    if tag.GATE in tags:  # losses are compared with those of a reference: with its steps, batch, data and options
         steps, of_gate = (facts.value(name, block.values, model) for name in ("gate_steps", "gate_flags"))
     # Another seed for each run of a point: node.sh has the number of the run.
-    seed = "--seed $((1233 + repeat * run))" if TO_LOSS in tags else ""
+    seed = "--seed $((1233 + repeat * run))" if tag.TO_LOSS in tags else ""
     folder = site.checkpoint_folder or "checkpoint"  # in the run's own folder
     flags = [
         f"--device {DEVICES[block.vendor]} --precision {block.default_precision}",
@@ -121,23 +99,23 @@ def common_flags(tags: set[str], known: Workload, block: System, site: Site, mod
         of_gate,
         site.flags_of(facts.name).strip(),
         "--record record.json",
-        "--region-times" if IO in tags else "",
-        f'--checkpoint "{folder}"' if CHECKPOINT in tags else "",
+        "--region-times" if tag.IO in tags else "",
+        f'--checkpoint "{folder}"' if tag.CHECKPOINT in tags else "",
     ]
     return " ".join(filter(None, flags))
 
 
 def repeats_of(tags: set[str], block: System) -> int:
     """Return the number of runs of a point."""
-    if ONCE in tags:
+    if tag.ONCE in tags:
         return 1
-    return RUNS_TO_LOSS if TO_LOSS in tags and block.default_repeats > 1 else block.default_repeats
+    return RUNS_TO_LOSS if tag.TO_LOSS in tags and block.default_repeats > 1 else block.default_repeats
 
 
 def is_submitted(run: Path | None) -> bool:
     """Return whether a run of JUBE submits its jobs."""
-    tags = tags_of_run(run) if run else set()
-    return bool(tags) and JOB not in tags
+    tags = tag.tags_of_run(run)
+    return bool(tags) and tag.JOB not in tags
 
 
 def plan(
@@ -153,23 +131,23 @@ def plan(
         raise SiteError(wrong)
     known = workload(benchmark)
     facts = known.facts
-    every = {*tags, *(tags_of_run(run) if run else ())}
-    check_tags(repo / "jube", facts, every)
+    every = {*tags, *tag.tags_of_run(run)}
+    tag.check_tags(repo / "jube", facts, every)
     block = read_system(system)
     if why := refusal(facts, block):
         raise SiteError(f"{facts.title} was asked for on {system}, but {why}")
     site = read_site(system)
-    if FILL in every:
-        check_fill(every, block, site)
+    if tag.FILL in every:
+        check_fill(block, site)
     model = model or facts.default_model(block.values)
-    for precision in PRECISIONS & every:
+    for precision in tag.PRECISIONS & every:
         block = replace(block, default_precision=precision)
-    points = sweep(known, block, site, model, "$gate_batch" if GATE in every else facts.batches, every)
+    points = sweep(known, block, site, model, "$gate_batch" if tag.GATE in every else facts.batches, every)
     submit, repeats = site.submit_of(block), repeats_of(every, block)
     runtime = site.container_runtime or block.container_runtime
-    if CONTAINER in every and runtime == "none" and not site.container_runtime:
+    if tag.CONTAINER in every and runtime == "none" and not site.container_runtime:
         runtime = "podman"
-    server = next((tag for tag in SERVERS if tag in every), facts.framework)
+    server = next((name for name in SERVERS if name in every), facts.framework)
     return {
         "repo": str(repo),
         "system": system,
@@ -193,8 +171,8 @@ def plan(
         **{parameter: facts.value(parameter, block.values, model) for parameter in facts.parameters},
         "devices_per_node": block.devices_per_node,  # a number, which a node check's parameter is not
         **planned_limits(every, block, site),
-        "runs_in_job": 1 if APART in every else repeats,
-        "repeats": ",".join(str(number + 1) for number in range(repeats if APART in every else 1)),
+        "runs_in_job": 1 if tag.APART in every else repeats,
+        "repeats": ",".join(str(number + 1) for number in range(repeats if tag.APART in every else 1)),
         "devices": ",".join(map(str, points)),
         "batches": {str(devices): ",".join(map(str, batches)) for devices, batches in points.items()},
     }

@@ -24,10 +24,10 @@ def numbers(text: str, key: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
-def _asked(number: int) -> str:
+def _text(number: int) -> str:
     from record.values import devices_text  # for messages alone: JUBE plans each step
 
-    return f"{devices_text(number)} {'was' if number == 1 else 'were'} asked for"
+    return devices_text(number)
 
 
 def fitting_devices(
@@ -45,12 +45,13 @@ def fitting_devices(
     """
     needed = known.devices_needed(model)
     for number in asked:
+        verb = "was" if number == 1 else "were"
         if number % needed:
-            raise ConfigError(f"{_asked(number)}: its layout takes a multiple of {needed}")
+            raise ConfigError(f"{_text(number)} {verb} asked for: its layout takes a multiple of {needed}")
         if number < least:
-            raise ConfigError(f"{_asked(number)}: its weights and cache take the memory of {least}")
+            raise ConfigError(f"{_text(number)} {verb} asked for: its weights and cache take the memory of {least}")
         if most and number > most:
-            raise ConfigError(f"{_asked(number)}, and there are {most}")
+            raise ConfigError(f"{_text(number)} {verb} asked for, and there are {most}")
     fitting = list(asked) or [number for number in sweep if number % needed == 0 and number >= least]
     fitting = fitting or [max(needed, least)]
     if most and fitting[0] > most:
@@ -63,15 +64,13 @@ def fitting_batches(check: Callable[[int], None], sweep: Sequence[int], asked: S
 
     Raises ConfigError for an asked one that cannot run, and if none can.
     """
-    for batch in asked:
-        check(batch)
-    if asked:
-        return list(asked)
     fitting, reason = [], ConfigError("no global batch size was given")
-    for batch in sweep:
+    for batch in asked or sweep:
         try:
             check(batch)
         except ConfigError as error:
+            if asked:
+                raise
             reason = error
         else:
             fitting.append(batch)
@@ -108,8 +107,6 @@ def sweep(
             )
             found[devices] = fitting_batches(check, batches, asked["batches"])
     except ConfigError as error:
-        from record.values import devices_text
-
-        where = f" on {devices_text(devices)}" if devices else ""
+        where = f" on {_text(devices)}" if devices else ""
         raise SiteError(f"{model or facts.title}{where}: {error}") from error  # a node check has no model
     return found

@@ -7,6 +7,7 @@ environment variable CARAML_KEY overrides each key.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, make_dataclass
@@ -15,7 +16,6 @@ from typing import Annotated, Any, Literal
 
 from caraml.errors import SiteError
 from caraml.installation import checkout
-from caraml.plan.paths import wrong_path
 from jpwr.messages import near
 from record.errors import RecordError
 from results.files.json_schema import keys_of
@@ -23,6 +23,8 @@ from results.files.systems import Runtime, Submit, System, read_systems
 from results.files.typed_files import like, read_mapping, stated
 from results.files.workloads import names
 
+# Separators of JUBE's values, of mounts and of lists of folders, and special characters of a shell.
+SPECIAL = re.compile(r"[\s,:;|$\"'`\\&<>(){}\[\]*?!#]")
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
 # Variables that are no settings of a site: those of a job's programs, of `make setup`, and of tests.
 OF_JOBS = "COPIES COPIES_FOLDER COPY CORES EXCLUSIVE GIT_COMMIT GIT_DIRTY IMAGE IMAGE_DIGEST NODES POD RESERVED"
@@ -173,6 +175,15 @@ def _absolute(key: str, text: str, root: Path) -> str:
     if wrong := wrong_path(root / whole, key):
         raise SiteError(wrong)
     return str(root / whole) if text else ""
+
+
+def wrong_path(path: Path | str, what: str) -> str:
+    """Return one sentence on a path that a shell, JUBE or a container's runtime would change; empty if it is good."""
+    found = SPECIAL.search(str(path))
+    if not found:
+        return ""
+    name = "a space" if found[0] == " " else repr(found[0])
+    return f"{what} is '{path}', with {name} in its name: take a path of letters, digits and . _ - + = @ alone"
 
 
 def sbatch_flags(site: Site) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from caraml.errors import SiteError
 from caraml.installation import REFUSED
@@ -37,9 +36,9 @@ def read_system(name: str) -> System:
     return systems[name]
 
 
-def read_refused(file: Path | None = None) -> dict[str, str]:
+def read_refused() -> dict[str, str]:
     """Return the reason for each known system that cannot be run; raises RecordError if the file cannot be used."""
-    return read_file(Mapping[str, Text], file or table_file(REFUSED), "refused systems", as_text=True)  # type: ignore[no-any-return]
+    return read_file(Mapping[str, Text], table_file(REFUSED), "refused systems", as_text=True)  # type: ignore[no-any-return]
 
 
 def refusal(name: str, reason: str) -> str:

@@ -21,12 +21,18 @@ PRECISIONS = {*get_args(Precision)}
 APART, CONTAINER, JOB, ONCE, SHARED = "apart", "container", "job", "once", "shared"
 CAPS, CHECKPOINT, CLOCKS, FILL, GATE, IO, OBSERVE = "caps", "checkpoint", "clocks", "fill", "gate", "io", "observe"
 TO_LOSS = "to-loss"
+# Tags that measure something else than one window of training, or share the node, exclude the tag fill.
+EXCLUDED = {
+    FILL: {"effective", "cold", IO, CHECKPOINT, SHARED, TO_LOSS, GATE},
+    GATE: {TO_LOSS},
+    OBSERVE: {CAPS, CLOCKS},
+}
 COMMON = {APART, CONTAINER, JOB, ONCE, SHARED}  # of every workflow
 
 
-def tags_of_run(run: Path) -> set[str]:
-    """Return the tags of a run of JUBE; none for a dry run."""
-    if not (run / CONFIGURATION).exists():
+def tags_of_run(run: Path | None) -> set[str]:
+    """Return the tags of a run of JUBE; none without one, and for a dry run."""
+    if not run or not (run / CONFIGURATION).exists():
         return set()
     return {(tag.text or "").strip() for tag in ElementTree.parse(run / CONFIGURATION).iter("tag")}
 
@@ -46,6 +52,9 @@ def check_tags(folder: Path, facts: Facts, asked: set[str]) -> None:
     if unknown := sorted(asked - known):
         hints = "; ".join(f"'{tag}' ({near(tag, sorted(known))})" for tag in unknown)
         raise SiteError(f"{facts.name} has no tag {hints}")
+    for tag, others in EXCLUDED.items():
+        if tag in asked and (other := sorted(asked & others)):
+            raise SiteError(f"the tags {tag} and {other[0]} were asked for, which exclude each other: leave one out")
     for kind, tags in choices.items():
         if kind and len(both := sorted(asked & tags)) > 1:
             what = "each is a system" if kind == "system" else f"each chooses the {kind.removeprefix('asked_')}"
@@ -54,7 +63,11 @@ def check_tags(folder: Path, facts: Facts, asked: set[str]) -> None:
 
 def tags_by_choice(folder: Path, facts: Facts) -> dict[str, set[str]]:
     """Return the tags of a workload's workflow by what they choose among; under an empty name those of all kinds."""
-    expressions = list(_tagged(_read(folder / f"{facts.workflow}.yaml")))
+    workflow = folder / f"{facts.workflow}.yaml"
+    try:
+        expressions = list(_tagged(read_nodes(workflow)))
+    except YamlError as error:
+        raise SiteError(f"{workflow} cannot be read: {error}") from error
     own = {tag for _, expression in expressions for tag in re.findall(r"[\w.-]+", expression)} - PRECISIONS
     choices = {"": own | COMMON | {*facts.tags.split()}, "system": {*read_systems()}}
     choices["precision"] = {*facts.precisions.split()}
@@ -62,13 +75,6 @@ def tags_by_choice(folder: Path, facts: Facts) -> dict[str, set[str]]:
         if expression in own:  # a tag alone chooses the value of a parameter
             choices.setdefault(name, set()).add(expression)
     return choices
-
-
-def _read(workflow: Path) -> Any:
-    try:
-        return read_nodes(workflow)
-    except YamlError as error:
-        raise SiteError(f"{workflow} cannot be read: {error}") from error
 
 
 def _tagged(node: Any) -> Iterator[tuple[str, str]]:

@@ -62,18 +62,15 @@ class Workload:
 
 def workload(benchmark: str) -> Workload:
     """Return the workload of a name; raises SiteError for an unknown one."""
-    known = workloads()
-    if benchmark not in known:
-        raise SiteError(f"there is no workload '{benchmark}': {near(benchmark, known)}")
-    return Workload(known[benchmark])
+    return Workload(workload_of(benchmark))
 
 
 def workload_of(name: str) -> Facts:
     """Return the facts of a workload, by its name or by that of its workflow; raises SiteError for an unknown one."""
-    known = {facts.workflow: facts for facts in workloads().values()}
-    if name not in {**known, **workloads()}:
+    known = {facts.workflow: facts for facts in workloads().values()} | workloads()
+    if name not in known:
         raise SiteError(f"there is no workload '{name}': {near(name, known)}")
-    return {**workloads(), **known}[name]
+    return known[name]
 
 
 def refusal(facts: Facts, block: System) -> str:

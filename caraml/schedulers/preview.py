@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from caraml.errors import SweepError
+from caraml.errors import CaramlError
 from caraml.installation import checkout
 from caraml.plan.job import SCRIPTS
 from caraml.plan.plan import plan
@@ -25,7 +25,7 @@ ASKED_MODEL = re.compile(r"""\{name: asked_model, *tag: *["']?([\w.-]+)["']?, *_
 def job_text(system: str, facts: Facts, tags: Sequence[str]) -> str:
     """Return the job of the first point of a workload's sweep: the command that submits it, and its files.
 
-    Raises SiteError for what cannot be run, and SweepError if JUBE fails.
+    Raises SiteError for what cannot be run, and CaramlError if JUBE fails.
     """
     workflow = checkout() / "jube" / f"{facts.workflow}.yaml"
     models = dict(ASKED_MODEL.findall(workflow.read_text(encoding="utf-8")))
@@ -38,7 +38,7 @@ def job_text(system: str, facts: Facts, tags: Sequence[str]) -> str:
         _run(command, {**os.environ, **point})
         jobs = sorted(Path(folder).glob("[0-9]*/[0-9]*_benchmark/work"))
         if not jobs:
-            raise SweepError(f"'{shlex.join(command)}' wrote no job: run it to see why")
+            raise CaramlError(f"'{shlex.join(command)}' wrote no job: run it to see why")
         return _submitted(planned["submit"], jobs[0], site).replace(folder, str(workflow.with_suffix("")) + "_run")
 
 
@@ -46,10 +46,10 @@ def _run(command: Sequence[str], environ: dict[str, str]) -> None:
     try:
         done = subprocess.run(command, env=environ, capture_output=True, encoding="utf-8", errors="replace")
     except OSError as error:
-        raise SweepError(f"{command[0]} cannot be started ({error.strerror}): install JUBE, or set JUBE") from error
+        raise CaramlError(f"{command[0]} cannot be started ({error.strerror}): install JUBE, or set JUBE") from error
     if done.returncode:
         words = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise SweepError(words.removeprefix("caraml: "))
+        raise CaramlError(words.removeprefix("caraml: "))
 
 
 def _submitted(submit: str, job: Path, site: Site) -> str:

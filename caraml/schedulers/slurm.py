@@ -1,41 +1,36 @@
-"""State and accounting of a job, as Slurm reports them.
+"""Submit a job to Slurm, and read its state and accounting.
 
 A job number alone is no identity: each cluster counts its own, and uses them again. The file SUBMISSION in a job's
-folder has its cluster, its time and a name that no other job has.
+folder has its cluster, its time and a name that no other job has; JOB_ID has its number, and its cluster if the site's
+flags state one.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
+import secrets
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.common.node.programs import NoProgram, ProgramError, ask, words
 from caraml.errors import CaramlError, SchedulerError, SiteError
-from caraml.schedulers.job import Job
+from caraml.schedulers import Job
+from jpwr.process.whole_file import write_whole
 from record.model import Json
 from record.parts import JOULES_PER_WH
+from results.find.records import RESULT_NAME, read_record, write_record
 
 # squeue(1), job state codes of an ended job; with any other code it may still run.
-ENDED = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "LAUNCH_FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "RECONFIG_FAIL",
-    "TIMEOUT",
-}
+ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
+ENDED |= {"PREEMPTED", "RECONFIG_FAIL", "TIMEOUT"}
 RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
 UNKNOWN, UNSTATED = "UNKNOWN", "unstated"  # ours: a job that Slurm has forgotten; a job that may still run
 TIME_LIMIT = "state another limit by sbatch: [--time=HH:MM:SS] in site.yaml, or by CARAML_SBATCH=--time=HH:MM:SS"
@@ -49,9 +44,11 @@ CLUSTER_LINE = re.compile(r"^ClusterName *= *(\S+)", re.MULTILINE)
 OPTIONS = re.compile(r"(SLURM|SBATCH|SRUN|SQUEUE|SACCT|SINFO|SCONTROL)_")
 KEPT = {"SLURM_CONF", "SLURM_JWT", *(f"SBATCH_{name}" for name in ("ACCOUNT", "PARTITION", "QOS", "RESERVATION"))}
 TITLE, KEY = "Slurm", "slurm"
-SUBMISSION = "slurm.json"
+SUBMISSION, JOB_ID = "slurm.json", "job.id"
+NUMBER = re.compile(r"^\s*(\d+(?:;\S+)?)\s*$", re.MULTILINE)  # in what sbatch --parsable and a site's own words print
 PING_LIMIT_S = 10  # a working controller answers at once, even if a query of jobs takes long
 LIMIT_S = 60
+SUBMIT_LIMIT_S = 300  # sbatch itself retries for two minutes while the controller is busy
 BEHIND_S = 30.0  # longest delay of the accounting after the scheduler
 ASK_AGAIN_S = 0.5
 DAY_S = 24 * 3600.0  # more than the clocks and time zones of two machines differ
@@ -114,9 +111,62 @@ SHOWN = ("JobId", "JobName", "WorkDir", "JobState", "Reason", "ExitCode", "Start
 ACCOUNTED = ("JobIDRaw", "JobName", "WorkDir", "State", "Reason", "ExitCode", "Start", "End", "ConsumedEnergyRaw")
 
 
+def submit(folder: Path, flags: Sequence[str]) -> None:
+    """Submit the job script of a folder, unless Slurm has its job; raises SiteError if Slurm refuses it.
+
+    An sbatch that was killed, or that lost its connection, may have submitted the job, which is then found by its name.
+    If Slurm does not say whether it has the job, the point stays unfinished: the next call asks again.
+    """
+    known = Submission.read(folder)
+    submission = known
+    if not known.name:
+        name = f"{read_record(folder / RESULT_NAME)['benchmark']}-{secrets.token_hex(8)}"
+        submission = Submission(local_cluster(), name, time.time())
+        write_whole(folder / SUBMISSION, json.dumps(submission._asdict()) + "\n")
+    try:
+        job_id = _find(submission.name, flags) if known.name else ""
+        job_id = job_id or _sbatch(submission.name, flags)
+    except SchedulerError as error:
+        result = read_record(folder / RESULT_NAME)
+        result["error"] = f"{error}; whether it has the job {submission.name} is unknown: 'jube continue' asks again"
+        write_record(result, folder / RESULT_NAME)
+        print(result["error"], file=sys.stderr)
+    else:
+        write_whole(folder / JOB_ID, f"{job_id}\n")
+
+
+def _sbatch(name: str, flags: Sequence[str]) -> str:
+    """Return the number of the submitted job; raises SchedulerError if it is not known whether Slurm has one."""
+    done = ask_slurm("sbatch", "--parsable", *flags, f"--job-name={name}", "job.sh", limit_s=SUBMIT_LIMIT_S)
+    found = NUMBER.findall(done.stdout) if not done.returncode else []
+    if job_id := found[-1] if found else _find(name, flags):
+        return job_id
+    if not done.returncode:
+        raise SchedulerError(f"sbatch printed no job number, but '{done.stdout.strip()[-40:]}'")
+    reason = (done.stderr.strip() or words(done)).splitlines()[-1]
+    to_do = f": {TIME_LIMIT}" if "time limit" in reason.lower() else ""
+    raise SiteError(f"sbatch refused the job: {reason}{to_do}")
+
+
+def _find(name: str, flags: Sequence[str]) -> str:
+    """Return the number of the job of a name, with its cluster if the flags state one; empty without a job."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-M", "--clusters", "--cluster", default="")
+    for cluster in parser.parse_known_args(flags)[0].clusters.split(","):
+        options = ("--noheader", "--states=all", "--format=%A", f"--name={name}")
+        done = ask_slurm("squeue", *options, cluster=cluster)
+        if done.returncode:
+            raise SchedulerError(f"Slurm does not answer: {words(done)}")
+        if numbers := re.findall(r"^\s*(\d+)\s*$", done.stdout, re.MULTILINE):
+            return f"{numbers[-1]};{cluster}" if cluster else numbers[-1]
+    return ""
+
+
 def ping(job_id: str) -> None:
     """Raise SchedulerError, within seconds, unless the cluster of a job answers; empty: the current one."""
-    _ping(job_id.partition(";")[2])
+    done = ask_slurm("scontrol", "ping", cluster=job_id.partition(";")[2], limit_s=PING_LIMIT_S)
+    if " is UP" not in done.stdout:
+        raise SchedulerError(f"Slurm does not answer: {words(done)}")
 
 
 def jobs(submitted: Mapping[Path, str]) -> dict[Path, Job]:
@@ -165,12 +215,6 @@ def ask_slurm(
         raise SchedulerError(f"Slurm does not answer: {error}") from error
 
 
-def _ping(cluster: str) -> None:
-    done = ask_slurm("scontrol", "ping", cluster=cluster, limit_s=PING_LIMIT_S)
-    if " is UP" not in done.stdout:
-        raise SchedulerError(f"Slurm does not answer: {words(done)}")
-
-
 def local_cluster() -> str:
     """Return the name of this machine's cluster; raises SchedulerError if Slurm does not answer."""
     done = ask_slurm("scontrol", "show", "config", limit_s=PING_LIMIT_S)
@@ -181,7 +225,7 @@ def local_cluster() -> str:
 
 def _jobs(cluster: str, numbers: Mapping[Path, str], submissions: Mapping[Path, Submission]) -> dict[Path, Job]:
     """Return the jobs of a cluster, by the folder in which each was submitted."""
-    _ping(cluster)
+    ping(f";{cluster}")
     shown = _shown(cluster, {*numbers.values()})
     jobs = {
         folder: shown[number].job(folder)

@@ -15,26 +15,17 @@ import pytest
 from caraml.errors import SiteError
 from caraml.plan.site import Site
 from caraml.schedulers.kubernetes import cluster, submit
-from caraml.schedulers.kubernetes.submit import check_claim, write_objects
-from caraml.schedulers.schedulers import check_scheduler
+from caraml.schedulers.kubernetes.submit import write_objects
+from caraml.schedulers.submit import check_scheduler
 from results.tests.builder import make_record
 from tests.conftest import write_job
 from tests.needs import need, package
 from tests.waiting import PATIENCE_S, until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-REQUEST = {
-    "benchmark": "llm_training",
-    "nodes": 1,
-    "vendor": "nvidia",
-    "devices_on_node": 4,
-    "resource": "nvidia.com/gpu",
-    "cpus": 16,
-    "time_limit": "00:30:00",
-    "image": "pytorch-nvidia-x86_64",
-    "exclusive": "yes",
-    "sampler": "pynvml",
-}
+REQUEST = {"benchmark": "llm_training", "nodes": 1, "vendor": "nvidia", "devices_on_node": 4, "cpus": 16}
+REQUEST |= {"resource": "nvidia.com/gpu", "time_limit": "00:30:00", "image": "pytorch-nvidia-x86_64"}
+REQUEST |= {"exclusive": "yes", "sampler": "pynvml"}
 SITE = Site(
     kubernetes_registry="registry.example.org/caraml/",
     data_folder="/data",
@@ -71,6 +62,9 @@ def environ_of(found: dict) -> dict:
 
 def test_a_pod_gets_all_it_asks_for_on_the_claim_and_no_more(made, point):
     found = made(replace(SITE, kubernetes_memory="64Gi"))
+    job = found["Job"]["spec"]
+    assert (job["backoffLimit"], job["completions"], job["parallelism"], "completionMode" in job) == (0, 1, 1, False)
+    assert (pod_of(found)["restartPolicy"], pod_of(found)["activeDeadlineSeconds"]) == ("Never", 1800)
     [train] = pod_of(found)["containers"]
     assert train["resources"]["requests"] == {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "4"}
     assert train["resources"]["limits"] == train["resources"]["requests"]
@@ -80,16 +74,6 @@ def test_a_pod_gets_all_it_asks_for_on_the_claim_and_no_more(made, point):
     assert {mount["name"]: mount["mountPath"] for mount in train["volumeMounts"]} == {"shm": "/dev/shm", "claim": "/"}
     assert {"name": "claim", "persistentVolumeClaim": {"claimName": "work"}} in pod_of(found)["volumes"]
     assert environ_of(found)["CARAML_DATA_FOLDER"] == "/data"
-
-
-def test_a_job_is_tried_once_and_ends_in_time(made):
-    job = made()["Job"]["spec"]
-    assert (job["backoffLimit"], job["completions"], job["parallelism"]) == (0, 1, 1)
-    assert "completionMode" not in job
-    assert (job["template"]["spec"]["restartPolicy"], job["template"]["spec"]["activeDeadlineSeconds"]) == (
-        "Never",
-        1800,
-    )
 
 
 def test_pods_of_several_nodes_know_each_other_and_are_never_on_one(made):
@@ -120,15 +104,9 @@ def test_a_pod_that_sets_limits_keeps_what_it_restores_on_its_node(made, flags, 
 
 
 def test_the_sites_facts_reach_the_objects(made):
-    site = replace(
-        SITE,
-        kubernetes_queue="team",
-        kubernetes_node_selector=("gpu=h100", "zone=a=b"),
-        kubernetes_patience_min="1.5",
-        kubernetes_image="other/image:1",
-        kubernetes_cpus="8",
-        network_interface="eth0",
-    )
+    facts = {"kubernetes_queue": "team", "kubernetes_patience_min": "1.5", "kubernetes_cpus": "8"}
+    facts |= {"kubernetes_image": "other/image:1", "network_interface": "eth0"}
+    site = replace(SITE, kubernetes_node_selector=("gpu=h100", "zone=a=b"), **facts)
     found = made(site)
     metadata, [train] = found["Job"]["metadata"], pod_of(found)["containers"]
     assert metadata["labels"]["kueue.x-k8s.io/queue-name"] == "team"
@@ -148,23 +126,14 @@ def test_every_object_is_what_the_api_of_a_version_takes(made, nodes, version):
 def test_further_fields_of_a_site_join_those_of_a_pod(made, tmp_path):
     need("kubectl")
     file = tmp_path / "pod.yaml"
-    file.write_text(
-        """
-        metadata: {annotations: {network: fast}}
-        spec:
-          tolerations: [{key: nvidia.com/gpu, operator: Exists}]
-          securityContext: {runAsUser: 5}
-          containers:
-            - name: train
-              resources: {limits: {rdma/ib: 1}}
-              env: [{name: HOME, value: /home}]
-          volumes: [{name: dev, hostPath: {path: /dev}}]
-        """
-    )
+    train = {"name": "train", "resources": {"limits": {"rdma/ib": 1}}, "env": [{"name": "HOME", "value": "/home"}]}
+    spec = {"securityContext": {"runAsUser": 5}, "containers": [train], "tolerations": [{"operator": "Exists"}]}
+    spec["volumes"] = [{"name": "dev", "hostPath": {"path": "/dev"}}]
+    file.write_text(json.dumps({"metadata": {"annotations": {"network": "fast"}}, "spec": spec}))
     found = made(replace(SITE, kubernetes_pod=str(file)))
     [train], spec = pod_of(found)["containers"], pod_of(found)
     assert found["Job"]["spec"]["template"]["metadata"]["annotations"] == {"network": "fast"}
-    assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    assert spec["tolerations"] == [{"operator": "Exists"}]
     assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsGroup"]) == (5, os.getgid())
     assert train["resources"]["limits"] == {"cpu": "16", "nvidia.com/gpu": "4", "rdma/ib": 1}
     assert (environ_of(found)["HOME"], environ_of(found)["USER"]) == ("/home", "caraml")
@@ -194,10 +163,6 @@ def test_a_claim_is_asked_for_before_the_cluster(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SiteError, match="create a PersistentVolumeClaim"):
         check_scheduler("kubernetes", Site())
-    with pytest.raises(SiteError, match="the sweep is /x"):
-        check_claim(
-            replace(SITE, kubernetes_claim_path=str(REPOSITORY), data_folder=str(REPOSITORY)), {"the sweep": "/x"}
-        )
 
 
 def test_devices_that_no_resource_hands_out_are_refused(made):

@@ -143,7 +143,7 @@ def test_real_answers_are_read(name, answer, monkeypatch, tmp_path):
 
 
 def test_a_record_has_the_image_as_it_was_pulled():
-    found = judged(job("Complete", ""), ended(0, "Completed", "Succeeded"), ended(0, name="p-1")).to_record()
+    found = cluster.entry(judged(job("Complete", ""), ended(0, "Completed", "Succeeded"), ended(0, name="p-1")))
     assert found["image_digest"] == "sha256:1"
     pods = [(pod["pod"], pod["node"], pod["exit_code"]) for pod in found["pods"]]
     assert pods == [("p-0", "n0", 0), ("p-1", "n0", 0)]

@@ -8,7 +8,7 @@ import pytest
 
 from caraml.errors import SiteError
 from caraml.plan.limits import planned_limits
-from caraml.plan.site import Site, read_site
+from caraml.plan.site import Site
 from caraml.plan.systems import read_system
 
 pytestmark = pytest.mark.arithmetic
@@ -62,7 +62,6 @@ def test_a_site_or_a_user_may_name_the_values(block, text, values):
             {"power_methods": "rapl/estimate", "accelerator": "a CPU"},
             "on a CPU, which has no limits",
         ),
-        ({"clocks", "observe"}, BY_JPWR, {}, "the tags clocks and observe exclude each other"),
         (
             {"caps"},
             Site(submit="bash", limits_set_by="slurm"),
@@ -82,15 +81,3 @@ def test_a_site_or_a_user_may_name_the_values(block, text, values):
 def test_what_cannot_be_set_is_one_clear_sentence(block, tags, site, block_changes, words):
     with pytest.raises(SiteError, match=words.replace("%", "%")):
         planned_limits(tags, replace(block, **block_changes), site)
-
-
-def test_the_keys_of_a_site_are_checked(tmp_path):
-    file = tmp_path / "site.yaml"
-    file.write_text("limits_set_by: me\n")
-    with pytest.raises(SiteError, match="limits_set_by is 'me', but must be one of jpwr, slurm, none"):
-        read_site("H200", file, {})
-    file.write_text("slurm_power_flag: --power\n")
-    with pytest.raises(SiteError, match="slurm_power_flag is '--power', but must be a flag of sbatch and srun"):
-        read_site("H200", file, {})
-    site = read_site("H200", tmp_path / "none.yaml", {"CARAML_LIMITS_SET_BY": "jpwr", "CARAML_CLOCKS": "1200"})
-    assert (site.limits_set_by, site.clocks) == ("jpwr", "1200")

@@ -94,9 +94,6 @@ def test_sets_of_other_files_are_looked_at_too(file, tmp_path):
     [
         (b"a: [", "cannot be read: did not find expected"),
         (b"", "must hold keys"),
-        (b"- a", "must hold keys"),
-        (b"name: \xe4", "cannot be read: it is not in UTF-8"),
-        (b"[" * 3000, "maximum nesting depth"),
     ],
 )
 def test_a_file_of_sets_that_cannot_be_read_is_the_one_finding(file, tmp_path, content, text):
@@ -130,16 +127,9 @@ MISTAKES = [
     ("  vendor: nvidia", "  vendro: nvidia", "has an unknown key 'vendro': did you mean 'vendor'?"),
     ("  vendor: nvidia\n", "", "lacks 'vendor'"),
     ("submit: bash", "submit: basch", "submit is 'basch', but must be one of bash, sbatch"),
-    ("submit: bash", "submit:", "submit is None, but must be one of bash, sbatch"),
-    ("submit: bash", "image: [cpu]", "image is ['cpu'], but must be a text"),
-    ("submit: bash", "tdp_w_per_device: 400 W", "tdp_w_per_device is '400 W', but must be a number"),
-    ("submit: bash", "devices_sweep: one", "devices_sweep is 'one', but must be whole numbers"),
     ("submit: bash", "warmup_steps: 2; 117M", "warmup_steps is '2; 117M', but must be"),
-    ("devices_per_node: 2", "devices_per_node: 0", "devices_per_node is '0', but must be a whole number from 1 on"),
     ("4 8; 117M: 2 4", "8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
-    ("X:", "X: 5\nY:", "'5' is not a block of keys"),
     (BLOCK, "", "describes no system"),
-    (BLOCK, BLOCK * 2, "'X' is written twice"),
 ]
 
 
@@ -168,14 +158,7 @@ def test_numbers_of_a_system_need_no_quotes(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "read"),
-    [
-        ("010", "8"),
-        ("0x1F", "31"),
-        ("1:30", "90"),
-        ("yes", "True"),
-        ("Off", "False"),
-        ("-017", "-15"),
-    ]
+    [("010", "8"), ("0x1F", "31"), ("1:30", "90"), ("yes", "True"), ("Off", "False"), ("-017", "-15")]
     + [(same, None) for same in ("10", "0.50", "1e3", "2e4", "true", "'010'", '"NO"', "a: 1", "2026-01-01", "~", "+5")],
 )
 def test_what_jube_reads_otherwise_than_it_is_meant_is_found(file, text, read):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import pytest
 
@@ -17,35 +18,42 @@ from caraml.plan.workloads import workload
 GPT = workload("llm_training")
 
 
-def check(model, num_devices, micro_batch_size=None, benchmark="llm_training"):
+def is_or_raises(found):
+    """Return what expects an error with a text, or none for another value."""
+    return pytest.raises(ConfigError, match=found) if isinstance(found, str) else nullcontext()
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "asked", "most", "found"),
+    [
+        ("800M", [1, 2, 4], [], None, [1, 2, 4]),
+        ("13B", [1, 2, 4, 8], [], None, [4, 8]),
+        ("175B", [1, 2, 4], [], None, [64]),  # as many nodes as it takes
+        ("13B", [1, 2], [], 2, "its layout takes 4 devices, and there are 2: use a smaller model"),
+        ("13B", [4, 8], [4, 6], None, "6 devices were asked for: its layout takes a multiple of 4"),
+        ("tiny", [1, 2], [3], 2, "3 devices were asked for, and there are 2"),
+    ],
+)
+def test_devices_fit_a_models_layout(model, devices, asked, most, found):
+    with is_or_raises(found):
+        assert fitting_devices(GPT, model, devices, asked, most) == found
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "model", "devices", "batches", "asked", "found"),
+    [
+        ("llm_training", "tiny", 2, [4, 8, 12, 16], [], [8, 16]),
+        ("resnet50", "v1.5", 4, [2, 4, 6, 16], [], [4, 16]),
+        ("llm_training", "tiny", 2, [4], [], "not a multiple"),
+        ("llm_training", "13B", 2, [16], [], "2 devices cannot be shared"),
+        ("llm_training", "tiny", 2, [8, 16], [8, 20], "global_batch_size 20 is not a multiple"),  # and not left out
+    ],
+)
+def test_batches_can_be_shared(benchmark, model, devices, batches, asked, found):
     known = workload(benchmark)
-    return lambda batch: known.check_point(model, num_devices, batch, micro_batch_size=micro_batch_size)
-
-
-def test_of_a_systems_sweep_only_what_can_run_is_taken():
-    assert fitting_batches(check("tiny", 2), [4, 8, 12, 16]) == [8, 16]
-    assert fitting_batches(check("v1.5", 4, benchmark="resnet50"), [2, 4, 6, 16]) == [4, 16]
-    assert fitting_devices(GPT, "800M", [1, 2, 4]) == [1, 2, 4]
-    assert fitting_devices(GPT, "13B", [1, 2, 4, 8]) == [4, 8]
-    assert fitting_devices(GPT, "175B", [1, 2, 4]) == [64]  # as many nodes as it takes
-
-
-def test_a_sweep_of_which_nothing_can_run_is_refused():
-    with pytest.raises(ConfigError, match="its layout takes 4 devices, and there are 2: use a smaller model"):
-        fitting_devices(GPT, "13B", [1, 2], most=2)
-    with pytest.raises(ConfigError, match="not a multiple"):
-        fitting_batches(check("tiny", 2), [4])
-    with pytest.raises(ConfigError, match="2 devices cannot be shared"):
-        fitting_batches(check("13B", 2), [16])
-
-
-def test_what_is_asked_for_and_cannot_run_is_refused_and_not_left_out():
-    with pytest.raises(ConfigError, match="6 devices were asked for: its layout takes a multiple of 4"):
-        fitting_devices(GPT, "13B", [4, 8], [4, 6])
-    with pytest.raises(ConfigError, match="3 devices were asked for, and there are 2"):
-        fitting_devices(GPT, "tiny", [1, 2], [3], most=2)
-    with pytest.raises(ConfigError, match="global_batch_size 20 is not a multiple"):
-        fitting_batches(check("tiny", 2), [8, 16], [8, 20])
+    with is_or_raises(found):
+        check = lambda batch: known.check_point(model, devices, batch, micro_batch_size=None)  # noqa: E731
+        assert fitting_batches(check, batches, asked) == found
 
 
 def of(benchmark, model, system="CPU", **environ):
@@ -73,8 +81,6 @@ def test_the_gate_has_one_batch_and_the_options_of_its_model():
     large = plan("A100", "llm_training", "800M", tags=["gate"])["common_flags"]
     assert "--measured-steps 300 " in large
     assert large.endswith(" --data-seed 1 --record record.json")
-    with pytest.raises(SiteError, match="the tags fill and gate were asked for, which exclude each other"):
-        plan("CPU", "llm_training", tags=["fill", "gate"])
 
 
 def test_a_sweep_is_narrowed_by_the_environment():
@@ -87,56 +93,46 @@ def test_a_sweep_is_narrowed_by_the_environment():
         of("node_check", "", CARAML_DEVICES="3")
 
 
+EXCLUDED = "were asked for, which exclude each other"
+TO_LOSS = "--to-loss 3.3 --max-measured-s 86400"
+
+
 @pytest.mark.parametrize(
-    ("system", "tags", "environ", "message"),
+    ("system", "benchmark", "tags", "fill_nodes", "message"),
     [
-        ("CPU", ["effective"], {}, "the tags fill and effective were asked for, which exclude each other"),
-        ("A100", ["io", "shared"], {}, "the tags fill and io were asked for"),
-        ("GC200", [], {}, "the tag fill was asked for on Graphcore GC200, whose devices copies cannot share out"),
-        ("CPU", [], {"FILL_NODES": "2"}, "CARAML_FILL_NODES is 2, but jobs by bash use this machine alone"),
-        ("A100", [], {"FILL_NODES": "all"}, "fill_nodes is 'all', but must be a whole number from 1 on"),
+        ("CPU", "resnet50", "fill effective", "", f"the tags fill and effective {EXCLUDED}"),
+        ("A100", "resnet50", "fill io shared", "", f"the tags fill and io {EXCLUDED}"),
+        ("CPU", "llm_training", "fill gate", "", f"the tags fill and gate {EXCLUDED}"),
+        ("CPU", "llm_training", "fill to-loss", "", f"the tags fill and to-loss {EXCLUDED}"),
+        ("A100", "llm_training", "observe clocks", "", f"the tags observe and clocks {EXCLUDED}"),
+        ("CPU", "llm_training", "gate to-loss", "", f"the tags gate and to-loss {EXCLUDED}"),
+        ("GC200", "resnet50", "fill", "", "fill was asked for on Graphcore GC200, whose devices copies cannot share"),
+        ("CPU", "resnet50", "fill", "2", "CARAML_FILL_NODES is 2, but jobs by bash use this machine alone"),
+        ("A100", "resnet50", "fill", "all", "fill_nodes is 'all', but must be a whole number from 1 on"),
+        ("CPU", "llm_inference", "fill", "", "llm_inference has no tag 'fill'"),
+        ("A100", "llm_training", "to-loss", "", "no target loss is known for 800M on this data: state one, such as"),
+        ("CPU", "llm_training", "to-loss oscar", "", "no target loss is known for tiny on this data"),
     ],
 )
-def test_nodes_that_copies_cannot_fill_are_refused(system, tags, environ, message, monkeypatch):
-    for name, value in environ.items():
-        monkeypatch.setenv(f"CARAML_{name}", value)
+def test_what_cannot_be_planned_is_refused(system, benchmark, tags, fill_nodes, message, monkeypatch):
+    monkeypatch.setenv("CARAML_FILL_NODES", fill_nodes)
     with pytest.raises(SiteError, match=message):
-        plan(system, "resnet50", tags=["fill", *tags])
+        plan(system, benchmark, tags=tags.split())
 
 
 @pytest.mark.parametrize(
     ("system", "tags", "flags", "model", "found"),
     [
-        ("CPU", ["to-loss"], "", "", "--to-loss 7.2"),
-        ("CPU", ["to-loss", "synthetic"], "", "tiny", "--to-loss 7.2"),
-        ("CPU", [], "", "", ""),
-        (
-            "A100",
-            ["to-loss", "oscar"],
-            "--to-loss 3.3 --max-measured-s 86400",
-            "800M",
-            "--to-loss 3.3",
-        ),  # the site's own
-        ("A100", ["to-loss"], "", "", "no target loss is known for 800M on this data: state one, such as CARAML_LLM_T"),
-        ("CPU", ["to-loss", "oscar"], "", "", "no target loss is known for tiny on this data"),
-        ("CPU", ["to-loss", "gate"], "", "", "the tags gate and to-loss were asked for, which exclude each other"),
-        ("CPU", ["to-loss", "fill"], "", "", "the tags fill and to-loss were asked for, which exclude each other"),
+        ("CPU", "to-loss", "", "", ["--to-loss 7.2"]),
+        ("CPU", "to-loss synthetic", "", "tiny", ["--to-loss 7.2"]),
+        ("CPU", "", "", "", []),
+        ("A100", "to-loss oscar", TO_LOSS, "800M", ["--to-loss 3.3"]),  # the site's own
     ],
 )
 def test_the_target_loss_is_that_of_the_model_or_of_the_site(system, tags, flags, model, found, monkeypatch):
     monkeypatch.setenv("CARAML_LLM_TRAINING_FLAGS", flags)
-    if not found.startswith("--") and found:
-        with pytest.raises(SiteError, match=found):
-            plan(system, "llm_training", model, tags=tags)
-    else:
-        assert re.findall(r"--to-loss \S+", plan(system, "llm_training", model, tags=tags)["common_flags"]) == [
-            *filter(None, [found])
-        ]
-
-
-def test_a_server_has_no_copies():
-    with pytest.raises(SiteError, match="llm_inference has no tag 'fill'"):
-        plan("CPU", "llm_inference", tags=["fill"])
+    planned = plan(system, "llm_training", model, tags=tags.split())
+    assert re.findall(r"--to-loss \S+", planned["common_flags"]) == found
 
 
 def test_the_nodes_to_fill_are_those_of_the_point_unless_stated(monkeypatch):

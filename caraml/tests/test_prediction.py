@@ -95,18 +95,6 @@ def test_what_cannot_be_predicted_is_one_sentence(name, runs, capsys):
     assert all(line.startswith("caraml: ") for line in said.err.splitlines())
 
 
-def test_unlike_software_is_predicted_apart(tmp_path, capsys):
-    newer = {"packages": {"torch": "2.20.0"}}
-    records = [*sweep("A100", 22e3, 400), *sweep("A100", 33e3, 400)]
-    for record in records[len(records) // 2 :]:
-        record["provenance"] = {**record["provenance"], **newer}
-    folder = stored(tmp_path / "two", records)
-    assert main(["predict", folder, "--devices", "4", "--batch", "1024", "--format", "csv"]) == 0
-    speeds = sorted(float(one["tokens/s"]) for one in rows(capsys))
-    assert len(speeds) == 2
-    assert speeds[1] / speeds[0] == pytest.approx(1.5, rel=0.05)
-
-
 def test_a_disturbed_point_is_named(tmp_path, capsys):
     records = list(sweep("A100", 22e3, 400))
     places = [(one["layout"]["num_devices"], one["layout"]["global_batch_size"]) for one in records]
@@ -114,12 +102,3 @@ def test_a_disturbed_point_is_named(tmp_path, capsys):
     records[records.index(slow)] = result("A100", 2, 64, slow["metrics"]["tokens_per_s"] / 2, model="800M")
     assert main(["predict", stored(tmp_path / "runs", records), "--devices", "8", "--batch", "512"]) == 0
     assert "2 devices, batch 64: outlier" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("precision", ["fp8", "fp32"])
-def test_a_data_sheet_does_not_tell_of_a_precision_that_nobody_published(precision, tmp_path, capsys):
-    folder = stored(tmp_path / "runs", sweep("H200", 2e3, 400, precision=precision))
-    assert main(["predict", folder, "--system", "H100"]) == 2
-    [said] = capsys.readouterr().err.splitlines()
-    words = f"not known for 800M in {precision}, which needs 3 systems" if precision == "fp8" else "data sheet"
-    assert words in said

@@ -58,12 +58,3 @@ def test_a_file_keeps_the_references_of_other_keys(sound, tmp_path):
         assert main(["reference", str(folder), "-o", str(file)]) == 0
     [_, *rows] = file.read_text().splitlines()
     assert ["learning_rate=0.001" in row for row in rows] == [True, False]
-
-
-def test_runs_of_two_keys_are_refused_in_one_sentence(sound, tmp_path, capsys):
-    add(tmp_path / "other", 9, rate=1e-2)
-    assert main(["reference", str(sound), str(tmp_path / "other"), "-o", str(tmp_path / "references.csv")]) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "learns something else (its training is data_seed=1, learning_rate=0.01, that of" in told
-    assert not (tmp_path / "references.csv").exists()

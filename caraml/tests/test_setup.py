@@ -128,29 +128,3 @@ def test_an_unknown_part_is_refused_before_anything_is_installed(machine):
     assert done.returncode == 1
     assert done.stderr.startswith("setup: there is no part 'reprot': choose from llm resnet ")
     assert asked == []
-
-
-def test_where_the_cpu_build_cannot_be_had_the_message_names_the_way_to_the_indexs_own_build(machine):
-    done, asked = machine.setup(REFUSED=f"torch=={TORCH}+cpu")
-    assert done.returncode == 1
-    assert "by CARAML_TORCH=index make setup" in done.stderr
-    log = (machine.folder / ".venv" / "pip.log").read_text()
-    assert log.count(f"pip install torch=={TORCH}+cpu") == 2  # without PyTorch's own index, and with it
-    done, asked = machine.setup(CARAML_TORCH="index", REFUSED=f"torch=={TORCH}+cpu")
-    assert done.returncode == 0
-    assert asked[0].endswith(f"torch=={TORCH}")
-
-
-NO_DISTUTILS = """#!/bin/sh
-[ -e "$HOME/setuptools" ] || { echo "No module named 'distutils'" >&2; exit 1; }
-"""
-
-
-def test_a_jube_that_does_not_start_and_cannot_be_mended_is_named_with_its_error(machine):
-    machine.add("bin/jube", NO_DISTUTILS)
-    machine.add("bin/apt-get", "#!/bin/sh\nexit 1\n")
-    done, _ = machine.setup("report", HOME=str(machine.folder), REFUSED="JUBE")
-    assert done.returncode == 1
-    assert (
-        "JUBE does not start and could not be installed ('jube --version': No module named 'distutils')" in done.stderr
-    )

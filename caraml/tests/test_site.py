@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 
-from caraml.check import BAD
 from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.installation import checkout
@@ -106,27 +105,19 @@ def test_a_module_that_is_not_loaded_ends_the_job_whatever_the_exit_code(modules
     [
         ("acount: me", "unknown key 'acount': did you mean 'account'?"),
         ("modules: GCC", "modules is 'GCC', but must be a list of texts"),
-        ("modules: [[GCC]]", "modules is ['GCC'], but must be a text"),
-        ("account: [a]", "account is ['a'], but must be a text"),
         ("systems: {JEDI: {partion: x}}", "system JEDI has an unknown key 'partion'"),
         ("systems: {JEDY: {partition: x}}", "systems: there is no system 'JEDY': did you mean 'JEDI'?"),
-        ("systems: {qqq: {partition: x}}", "there is no system 'qqq': choose one of CPU,"),
         ("systems: [JEDI]", "systems is ['JEDI'], but must be a block"),
         ("systems: {JEDI: x}", "system JEDI: 'x' is not a mapping with the keys submit, account"),
-        ("- a", "is not a file of site settings"),
-        ("a: [", "cannot be read as site settings: line "),
-        ("account: a\npartition: b\naccount: c", "line 3: 'account' is written twice, first in line 1"),
         ("container_runtime: docker", "container_runtime is 'docker', but must be one of"),
+        ("limits_set_by: me", "limits_set_by is 'me', but must be one of jpwr, slurm, none"),
+        ("slurm_power_flag: --power", "slurm_power_flag is '--power', but must be a flag of sbatch and srun"),
         ("data_folder: ~nobody-of-that-name/x", "there is no such user or environment variable"),
         ("container_mounts: [$NO_SUCH_VARIABLE/x]", "there is no such user or environment variable"),
-        ("[" * 100 + "]" * 100, "nested in more than"),
-        ("[" * 5000 + "]" * 5000, "nest"),  # in PyYAML's words, where its parser has a limit of its own
-        (b"account: M\xfcller", "is not in UTF-8"),
-        (b"account: \x00", "cannot be read"),
     ],
 )
 def test_a_site_with_a_mistake_is_one_clear_sentence(site_file, text, message):
-    site_file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    site_file.write_text(text)
     with pytest.raises(SiteError) as error:
         read_site("JEDI", site_file, {})
     assert message in str(error.value)
@@ -266,7 +257,7 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
 def test_a_method_that_jpwr_does_not_have_is_named():
     found = {one.what: one for one in doctor.sensors(replace(read_system("CPU"), power_methods="rapl/estimte"), "none")}
     wrong = found["sensor estimte"]
-    assert (wrong.state, wrong.found) == (BAD, "jpwr has no such method")
+    assert (wrong.state, wrong.found) == ("FAIL", "jpwr has no such method")
     assert (wrong.to_do, list(found)) == ("did you mean 'estimate'?", ["sensor estimte"])
     assert list(doctor.sensors(read_system("CPU"), "none")) == []  # one of rapl/estimate is enough
 

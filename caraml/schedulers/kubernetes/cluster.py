@@ -1,29 +1,26 @@
-"""Kubernetes as a scheduler: check it, find the state of a Job, write the results of its pods, and remove it."""
+"""Kubernetes as a scheduler: check access, find the state of a Job, write the results of its pods, and remove it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 
 from benchmarks.common.node.programs import words
-from caraml.check import BAD, Check
-from caraml.errors import CaramlError, SchedulerError
+from caraml.errors import SchedulerError
 from caraml.plan.site import Site
-from caraml.schedulers.job import Job
+from caraml.schedulers import Job
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, read_job_id
 from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, Pod, judge
-from caraml.schedulers.kubernetes.submit import JOB_ID, OBJECTS, SHARED, access_modes, check_claim, delete, image_of
+from caraml.schedulers.kubernetes.submit import JOB_ID, OBJECTS, access_modes, check_claim, delete
 from record.causes import cause
 from record.model import Json
 from results.collect import JOB_ERRORS, collect, failed_result
-from results.files.systems import System
 from results.find.folders import runs_of
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
 
 TITLE, KEY = "Kubernetes", "kubernetes"
-FIRST_INDEXED_MINOR = 24
 Look = tuple[dict[str, Object], list[Pod], str]
 
 
@@ -37,21 +34,6 @@ def check_access(site: Site) -> str:
     if done.returncode:
         raise SchedulerError(f"Kubernetes does not answer: {words(done)}")
     return access_modes(kubectl, site)
-
-
-def check_cluster(block: System, site: Site, images: Sequence[str]) -> Iterator[Check]:
-    """Yield what the cluster lacks for the jobs of a system."""
-    kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
-    try:
-        modes, server = check_access(site), kubectl.json("version")["serverVersion"]
-        is_old = int(server["minor"].strip("+")) < FIRST_INDEXED_MINOR
-        if max(map(int, block.devices_sweep.split())) > block.devices_per_node and (is_old or SHARED not in modes):
-            needed = f"need Indexed Jobs, of Kubernetes 1.{FIRST_INDEXED_MINOR}, and a claim with {SHARED}"
-            yield Check("several nodes", BAD, needed, "choose the points of one node by CARAML_DEVICES")
-        for name in images:
-            image_of(name, site)
-    except CaramlError as error:
-        yield Check("Kubernetes", BAD, str(error), "docs/howto/kubernetes.md shows what a cluster needs")
 
 
 def ping(job_id: str) -> None:
@@ -101,8 +83,20 @@ def bring_results(job: KubernetesJob, folder: Path) -> None:
 
 
 def entry(job: KubernetesJob) -> Json:
-    """Return a Job's entry in a result."""
-    return job.to_record()
+    """Return a Job's entry in a result, with the node, the pulled image and the exit code of each pod."""
+    digests = {pod.container.get("imageID", "").rpartition("@")[2] for pod in job.pods} - {""}
+    pods = [
+        {
+            "pod": pod.name,
+            "node": pod.node,
+            "image": pod.container.get("image"),
+            "exit_code": pod.end.get("exitCode"),
+            "reason": pod.end.get("reason"),
+        }
+        for pod in job.pods
+    ]
+    where = {**job.where._asdict(), "cluster_version": job.version, "image_digest": " ".join(sorted(digests))}
+    return {**{key: getattr(job, key) for key in ("job_id", "state", "reason", "start", "end")}, **where, "pods": pods}
 
 
 def remove(folder: Path) -> None:

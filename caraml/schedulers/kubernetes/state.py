@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
-from caraml.schedulers.job import Job
+from caraml.schedulers import Job
 from caraml.schedulers.kubernetes.kubectl import Kubectl, Object
 
 # From jube/include/pod.yaml.in: the container that trains, and the annotations of a Job.
@@ -36,11 +35,6 @@ class Pod:
         self.end = self.container.get("state", {}).get("terminated", {})
         self.end_s = seconds(self.end.get("finishedAt"))
         self.conditions = {(one["type"], one["status"]): one for one in self.status.get("conditions") or []}
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the pod's node, its pulled image and its exit code and reason."""
-        image, code, reason = self.container.get("image"), self.end.get("exitCode"), self.end.get("reason")
-        return {"pod": self.name, "node": self.node, "image": image, "exit_code": code, "reason": reason}
 
     def is_lost(self, now_s: float) -> bool:
         """Return whether its node has been silent for so long that the pod's end will stay unknown."""
@@ -85,13 +79,6 @@ class KubernetesJob(Job):
         """Return the job as one that Kubernetes has ended, or will not continue."""
         to_do = TIME_LIMIT if state == "DeadlineExceeded" else ""
         return replace(self, state=state, reason=reason, has_ended=True, ended_by_itself=False, to_do=to_do)
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the job's entry in a result, with the node and the image of each pod."""
-        digests = {pod.container.get("imageID", "").rpartition("@")[2] for pod in self.pods} - {""}
-        where = {**self.where._asdict(), "cluster_version": self.version, "image_digest": " ".join(sorted(digests))}
-        keys = ("job_id", "state", "reason", "start", "end")
-        return {**{key: getattr(self, key) for key in keys}, **where, "pods": [pod.to_record() for pod in self.pods]}
 
 
 def judge(
