@@ -170,10 +170,3 @@ def test_copies_that_are_told_to_stop_have_not_failed(tmp_path):
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 143
     assert not (tmp_path / "copies" / "failed").exists()
-
-
-def test_a_launcher_without_a_number_is_one_sentence(tmp_path):
-    process = launch(tmp_path, "", "--copies", "two")
-    _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 2
-    assert err.startswith("copies: error: argument --copies: invalid int value: 'two'")

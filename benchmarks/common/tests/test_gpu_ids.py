@@ -11,9 +11,6 @@ import pytest
 
 from benchmarks.common.launch import usable_cpus
 from benchmarks.common.node import gpu_ids as binding
-from jpwr.tests.conftest import amdsmi_folder as amdsmi_folder
-from jpwr.tests.conftest import run
-from results.collect import collect
 from tests.needs import need
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -60,15 +57,11 @@ def test_the_ids_of_gpus_are_those_of_the_driver(tmp_path, library, source, foun
     assert with_driver(tmp_path, library, source, ASK) == str(found)
 
 
-def make_driver(folder, library, source):
+def with_driver(folder, library, source, script):
+    """Return the output of a script that runs with a driver of these functions."""
     need("gcc")
     (folder / "driver.c").write_text(source)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / library, folder / "driver.c"], check=True)
-
-
-def with_driver(folder, library, source, script):
-    """Return the output of a script that runs with a driver of these functions."""
-    make_driver(folder, library, source)
     environ = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -110,34 +103,3 @@ def test_cpus_are_told_as_the_kernel_lists_them(monkeypatch, cpus, listed):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: cpus)
     assert usable_cpus() == listed
     assert binding._cpus(listed) == cpus
-
-
-# A client, and a server that both GPUs are taken to belong to.
-INFERENCE = """
-import subprocess, sys
-from benchmarks.llm_inference.run import main
-
-mock = [sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", "--ttft-s", "0.02", "--tpot-s", "0.004"]
-quick = "--min-s 1 --min-requests 30 --input-tokens 8 --output-tokens 8 --devices 2 --record record.json"
-with subprocess.Popen(mock, stdout=subprocess.PIPE, text=True) as server:
-    url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-    code = main([*quick.split(), "--device", "gpu", "--url", url])
-    server.kill()
-sys.exit(code)
-"""
-
-
-@pytest.mark.long
-def test_amds_gpus_have_energy_where_only_their_addresses_are_known(tmp_path, amdsmi_folder):
-    make_driver(tmp_path, "libamdhip64.so", HIP)
-    done = run(
-        *(sys.executable, "-m", "jpwr", "--methods", "rocm", "--interval", "20", "--df-out", "power/here", "--"),
-        *(sys.executable, "-c", INFERENCE),
-        cwd=tmp_path,
-        LD_LIBRARY_PATH=f"{tmp_path}:{amdsmi_folder}",
-        STAND_IN_SHAPE="constant",
-    )
-    assert done.returncode == 0, done.stderr
-    result = collect(tmp_path)
-    assert result["status"] == "ok", result["error"]
-    assert result["energy"]["avg_power_w"] == pytest.approx(900, rel=0.02)

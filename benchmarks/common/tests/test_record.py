@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 
-from benchmarks.common.record import RunRecord, Window
+from benchmarks.common.record import RunRecord
 
 
 def test_a_record_has_failed_until_it_is_known_to_be_good():
@@ -15,24 +15,6 @@ def test_a_number_that_is_not_finite_is_null_and_never_zero():
     plain = json.loads(json.dumps(record.to_dict(), allow_nan=False))
     assert plain["losses"] == [1.0, None]
     assert plain["metrics"] == {"mfu": None}
-
-
-def test_a_window_is_stored_with_both_clocks():
-    edges_s = {"start_s": 1.0, "end_s": 2.0, "start_epoch_s": 1001.0, "end_epoch_s": 1002.0}
-    window = Window(hostname="n1", boot_id="boot", kind="measured", **edges_s)
-    record = RunRecord("b", "s", "m", "tokens", {}, windows=[window])
-    assert record.to_dict()["windows"] == [
-        {
-            "hostname": "n1",
-            "boot_id": "boot",
-            "start_s": 1.0,
-            "end_s": 2.0,
-            "start_epoch_s": 1001.0,
-            "end_epoch_s": 1002.0,
-            "clock_error_s": None,
-            "kind": "measured",
-        }
-    ]
 
 
 def test_the_hash_of_a_configuration_leaves_the_runs_name_out():

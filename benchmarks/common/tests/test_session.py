@@ -347,12 +347,6 @@ def test_a_profile_is_never_written_over_another(tmp_path, capsys):
     assert "record.profile, which exists already" in capsys.readouterr().err
 
 
-def test_a_profile_that_there_is_not_is_refused_before_the_run(ran):
-    code, record = ran("--profile", "3")
-    assert (code, record["metrics"].get("measured_steps")) == (2, None)
-    assert record["error"] == "--profile was asked for, but sums has no profiler on this device: leave it out"
-
-
 def test_a_trace_that_cannot_be_written_loses_no_run(ran, tmp_path, capsys):
     (tmp_path / "record.trace.json").mkdir()
     code, record = ran()
@@ -377,32 +371,22 @@ def test_what_the_workload_does_not_run_with_is_refused(flags, message, capsys):
     assert message in capsys.readouterr().err
 
 
-class WithoutInput(Adding):
-    """Sums of numbers that are where they are."""
-
-    def __init__(self, run):
-        super().__init__(run)
-        self.on_device = None
-
-
-def test_turns_need_an_input_path(ran, monkeypatch):
-    monkeypatch.setattr(Sums, "build", lambda run, target: WithoutInput(run))
-    code, record = ran("--effective")
-    assert (code, record["status"]) == (2, "failed")
-    assert record["error"] == "--effective was asked for, but sums has no input path: leave it out"
-
-
-def test_ranks_with_other_options_are_named(ran, monkeypatch):
-    monkeypatch.setattr(Processor, "others", ("of others",))
-    code, record = ran()
-    assert code == 2
-    assert record["error"].startswith("rank 1 was started with other options than rank 0")
-
-
-def test_a_plan_that_cannot_be_is_a_record_that_says_so(ran, capsys):
-    code, record = ran("--numbers", "100")
-    assert (code, record["status"], record["error"]) == (2, "failed", "--numbers 100 are too many: at most 99")
-    assert "sums: error: --numbers 100 are too many: at most 99" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "others", "message"),
+    [
+        ("--profile 3", (), "--profile was asked for, but sums has no profiler on this device: leave it out"),
+        ("--effective", (), "--effective was asked for, but sums has no input path: leave it out"),
+        ("", ("of others",), "rank 1 was started with other options than rank 0"),
+        ("--numbers 100", (), "--numbers 100 are too many: at most 99"),
+    ],
+)
+def test_what_cannot_be_is_a_record_that_says_so_before_a_step(ran, monkeypatch, capsys, flags, others, message):
+    monkeypatch.setattr(Sums, "build", lambda run, target: SimpleNamespace(on_device=None))  # no input path
+    monkeypatch.setattr(Processor, "others", others)
+    code, record = ran(*flags.split())
+    assert (code, record["status"], record["metrics"].get("measured_steps")) == (2, "failed", None)
+    assert record["error"].startswith(message)
+    assert f"sums: error: {message}" in capsys.readouterr().err
 
 
 def test_a_dry_run_prints_the_plan_and_leaves_no_record(tmp_path, capsys):

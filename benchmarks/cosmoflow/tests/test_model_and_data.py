@@ -141,11 +141,6 @@ def test_what_is_read_is_counted_with_the_time_of_each_part(volumes):
     assert all(found[key] > 0 for key in parts)
 
 
-def test_the_end_of_a_data_set_is_not_waited_for():
-    """As it is for up to a minute where tf.data's tuning has a thread, which sleeps between two looks."""
-    assert not tfrecords.to_device(tf.data.Dataset.range(4), on_cpu(), 2).options().autotune.enabled
-
-
 def damage(folder: Any) -> int:
     """Files of which none can be used, beside others; how many."""
     path = folder / "cut.tfrecord"
@@ -171,14 +166,6 @@ def test_files_that_are_damaged_are_left_out_and_counted(tmp_path):
         assert set(np.unique(next(batches)[0])) == {9}
     tried, damaged = batches.records()
     assert damaged / tried == pytest.approx(bad / (bad + 4), rel=0.2)
-
-
-def test_data_without_one_good_file_is_an_error_and_no_endless_search(tmp_path):
-    write(tmp_path / "good_0.tfrecord", [volume(9)])
-    damage(tmp_path)
-    (tmp_path / "good_0.tfrecord").unlink()
-    with pytest.raises(tfrecords.DataError, match="no record of the data can be used"):
-        next(reading(tmp_path).open_batches(on_cpu()))
 
 
 def test_a_folder_without_files_is_one_clear_sentence(tmp_path):

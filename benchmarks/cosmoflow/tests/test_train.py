@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks.common.tests.started import recorded, start
-from benchmarks.cosmoflow import prepare
+from benchmarks.cosmoflow.tests.test_model_and_data import volumes as volumes
 
 pytestmark = pytest.mark.long
 
@@ -15,13 +15,6 @@ COSMOFLOW = "benchmarks.cosmoflow"
 # Few batches are made in advance, as all of them are used up before each block.
 FEW_AHEAD = ["--prefetch-batches", "1", "--parallel-files", "1"]
 SHORT = ["--size", "32", "--global-batch-size", "4", "--warmup-steps", "1", "--measured-steps", "4"]
-
-
-@pytest.fixture(scope="module")
-def volumes(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("volumes")
-    assert prepare.main(["--out", str(folder), "--size", "32", "--samples", "8", "--jobs", "1"]) == 0
-    return folder
 
 
 @pytest.mark.slow
@@ -69,19 +62,3 @@ def test_files_that_are_damaged_make_no_good_run(tmp_path, volumes):
     assert done.returncode == 1
     assert "records could not be used (damaged, or of another size)" in done.stderr
     assert json.loads((tmp_path / "record.json").read_text())["status"] == "failed"
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_not_heard_of_is_waited_for_a_minute(tmp_path):
-    """As the strategy itself has set it: TensorFlow's own 10 s are little on a busy node."""
-    (tmp_path / "program.py").write_text(
-        "from benchmarks.common.launch import read_launch\n"
-        "from benchmarks.on_tensorflow.options import ComputeOptions\n"
-        "from benchmarks.on_tensorflow.target import choose_target\n"
-        "from tensorflow.python.eager import context\n"
-        "target = choose_target(ComputeOptions(device='cpu'), read_launch())\n"
-        "assert target.gather(target.launch.rank) == [0, 1]\n"
-        "assert context.context().coordination_service.heartbeat_timeout_in_ms == 60_000\n"
-    )
-    done = start("program", workers=2, folder=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]

@@ -89,16 +89,6 @@ def passes_of(run: DeepCam) -> Any:
     return run.file_passes(torch.device("cpu"))
 
 
-def test_a_rank_reads_with_the_cores_of_its_own(small, tmp_path, monkeypatch):
-    for index in range(4):
-        write(tmp_path, f"data-2000-{index}.h5")
-    write_stats(tmp_path)
-    run = run_of("--data", "deepcam", "--data-dir", str(tmp_path))
-    run.launch = Launch(local_world_size=4, node_cores=8)
-    monkeypatch.setattr("benchmarks.common.launch.usable_cores", lambda: 2)  # bound to those near its GPU
-    assert passes_of(run)._loader.num_workers == 2
-
-
 @pytest.mark.parametrize("options", [{}, {"compression": "gzip", "chunks": True}])
 @pytest.mark.parametrize("folder", ["", "train"])
 def test_files_of_the_real_format_are_read(small, tmp_path, folder, options):
@@ -117,12 +107,8 @@ def test_files_of_the_real_format_are_read(small, tmp_path, folder, options):
             values.add(int(label[0, 0]))
     assert values == {0, 1, 2}
     counts = found.counts
-    assert counts.samples == 12
-    assert counts.opens == 12
-    assert counts.damaged == 0
-    assert counts.bytes > 0
-    assert counts.reading_s > 0
-    assert counts.decoding_s > 0
+    assert (counts.samples, counts.opens, counts.damaged) == (12, 12, 0)
+    assert min(counts.bytes, counts.reading_s, counts.decoding_s) > 0
 
 
 def test_files_that_are_damaged_are_left_out_and_counted(small, tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from benchmarks.common.tests.started import recorded, start
@@ -59,19 +57,6 @@ def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path,
     assert metrics["epcc_samples"] == 4 * (1 + 2 * 2)
     assert metrics["records_damaged"] == 0
     assert {window["kind"] for window in found["windows"]} == {"measured", "effective"}
-
-
-@pytest.mark.slow
-def test_files_that_are_damaged_make_no_good_run(tmp_path, made):
-    for path in made.glob("*.h5"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "data-bad.h5").write_bytes(b"no HDF5")
-    # The data set of six is read twice at least.
-    record = str(tmp_path / "record.json")
-    done = start(FEW_BLOCKS, *SHORT, "--data", "deepcam", "--data-dir", str(tmp_path), "--record", record)
-    assert done.returncode == 1
-    assert "records could not be used (damaged, or of another size)" in done.stderr
-    assert json.loads((tmp_path / "record.json").read_text())["status"] == "failed"
 
 
 def test_the_whole_state_is_written_and_read_back(tmp_path):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -10,17 +9,8 @@ from benchmarks.common.measure.measured import throughput_metrics
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import RunRecord
 from benchmarks.common.session import parse_options
-from benchmarks.llm_training.config import (
-    DataOptions,
-    Layout,
-    ModelOptions,
-    ParallelOptions,
-    TrainingOptions,
-)
-from benchmarks.llm_training.metrics import (
-    learning_rate,
-    loss_problem,
-)
+from benchmarks.llm_training.config import Layout, TrainingOptions
+from benchmarks.llm_training.metrics import learning_rate, loss_problem
 from benchmarks.llm_training.points import devices_needed
 from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.train import Gpt, main
@@ -43,19 +33,10 @@ def test_every_size_can_run_in_its_own_layout(size):
     [
         ("tiny", Layout(3, 2, 1), "3 devices cannot be shared by tensor_parallel_size 2"),
         ("tiny", Layout(16, 16, 1), "tensor_parallel_size 16 does not divide the model's num_heads 8"),
-        ("tiny", Layout(3, 3, 1), "tensor_parallel_size 3 does not divide"),
         ("tiny", Layout(3, 1, 3), "pipeline_parallel_size 3 does not divide the model's num_layers 4"),
-        (
-            "tiny-llama",
-            Layout(4, 4, 1),
-            "tensor_parallel_size 4 does not divide the model's heads of keys and values 2",
-        ),
+        ("tiny-llama", Layout(4, 4, 1), "4 does not divide the model's heads of keys and values 2"),
         ("tiny-llama", Layout(2, 1, 1, expert_parallel_size=2), "the model has no experts"),
-        (
-            "tiny-moe",
-            Layout(3, 1, 1, expert_parallel_size=3),
-            "3 does not divide the model's experts 8",
-        ),
+        ("tiny-moe", Layout(3, 1, 1, expert_parallel_size=3), "3 does not divide the model's experts 8"),
         ("tiny-moe", Layout(6, 1, 1, expert_parallel_size=4), "does not divide the 6 devices of a pipeline stage"),
         ("tiny-llama", Layout(2, 1, 1, context_parallel_size=2), "a sequence length that is a multiple of 4, not 63"),
         ("tiny-llama", Layout(3, 1, 1, context_parallel_size=2), "x context_parallel_size 2 = 2: use a multiple"),
@@ -64,22 +45,6 @@ def test_every_size_can_run_in_its_own_layout(size):
 def test_a_layout_that_cannot_be_is_refused(size, layout, message):
     with pytest.raises(ConfigError, match=message):
         layout.check(SIZES[size], 63)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: ModelOptions(sequence_length=0),
-        lambda: ParallelOptions(global_batch_size=0),
-        lambda: DataOptions(data="text"),
-        lambda: DataOptions(data="synthetic", data_prefix="x"),
-        lambda: TrainingOptions(learning_rate=0),
-        lambda: replace(SIZES["tiny"], num_heads=7),
-    ],
-)
-def test_options_that_make_no_run_are_refused(make):
-    with pytest.raises(ConfigError):
-        make()
 
 
 def metrics_of(step_times_s, *flags, devices=1):
@@ -184,6 +149,11 @@ def test_the_whole_plan_of_a_bigger_machine_is_printed_without_it(capsys):
         ("--size 800M --sequence-parallel on", "needs a --tensor-parallel-size of 2 or more"),
         ("--size 800M --devices 0", "devices must be above 0"),
         ("--global-batch-size 3", "is not a multiple"),
+        ("--global-batch-size 0", "global_batch_size must be above 0"),
+        ("--sequence-length 0", "sequence_length must be above 0"),
+        ("--learning-rate 0", "learning_rate must be above 0"),
+        ("--data text", "--data text needs --data-prefix"),
+        ("--data-prefix x", "--data-prefix was given, but the data is synthetic"),
         (f"{ON_TWO} --size tiny-llama --sequence-length 33", "over 2 devices needs a sequence length"),
         (f"{ON_TWO} --size tiny-moe --expert-parallel-size 2 --sequence-parallel off", "off does not work"),
     ],

@@ -89,15 +89,6 @@ def test_a_download_that_broke_off_leaves_nothing(server, packed, tmp_path):
     assert len(asked) == 2  # what is there is not fetched again
 
 
-def test_a_download_with_another_checksum_is_removed(server, tmp_path):
-    address, _ = server
-    with pytest.raises(ConfigError):
-        fetch(address, tmp_path)
-    with pytest.raises(ConfigError, match="was asked for: it was removed"):
-        fetch(address, tmp_path, "0" * 64)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_oscar_and_gpt2s_vocabulary_are_one_flag(server, packed, vocabulary, tmp_path, monkeypatch, capsys):
     address, _ = server
     with pytest.raises(ConfigError):

@@ -36,8 +36,6 @@ def keys(timer):
         ("backward-compute", BACKWARD),
         ("optimizer-inner-step", UPDATE),
         ("all-grads-sync", COMM),
-        ("embedding-grads-all-reduce", COMM),
-        ("params-all-gather", COMM),
         ("forward-send-backward-recv", COMM),
         ("backward-send", COMM),
         ("forward-backward", None),

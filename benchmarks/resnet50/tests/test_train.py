@@ -20,10 +20,7 @@ def alone(tmp_path_factory):
 
 
 def test_the_record_has_what_was_used_and_the_windows_throughput(alone):
-    [window] = alone["windows"]
     assert alone["status"] == "ok"
-    assert alone["metrics"]["measured_images"] == 6 * 8
-    assert window["end_s"] - window["start_s"] == pytest.approx(sum(alone["step_times_s"]))
     assert alone["metrics"]["images_per_s"] == pytest.approx(48 / sum(alone["step_times_s"]))
     assert alone["config"]["compute"]["precision"] == "fp32"
     assert alone["provenance"]["environment"]["NVIDIA_TF32_OVERRIDE"] == "0"
