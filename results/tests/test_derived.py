@@ -10,7 +10,7 @@ import pytest
 from caraml.cli import main
 from record.derivation import derive
 from record.model import Record, as_json
-from results.tests import builder as made_up
+from results.tests import builder
 from results.tests.builder import checkpoints
 from results.tests.of_dicts import contradictions
 
@@ -20,7 +20,7 @@ FLOPS = 6_255_280_128.0  # to train the 800M model on a token of a sample of 204
 
 def run(**changes):
     """A good one, of 60 steps of 8 sequences in 60 s on two devices, with all that its numbers follow from."""
-    record = made_up.result(devices=2, model="800M", steps=STEPS, tokens_per_s=8 * 2048 / STEP_S)
+    record = builder.result(devices=2, model="800M", steps=STEPS, tokens_per_s=8 * 2048 / STEP_S)
     record["metrics"] |= {
         "measured_steps": STEPS,
         "model_flops_per_token": FLOPS,
@@ -158,7 +158,7 @@ def test_the_difference_of_integral_and_counter_is_what_they_are(shift):
 
 
 def test_a_run_that_was_edited_is_in_the_table_with_its_own_numbers(tmp_path, capsys):
-    made_up.store(tmp_path / "run", [changed("metrics.tokens_per_s", lambda _: 98765.0)])
+    builder.store(tmp_path / "run", [changed("metrics.tokens_per_s", lambda _: 98765.0)])
     assert main(["table", str(tmp_path / "run"), "--all", "--format", "csv"]) == 0
     printed = capsys.readouterr().out
     assert "98765" not in printed and "16384" in printed
@@ -186,7 +186,7 @@ def test_an_option_that_is_0_asks_for_nothing():
 
 
 def test_a_sample_of_a_workload_that_counts_no_tokens_is_not_told_in_tokens():
-    record = made_up.in_units(made_up.result(), "samples")
+    record = builder.in_units(builder.result(), "samples")
     assert contradictions(record | {"sample": "a sentence"}) == []
 
 
@@ -411,7 +411,7 @@ def test_a_node_uses_no_less_than_its_devices(scope, inside, is_wrong):
 
 
 def test_devices_may_be_said_to_use_nothing_inside_a_node():
-    [record] = made_up.of_scope("node", [run()])
+    [record] = builder.of_scope("node", [run()])
     record["energy"]["sampled_by_scope"] = {"device_wh": 0.0}
     assert contradictions(record) == []
 
@@ -513,7 +513,7 @@ def test_the_limit_of_a_board_is_found_however_its_id_is_written():
 
 def in_watts(power_w):
     """A run on devices of that power each, of which nobody knows the limit."""
-    record = made_up.result(devices=2, model="800M", steps=STEPS, tokens_per_s=8 * 2048 / STEP_S, power_w=power_w)
+    record = builder.result(devices=2, model="800M", steps=STEPS, tokens_per_s=8 * 2048 / STEP_S, power_w=power_w)
     assert record["metrics"]["tflops_per_device"] == pytest.approx(51.28, rel=1e-3)
     return record
 

@@ -6,7 +6,7 @@ from results.files.quantities import QUANTITIES, Quantity, Shown
 from results.show.tables.cells import Table
 from results.show.tables.fit import aligned
 from results.show.tables.table import SERVED_POINTS, TRAINED, TRAINED_POINTS
-from results.tests import builder as made_up
+from results.tests import builder
 from results.tests.of_dicts import record_table
 
 ALWAYS, DIFFERS, WITHIN, MORE = Shown
@@ -102,9 +102,9 @@ def test_a_table_that_cannot_fit_has_one_line_for_each_row(monkeypatch):
 
 def test_records_of_one_setup_that_differ_are_told_apart():
     records = [
-        made_up.result("A100", 2, 8, 100.0),
-        made_up.result("A100", 2, 8, 110.0),
-        made_up.result("H200", 4, 8, 1.0),
+        builder.result("A100", 2, 8, 100.0),
+        builder.result("A100", 2, 8, 110.0),
+        builder.result("H200", 4, 8, 1.0),
     ]
     records[1]["layout"]["tensor_parallel_size"] = 2
     records[1]["variant"] = ["compiled layers"]

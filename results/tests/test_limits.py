@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from results.collect import collect
-from results.tests import builder as made_up
+from results.tests import builder
 from results.tests.builder import GPU0, JobFolder
 from results.tests.of_dicts import by_point, contradictions, deviations, energy_rules
 from results.tests.test_derived import STEP_S, STEPS, in_watts, run, run_with_all
@@ -58,7 +58,7 @@ def of_input(times: float) -> Found:
 
 def around(times: float) -> Found:
     """A node that uses so many times what its devices do."""
-    [record] = made_up.of_scope("node", [run()])
+    [record] = builder.of_scope("node", [run()])
     record["energy"]["sampled_by_scope"] = {"device_wh": record["energy"]["energy_wh"] / times}
     return contradictions(record)
 
@@ -74,7 +74,7 @@ def of_node(share: float) -> Found:
 
 def of_inside(share: float) -> Found:
     """A node with devices that use so many times what it does."""
-    [record] = made_up.of_scope("node", [run()])
+    [record] = builder.of_scope("node", [run()])
     energy = record["energy"]
     energy["channels"][0]["uncertainty_wh"] = energy["uncertainty_wh"] = None
     energy["sampled_by_scope"] = {"device_wh": energy["energy_wh"] * share}
@@ -107,13 +107,13 @@ def doubts(record: dict[str, Any]) -> Found:
 
 
 def of_rules(**energy: Any) -> Found:
-    record = made_up.result()
+    record = builder.result()
     record["energy"] |= energy
     return doubts(record)
 
 
 def of_channel(**values: Any) -> Found:
-    record = made_up.result(devices=2)
+    record = builder.result(devices=2)
     [channel] = record["energy"]["channels"]
     halves = [channel | {"num_devices": 1, "device_id": "GPU-1"}, channel | {"num_devices": 1} | values]
     return [
@@ -124,7 +124,7 @@ def of_channel(**values: Any) -> Found:
 
 
 def repeats(number: float) -> Found:
-    return deviations(by_point([made_up.result() for _ in range(int(number))])[0])
+    return deviations(by_point([builder.result() for _ in range(int(number))])[0])
 
 
 def seen(tmp_path: Path, power_w: Callable[[float], float]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def test_a_limit_is_between_two_figures(limit, make, good, bad, words):
 
 @pytest.mark.parametrize(("percent", "is_said"), [(0.7, False), (1.5, True)])
 def test_clocks_that_were_held_back_for_a_hundredth_of_the_window_are_a_doubt(percent, is_said):
-    record = made_up.result()
+    record = builder.result()
     record["energy"]["channels"][0]["clocks"] = {"throttled": {"power limit": percent}}
     assert any("power limit held clocks back" in found for found in doubts(record)) is is_said
 

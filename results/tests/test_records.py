@@ -19,7 +19,7 @@ from results.find.duplicates import copies
 from results.find.folders import results_below
 from results.find.records import RecordError, read_record, write_record
 from results.find.schema import violation
-from results.tests import builder as made_up
+from results.tests import builder
 from results.tests.builder import make_record
 from results.tests.of_dicts import contradictions, find_records
 from tools.bench.results import record_of
@@ -56,37 +56,37 @@ BAD = [
     ('{"schema_version": "2"}', "schema version 2, and this release reads 3 alone: read it with the release that"),
     ('{"schema_version": 2}', "schema version 2, and this release reads 3 alone: read it with release 1.0"),
     ('{"schema_version": 3, "benchmark": "x"}', "no usable 'system'"),
-    (json.dumps({**made_up.result(), "status": "splendid"}), "status must be one of"),
-    (json.dumps({**made_up.result(), "energy": None}), "energy must be object"),
-    (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": "fast"}}), "tokens_per_s must be number or null"),
-    (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": float("nan")}}), "NaN is not a number"),
+    (json.dumps({**builder.result(), "status": "splendid"}), "status must be one of"),
+    (json.dumps({**builder.result(), "energy": None}), "energy must be object"),
+    (json.dumps(builder.result() | {"metrics": {"tokens_per_s": "fast"}}), "tokens_per_s must be number or null"),
+    (json.dumps(builder.result() | {"metrics": {"tokens_per_s": float("nan")}}), "NaN is not a number"),
     ("", "is empty"),
     ("\n", "is empty"),
     (b"\xff\xfe\x00", "cannot be read as a record"),
-    (json.dumps(made_up.result()).replace("CPU", "\\ud800").replace("A100", "\\ud800"), "cannot be read as a record"),
-    (json.dumps(made_up.result(losses=[1e30])), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(made_up.result(losses=[3.5])).replace("3.5", "1e400"), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(made_up.result(losses=[-(10**400)])), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(made_up.result(losses=[5e-324])), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(made_up.result(schema_version=[])), "has schema version []"),
-    (json.dumps(made_up.result(losses=[10**4000])) * 2, "cannot be read as a record"),
-    (json.dumps(made_up.result(layout=made_up.result()["layout"] | {"num_devices": 10**12})), "must be smaller than"),
-    (json.dumps(made_up.result(tokens_per_s=-1.0)), "tokens_per_s must be bigger than or equal to 0"),
-    (json.dumps(made_up.result(provenance={"packages": 5})), "packages must be object or null"),
+    (json.dumps(builder.result()).replace("CPU", "\\ud800").replace("A100", "\\ud800"), "cannot be read as a record"),
+    (json.dumps(builder.result(losses=[1e30])), "a number in it is not between 1e-30 and 1e+30"),
+    (json.dumps(builder.result(losses=[3.5])).replace("3.5", "1e400"), "a number in it is not between 1e-30 and 1e+30"),
+    (json.dumps(builder.result(losses=[-(10**400)])), "a number in it is not between 1e-30 and 1e+30"),
+    (json.dumps(builder.result(losses=[5e-324])), "a number in it is not between 1e-30 and 1e+30"),
+    (json.dumps(builder.result(schema_version=[])), "has schema version []"),
+    (json.dumps(builder.result(losses=[10**4000])) * 2, "cannot be read as a record"),
+    (json.dumps(builder.result(layout=builder.result()["layout"] | {"num_devices": 10**12})), "must be smaller than"),
+    (json.dumps(builder.result(tokens_per_s=-1.0)), "tokens_per_s must be bigger than or equal to 0"),
+    (json.dumps(builder.result(provenance={"packages": 5})), "packages must be object or null"),
     (
-        json.dumps(made_up.result(energy=made_up.result()["energy"] | {"power_source": {}})),
+        json.dumps(builder.result(energy=builder.result()["energy"] | {"power_source": {}})),
         "power_source must be string",
     ),
-    (json.dumps(made_up.result(energy=made_up.result()["energy"] | {"sampled_by_scope": "x"})), "must be object"),
+    (json.dumps(builder.result(energy=builder.result()["energy"] | {"sampled_by_scope": "x"})), "must be object"),
     ('{"a":' * 100 + "1" + "}" * 100, "nested in more than 30 levels"),
     ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
-    (json.dumps({key: value for key, value in made_up.result().items() if key != "energy"}), "must contain"),
+    (json.dumps({key: value for key, value in builder.result().items() if key != "energy"}), "must contain"),
 ]
 
 
 @pytest.mark.parametrize(("text", "message"), BAD)
 def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
-    made_up.store(tmp_path / "sweep", [made_up.result(run_id="good")])
+    builder.store(tmp_path / "sweep", [builder.result(run_id="good")])
     (tmp_path / "result.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     records, skipped = find_records([tmp_path])
     assert [record["run_id"] for record in records] == ["good"]
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
 @pytest.mark.parametrize(("levels", "counts"), [(30, True), (31, False)])
 def test_a_record_may_be_nested_so_deeply_and_no_deeper(tmp_path, before, after, levels, counts):
     inner = levels - 2  # the record and what it has more are two
-    made_up.store(tmp_path, [made_up.result(more={"deep": json.loads(before * inner + "1" + after * inner)})])
+    builder.store(tmp_path, [builder.result(more={"deep": json.loads(before * inner + "1" + after * inner)})])
     assert bool(find_records([tmp_path]).records) is counts
 
 
@@ -108,12 +108,12 @@ def test_a_record_may_be_nested_so_deeply_and_no_deeper(tmp_path, before, after,
     ("loss", "counts"), [(1.5e-30, True), (0.5e-30, False), (-0.9e30, True), (1.1e30, False), (0.0, True)]
 )
 def test_numbers_are_between_what_physics_can_be(tmp_path, loss, counts):
-    made_up.store(tmp_path, [made_up.result(losses=[loss])])
+    builder.store(tmp_path, [builder.result(losses=[loss])])
     assert bool(find_records([tmp_path]).records) is counts
 
 
 def test_what_cannot_be_read_is_named_with_the_reason(tmp_path):
-    made_up.store(tmp_path / "b", [made_up.result()])
+    builder.store(tmp_path / "b", [builder.result()])
     path = tmp_path / "a" / "result.json"
     path.mkdir(parents=True)
     records, skipped = find_records([tmp_path])
@@ -152,8 +152,8 @@ def _pipe(folder, monkeypatch):
 
 @pytest.mark.parametrize("hide", [_closed, _dangling, _pipe])
 def test_what_cannot_be_entered_is_named_and_its_runs_are_missing(tmp_path, monkeypatch, capsys, hide):
-    first, second = made_up.result(), made_up.failed()
-    folders = [made_up.store(tmp_path / name, [record]) for name, record in (("a", first), ("b", second))]
+    first, second = builder.result(), builder.failed()
+    folders = [builder.store(tmp_path / name, [record]) for name, record in (("a", first), ("b", second))]
     inner = next((tmp_path / "b").rglob("result.json")).parent
     reason = hide(inner, monkeypatch)
     found = find_records([tmp_path])
@@ -166,7 +166,7 @@ def test_what_cannot_be_entered_is_named_and_its_runs_are_missing(tmp_path, monk
 
 
 def test_runs_behind_links_count_once(tmp_path):
-    made_up.store(tmp_path / "elsewhere", [made_up.result()])
+    builder.store(tmp_path / "elsewhere", [builder.result()])
     (tmp_path / "sweep").mkdir()
     for name in ("moved", "twice"):
         (tmp_path / "sweep" / name).symlink_to(tmp_path / "elsewhere")
@@ -184,14 +184,14 @@ def test_one_record_is_read_with_its_path_in_every_error(tmp_path):
 
 
 def test_a_file_may_be_given_and_is_told_with_its_content(tmp_path):
-    made_up.store(tmp_path, [made_up.result(), made_up.result()])
+    builder.store(tmp_path, [builder.result(), builder.result()])
     path = tmp_path / "000001_benchmark" / "work" / "result.json"
     [record], [] = find_records([path])
     assert record["file"] == {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def test_a_result_is_found_under_a_longer_name(tmp_path):
-    write_record(made_up.result(), tmp_path / "of_monday_result.json")
+    write_record(builder.result(), tmp_path / "of_monday_result.json")
     assert len(find_records([tmp_path]).records) == 1
 
 
@@ -203,21 +203,21 @@ def test_stored_records_follow_the_schema():
 
 
 def test_a_part_may_have_further_keys_and_numbers_that_are_unknown():
-    record = made_up.result(io_more=1)
+    record = builder.result(io_more=1)
     record["windows"][0]["more"] = "text"
     record["energy"]["channels"][0]["idle_power_w"] = None
     assert not violation(record)
 
 
 def test_a_workload_may_count_sequences(tmp_path):
-    made_up.store(tmp_path, [made_up.in_units(made_up.result(), "samples")])
+    builder.store(tmp_path, [builder.in_units(builder.result(), "samples")])
     assert not find_records([tmp_path]).skipped
 
 
 def test_a_run_that_is_found_twice_counts_once(tmp_path):
-    made_up.store(tmp_path / "a", [made_up.result()])
+    builder.store(tmp_path / "a", [builder.result()])
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    made_up.store(tmp_path / "c", [made_up.result()])
+    builder.store(tmp_path / "c", [builder.result()])
     records, skipped = find_records([tmp_path])
     assert len(records) == 2
     [first, second] = sorted(tmp_path.glob("[ab]/*/*/result.json"))
@@ -225,16 +225,16 @@ def test_a_run_that_is_found_twice_counts_once(tmp_path):
 
 
 def test_two_records_of_one_run_with_different_content_are_refused(tmp_path):
-    made_up.store(tmp_path / "a", [made_up.result(run_id="1", tokens_per_s=100.0)])
-    made_up.store(tmp_path / "b", [made_up.result(run_id="1", tokens_per_s=200.0)])
+    builder.store(tmp_path / "a", [builder.result(run_id="1", tokens_per_s=100.0)])
+    builder.store(tmp_path / "b", [builder.result(run_id="1", tokens_per_s=200.0)])
     with pytest.raises(RecordError, match="are records of one run with different content"):
         find_records([tmp_path])
 
 
 @pytest.mark.parametrize("run_ids", [("", "", ""), ("1", "2", "3"), ("1", "", "2")])
 def test_a_run_is_known_by_its_windows_whatever_it_is_called(tmp_path, run_ids):
-    one = made_up.result(tokens_per_s=123.0)
-    made_up.store(tmp_path, [*(one | {"run_id": run_id} for run_id in run_ids), made_up.result(tokens_per_s=125.0)])
+    one = builder.result(tokens_per_s=123.0)
+    builder.store(tmp_path, [*(one | {"run_id": run_id} for run_id in run_ids), builder.result(tokens_per_s=125.0)])
     records, skipped = find_records([tmp_path])
     assert [record["metrics"]["tokens_per_s"] for record in records] == [123.0, 125.0]
     assert len(skipped) == 2
@@ -245,31 +245,31 @@ def test_a_run_is_known_by_its_windows_whatever_it_is_called(tmp_path, run_ids):
     ("one", "other"),
     [
         ({"boot_id": "boot"}, {"boot_id": "another"}),
-        ({"boot_id": "boot"}, {"boot_id": "boot", "start_s": made_up.IDLE_S + 1e-3}),
+        ({"boot_id": "boot"}, {"boot_id": "boot", "start_s": builder.IDLE_S + 1e-3}),
         ({"boot_id": "", "hostname": "n1"}, {"boot_id": "", "hostname": "n2"}),
     ],
 )
 def test_runs_of_other_windows_are_repeats(tmp_path, one, other):
-    records = [made_up.result(), made_up.result()]
+    records = [builder.result(), builder.result()]
     for record, changes in zip(records, (one, other), strict=True):
         record["windows"][0] |= changes
         record["devices"][0]["hostname"] = record["windows"][0]["hostname"]
-    made_up.store(tmp_path, records)
+    builder.store(tmp_path, records)
     assert len(find_records([tmp_path]).records) == 2
 
 
 def test_a_run_is_known_by_its_steps_though_its_windows_were_moved(tmp_path):
     times_s = [1.0, 1.25, 0.75] * 20
-    windows = made_up.result()["windows"]
+    windows = builder.result()["windows"]
     moved = [[{**window, "start_s": window["start_s"] + shift_s} for window in windows] for shift_s in (0.0, 0.001)]
-    made_up.store(tmp_path, [made_up.result(tokens_per_s=16384.0, step_times_s=times_s, windows=one) for one in moved])
+    builder.store(tmp_path, [builder.result(tokens_per_s=16384.0, step_times_s=times_s, windows=one) for one in moved])
     with pytest.raises(RecordError, match="are records of one run with different content"):
         find_records([tmp_path])
 
 
 def timed(times_s, **changes):
     """A run of its own name and windows, with steps of these times."""
-    return made_up.result(tokens_per_s=16384.0, step_times_s=times_s, **changes)
+    return builder.result(tokens_per_s=16384.0, step_times_s=times_s, **changes)
 
 
 def times_of(seed, steps=60, digits=17):
@@ -294,7 +294,7 @@ ONE, OTHER = times_of(1), times_of(2)
     ids=["one step", "each third step", "less than half", "moved", "shorter", "longer", "in another order"],
 )
 def test_a_run_is_known_by_most_of_its_steps(tmp_path, copy):
-    made_up.store(tmp_path, [timed(ONE), timed(OTHER), timed(copy)])
+    builder.store(tmp_path, [timed(ONE), timed(OTHER), timed(copy)])
     with pytest.raises(RecordError, match=r"000000_.*000002_.* are records of one run with different content"):
         find_records([tmp_path])
 
@@ -312,19 +312,19 @@ def test_a_run_is_known_by_most_of_its_steps(tmp_path, copy):
     ids=["others", "half", "two steps", "coarse", "a little coarse", "coarse and shorter"],
 )
 def test_runs_of_other_steps_are_repeats(tmp_path, one, other):
-    made_up.store(tmp_path, [timed(one), timed(other)])
+    builder.store(tmp_path, [timed(one), timed(other)])
     records, skipped = find_records([tmp_path])
     assert (len(records), skipped) == (2, [])
 
 
 def test_a_run_is_known_by_its_windows_with_an_input_path(tmp_path):
-    records = [made_up.result(), made_up.result()]
+    records = [builder.result(), builder.result()]
     again = records[0]["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}
     for record in records:
         record["windows"].append(again)
         record["metrics"] |= {"effective_tokens": 2400.0, "effective_s": 30.0}
         record["metrics"] |= {"effective_tokens_per_s": 80.0, "effective_tokens_per_s_per_device": 80.0}
-    made_up.store(tmp_path, records)
+    builder.store(tmp_path, records)
     with pytest.raises(RecordError, match="are records of one run with different content"):
         find_records([tmp_path])
 
@@ -336,21 +336,21 @@ def test_a_run_is_known_by_its_windows_with_an_input_path(tmp_path):
         (("GPU-1", "GPU-2"), ("b", "b"), 30.0, 2),
         (("GPU-1 0000:C1:00.0", "0000:c1:00.0"), ("b", "b"), 30.0, 0),  # as PyTorch and TensorFlow know one on AMD
         (("GPU-1", "GPU-1"), ("b", "c"), 30.0, 2),
-        (("GPU-1", "GPU-1"), ("b", "b"), made_up.IDLE_S + made_up.WINDOW_S, 2),
+        (("GPU-1", "GPU-1"), ("b", "b"), builder.IDLE_S + builder.WINDOW_S, 2),
         (("GPU-1 0000:01:00.0", "GPU-2 0000:01:00.0"), ("b", "b"), 30.0, 0),
         (("", ""), ("b", "b"), 30.0, 0),
         (("GPU-1", "GPU-1"), ("", ""), 30.0, 2),
     ],
 )
 def test_two_runs_are_not_measured_on_one_device_at_once(tmp_path, ids, boots, start_s, counted):
-    records = [made_up.result(), made_up.result()]
+    records = [builder.result(), builder.result()]
     for record, device_id, boot_id in zip(records, ids, boots, strict=True):
         record["devices"][0]["device_id"] = device_id
         record["windows"][0]["boot_id"] = boot_id
         record["devices"][0]["cpus"] = "0-3"
         record["config"]["compute"]["device"] = "gpu" if device_id else "cpu"
-    records[1]["windows"][0] |= {"start_s": start_s, "end_s": start_s + made_up.WINDOW_S}
-    made_up.store(tmp_path, records)
+    records[1]["windows"][0] |= {"start_s": start_s, "end_s": start_s + builder.WINDOW_S}
+    builder.store(tmp_path, records)
     found = find_records([tmp_path])
     assert len(found.records) == counted
     assert ["measured on one device at the same time" in one for one in found.skipped] == [True] * (not counted)
@@ -366,14 +366,14 @@ def test_two_runs_are_not_measured_on_one_device_at_once(tmp_path, ids, boots, s
     ],
 )
 def test_each_pair_of_runs_at_once_is_found(starts_s, cpus, counted, tmp_path):
-    made = [made_up.result(f"S{number}") for number in range(3)]
+    made = [builder.result(f"S{number}") for number in range(3)]
     for record, start_s, text in zip(made, starts_s, cpus, strict=True):
         record["devices"][0]["cpus"] = text
-        length_s = made_up.WINDOW_S if start_s == 0 else 30.0
+        length_s = builder.WINDOW_S if start_s == 0 else 30.0
         record["metrics"] = {name: value for name, value in record["metrics"].items() if name == "comparable"}
         record |= {"status": "failed", "step_times_s": []}
         record["windows"][0] |= {"boot_id": "b", "start_s": start_s, "end_s": start_s + length_s}
-    made_up.store(tmp_path, made)
+    builder.store(tmp_path, made)
     found = records.find_records([tmp_path])
     assert [record.system for record in found.records] == [f"S{number}" for number in counted]
     lost = {f"S{number}" for number in range(3)} - {f"S{number}" for number in counted}
@@ -387,14 +387,14 @@ def test_losses_of_another_seed_do_not_repeat(seeds, shift, is_copy, tmp_path):
     """With the same seed, a machine may learn exactly the same again."""
     losses, records = [9 - 0.1 * step + 1e-3 * step**2 for step in range(30)], []
     for seed, steps_s in zip(seeds, (1.0, 2.0), strict=True):
-        record = made_up.result(losses=losses if seed == seeds[0] else [loss + 1e-4 for loss in losses])
+        record = builder.result(losses=losses if seed == seeds[0] else [loss + 1e-4 for loss in losses])
         if shift is not None:
             record["losses"] = losses if not records else losses[shift:]
         record["metrics"] |= {"first_loss": record["losses"][0], "last_loss": record["losses"][-1]}
         record["config"]["training"] = {"seed": seed}
         record["run_id"] = f"run of {steps_s}"
         records.append(record)
-    made_up.store(tmp_path, records)
+    builder.store(tmp_path, records)
     if is_copy:
         with pytest.raises(RecordError, match="are records of one run with different content"):
             find_records([tmp_path])
@@ -407,7 +407,7 @@ def test_honest_runs_of_many_seeds_are_no_copies():
     chance, made = random.Random(1), []
     for seed in range(60):
         falling = (2 + 9 * 0.9**step + chance.gauss(0, 0.02) for step in range(500))
-        record = made_up.result(losses=[float(np.float32(loss)) for loss in falling])
+        record = builder.result(losses=[float(np.float32(loss)) for loss in falling])
         times_s = [1.5 + round(chance.gauss(0, 0.01), 9) for _ in range(500)]
         made.append(Record.of(record | {"step_times_s": times_s, "config": {"training": {"seed": seed}}}))
     assert list(copies(made)) == []
@@ -424,22 +424,22 @@ def test_honest_runs_of_many_seeds_are_no_copies():
     ],
 )
 def test_a_name_that_would_be_a_row_or_a_colour_of_its_own_is_refused(tmp_path, changes):
-    made_up.store(tmp_path, [made_up.result() | changes])
+    builder.store(tmp_path, [builder.result() | changes])
     [sentence] = find_records([tmp_path]).skipped
     assert "has the name " in sentence
     assert sentence.isprintable()
 
 
 def test_what_failed_is_told_in_one_line_whatever_it_said(tmp_path):
-    made_up.store(tmp_path, [made_up.failed(error="\x1b[31mno memory\nfor it")])
+    builder.store(tmp_path, [builder.failed(error="\x1b[31mno memory\nfor it")])
     [record] = find_records([tmp_path]).records
     assert record["error"] == "\\x1b[31mno memory\\nfor it"
 
 
 @pytest.mark.parametrize("changes", [{"system": "another"}, {"losses": [1.0]}])
 def test_two_records_of_one_window_with_different_content_are_refused(tmp_path, changes):
-    one = made_up.result(run_id="")
-    made_up.store(tmp_path, [one, one | changes])
+    one = builder.result(run_id="")
+    builder.store(tmp_path, [one, one | changes])
     with pytest.raises(RecordError, match="are records of one run with different content"):
         find_records([tmp_path])
 
@@ -487,35 +487,35 @@ def test_two_records_of_one_window_with_different_content_are_refused(tmp_path, 
     ],
 )
 def test_what_no_table_could_use_is_named_and_skipped(tmp_path, path, value):
-    record = made_up.result()
+    record = builder.result()
     *above, last = path.split(".")
     inside = record
     for name in above:
         inside = inside[int(name) if isinstance(inside, list) else name]
     inside[last] = value
-    made_up.store(tmp_path, [record, made_up.result()])
+    builder.store(tmp_path, [record, builder.result()])
     records, [sentence] = find_records([tmp_path])
     assert len(records) == 1
     assert "000000_benchmark/work/result.json breaks the schema of records: data." in sentence
 
 
 def test_two_units_in_one_benchmark_are_refused(tmp_path):
-    made_up.store(tmp_path, [made_up.result(), made_up.in_units(made_up.result(), "sequences")])
+    builder.store(tmp_path, [builder.result(), builder.in_units(builder.result(), "sequences")])
     with pytest.raises(RecordError, match=r"counts tokens and .* counts sequences"):
         find_records([tmp_path])
 
 
 def test_benchmarks_may_count_in_units_of_their_own(tmp_path):
-    images = made_up.failed(benchmark="resnet50", work_unit="images")
-    made_up.store(tmp_path, [made_up.result(), images])
+    images = builder.failed(benchmark="resnet50", work_unit="images")
+    builder.store(tmp_path, [builder.result(), images])
     assert len(find_records([tmp_path]).records) == 2
 
 
 def test_what_is_left_out_ends_no_search(tmp_path):
-    twice, lies = made_up.result(), made_up.result()
+    twice, lies = builder.result(), builder.result()
     lies["metrics"]["measured_steps"] *= 3
-    for name, record in {"a": twice, "b": twice, "d": lies, "e": made_up.result()}.items():
-        made_up.store(tmp_path / name, [record])
+    for name, record in {"a": twice, "b": twice, "d": lies, "e": builder.result()}.items():
+        builder.store(tmp_path / name, [record])
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "result.json").write_text("{")
     records, skipped = find_records([tmp_path])
@@ -538,10 +538,10 @@ def test_the_records_of_the_bench_are_consistent():
 )
 @pytest.mark.parametrize("place", ["", "metrics", "energy", "provenance"])
 def test_a_key_of_any_name_is_kept_and_changes_nothing_else(tmp_path, key, place):
-    record = made_up.result()
+    record = builder.result()
     (record[place] if place else record)[key] = "text"
     assert as_json(Record.of(record)) == record
-    made_up.store(tmp_path, [record])
+    builder.store(tmp_path, [record])
     [found] = find_records([tmp_path]).records
     assert (found[place] if place else found)[key] == "text"
     assert main(["table", "--repeats", str(tmp_path)]) == 0
@@ -549,7 +549,7 @@ def test_a_key_of_any_name_is_kept_and_changes_nothing_else(tmp_path, key, place
 
 @pytest.mark.parametrize("key", ["file", "corrected"])
 def test_what_the_reader_adds_is_not_taken_from_a_file(tmp_path, key):
-    made_up.store(tmp_path, [made_up.result(**{key: ["of someone else"]})])
+    builder.store(tmp_path, [builder.result(**{key: ["of someone else"]})])
     [found] = find_records([tmp_path]).records
     assert "corrected" not in found and found["file"]["path"].startswith(str(tmp_path))
     assert main(["table", "--repeats", str(tmp_path)]) == 0
@@ -566,7 +566,7 @@ def planned(folder, runs, results):
             work = folder / f"{number:06d}_benchmark" / "work" / (f"run_{run}" if run > 1 else "")
             work.mkdir(parents=True, exist_ok=True)
             (work / "result.json").write_text(
-                json.dumps(made_up.result(batch=8 * (number + 1), tokens_per_s=100.0 + run))
+                json.dumps(builder.result(batch=8 * (number + 1), tokens_per_s=100.0 + run))
             )
     return folder
 

@@ -17,8 +17,7 @@ from results.find.records import find_records
 from results.show.plots.charts import pareto
 from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
-from results.tests import builder as made_up
-from results.tests import offered
+from results.tests import builder, offered
 from results.tests.conftest import LONG_MS
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.requirements import read_requirements
@@ -34,14 +33,14 @@ systems: {A100: {price_per_device: 12000}, H200: {price_per_device: 32000}}
 def folder(tmp_path_factory):
     """Two systems with a sweep each, one of them with a trace, one that only estimates, and one with a nasty name."""
     folder = tmp_path_factory.mktemp("results")
-    nasty = made_up.failed("<b>evil</b>&", error="it said <script>alert(1)</script> & \\textbf{died}", model="800M")
-    estimated = made_up.result("CPU", 1, 16, 4000, 12, estimated=True, model="800M")
-    many = [*made_up.many(), estimated, nasty]
+    nasty = builder.failed("<b>evil</b>&", error="it said <script>alert(1)</script> & \\textbf{died}", model="800M")
+    estimated = builder.result("CPU", 1, 16, 4000, 12, estimated=True, model="800M")
+    many = [*builder.many(), estimated, nasty]
     for one in many:
         if energy := one.get("energy"):
             energy["sampled_by_scope"]["node_wh"] = 1.4 * energy["energy_wh"]
-    made_up.store(folder / "sweeps", many)
-    made_up.store_run(folder / "run", made_up.result("B200", 1, 64, 120e3, 1000, model="800M"), 1000.0)
+    builder.store(folder / "sweeps", many)
+    builder.store_run(folder / "run", builder.result("B200", 1, 64, 120e3, 1000, model="800M"), 1000.0)
     (folder / "prices.yaml").write_text(PRICES)
     return folder
 
@@ -161,11 +160,11 @@ def vendors(count):
         for devices in (1, 2, 4, 8, 16, 32, 64):
             for batch in (256, 4096):
                 if (index + devices + batch) % 7 == 0:
-                    records.append(made_up.failed(name, devices, batch, model="800M"))
+                    records.append(builder.failed(name, devices, batch, model="800M"))
                     continue
                 for repeat in (-1, 0, 1):
                     speed = (20e3 + 9e3 * index) * devices**0.96 * batch / (batch + devices) * (1 + 0.004 * repeat)
-                    record = made_up.result(name, devices, batch, speed, 300 + 60 * index, model="800M")
+                    record = builder.result(name, devices, batch, speed, 300 + 60 * index, model="800M")
                     if index % 3 == 2:
                         record["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
                         record["energy"]["channels"][0]["scope"] = "node"
@@ -184,7 +183,7 @@ must:
 
 @pytest.mark.parametrize("count", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (3, 8))])
 def test_pages_of_several_vendors_have_nothing_cut_or_covered(browser, tmp_path, count):
-    made_up.store(tmp_path / "runs", vendors(count))
+    builder.store(tmp_path / "runs", vendors(count))
     (tmp_path / "requirements.yaml").write_text(NEEDS)
     needs = read_requirements(tmp_path / "requirements.yaml")
     page, *_ = write_report(*find_records([tmp_path / "runs"]), tmp_path / "report.html", None, needs)
@@ -326,8 +325,8 @@ def test_power_over_time_is_drawn_from_the_trace_and_missing_where_there_is_none
 
 @pytest.mark.parametrize("power_w", [math.nan, math.inf])
 def test_a_channel_without_a_finite_sample_leaves_out_its_chart_alone(power_w, tmp_path):
-    record = made_up.result("B200")
-    made_up.store_run(tmp_path / "run", record)
+    record = builder.result("B200")
+    builder.store_run(tmp_path / "run", record)
     meta = {"hostname": "n1", "boot_id": record["windows"][0]["boot_id"], "interval_s": 0.1, "jpwr_version": "1"}
     channel, path = ChannelInfo("made:0", Scope.DEVICE, "made up"), tmp_path / "run" / "power" / "n1" / "trace.csv"
     with CsvWriter(path, [channel], meta) as file:
@@ -346,7 +345,7 @@ def test_the_plots_are_png_files_too(page):
 
 
 def test_a_report_without_a_good_run_says_so(tmp_path):
-    made_up.store(tmp_path / "runs", [made_up.failed()])
+    builder.store(tmp_path / "runs", [builder.failed()])
     [page, *_] = write_report(*find_records([tmp_path / "runs"]), tmp_path / "report.HTML")
     text = page.read_text()
     assert "1 of 1 run failed." in text
@@ -368,13 +367,13 @@ def series(axes):
 def test_a_plot_has_good_runs_only_and_a_line_for_each_system():
     results = by_point(
         [
-            made_up.result("A", 1, 16, 120),
-            made_up.result("A", 1, 8, 100),
-            made_up.result("A", 1, 8, 90, variant=["slower"]),
-            made_up.failed("A", 1, 32),
-            made_up.result("A", 2, 8, 150, estimated=True),
-            made_up.result("B", 2, 8, 300),
-            made_up.result("B", 2, 8, 900, precision="fp8"),
+            builder.result("A", 1, 16, 120),
+            builder.result("A", 1, 8, 100),
+            builder.result("A", 1, 8, 90, variant=["slower"]),
+            builder.failed("A", 1, 32),
+            builder.result("A", 2, 8, 150, estimated=True),
+            builder.result("B", 2, 8, 300),
+            builder.result("B", 2, 8, 900, precision="fp8"),
         ]
     )
     found = charts(results)
@@ -388,15 +387,15 @@ def test_a_plot_has_good_runs_only_and_a_line_for_each_system():
 @pytest.mark.parametrize("other", ["precision", "energy", "smaller"])
 def test_no_chart_joins_what_is_not_alike(other):
     """Speed against energy, scaling and the heat map, too."""
-    unlike = [made_up.result("B", devices, batch, 900.0) for devices in (1, 2) for batch in (8, 16)]
+    unlike = [builder.result("B", devices, batch, 900.0) for devices in (1, 2) for batch in (8, 16)]
     for record in unlike:
         if other == "precision":
             record["precision"] = "fp8"
         if other == "energy":
-            made_up.of_scope("node", [record])
+            builder.of_scope("node", [record])
         if other == "smaller":
             record["metrics"]["comparable"] = False
-    usual = [made_up.result("A", devices, batch, 100.0) for devices in (1, 2) for batch in (8, 16)]
+    usual = [builder.result("A", devices, batch, 100.0) for devices in (1, 2) for batch in (8, 16)]
     found = charts(by_point([*usual, *unlike]))
     kinds = [name for name in found if name.startswith("pareto")]
     assert len(kinds) == 2
@@ -406,7 +405,7 @@ def test_no_chart_joins_what_is_not_alike(other):
 
 def test_a_system_has_one_colour_in_every_plot_and_no_two_look_alike():
     systems = [f"S{index}" for index in range(30)]
-    results = by_point([made_up.result(system, devices) for system in systems for devices in (1, 2)])
+    results = by_point([builder.result(system, devices) for system in systems for devices in (1, 2)])
     styles = styles_of_systems(results)
     looks = [(one["color"], one["marker"], one["linestyle"]) for one in styles.values()]
     assert len(set(looks)) == len(systems)
@@ -422,8 +421,8 @@ def test_a_system_has_one_colour_in_every_plot_and_no_two_look_alike():
 
 
 def test_a_heat_map_marks_what_failed_and_is_of_one_precision():
-    records = [made_up.result("A", 1, 8), made_up.failed("A", 1, 16, status="out_of_memory")]
-    records += [made_up.result("A", 1, 32), made_up.result("A", 1, 8, 900.0, precision="fp8")]
+    records = [builder.result("A", 1, 8), builder.failed("A", 1, 16, status="out_of_memory")]
+    records += [builder.result("A", 1, 32), builder.result("A", 1, 8, 900.0, precision="fp8")]
     chart = charts(by_point(records))["heat_map_0"]
     assert chart.words.startswith("1 devices at global batch size 8: 100.0; ")
     assert "batch size 16: OOM" in chart.words
@@ -431,12 +430,12 @@ def test_a_heat_map_marks_what_failed_and_is_of_one_precision():
 
 
 def test_compute_and_effective_throughput_stand_side_by_side_where_both_were_measured():
-    metrics = made_up.result()["metrics"]
-    both = made_up.result("A", metrics={**metrics, "effective_tokens_per_s": 80.0})
-    found = charts(by_point([both, made_up.result("B")]))["effective"]
+    metrics = builder.result()["metrics"]
+    both = builder.result("A", metrics={**metrics, "effective_tokens_per_s": 80.0})
+    found = charts(by_point([both, builder.result("B")]))["effective"]
     assert found.words.startswith("A, 1 device, batch 8: compute: data is on the device 100.0, effective")
     assert found.words.endswith("80.00")
-    assert "effective" not in charts(by_point([made_up.result("B")]))
+    assert "effective" not in charts(by_point([builder.result("B")]))
 
 
 def test_the_front_has_what_nothing_exceeds_in_both():

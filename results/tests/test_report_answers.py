@@ -20,8 +20,7 @@ from results.show.tables.accept import matrix
 from results.show.tables.cells import Amount, Table
 from results.show.tables.cost import cost_table
 from results.show.words import of_workload
-from results.tests import builder as made_up
-from results.tests import offered
+from results.tests import builder, offered
 from results.tests.of_dicts import by_point, limits, write_report
 from results.verdicts.cost import Costs, Price
 
@@ -100,8 +99,8 @@ def benchmarks(results):
 
 def test_a_system_that_only_filled_nodes_is_not_ranked_behind_another_one():
     """The filled one is four times as fast per device; the other one is not first for lack of a competitor."""
-    filled = [made_up.result("A", 16, 128, speed, fill={"copies": 2}) for speed in (4000.0, 4010.0)]
-    sentences = words_of([*filled, made_up.result("B", 8, 64, 500.0), made_up.result("B", 8, 64, 501.0)])
+    filled = [builder.result("A", 16, 128, speed, fill={"copies": 2}) for speed in (4000.0, 4010.0)]
+    sentences = words_of([*filled, builder.result("B", 8, 64, 500.0), builder.result("B", 8, 64, 501.0)])
     assert sentences[0] == "B is the only system that is ranked in tokens/s per device."
     assert "Not ranked: A, as all runs filled nodes, and those of others did not." in sentences
 
@@ -118,22 +117,22 @@ def test_the_first_page_has_its_sections_in_order(sections):
 
 def test_speed_energy_and_power_of_a_row_are_of_one_point():
     """The issue that the matrix answers: a fast point next to the power of a slow one."""
-    fast, frugal = made_up.result("A", 1, 64, 12000.0, 395.0), made_up.result("A", 1, 8, 8000.0, 260.0)
+    fast, frugal = builder.result("A", 1, 64, 12000.0, 395.0), builder.result("A", 1, 8, 8000.0, 260.0)
     cells = page_of(by_point([fast, frugal]))
     assert (cells["A", "tokens/s/device"].value, cells["A", "W/device"].text) == (12000.0, "395.0")
     assert cells["A", "tokens/Wh"].value == pytest.approx(12000 * 3600 / 395)
 
 
 def test_only_the_best_that_nothing_ties_with_is_marked():
-    points = by_point([made_up.result(name, tokens_per_s=v) for name in "AB" for v in (100.0, 101.0, 102.0)])
+    points = by_point([builder.result(name, tokens_per_s=v) for name in "AB" for v in (100.0, 101.0, 102.0)])
     assert {cell.kind for cell in page_of(points).values()} == {""}
-    faster = by_point([made_up.result("C", tokens_per_s=v) for v in (200.0, 201.0, 202.0)])
+    faster = by_point([builder.result("C", tokens_per_s=v) for v in (200.0, 201.0, 202.0)])
     marked = {place for place, cell in page_of([*points, *faster]).items() if cell.kind == "best"}
     assert marked == {("C", "tokens/s/device"), ("C", "tokens/Wh")}
 
 
 def test_a_second_precision_has_a_row_of_its_own():
-    both = [made_up.result("A"), made_up.result("A", tokens_per_s=300.0, precision="fp8"), made_up.result("B")]
+    both = [builder.result("A"), builder.result("A", tokens_per_s=300.0, precision="fp8"), builder.result("B")]
     points = by_point(both)
     found = first_page([("W", points)], styles_of_systems(points))
     assert [(row.system, row.cells[0].text) for row in found.rows] == [("A", "100.0"), ("A", "300.0"), ("B", "100.0")]
@@ -143,10 +142,10 @@ def test_a_second_precision_has_a_row_of_its_own():
 @pytest.mark.parametrize(
     ("records", "title", "text", "note"),
     [
-        ([made_up.failed("A")], "tokens/s/device", "", "no run succeeded"),
-        ([made_up.result("A", estimated=True)], "tokens/Wh", "3,600", "one run; estimated"),
+        ([builder.failed("A")], "tokens/s/device", "", "no run succeeded"),
+        ([builder.result("A", estimated=True)], "tokens/Wh", "3,600", "one run; estimated"),
         (
-            [made_up.result("A", precision="")],
+            [builder.result("A", precision="")],
             "tokens/s/device",
             "100.0",
             "one run; not ranked: ",
@@ -154,13 +153,13 @@ def test_a_second_precision_has_a_row_of_its_own():
     ],
 )
 def test_what_a_cell_lacks_has_a_reason(records, title, text, note):
-    cell = page_of(by_point([*records, made_up.result("B", 2)]))["A", title]
+    cell = page_of(by_point([*records, builder.result("B", 2)]))["A", title]
     assert cell.text == text
     assert cell.note.startswith(note)
 
 
 def test_bars_start_at_zero_and_end_at_the_largest_interval():
-    points = by_point([made_up.result(name, tokens_per_s=v) for name, v in (("A", 50.0), ("B", 100.0))])
+    points = by_point([builder.result(name, tokens_per_s=v) for name, v in (("A", 50.0), ("B", 100.0))])
     found = first_page([("W", points)], styles_of_systems(points))
     assert [found.bar(row, 0)[0] for row in found.rows] == [100.0, 50.0]
 
@@ -213,7 +212,7 @@ def test_the_money_that_the_budget_limits_seems_not_to_reach_its_limit(tmp_path)
 def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest_doubt(tmp_path):
     """Four systems, each with the same three limits; the budget buys more devices than were measured of any."""
     records = [
-        made_up.result(system, devices, 8, speed * devices, model="800M")
+        builder.result(system, devices, 8, speed * devices, model="800M")
         for speed, system in enumerate("ABCD", 100)
         for devices in (1, 2)
     ]
@@ -244,7 +243,7 @@ def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest
 def test_a_size_that_decides_less_is_a_smaller_doubt(tmp_path, devices, slow, what):
     made = {"A": (100, devices), "B": (50, slow)}
     records = [
-        made_up.result(system, number, 32, speed * number * (1 + 0.001 * repeat), model="800M")
+        builder.result(system, number, 32, speed * number * (1 + 0.001 * repeat), model="800M")
         for system, (speed, numbers) in made.items()
         for number in numbers
         for repeat in (-1, 0, 1)
@@ -256,7 +255,7 @@ def test_a_size_that_decides_less_is_a_smaller_doubt(tmp_path, devices, slow, wh
 
 
 def test_a_tie_is_stated_and_not_a_lead(tmp_path):
-    records = [made_up.result(system, 1, 8, 100 + repeat, model="800M") for system in "AB" for repeat in (0, 1, 2)]
+    records = [builder.result(system, 1, 8, 100 + repeat, model="800M") for system in "AB" for repeat in (0, 1, 2)]
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
     decision = decide(by_point(records), offered.needs(tmp_path, text), None)
     assert "A and B tie per device" in decision.sentence
@@ -266,8 +265,8 @@ def test_a_tie_is_stated_and_not_a_lead(tmp_path):
 def test_one_requirement_is_the_requirement(tmp_path):
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
     for limit, words in ((1, "It meets the requirement."), (1e4, "It meets 0 of 1 requirement, 1 undecided.")):
-        records = [made_up.result("A", 1, 8, 100 + repeat, model="800M") for repeat in (0, 1, 2)]
-        records += [made_up.result("A", 2, 8, 10_000, model="800M")]
+        records = [builder.result("A", 1, 8, 100 + repeat, model="800M") for repeat in (0, 1, 2)]
+        records += [builder.result("A", 2, 8, 10_000, model="800M")]
         must = f"must: [{{of: gpt, what: throughput, devices: {1 if limit == 1 else 2}, at_least: {limit}}}]\n"
         assert decide(by_point(records), offered.needs(tmp_path, text + must), None).sentence.endswith(words)
 
@@ -275,7 +274,7 @@ def test_one_requirement_is_the_requirement(tmp_path):
 def test_undecided_requirements_with_one_reason_are_one_sentence(tmp_path):
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
     text += "must: [" + ", ".join(f"{{of: gpt, what: throughput, at_least: {limit}}}" for limit in (1, 2)) + "]\n"
-    decision = decide(by_point([made_up.result(model="800M")]), offered.needs(tmp_path, text), None)
+    decision = decide(by_point([builder.result(model="800M")]), offered.needs(tmp_path, text), None)
     [sentence] = [one for one in decision.reasons if "Undecided" in one]
     assert sentence.endswith("(one run gives no interval): gpt: throughput at least 1; gpt: throughput at least 2.")
 
@@ -299,14 +298,14 @@ def test_nobody_is_first_where_all_fail(tmp_path):
 
 
 def test_runs_of_a_smaller_workload_are_no_result_to_compare():
-    record = made_up.result("CPU", estimated=True)
+    record = builder.result("CPU", estimated=True)
     record["metrics"]["comparable"] = False
     [sentence] = words_of([record])
     assert sentence.startswith("Not ranked: CPU: ")
 
 
 def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):
-    records = [made_up.result("A"), made_up.failed("B")]
+    records = [builder.result("A"), builder.failed("B")]
     skipped = [Skipped(note("x is cut"), tmp_path, ()), Skipped(note("y is no record"), tmp_path)]
     found = limits(records, skipped, [("GPT", by_point(records))], ["A differs"], None)
     ranks = [one.advice.seriousness for one in found]
@@ -318,7 +317,7 @@ def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_coun
 
 
 def test_a_table_has_its_status_last_and_an_explanation_of_its_numbers():
-    points = [*by_point([made_up.failed("A", 2)]), *offered.points("H200")]
+    points = [*by_point([builder.failed("A", 2)]), *offered.points("H200")]
     found = grid_of(points_table(points))
     assert found.headings[-1].kind == "status"
     assert {row[-1][0] for row, bad in zip(found.rows, found.bad, strict=True) if bad} == {"failed"}
@@ -354,5 +353,5 @@ def test_a_quantity_has_its_explanation_in_every_unit():
 
 
 def test_eight_systems_have_a_short_title(tmp_path):
-    page, *_ = write_report([made_up.result(f"S{index}") for index in range(8)], [], tmp_path / "report.html")
+    page, *_ = write_report([builder.result(f"S{index}") for index in range(8)], [], tmp_path / "report.html")
     assert "<title>8 systems compared</title>" in page.read_text()

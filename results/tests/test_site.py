@@ -15,7 +15,7 @@ from caraml.cli import main
 from results.find.records import find_records
 from results.show.page import site
 from results.show.page.site import FILES, write_site
-from results.tests import builder as made_up
+from results.tests import builder
 from results.tests.builder import served
 from results.tests.conftest import LONG_MS
 
@@ -29,9 +29,9 @@ def records(tmp_path_factory):
     """Two systems with a sweep each, an estimate, a smaller workload, and failed runs, one with a nasty name."""
     folder = tmp_path_factory.mktemp("results")
     energy = {"estimated": True, "model": "800M"}
-    nasty = made_up.failed(NASTY.rstrip("\u2028"), error=f"it said {NASTY}", model="800M")
-    small = made_up.result("H200", 1, 8, 90e3, 690.0, model="117M")
-    made_up.store(folder / "runs", [*made_up.many(), made_up.result("CPU", 1, 16, 4000, 12, **energy), nasty, small])
+    nasty = builder.failed(NASTY.rstrip("\u2028"), error=f"it said {NASTY}", model="800M")
+    small = builder.result("H200", 1, 8, 90e3, 690.0, model="117M")
+    builder.store(folder / "runs", [*builder.many(), builder.result("CPU", 1, 16, 4000, 12, **energy), nasty, small])
     return folder / "runs"
 
 
@@ -94,7 +94,7 @@ def test_each_link_leads_to_a_file_of_the_folder_and_a_number_to_its_record(publ
 def test_an_interval_is_shown_with_its_number_alone(tmp_path):
     """Most numbers of a served run are in columns that a page shows on request."""
     runs = [served(ttft_s=0.5 + run / 100, tpot_s=0.02 + run / 1e3, run_id=str(run)) for run in range(3)]
-    made_up.store(tmp_path / "runs", runs)
+    builder.store(tmp_path / "runs", runs)
     write_site(*find_records([tmp_path / "runs"]), tmp_path / "public")
     [data] = [path.read_text() for path in (tmp_path / "public").glob("*.js") if path.name != "script.js"]
     headings = json.loads(data.removeprefix("const site = ").rstrip(";\n"))["headings"]
@@ -127,7 +127,7 @@ def test_names_are_never_markup(public):
 def test_a_later_site_removes_the_files_of_the_older_one_and_no_others(public, tmp_path):
     public = tmp_path / "public"
     (public / ".git").mkdir(parents=True)
-    first, second = (made_up.store(tmp_path / name, [made_up.result(name)]) for name in ("A", "B"))
+    first, second = (builder.store(tmp_path / name, [builder.result(name)]) for name in ("A", "B"))
     write_site(*find_records([first]), public)
     mine = public / "points" / "note.txt"
     mine.write_text("mine")
@@ -152,8 +152,8 @@ def test_a_folder_with_other_files_is_refused_before_any_work(tmp_path, capsys):
 
 
 def test_a_record_that_is_left_out_is_named(tmp_path):
-    long, never_good = made_up.result("A", model="longer than a name of a file" * 10), made_up.failed(model="70B")
-    runs = made_up.store(tmp_path / "runs", [long, never_good])
+    long, never_good = builder.result("A", model="longer than a name of a file" * 10), builder.failed(model="70B")
+    runs = builder.store(tmp_path / "runs", [long, never_good])
     (runs / "bad").mkdir()
     (runs / "bad" / "result.json").write_text("{")
     write_site(*find_records([runs]), tmp_path / "public")

@@ -12,7 +12,7 @@ from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.show.tables.cost import cost_table
 from results.show.words import of_workload, times_to_report
-from results.tests import builder as made_up
+from results.tests import builder
 from results.tests.of_dicts import by_point
 from results.verdicts.cost import Costs, Price, cost_of
 from results.verdicts.ranking import best_of_systems, devices_of_all, fastest, ranked_points
@@ -22,7 +22,7 @@ SPREAD = (0.99, 1.0, 1.01)
 
 def runs(system, tokens_per_s, precision="bf16", **options):
     return [
-        made_up.result(system=system, tokens_per_s=tokens_per_s * share, precision=precision, **options)
+        builder.result(system=system, tokens_per_s=tokens_per_s * share, precision=precision, **options)
         for share in SPREAD
     ]
 
@@ -42,7 +42,7 @@ def test_speeds_in_different_precisions_are_not_ranked_with_each_other():
     [
         ([runs("B", 120.0)], "B is first in tokens/s per device, 20.0 % ahead of A (95 % interval 17.3 to 22.8 %)."),
         ([runs("B", 120.0), runs("C", 119.5)], "B and C tie in tokens/s per device: their intervals overlap."),
-        ([[made_up.result("B", tokens_per_s=150.0)]], "B and A tie in tokens/s per device: one run gives no interval."),
+        ([[builder.result("B", tokens_per_s=150.0)]], "B and A tie in tokens/s per device: one run gives no interval."),
         ([], "A reaches 100.0 tokens/s per device."),
     ],
 )
@@ -70,7 +70,7 @@ def test_what_is_of_no_known_precision_is_in_no_ranking():
 
 
 def test_of_points_that_are_level_the_first_is_the_fastest():
-    points = by_point([made_up.result(batch=8), made_up.result(batch=16)])
+    points = by_point([builder.result(batch=8), builder.result(batch=16)])
     for order in (points, points[::-1]):
         assert fastest(order) is order[0]
 
@@ -86,7 +86,7 @@ def test_the_devices_of_all_are_those_on_which_each_has_a_good_run():
     points = by_point(runs("A", 100.0, devices=2) + runs("A", 100.0, devices=4) + runs("B", 100.0, devices=2))
     assert devices_of_all(points) == 2
     assert devices_of_all(points + by_point(runs("C", 100.0, devices=4))) is None
-    assert devices_of_all(by_point([made_up.failed()])) is None
+    assert devices_of_all(by_point([builder.failed()])) is None
 
 
 def test_scaling_is_of_one_precision():
@@ -108,8 +108,8 @@ def test_what_is_not_ranked_has_no_cost():
 
 
 def test_the_time_to_report_is_of_one_number_of_devices_for_all():
-    few = [made_up.result("A", devices, tokens_per_s=100.0 * devices) for devices in (1, 2, 8)]
-    many = [made_up.result("B", devices, tokens_per_s=100.0 * devices) for devices in (2, 4, 16)]
+    few = [builder.result("A", devices, tokens_per_s=100.0 * devices) for devices in (1, 2, 8)]
+    many = [builder.result("B", devices, tokens_per_s=100.0 * devices) for devices in (2, 4, 16)]
     same = r"A (\S+ \S+) for (.*) on 2 devices; B \1 for \2 on 2 devices"
     assert re.fullmatch(same, times_to_report(by_point([*few, *many])))
     assert times_to_report(by_point([few[2], many[2]])) == ""

@@ -9,13 +9,13 @@ from results.files.quantities import Quantity
 from results.find.records import RecordError
 from results.points.estimate import Interval
 from results.show.tables.cells import Amount, Table, rendered
-from results.tests import builder as made_up
+from results.tests import builder
 from results.tests.builder import make_record
 from results.tests.of_dicts import failures, original_table, pivot_table, record_table, select, sort_key
 
 
 def good(devices: int, batch: int, tokens_per_s: float) -> dict:
-    return made_up.result("CPU", devices, batch, tokens_per_s, 10.0, estimated=True)
+    return builder.result("CPU", devices, batch, tokens_per_s, 10.0, estimated=True)
 
 
 def failed(batch: int, error: str = "the node burned <down>") -> dict:
