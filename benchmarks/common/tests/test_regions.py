@@ -121,6 +121,13 @@ def test_a_host_that_runs_ahead_tells_nothing_of_its_usual_steps(timer, clock):
     assert found[PARTS]["step_s"] == pytest.approx(8)
 
 
+def test_steps_in_parts_that_tell_nothing_are_not_in_the_record(timer, clock):
+    marked = MarkedSteps(timer)
+    window(timer, marked, clock, "measured", [{"IO": 3}])
+    window(timer, marked, clock, PARTS, [{}])
+    assert list(regions_of(marked.spans(), "host", 1, alone)) == ["measured"]
+
+
 @pytest.mark.parametrize("parts", [described(Other=5), described(IO=5)])
 def test_steps_that_tell_no_more_leave_it_as_it_is(parts):
     usual = merge([described(IO=1, Other=9)])
