@@ -17,7 +17,6 @@ from record.findings import Finding, finding
 from record.served import MOST_UNLIKE_COUNT, Window
 
 PUBLISHED = Path(__file__).with_suffix(".csv")
-NO_SPECULATION = "none"
 FEW_IN_EVENT = 1.25  # tokens, of a server that generates one in a step; a busy one joins some
 JOINED = 3  # of two joined steps of more than half of the possible tokens, more than 1 in 3 have more than one can
 MOST_OF_STEP = 1.05  # tokens of an event to those of a step, whose last one in an answer is cut

@@ -14,12 +14,6 @@ OF_ALL_COPIES = ("num_devices", "global_batch_size", "data_parallel_size")
 Source = TypeVar("Source")
 
 
-def layout_of_copy(record: Record) -> dict[str, Any]:
-    """Return the layout of one of the copies that ran at once; that of the run without copies."""
-    copies, layout = (record.fill.copies if record.fill else 0) or 1, vars(record.layout)
-    return {**layout, **{key: layout[key] // copies for key in OF_ALL_COPIES if key in layout}}
-
-
 def windows_of(record: Record, kind: str) -> dict[str, list[Window]]:
     """Return the windows of one kind by the node's host name."""
     return grouped((one for one in record.windows if one.kind == kind), lambda window: window.hostname)
