@@ -43,7 +43,7 @@ def sweep(jube: str, checkout: Path, *tags: str, workflow: str = "llm", **enviro
     """Run a workflow in a checkout; return the folder of its runs."""
     command = [jube, "run", f"jube/{workflow}.yaml", "--outpath", checkout / "run", "--tag", *tags]
     done = called(*command, cwd=checkout, **environ)
-    assert done.returncode == 0, done.stdout + done.stderr  # JUBE's own: it does not tell of failed points
+    assert done.returncode == 0, done.stdout + done.stderr  # JUBE exits with 0 even if points failed
     return checkout / "run"
 
 

@@ -241,7 +241,7 @@ def test_copies_take_the_nodes_to_fill_and_begin_at_a_node_of_their_own(
 
 
 def lines_of(folder: Path) -> list[str]:
-    """What differs between systems: the scheduler's lines, the launcher, and the command on each node."""
+    """Return the lines of a job that differ between systems: the scheduler's, the launcher, each node's command."""
     job, node = ((folder / name).read_text() for name in SCRIPTS)
     lines = re.findall(r"^(?:#SBATCH|.*export [A-Z]*_SOCKET|launcher=|    nodes=).*", job, re.MULTILINE)
     return [*lines, *node[node.index("exec ") :].splitlines()]

@@ -333,7 +333,7 @@ def broken() -> float:
 
 
 class NoNumber:
-    """What cannot even be shown."""
+    """Object that raises where it is shown."""
 
     def __float__(self) -> float:
         raise SystemExit

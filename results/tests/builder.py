@@ -257,7 +257,7 @@ def _uncertainty(energy_wh: float) -> Record:
 
 
 def flops_per_token(model: str) -> float:
-    """Of GPT training on sequences of 2048 tokens."""
+    """Return the model FLOPs per token of GPT training on sequences of 2048 tokens."""
     facts = workloads()["llm_training"]
     [(sample, flops)] = facts.flops.get(model, {"2048 tokens": 6.26e9}).items()
     return flops + facts.flops_per_length.get(model, 0.0) * (SEQUENCE_LENGTH - int(sample.split()[0]))

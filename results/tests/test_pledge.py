@@ -202,7 +202,12 @@ def test_a_failed_run_that_changed_something_is_no_failure_of_the_pledge(tmp_pat
         ({"power_w": 8500.0}, {}, FAILED, ""),
         ({"power_w": 7950.0}, {}, OPEN, "the limit is within the interval"),
         ({"scope": "supply"}, {}, PASSED, ""),
-        ({"scope": "supply", "power_w": 9000.0}, {"fill.power_W": 7000.0}, FAILED, ""),  # a meter, beside the sensors
+        (
+            {"scope": "supply", "power_w": 9000.0},
+            {"fill.power_W": 7000.0},
+            FAILED,
+            "",
+        ),  # a meter in addition to the sensors
         ({"scope": "device"}, {}, OPEN, "the power is of the devices alone"),
         ({"scope": "device", "power_w": 9000.0}, {}, FAILED, ""),
         ({}, {"energy": None}, OPEN, "no power that counts: there is none"),

@@ -397,7 +397,7 @@ def test_what_is_not_known_of_a_run_is_said_as_what_is_broken(left_out, kind):
 
 
 def amd(*limits_w, serial="0x1"):
-    """What amd-smi says of devices, each with a serial number of its own."""
+    """Return output of amd-smi for devices with different serial numbers."""
     return [
         {
             "gpu": index,

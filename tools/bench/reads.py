@@ -1,4 +1,4 @@
-"""What counting reads costs, next to DFTracer: each call is a pread of 4 kB that the page cache has, or an open."""
+"""Cost of counting reads, next to DFTracer: each call is a pread of 4 kB from the page cache, or an open."""
 
 from __future__ import annotations
 

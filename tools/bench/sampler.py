@@ -1,4 +1,4 @@
-"""What the sampler costs and how true its energies are, next to other samplers, on a stand-in whose energy is known."""
+"""Cost of the sampler and errors of its energies, next to other samplers, on a stand-in of known energy."""
 
 from __future__ import annotations
 
