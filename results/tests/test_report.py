@@ -35,11 +35,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     nasty = builder.failed("<b>evil</b>&", error="it said <script>alert(1)</script> & \\textbf{died}", model="800M")
     estimated = builder.result("CPU", 1, 16, 4000, 12, estimated=True, model="800M")
-    many = [*builder.many(), estimated, nasty]
-    for one in many:
-        if energy := one.get("energy"):
-            energy["sampled_by_scope"]["node_wh"] = 1.4 * energy["energy_wh"]
-    builder.store(folder / "sweeps", many)
+    builder.store(folder / "sweeps", [*builder.many(), estimated, nasty])
     builder.store_run(folder / "run", builder.result("B200", 1, 64, 120e3, 1000, model="800M"), 1000.0)
     (folder / "prices.yaml").write_text(PRICES)
     return folder
@@ -114,8 +110,8 @@ def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
     charts = window.locator("figure")
     names = {figure.get_attribute("id").removeprefix("llm_training_0_") for figure in charts.all()}
     assert names == {
-        *("throughput", "efficiency", "pareto", "scaling", "scopes"),
-        *("heat_map_1", "heat_map_4", "power_2", "scaling_beyond"),
+        *("throughput", "efficiency", "pareto", "scaling"),
+        *("heat_map_1", "heat_map_4", "power_2"),
     }
     for svg in charts.locator("svg").all():
         assert svg.get_attribute("role") == "img"
@@ -337,7 +333,7 @@ def test_a_channel_without_a_finite_sample_leaves_out_its_chart_alone(power_w, t
 
 def test_the_plots_are_png_files_too(page):
     pictures = sorted(page.with_name("report_plots").glob("*.png"))
-    assert len(pictures) > 8
+    assert len(pictures) == 7
     for picture in pictures:
         width, height = struct.unpack(">II", picture.read_bytes()[16:24])
         assert width > 400
@@ -427,15 +423,6 @@ def test_a_heat_map_marks_what_failed_and_is_of_one_precision():
     assert chart.words.startswith("1 devices at global batch size 8: 100.0; ")
     assert "batch size 16: OOM" in chart.words
     assert "OOM" in chart.svg()
-
-
-def test_compute_and_effective_throughput_stand_side_by_side_where_both_were_measured():
-    metrics = builder.result()["metrics"]
-    both = builder.result("A", metrics={**metrics, "effective_tokens_per_s": 80.0})
-    found = charts(by_point([both, builder.result("B")]))["effective"]
-    assert found.words.startswith("A, 1 device, batch 8: compute: data is on the device 100.0, effective")
-    assert found.words.endswith("80.00")
-    assert "effective" not in charts(by_point([builder.result("B")]))
 
 
 def test_the_front_has_what_nothing_exceeds_in_both():

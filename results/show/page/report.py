@@ -22,7 +22,6 @@ from results.show.tables.accept import matrix, outcome_text, verdict_table
 from results.show.tables.anchors import anchor_table
 from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.doubts import alike
-from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
 from results.show.words import cost_words, form_of_score, of_ranking, of_workload, times_to_report
@@ -150,8 +149,8 @@ def _about_answers(sections: Sequence[Section], decision: Decision | None, costs
 def _about_limits(
     records: Sequence[Record], skipped: Sequence[Skipped], sections: Sequence[Section], decision: Decision | None
 ) -> dict[str, Any]:
-    disturbed = [words for section in sections for group in section.groups for words in disturbed_words(group)]
-    found = limits(records, skipped, [(one.short, one.results) for one in sections], disturbed, decision)
+    outliers = [words for section in sections for words in section.outliers]
+    found = limits(records, skipped, [(one.short, one.results) for one in sections], outliers, decision)
     return {
         "limits": found,
         "measure_next": measure_next(found),

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ioprof.counts import SIZE_CLASSES
 from ioprof.summary import MB, size
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
@@ -16,7 +15,7 @@ from record.values import PER_DEVICE, rounded, value_at
 from results.history import Timed
 from results.join.nodes import TRACES
 from results.points.repeats import PointResults, point_of, variant_of
-from results.show.plots.charts import Axis, bars, lines
+from results.show.plots.charts import Axis, lines
 from results.show.plots.style import COLOURS, GREY, Chart
 from results.show.tables.reads import counted
 from results.verdicts.ranking import fastest
@@ -27,9 +26,7 @@ MOST_NODES = 6  # lines in a chart
 
 
 def reads(results: Sequence[PointResults]) -> Iterator[Chart]:
-    """Yield the read bandwidth of each node over time, and the sizes of reads, of the first run with a profile."""
-    import pandas
-
+    """Yield the read bandwidth of each node over time, of the first run with a profile."""
     record = next((point.good[0] for point in counted(results)), None)
     if record is None:
         return
@@ -51,19 +48,6 @@ def reads(results: Sequence[PointResults]) -> Iterator[Chart]:
         by_window = [f"{kind} window {size(one.bytes)}" for kind, one in record.io.windows.items()]
         words = f"{where}: {size(record.io.job.bytes)} in the whole job; {', '.join(by_window)}."
         yield _over_time(rows, Axis("rate", "read [MB/s]"), ("bandwidth", "Read bandwidth over time"), spans, words)
-    counts = record.io.data.reads_by_size
-    if whole := sum(counts.values()):
-        shares = {name: 100 * counts.get(name, 0) / whole for name in SIZE_CLASSES}
-        frame = pandas.DataFrame({"name": list(shares), "part": "reads", "value": list(shares.values())})
-        texts = ", ".join(f"{share:.0f} % {name}" for name, share in shares.items() if share >= 1)
-        words = f"{where}: {whole:,} reads in the measured windows; {texts} bytes."
-        yield bars(
-            frame,
-            "reads [%] by the bytes that they returned",
-            ("read_sizes", "Sizes of reads"),
-            {"reads": COLOURS[0]},
-            words=words,
-        )
 
 
 def _over_time(rows: list[dict[str, Any]], y: Axis, chart: tuple[str, str], spans: Any, words: str) -> Chart:

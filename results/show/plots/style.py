@@ -57,7 +57,6 @@ STYLE: Any = {  # of matplotlib
 }
 
 
-TITLED = "titled:"  # prefix of the gid of an element with a tooltip
 OF_SYSTEM = "of:"  # prefix of the gid of an element of one system
 Styles = Mapping[str, Mapping[str, Any]]  # of systems
 
@@ -80,7 +79,6 @@ class Chart(NamedTuple):
         # Ids must be unique in a page.
         text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{self.name}-", text)
         text = re.sub(r'width="([\d.]+)pt" height="[^"]*"', self._width, text, count=1)
-        text = re.sub(rf'<g id="{self.name}-{TITLED}([^"]*)">', r"<g><title>\1</title>", text)
         text = re.sub(rf'<g id="{self.name}-{OF_SYSTEM}([^"]*)">', r'<g data-system="\1">', text)
         label = f' role="img" aria-label="{escape(f"{self.title}. {self.words}", quote=True)}"'
         return text.replace("<svg", f"<svg{label}", 1)
