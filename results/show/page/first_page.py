@@ -14,6 +14,7 @@ from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.show.page.decision import Decision
 from results.show.plots.style import Styles
+from results.show.tables.cells import half_text
 from results.verdicts.cost import Costs, cost_of, costed_work, why_not_costed
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
@@ -149,7 +150,7 @@ def _score(row: Scored) -> Cell:
 
 
 def _half(value: float, interval: Interval | None) -> str:
-    return f"±{100 * interval.half / value:.2g} %" if interval and value else "no interval"
+    return half_text(value, interval.half) if interval and value else "no interval"
 
 
 def _of_workload(

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -129,7 +128,7 @@ def _write_point(folder: Path, templates: Any, workload: str, title: str, one: P
     for record in runs:
         write_whole(folder / _file(record), Path(record.file.path).read_bytes())
     why = _why_not_ranked(one)
-    values = zip(column_names(table), table.rows[0], (column.help for column in table.columns), strict=True)
+    values = zip(table.titles, table.rows[0], (column.help for column in table.columns), strict=True)
     text = templates.get_template("site_point.html.j2").render(
         root="../",
         one=one,
@@ -154,12 +153,6 @@ def _why_not_ranked(one: PointResults) -> str:
     if why := why_left_out(one):
         return f"not ranked: {why}"
     return f"energy not ranked: {why}" if (why := why_not_ranked(one)) else ""
-
-
-def column_names(table: Table) -> list[str]:
-    """Return the titles of a table, each once: that of an interval with the title of its number."""
-    titles = table.titles
-    return [f"{before} {title}" if title.startswith("±") else title for before, title in pairwise(["", *titles])]
 
 
 def _with_column(table: Table, name: str, cells: Sequence[str]) -> Table:
@@ -192,12 +185,11 @@ def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[s
 def _data(one: Workload, shown: Table, lesser: Sequence[bool], styles: Styles) -> dict[str, Any]:
     """Return what the script of a workload's page filters, sorts and draws."""
     grid = grid_of(shown)
-    every = zip(shown.columns, column_names(shown), grid.headings, lesser, strict=True)
     return {
         "headings": [
             heading._asdict()
-            | {"name": name, "falls": column.better == "more", "more": is_lesser, "chooses": column.title in CHOSEN_BY}
-            for column, name, heading, is_lesser in every
+            | {"falls": column.better == "more", "more": is_lesser, "chooses": column.title in CHOSEN_BY}
+            for column, heading, is_lesser in zip(shown.columns, grid.headings, lesser, strict=True)
         ],
         "rows": grid.rows,
         "bad": grid.bad,

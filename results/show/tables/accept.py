@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from record.findings import joined
-from record.values import grouped
+from record.values import grouped, rounded
 from results.files.quantities import quantities
 from results.find.records import Skipped
-from results.show.tables.cells import Amount, Cell, Table, rendered, text_of
+from results.show.tables.cells import Table, rendered
 from results.show.words import met_words
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
@@ -60,7 +60,7 @@ def matrix(verdicts: Sequence[Verdict]) -> Matrix:
 
 def _words(verdict: Verdict, notes: Sequence[str]) -> str:
     reason = f"note {notes.index(verdict.reason) + 1}" if verdict.reason in notes else verdict.reason
-    return "; ".join(filter(None, [text_of(found(verdict)), reason]))
+    return "; ".join(filter(None, [found(verdict), reason]))
 
 
 def tender_text(tender: Tender) -> str:
@@ -73,13 +73,11 @@ def tender_text(tender: Tender) -> str:
     return "\n".join([*lines, *map(str, tender.awards), *tender.without_figure, *tender.left_out.values()])
 
 
-def found(verdict: Verdict) -> Cell:
+def found(verdict: Verdict) -> str:
     """Return the number with its unit, or the grade."""
-    value, unit = verdict.answer.value, verdict.answer.unit
-    words = f" {unit}" if unit else ""
-    if isinstance(value, float):
-        return Amount(value, verdict.interval.half if verdict.interval else None, words=words)
-    return None if value is None else f"{value}{words}"
+    value, half = verdict.answer.value, verdict.interval.half if verdict.interval else None
+    text = rounded(value, half) if isinstance(value, float) else "" if value is None else str(value)
+    return " ".join(filter(None, [text, verdict.answer.unit])) if text else ""
 
 
 def _counts(verdicts: Sequence[Verdict]) -> list[str]:

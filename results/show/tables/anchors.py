@@ -12,7 +12,7 @@ from record.values import PER_DEVICE, WORK, grouped
 from results.files.quantities import Quantity, quantities
 from results.points.repeats import PointResults
 from results.published import Figure, published
-from results.show.tables.cells import Amount, Cell, Table
+from results.show.tables.cells import Cell, Table
 from results.verdicts.quality import ESTIMATE, grade
 from results.verdicts.ranking import fastest, ranked_points
 
@@ -52,7 +52,7 @@ def _our_rows(best: PointResults) -> list[list[Cell]]:
         "% of achievable": best.value("metrics.achievable_percent"),
     }
     facts: list[Cell] = [f"{best.system}, ours", point.model, best.precision, point.devices]
-    return [[*facts, Amount(value), of, software, point.place] for of, value in figures.items() if value]
+    return [[*facts, value, of, software, point.place] for of, value in figures.items() if value]
 
 
 def _row(one: Figure) -> list[Cell]:

@@ -1,12 +1,7 @@
-"""A table of values, and its renderings, which alone make text of values.
-
-A rendering has a format of numbers: for readers, for programs with all digits, or for the page with few digits.
-"""
+"""A table of values, and its renderings, which alone make text of values."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -17,21 +12,21 @@ from jpwr.messages import near
 from record.errors import RecordError
 from record.values import SIGNIFICANT, count, rounded
 from results.files.quantities import Quantity, Shown
+from results.frames import csv_text
 from results.points.estimate import Interval
 from results.show.tables.fit import aligned
 
-FORMS = ("text", "csv", "markdown", "html")
+FORMS = ("text", "csv", "markdown")
+LEAST_PERCENT = 0.01  # half-width of an interval: a smaller one is shown as this
 STATUS = "status"  # title of the column with the outcome
-RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n")  # at the begin of a cell
 GROUP = 2  # leading columns, the system and the model, within which Shown.WITHIN looks for differences
 
 
 class Amount(NamedTuple):
-    """A number with the half-width of its interval, which determines its digits, and with the words after it."""
+    """A number with the half-width of its interval, which determines its digits; None for a single run."""
 
-    value: float | None
-    half: float | None = None
-    words: str = ""
+    value: float
+    half: float | None
 
 
 # A sequence is a list of facts; a number without an interval has the format of its column.
@@ -42,11 +37,6 @@ Number: TypeAlias = Callable[[float, float | None, str], str]  # of a number, a 
 def for_readers(value: float, half: float | None, form: str) -> str:
     """Return a number in the format of its column, or with the digits that its interval supports."""
     return format(value, form) if form else rounded(value, half)
-
-
-def for_programs(value: float, half: float | None, form: str) -> str:
-    """Return a number with all its digits."""
-    return repr(value)
 
 
 def for_page(value: float, half: float | None, form: str) -> str:
@@ -70,21 +60,24 @@ def text_of(cell: Cell, form: str = "", number: Number = for_readers) -> str:
     if isinstance(cell, Interval):
         return " to ".join(number(end, cell.half, "") if math.isfinite(end) else "no bound" for end in cell)
     if isinstance(cell, Amount):
-        if cell.value is None or not math.isfinite(cell.value):
-            return ""
-        return f"{number(cell.value, cell.half, '')}{cell.words}"
+        half = "" if cell.half is None else f" {half_text(cell.value, cell.half)}"
+        return f"{number(cell.value, cell.half, '')}{half}"
     return cell if isinstance(cell, str) else ", ".join(cell or ())
 
 
+def half_text(value: float, half: float) -> str:
+    """Return the half-width of an interval in percent of the value."""
+    return f"±{max(LEAST_PERCENT, 100 * abs(half / value)):.2g} %" if value else ""
+
+
 def is_number(cell: Cell) -> bool:
-    """Return whether a cell is a number or an interval, without words."""
-    return not cell.words if isinstance(cell, Amount) else isinstance(cell, int | float | Interval)
+    """Return whether a cell is a number or an interval."""
+    return isinstance(cell, int | float | Amount | Interval)
 
 
 def is_known(cell: Cell) -> bool:
     """Return whether a cell is not empty."""
-    value = cell.value if isinstance(cell, Amount) else cell
-    return math.isfinite(value) if isinstance(value, float) else value is not None and value not in ("", (), [])
+    return math.isfinite(cell) if isinstance(cell, float) else cell is not None and cell not in ("", (), [])
 
 
 def sort_value(cell: Cell) -> float | str | None:
@@ -230,29 +223,15 @@ def rendered(table: Table, form: str, place: Callable[[str, int], str] = str.rju
         return "\n".join([aligned(table.texts(), place), *table.notes])
     if form == "csv":
         return _csv(table)
-    header, *body = table.texts()
-    if form == "markdown":
-        lines = [[field.replace("|", "\\|").replace("\n", " ") for field in line] for line in (header, *body)]
-        lines.insert(1, ["---"] * len(header))
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    import pandas
-
-    return str(pandas.DataFrame(body, columns=header).to_html(index=False, escape=True, border=0))
+    lines = [[field.replace("|", "\\|").replace("\n", " ") for field in line] for line in table.texts()]
+    lines.insert(1, ["---"] * len(table.columns))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _csv(table: Table) -> str:
     """Return a table for programs: truth as True and False, numbers with all digits."""
-    rows = ([_for_csv(cell) for cell in row] for row in [table.titles, *table.rows])
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue().rstrip("\n")
+    import pandas
 
-
-def _for_csv(cell: Cell) -> str | int:
-    """Return a cell for programs; a text that a spreadsheet would run is quoted (OWASP, CSV injection)."""
-    if isinstance(cell, bool | int):
-        return cell
-    text = text_of(cell, number=for_programs)
-    is_text = not isinstance(cell, float | Amount | Interval)
-    quote = "'" if is_text and text.startswith(RUN_BY_SPREADSHEETS) else ""
-    return f"{quote}{text}".replace("\r", " ")  # which the writer does not quote, and readers take for another row
+    rows = [[cell if isinstance(cell, int | float) else text_of(cell) or None for cell in row] for row in table.rows]
+    frame = pandas.DataFrame(rows, columns=table.titles, dtype="object")
+    return csv_text(frame.convert_dtypes()).rstrip("\n")

@@ -12,7 +12,7 @@ from results.find.records import Record
 from results.join.reads import WAITING
 from results.points.regions import WINDOWS, median_of_all
 from results.points.repeats import PointResults, point_of
-from results.show.tables.cells import Amount, Cell, Table
+from results.show.tables.cells import Cell, Table
 from results.show.tables.table import PLACE, place_of
 
 JOB = "whole job"
@@ -36,7 +36,7 @@ COLUMNS = PLACE + quantities(
 COUNTED = (0, 2)  # indices of counts: files and reads
 FILE_COLUMNS = PLACE + quantities(
     *("file", "size [MB]", "opens", "reads", "read [MB]", "in the window [MB]", "while steps waited [MB]"),
-    *("sequential [%]", "mapped [MB]"),
+    *("sequential [%]", "mapped, not timed [MB]"),
 )
 
 
@@ -91,31 +91,31 @@ def file_table(results: Sequence[PointResults]) -> Table:
         for file in (in_windows or files)[:SHOWN_FILES]:
             sequential = _percent(file.sequential_reads, file.reads)
             sizes = [file.window_bytes / MB, file.waited_for_bytes / MB]
-            mapped = Amount(file.mapped_bytes / MB, words=", not timed") if file.maps else None
+            mapped = file.mapped_bytes / MB if file.maps else None
             cells: list[Cell] = [file.path, file.size_bytes / MB, file.opens, file.reads, file.bytes / MB]
             rows.append([*place_of(one), *cells, *sizes, sequential, mapped])
     return Table(FILE_COLUMNS, rows)
 
 
-def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
-    """Return the conclusions from each point's first run, each sentence once; `tier` is a storage bandwidth in MB/s."""
+def of_reads(results: Sequence[PointResults]) -> list[str]:
+    """Return the conclusions from each point's first run, each sentence once."""
     sentences = []
     for one in counted(results):
         record = one.good[0]
         place = ", ".join(filter(None, (record.system, record.model, point_of(record).place)))
         for conclusions in (_again, _small, _storage, _mapped, _not_seen):
-            sentences += [f"{place}: {text}" for text in conclusions(record, tier)]
+            sentences += [f"{place}: {text}" for text in conclusions(record)]
     return list(dict.fromkeys(sentences))
 
 
-def _again(record: Record, tier: float | None) -> Iterator[str]:
+def _again(record: Record) -> Iterator[str]:
     data = record.io.data
     times = _ratio(data.bytes, data.size_bytes)
     if times is not None and times > AGAIN:
         yield f"the files that steps read have {size(data.size_bytes)}, and the job read each byte {times:.1f} times"
 
 
-def _small(record: Record, tier: float | None) -> Iterator[str]:
+def _small(record: Record) -> Iterator[str]:
     data = record.io.data
     mean_bytes = _ratio(data.size_bytes, data.files)
     if mean_bytes is not None and mean_bytes < SMALL_BYTES and data.files >= MANY:
@@ -126,7 +126,7 @@ def _small(record: Record, tier: float | None) -> Iterator[str]:
         )
 
 
-def _storage(record: Record, tier: float | None) -> Iterator[str]:
+def _storage(record: Record) -> Iterator[str]:
     """Yield the largest gain of a faster storage: at most the time that steps wait for their input."""
     window = record.io.windows.get("effective")
     wait_percent, window_s = (value_at(record, f"metrics.{key}") for key in ("input_wait_percent", "effective_s"))
@@ -141,24 +141,17 @@ def _storage(record: Record, tier: float | None) -> Iterator[str]:
     if wait_percent < LITTLE_PERCENT:
         yield f"{summary}: a faster storage has no effect"
         return
-    yield f"{summary}: a faster storage saves {_saved(min(wait_s, reading_s), window_s)} at most"
-    if tier is not None:
-        faster_s = window.bytes / MB / tier
-        saved_s = min(wait_s, max(0.0, reading_s - faster_s))
-        yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
+    saved_s = min(wait_s, reading_s)
+    yield f"{summary}: a faster storage saves {saved_s:.3g} s ({100 * saved_s / window_s:.1f} %) at most"
 
 
-def _saved(saved_s: float, of_s: float) -> str:
-    return f"{saved_s:.3g} s ({100 * saved_s / of_s:.1f} %)"
-
-
-def _mapped(record: Record, tier: float | None) -> Iterator[str]:
+def _mapped(record: Record) -> Iterator[str]:
     job = record.io.job
     if job.maps:
         yield f"{size(job.mapped_bytes)} were mapped into memory: what of them was read is not counted and not timed"
 
 
-def _not_seen(record: Record, tier: float | None) -> Iterator[str]:
+def _not_seen(record: Record) -> Iterator[str]:
     io = record.io
     seen = io.coverage_percent
     if seen is not None and seen < ENOUGH_PERCENT:

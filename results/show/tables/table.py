@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from record.values import count, devices_text, grouped, sort_key, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.files.workloads import batch_text
-from results.find.records import Record, RecordError
-from results.frames import of_point, of_run, points_of_runs
+from results.find.records import Record
+from results.frames import OF_POINT, of_point, of_run, points_of_runs
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
 
 POWER = ("p75_power_w", "p90_power_w", "p99_power_w", "power_level", "next_level")
 REASONS = ("not_ranked", "energy_not_ranked", "status")
 LONG = QUANTITIES["next_level"].title  # of a column that fits no page
-HALF = "± 95 %"  # title of the half-width of an interval
 TRAINED = (
     *("system", "model", "precision", "data", "sample", "comparable", "devices", "global_batch", "micro_batch"),
     *("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "data_parallel", "copies"),
@@ -41,12 +40,11 @@ SERVED = (
 LESSER_OF_SERVED = ("work_per_wh",)  # shown with all columns alone
 # The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
 ORIGINAL = [name for name, quantity in QUANTITIES.items() if quantity.original]
-# Quantities of points: those with an interval are followed by its half-width.
 TRAINED_POINTS = (
     *("system", "model", "data", "devices", "global_batch", "precision", "variant", "power_limit_w"),
-    *("clock_limit_mhz", "status", "runs", "work_per_s", HALF, "slowest_copy", "spread_percent", "time_to_loss_s"),
-    *(HALF, "energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
-    *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", HALF, "work_per_s_per_kw", HALF),
+    *("clock_limit_mhz", "status", "runs", "work_per_s", "slowest_copy", "spread_percent", "time_to_loss_s"),
+    *("energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
+    *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", "work_per_s_per_kw"),
     *("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib", *POWER),
     *("clock_mhz", "throttled_percent", "power_limited_percent", "unsettled", *REASONS[:-1]),
 )
@@ -54,7 +52,7 @@ TRAINED_POINTS = (
 OF_DEVICES = ("work_per_s_per_device", "total_per_s", "work_per_wh")
 SERVED_POINTS = (
     *("system", "model", "in/out", "devices", "concurrency", "precision", "variant", "status", "runs"),
-    *(each for name in SERVED if QUANTITIES[name].form and name not in OF_DEVICES for each in (name, HALF)),
+    *(name for name in SERVED if QUANTITIES[name].form and name not in OF_DEVICES),
     *("sampling_percent", "sensor_accuracy", "energy", "power_level", "next_level", *REASONS[:-1]),
 )
 # Columns that identify a point in tables of its parts.
@@ -86,27 +84,18 @@ def original_table(records: Sequence[Record]) -> Table:
 
 
 def point_table(results: Sequence[PointResults]) -> Table:
-    """Return a row per point: medians, and the half-widths of intervals of those that have a column for it."""
+    """Return a row per point: medians, and the half-widths of the intervals of measured values."""
     served = are_served([record for point in results for record in (*point.good, *point.bad)])
     names = SERVED_POINTS if served else TRAINED_POINTS
-    columns = _columns(names)
-    for at, name in enumerate(names):
-        if name == HALF:
-            columns[at] = columns[at]._replace(shown=columns[at - 1].shown)
-    rows = [list(_of_point(names, point)) for point in results]
-    return Table(columns, rows, units=units_of(point.any for point in results))
+    rows = [[_of_point(name, point) for name in names] for point in results]
+    return Table(_columns(names), rows, units=units_of(point.any for point in results))
 
 
-def _of_point(names: Sequence[str], point: PointResults) -> Iterator[Cell]:
-    half = None
-    for name, following in zip(names, [*names[1:], ""], strict=True):
-        if name == HALF:
-            yield Amount(half, half)
-            continue
-        with_half = following == HALF or name == "work_per_s_per_device"
-        half = point.half_width(QUANTITIES[name].path) if with_half else None
-        value = of_point(name, point)
-        yield Amount(value, half) if isinstance(value, float) else value
+def _of_point(name: str, point: PointResults) -> Cell:
+    value: Cell = of_point(name, point)
+    if name in OF_POINT or not isinstance(value, float):
+        return value
+    return Amount(value, point.half_width(QUANTITIES[name].path))
 
 
 def _columns(names: Sequence[str]) -> list[Quantity]:
@@ -137,32 +126,6 @@ def failures(records: Sequence[Record]) -> list[str]:
         for record in sorted(records, key=sort_key)
         if not record.is_good
     ]
-
-
-def pivot_table(records: Sequence[Record], path: str) -> Table:
-    """Return one value of one system and model: a row per number of devices, a column per global batch size.
-
-    A failed point has its status. Raises RecordError if two records have the same devices and batch.
-    """
-    cells: dict[tuple[int, int], Cell] = {}
-    for record in records:
-        place = (
-            value_at(record, "layout.num_devices") or 0,
-            value_at(record, "layout.global_batch_size") or 0,
-        )
-        if place in cells:
-            raise RecordError(
-                f"two records have {devices_text(place[0])} and batch {place[1]}: choose one system, model and set of "
-                "options with --filter"
-            )
-        value = value_at(record, path)
-        good = record.is_good and isinstance(value, int | float)
-        cells[place] = value if good else record.status
-    if "ok" in cells.values():
-        raise RecordError(f"--pivot {path}: a good record has no such number; try metrics.{{unit}}_per_s")
-    devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
-    columns = [Quantity("devices"), *(Quantity(f"batch {batch}", form=".6g") for batch in batches)]
-    return Table(columns, [[number, *(cells.get((number, batch)) for batch in batches)] for number in devices])
 
 
 def place_of(one: PointResults) -> list[Cell]:
