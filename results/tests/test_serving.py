@@ -16,7 +16,7 @@ from results.find.records import RESULT_NAME, RecordError, find_records, read_ch
 from results.predict.predict import groups_of
 from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
-from results.show.tables.anchors import anchor_table
+from results.show.tables.published import anchor_table
 from results.show.tables.table import point_table, within_limits
 from results.tests.builder import OUTPUT, WINDOW_S, needs, result, served, store, verdicts
 from results.tests.of_dicts import by_point, contradictions, failures, record_table
@@ -148,9 +148,10 @@ def test_the_most_load_within_the_limits_is_told():
 
 
 def test_published_figures_are_next_to_ours_in_one_unit_and_with_the_server():
-    _, ours, *others = anchor_table(by_point([served("B200")])).texts()
-    assert (ours[0], ours[6]) == ("B200, ours", "vllm 1")
-    assert {row[5] for row in (ours, *others)} == {"output tokens/s/device", "J/output token"}
+    titles, *rows = anchor_table(by_point([served("B200")])).texts()
+    ours, *_ = found = [dict(zip(titles, row, strict=True)) for row in rows]
+    assert (ours["whose"], ours["software"]) == ("B200, ours", "vllm 1")
+    assert {row["unit"] for row in found} == {"output tokens/s/device", "J/output token"}
 
 
 def test_a_load_is_named_in_requests_in_flight():

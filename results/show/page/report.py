@@ -19,9 +19,9 @@ from results.show.page.sections import Section, sections_of
 from results.show.page.shortcomings import limits, measure_next
 from results.show.plots.style import Chart, styles_of_systems
 from results.show.tables.accept import matrix, outcome_text, verdict_table
-from results.show.tables.anchors import anchor_table
 from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.doubts import alike
+from results.show.tables.published import anchor_table
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
 from results.show.words import cost_words, form_of_score, of_ranking, of_workload, times_to_report
