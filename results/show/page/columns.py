@@ -19,6 +19,7 @@ class Heading(NamedTuple):
     title: str
     help: str
     kind: str
+    column: Quantity
 
 
 class Grid(NamedTuple):
@@ -40,7 +41,7 @@ def grid_of(table: Table) -> Grid:
         kind = _kind(column, cells, texts)
         if kind == "number":
             texts = [text_of(cell, column.form, for_page) for cell in cells]
-        headings.append(Heading(title, column.help, kind))
+        headings.append(Heading(title, column.help, kind, column))
         columns.append(list(zip(texts, map(_key, cells), strict=True)))
     has_status = table.columns[-1].title == STATUS
     return Grid(headings, list(zip(*columns, strict=True)), [has_status and row[-1] != "ok" for row in table.rows])
