@@ -183,15 +183,7 @@ def test_what_the_data_does_not_answer_has_a_reason(tmp_path):
         "64",
         "nodes of unknown size; limited by number of devices",
     )
-    assert "--prices" in found.changes[0][1]
-
-
-def test_a_discount_without_a_budget_of_money_follows_from_the_cost_of_the_work(tmp_path):
-    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nreference: H200\n"
-    costs = Costs("EUR", 0.0, {"H200": Price(10_000), "MI300X": Price(20_000)})
-    points = [one for one in offered.points("H200", "MI300X") if one.point.benchmark == "llm_training"]
-    [(_, words)] = decide(points, offered.needs(tmp_path, text), costs).changes
-    assert words.startswith("discount to cost as much: 54.5 % for 800M")  # 30 of 33 tokens/s at twice the price
+    assert "discount" not in found.changes[0][1]
 
 
 def test_a_cost_is_of_the_point_of_its_row_or_has_a_reason():
@@ -286,7 +278,7 @@ def test_a_formula_has_scores_and_no_weights(tmp_path):
     number = r"[\d.]+ \([\d.]+ to [\d.]+\)"
     pattern = rf"H200 is first by .*, with a score of {number} against {number} of A100\."
     assert re.fullmatch(pattern, found.sentence)
-    assert "weight" not in found.changes[0][1]
+    assert not found.changes
 
 
 def test_nobody_is_first_where_all_fail(tmp_path):

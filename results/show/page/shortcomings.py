@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from record.findings import LEFT_OUT, NEIGHBOURS, NO_SCORE, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
+from record.findings import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
 from record.values import PER_DEVICE, grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
 from results.show.page.decision import Decision
 from results.show.tables.doubts import alike, deviations_once, energies_apart, failures_once
-from results.show.words import scaled, scaled_words, without_score
+from results.show.words import scaled_words
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import rank, ranked_points
 
@@ -70,20 +70,14 @@ def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
     if ranked.tied:
         names = [ranked.scores[0].system, *ranked.tied]
         yield TIE, f"{', '.join(names)} {ranked.title}"
-    of_others = [
-        each._replace(scores=[row for row in each.scores if row.system not in decision.failed])
-        for each in decision.rankings
-    ]
-    for words in without_score(of_others):
-        yield NO_SCORE, words
 
 
 def _of_sizes(decision: Decision) -> Iterator[tuple[Advice, str]]:
     ranked = decision.rankings[0]
-    firsts, sizes = {ranked.scores[0].system, *ranked.tied}, scaled(ranked)
-    advice = SIZE if any(size.system in firsts for size in sizes) else SIZE_OF_OTHERS
-    for words in scaled_words(sizes):
-        yield advice, words
+    sizes = scaled_words(ranked)
+    is_of_first = any(systems & {ranked.scores[0].system, *ranked.tied} for systems, _ in sizes)
+    for _, words in sizes:
+        yield SIZE if is_of_first else SIZE_OF_OTHERS, words
 
 
 def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:

@@ -71,5 +71,6 @@ def _our_rows(best: PointResults) -> list[list[Cell]]:
         f"J/{unit.removesuffix('s')}": JOULES_PER_WH / efficiency if efficiency else None,
         "% of achievable": best.value("metrics.achievable_percent"),
     }
-    facts = [f"{best.system}, ours", point.model, point.data, best.precision, point.devices, point.global_batch, ""]
+    point_cells: list[Cell] = [point.model, point.data, best.precision, point.devices, point.global_batch]
+    facts = [f"{best.system}, ours", *point_cells, ""]
     return [[*facts, value, of, software, ""] for of, value in figures.items() if value]
