@@ -10,7 +10,7 @@ from jpwr.process.whole_file import write_whole
 from record.values import count
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
-from results.points.repeats import by_point
+from results.points.repeats import PointResults, by_point
 from results.show.page.columns import grid_of, points_table
 from results.show.page.decision import Decision, decide
 from results.show.page.first_page import first_page
@@ -103,18 +103,27 @@ def _render(
 ) -> str:
     templates = environment()
     templates.globals |= {function.__name__: function for function in CALLED}
+    workloads = [(section.short, section.results) for section in sections]
+    groups = [section.results for section in sections]
+    points = [point for group in groups for point in group]
+    outliers = [words for section in sections for words in section.outliers]
+    found = limits(records, skipped, workloads, outliers, decision)
     text: str = templates.get_template(TEMPLATE).render(
         sections=sections,
         svg=svg,
         decision=decision,
         details_shown=DETAILS_SHOWN,
         grades=GRADES,
-        commands=commands_of([one for section in sections for one in section.results]),
+        commands=commands_of(points),
+        anchors=anchor_table(points),
+        first_page=first_page(workloads, styles_of_systems(points), costs, decision),
+        answers=[(title, of_workload(results)) for title, results in workloads],
+        form=form_of_score(decision.tender.requirements, decision.rankings[0].reference) if decision else "",
+        limits=found,
+        measure_next=measure_next(found),
+        skipped=alike(str(file) for file in skipped if file.systems is None),
         **_about_records(records),
-        **_about_answers(sections, decision, costs),
-        **_about_limits(records, skipped, sections, decision),
-        **_about_costs(sections, costs, decision.failed if decision else ()),
-        anchors=anchor_table([one for section in sections for one in section.results]),
+        **_about_costs(groups, costs, decision.failed if decision else ()),
     )
     return text
 
@@ -136,34 +145,14 @@ def _about_records(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _about_answers(sections: Sequence[Section], decision: Decision | None, costs: Costs | None) -> dict[str, Any]:
-    workloads = [(section.short, section.results) for section in sections]
-    styles = styles_of_systems(point for section in sections for point in section.results)
-    found: dict[str, Any] = {"first_page": first_page(workloads, styles, costs, decision)}
-    found["answers"] = [(section.short, of_workload(section.results)) for section in sections]
-    if decision:
-        found["form"] = form_of_score(decision.tender.requirements, decision.rankings[0].reference)
-    return found
-
-
-def _about_limits(
-    records: Sequence[Record], skipped: Sequence[Skipped], sections: Sequence[Section], decision: Decision | None
+def _about_costs(
+    groups: Sequence[Sequence[PointResults]], costs: Costs | None, failed: Collection[str]
 ) -> dict[str, Any]:
-    outliers = [words for section in sections for words in section.outliers]
-    found = limits(records, skipped, [(one.short, one.results) for one in sections], outliers, decision)
-    return {
-        "limits": found,
-        "measure_next": measure_next(found),
-        "skipped": alike(str(file) for file in skipped if file.systems is None),
-    }
-
-
-def _about_costs(sections: Sequence[Section], costs: Costs | None, failed: Collection[str]) -> dict[str, Any]:
     if costs is None:
         return {"costs": None, "cost_words": [], "crossings": None, "assumptions": []}
     return {
-        "costs": cost_table([section.results for section in sections], costs),
-        "cost_words": list(dict.fromkeys(" ".join(cost_words(one.results, costs, failed)) for one in sections)),
-        "crossings": crossing_table([section.results for section in sections], costs, failed),
+        "costs": cost_table(groups, costs),
+        "cost_words": list(dict.fromkeys(" ".join(cost_words(points, costs, failed)) for points in groups)),
+        "crossings": crossing_table(groups, costs, failed),
         "assumptions": costs.assumptions(),
     }

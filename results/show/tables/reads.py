@@ -15,7 +15,6 @@ from results.points.repeats import PointResults, point_of
 from results.show.tables.cells import Cell, Table
 from results.show.tables.table import PLACE, place_of
 
-JOB = "whole job"
 SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
 LITTLE_PERCENT = 1.0  # of the time of steps: with a shorter wait, a faster storage has no effect
@@ -33,7 +32,6 @@ COLUMNS = PLACE + quantities(
         "seen [%]",
     )
 )
-COUNTED = (0, 2)  # indices of counts: files and reads
 FILE_COLUMNS = PLACE + quantities(
     *("file", "size [MB]", "opens", "reads", "read [MB]", "in the window [MB]", "while steps waited [MB]"),
     *("sequential [%]", "mapped, not timed [MB]"),
@@ -52,26 +50,23 @@ def read_table(results: Sequence[PointResults]) -> Table:
         parts: dict[str, list[Reads | WindowReads | None]] = {
             f"{kind} window": [record.io.windows.get(kind) for record in one.good] for kind in WINDOWS
         }
-        parts[JOB] = [record.io.job for record in one.good]
+        parts["whole job"] = [record.io.job for record in one.good]
         seen = median_of_all([record.io.coverage_percent for record in one.good])
         for name, runs in parts.items():
             if all(runs):
-                rows.append([*place_of(one), name, *_medians([_numbers(run) for run in runs if run]), seen])
+                columns = zip(*(_numbers(run) for run in runs if run), strict=True)
+                files, size_mb, reads, *others = map(median_of_all, columns)
+                rows.append([*place_of(one), name, round(files or 0), size_mb, round(reads or 0), *others, seen])
     return Table(COLUMNS, rows)
 
 
 def _numbers(one: Reads | WindowReads) -> list[float | None]:
     """Return the values of the columns from `files` on; only windows have times."""
-    reading_s, waited = None, None
-    if isinstance(one, WindowReads):
-        reading_s, waited = one.reading_s, _percent(one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
     sizes = [one.files, one.bytes / MB, one.reads, _ratio(one.bytes / 1e3, one.reads)]
-    return [*sizes, reading_s, _ratio(one.bytes / MB, reading_s), waited]
-
-
-def _medians(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
-    medians = [median_of_all(values) for values in zip(*runs, strict=True)]
-    return [None if one is None else round(one) if at in COUNTED else float(one) for at, one in enumerate(medians)]
+    if not isinstance(one, WindowReads):
+        return [*sizes, None, None, None]
+    waited = _percent(one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
+    return [*sizes, one.reading_s, _ratio(one.bytes / MB, one.reading_s), waited]
 
 
 def _ratio(value: float, by: float | None) -> float | None:

@@ -112,20 +112,14 @@ def units_of(records: Iterable[Record]) -> list[str]:
     return list(dict.fromkeys(record.work_unit for record in records))
 
 
-def name(record: Record) -> str:
-    """Return the system, model and devices of a record, as text."""
-    small = f", {record.sample}" if value_at(record, "metrics.comparable") is False else ""
-    return f"{record.system}, {record.model}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
-
-
 def failures(records: Sequence[Record]) -> list[str]:
     """Return a sentence on each record whose status is not ok."""
-    return [
-        f"{name(record)}, {batch_text(record.benchmark, value_at(record, 'layout.global_batch_size'))}: "
-        f"{record.status}: {record.error}"
-        for record in sorted(records, key=sort_key)
-        if not record.is_good
-    ]
+    found = []
+    for record in (record for record in sorted(records, key=sort_key) if not record.is_good):
+        batch = batch_text(record.benchmark, record.layout.global_batch_size or 0)
+        place = f"{record.system}, {record.model}, {devices_text(record.layout.num_devices or 0)}, {batch}"
+        found.append(f"{place}: {record.status}: {record.error}")
+    return found
 
 
 def place_of(one: PointResults) -> list[Cell]:
@@ -141,31 +135,17 @@ def place_view(table: Table, everything: bool) -> Table:
 
 
 def within_limits(results: Sequence[PointResults]) -> list[str]:
-    """Return for each setup the most requests in flight whose 99th percentiles keep the limits, a sentence each.
-
-    A load whose runs all failed keeps none. Records of other clients have no limits, and no sentence.
-    """
+    """Return for each setup of a server the most requests in flight whose 99th percentiles keep the limits, as text."""
     served = [one for one in results if one.good and value_at(one.any, "serving.slo")]
-    failed = [one for one in results if not one.good]
+    setups = grouped(served, lambda one: (one.system, *one.point[1:5], one.variant))
     found = []
-    for (system, model, sample, devices, variant), points in grouped(served, _setup).items():
-        limits = {name: value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")}
-        slo = ", ".join(f"{name.upper()} p99 {limit_s or 0:g} s" for name, limit_s in limits.items())
-        keep = f"keep the limits of {value_at(points[0].any, 'serving.slo')} ({slo})"
-        streams = [one.point.global_batch for one in points if one.keeps_limits]
-        places = [(system, model, each, devices) for each in (sample, "")]  # a run that failed early has no sample
-        tried = [one.point.global_batch for one in [*points, *failed] if _setup(one)[:4] in places]
-        if (value_at(points[0].any, "config.load.rate_per_s") or 0.0) > 0:
-            words = f"requests at this rate {'' if streams else 'do not '}{keep}"
-        elif not streams:
-            words = f"none of its loads {keep}"
-        elif max(streams) < max(tried):
-            words = f"up to {count(max(streams), 'request')} in flight {keep}"
-        else:
-            words = f"{count(max(streams), 'request')} in flight, its highest load, {keep}"
-        found.append(f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}: {words}")
+    for (system, model, _, sample, devices, variant), points in setups.items():
+        record = points[0].any
+        limits_s = {name: value_at(record, f"metrics.slo_{name}_s") or 0.0 for name in ("ttft", "tpot")}
+        slo = ", ".join(f"{name.upper()} p99 {limit_s:g} s" for name, limit_s in limits_s.items())
+        most = max((one.point.global_batch for one in points if one.keeps_limits), default=0)
+        load = f"up to {count(most, 'request')} in flight" if most else "none of its loads"
+        load = "requests at this rate" if most and record.option("load.rate_per_s") else load
+        setup = f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}"
+        found.append(f"{setup}: {load} keep the limits of {record.serving.slo} ({slo})")
     return found
-
-
-def _setup(one: PointResults) -> tuple[str, str, str, int, tuple[str, ...]]:
-    return one.system, one.point.model, one.point.sample, one.point.devices, one.variant
