@@ -9,7 +9,7 @@ from results.show.tables.table import SERVED_POINTS, TRAINED, TRAINED_POINTS
 from results.tests import builder
 from results.tests.of_dicts import record_table
 
-ALWAYS, DIFFERS, WITHIN, MORE = Shown
+ALWAYS, DIFFERS, MORE = Shown
 
 
 def table(mark, *rows, titles=("system", "model", "x", "status")):
@@ -38,10 +38,6 @@ def shown(mark, *rows):
         # A text is one fact, also with a comma.
         (DIFFERS, [("A", "m", "a, b", "ok"), ("A", "m", "b", "ok")], ["a, b", "b"], []),
         (DIFFERS, [("A", "m", "", "failed"), ("A", "m", "", "failed")], None, []),
-        (WITHIN, [("A", "m", "1", "ok"), ("A", "m", "2", "ok")], ["1", "2"], []),
-        (WITHIN, [("A", "m", "1", "ok"), ("B", "m", "1", "ok")], None, ["In all rows: x 1."]),
-        (WITHIN, [("A", "m", "1", "ok"), ("B", "m", "2", "ok")], None, ["1 more column: --all shows it."]),
-        (WITHIN, [("A", "m", "1", "ok"), ("A", "m", "", "failed")], None, ["In all rows that have it: x 1."]),
     ],
 )
 def test_a_column_is_shown_where_its_mark_and_its_values_say_so(mark, rows, cells, notes):

@@ -31,13 +31,13 @@ def limits(
     decision: Decision | None,
 ) -> list[Shortcoming]:
     """Return all limits of the results, each once, the most serious first."""
-    found = [*_left_out(skipped), *_of_records(records)]
+    found = [*_left_out(skipped), *failures_once(records)]
     found += _of_decision(decision) if decision else []
     for title, results in workloads:
         found += [] if decision else _ties(title, results)
         found += [(PLACES, f"{title}: {words}") for words in energies_apart(results)]
     every = [one for _, results in workloads for one in results]
-    found += [(one.finding.advice, str(one)) for one in deviations_once(every)]
+    found += deviations_once(every)
     found += [(NEIGHBOURS, words) for words in disturbed]
     merged = [
         Shortcoming(advice, [detail.rstrip(".") for _, detail in mine])
@@ -56,11 +56,6 @@ def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
     counted = [one for one in skipped if one.systems is not None]
     for systems, mine in grouped(counted, lambda one: ", ".join(one.systems or ()) or "any system").items():
         yield LEFT_OUT, f"{systems}: {'; '.join(alike(map(str, mine)))}"
-
-
-def _of_records(records: Sequence[Record]) -> Iterator[tuple[Advice, str]]:
-    for one in failures_once(records):
-        yield one.finding.advice, str(one)
 
 
 def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:

@@ -236,33 +236,25 @@ def bars(
 @styled
 def heat_map(frame: DataFrame, x: Axis, y: Axis, value: str, chart: tuple[str, str], unit: str) -> Chart:
     """Draw a value for each pair of two columns; a row without one has its text in the column `failed`."""
-    import matplotlib as mpl
-    from matplotlib.patches import Rectangle
-
     across, upwards = (sorted({int(one) for one in frame[axis.column]}) for axis in (x, y))
     heading = f"{chart[1]} [{unit}]"
     width_in = max(3.2, 0.62 * len(across) + 1.2, TITLE_IN * len(heading) + 1.0)
     figure, [axes] = new_figure((width_in, max(1.5, 0.42 * len(upwards) + 1.1)))
-    known = frame[value].dropna().astype(float)
-    low, high = known.min(), known.max()
+    cells = frame.set_index([y.column, x.column])[value].astype(float).unstack()
+    low, high = (float(end) for end in (frame[value].min(), frame[value].max()))
+    axes.pcolormesh(cells.to_numpy(), cmap="cividis")
     texts = []
     for row in frame.to_dict("records"):
-        at, number = (across.index(row[x.column]), upwards.index(row[y.column])), row[value]
-        corner, is_known = (at[0] - 0.5, at[1] - 0.5), number == number and number is not None
-        shade = (float(number) - low) / (high - low) if is_known and high > low else 0.5
-        look: dict[str, Any] = {"facecolor": mpl.colormaps["cividis"](shade), "edgecolor": "none"}
-        look = look if is_known else {"fill": False, "hatch": "////", "edgecolor": FAILED_COLOUR, "lw": 0.5}
-        axes.add_patch(Rectangle(corner, 1, 1, **look))
-        box: dict[str, Any] = {} if is_known else {"bbox": {"fc": "white", "ec": "none", "pad": 1}}
-        ink = "white" if is_known and shade < 0.55 else "black"
+        place, number = (across.index(row[x.column]) + 0.5, upwards.index(row[y.column]) + 0.5), row[value]
+        is_known = number == number and number is not None
+        is_dark = is_known and float(number) <= low + 0.55 * (high - low)
+        ink = "white" if is_dark else "black" if is_known else FAILED_COLOUR
         text = short(float(number)) if is_known else row["failed"]
-        axes.text(*at, text, ha="center", va="center", fontsize=7 if is_known else 6, color=ink, **box)
+        axes.text(*place, text, ha="center", va="center", fontsize=7, color=ink)
         shown = rounded(float(number)) if is_known else row["failed"]
         texts.append(f"{row[y.column]} {y.label} at {x.label} {row[x.column]}: {shown}")
-    axes.set_xlim(-0.5, len(across) - 0.5)
-    axes.set_ylim(-0.5, len(upwards) - 0.5)
-    axes.set_xticks(range(len(across)), list(map(str, across)))
-    axes.set_yticks(range(len(upwards)), list(map(str, upwards)))
+    axes.set_xticks([at + 0.5 for at in range(len(across))], list(map(str, across)))
+    axes.set_yticks([at + 0.5 for at in range(len(upwards))], list(map(str, upwards)))
     axes.set_xlabel(x.label)
     axes.set_ylabel(y.label)
     axes.set_title(heading)

@@ -19,7 +19,6 @@ from results.show.tables.fit import aligned
 FORMS = ("text", "csv", "markdown")
 LEAST_PERCENT = 0.01  # half-width of an interval: a smaller one is shown as this
 STATUS = "status"  # title of the column with the outcome
-GROUP = 2  # leading columns, the system and the model, within which Shown.WITHIN looks for differences
 
 
 class Amount(NamedTuple):
@@ -180,7 +179,7 @@ def _needed(table: Table) -> Table:
     good = [at is None or row[at] == "ok" for row in table.rows]
     columns, kept, shared, hidden = [], [], [], 0
     for column, title, cells in zip(table.columns, table.titles, zip(*table.rows, strict=True), strict=True):
-        shown, common = _compared(column, cells, table.rows, good)
+        shown, common = _compared(column, cells, good)
         if shown:
             columns.append(column)
             kept.append(shown)
@@ -194,18 +193,13 @@ def _needed(table: Table) -> Table:
     return Table(columns, list(zip(*kept, strict=True)), notes, table.units)
 
 
-def _compared(
-    column: Quantity, cells: Sequence[Cell], rows: Sequence[Sequence[Cell]], good: Sequence[bool]
-) -> tuple[Sequence[Cell], Sequence[str]]:
+def _compared(column: Quantity, cells: Sequence[Cell], good: Sequence[bool]) -> tuple[Sequence[Cell], Sequence[str]]:
     """Return the cells of a column that a reader needs, if any, and the facts that all rows have, to be stated once."""
     if column.shown in (Shown.ALWAYS, Shown.MORE):
         return cells if column.shown is Shown.ALWAYS else (), ()
     parts = [_parts(cell, column) for cell in cells]
-    groups = [tuple(row[:GROUP]) for row in rows]
-    known = [(tuple(one), group) for one, group, is_good in zip(parts, groups, good, strict=True) if one or is_good]
-    common = [one for one in known[0][0] if all(one in facts for facts, _ in known)]
-    if column.shown is Shown.WITHIN:
-        return (cells, ()) if len(set(known)) > len({group for _, group in known}) else ((), common)
+    first, *others = [facts for facts, is_good in zip(parts, good, strict=True) if facts or is_good]
+    common = [one for one in first if all(one in facts for facts in others)]
     left = [[one for one in facts if one not in common] for facts in parts] if common else cells
     return left if any(map(is_known, left)) else (), common
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from record.values import count, devices_text, grouped, sort_key, value_at
-from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
+from results.files.quantities import QUANTITIES, Shown, quantities
 from results.files.workloads import batch_text
 from results.find.records import Record
 from results.frames import OF_POINT, of_point, of_run, points_of_runs
@@ -35,9 +35,8 @@ SERVED = (
     *("cache_hit", "possible_cache_hit", "turn_tokens_per_s", "cached_tokens", "fresh_tokens"),
     *("ttft_cached_below_50", "ttft_cached_50_to_90", "ttft_cached_from_90"),
     *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request", "j_per_token_read"),
-    *("j_per_token_written", "perplexity", "work_per_wh", "work_per_s_per_kw", *POWER, "power_source", *REASONS),
+    *("j_per_token_written", "perplexity", "work_per_s_per_kw", *POWER, "power_source", *REASONS),
 )
-LESSER_OF_SERVED = ("work_per_wh",)  # shown with all columns alone
 # The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
 ORIGINAL = [name for name, quantity in QUANTITIES.items() if quantity.original]
 TRAINED_POINTS = (
@@ -49,7 +48,7 @@ TRAINED_POINTS = (
     *("clock_mhz", "throttled_percent", "power_limited_percent", "unsettled", *REASONS[:-1]),
 )
 # These follow from other columns, and are left out of points.
-OF_DEVICES = ("work_per_s_per_device", "total_per_s", "work_per_wh")
+OF_DEVICES = ("work_per_s_per_device", "total_per_s")
 SERVED_POINTS = (
     *("system", "model", "in/out", "devices", "concurrency", "precision", "variant", "status", "runs"),
     *(name for name in SERVED if QUANTITIES[name].form and name not in OF_DEVICES),
@@ -73,7 +72,7 @@ def record_table(records: Sequence[Record], names: Sequence[str] = ()) -> Table:
     names = names or (SERVED if are_served(records) else TRAINED)
     points = points_of_runs(records)
     rows = [[of_run(name, record, points.get(id(record))) for name in names] for record in records]
-    return Table(_columns(names), rows, units=units_of(records))
+    return Table(quantities(*names), rows, units=units_of(records))
 
 
 def original_table(records: Sequence[Record]) -> Table:
@@ -88,7 +87,7 @@ def point_table(results: Sequence[PointResults]) -> Table:
     served = are_served([record for point in results for record in (*point.good, *point.bad)])
     names = SERVED_POINTS if served else TRAINED_POINTS
     rows = [[_of_point(name, point) for name in names] for point in results]
-    return Table(_columns(names), rows, units=units_of(point.any for point in results))
+    return Table(quantities(*names), rows, units=units_of(point.any for point in results))
 
 
 def _of_point(name: str, point: PointResults) -> Cell:
@@ -96,15 +95,6 @@ def _of_point(name: str, point: PointResults) -> Cell:
     if name in OF_POINT or not isinstance(value, float):
         return value
     return Amount(value, point.half_width(QUANTITIES[name].path))
-
-
-def _columns(names: Sequence[str]) -> list[Quantity]:
-    served = "concurrency" in names
-    columns = quantities(*names)
-    return [
-        one._replace(shown=Shown.MORE) if served and name in LESSER_OF_SERVED else one
-        for name, one in zip(names, columns, strict=True)
-    ]
 
 
 def units_of(records: Iterable[Record]) -> list[str]:
