@@ -8,7 +8,7 @@ from record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, gro
 from results.points.estimate import Estimate
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict
-from results.verdicts.cost import Cheapest, Costs, cheapest, costed_work, tied_with_cheapest, time_to_report
+from results.verdicts.cost import Costs, cheapest, costed_work, tied_with_cheapest, time_to_report
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import (
@@ -198,14 +198,9 @@ def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection
     words = [f"Not compared, as a requirement is failed: {', '.join(out)}."] if out else []
     for kind, best in cheapest([point for point in results if point.system not in failed], costs).items():
         if len(best) > 1:
-            words.append(_cheapest_words(f"{results[0].point.model} in {kind}", best))
+            first, *tied = tied_with_cheapest(best)
+            single = any(len(best[system][0].good) < 2 for system in (first, *tied))
+            tie = f"{', '.join([first, *tied])} tie for the cheapest: {ONE_RUN if single else OVERLAP}"
+            who = tie if tied else f"{first} is the cheapest"
+            words.append(f"{results[0].point.model} in {kind}: for {costed_work(best[first][0]).words}, {who}.")
     return words
-
-
-def _cheapest_words(title: str, best: Cheapest) -> str:
-    first, *tied = tied_with_cheapest(best)
-    work = costed_work(best[first][0]).words
-    if not tied:
-        return f"{title}: for {work}, {first} is the cheapest."
-    single = any(len(best[system][0].good) < 2 for system in (first, *tied))
-    return f"{title}: for {work}, {', '.join([first, *tied])} tie for the cheapest: {ONE_RUN if single else OVERLAP}."

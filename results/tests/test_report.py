@@ -400,7 +400,7 @@ def test_no_chart_joins_what_is_not_alike(other):
 
 
 def test_a_system_has_one_colour_in_every_plot_and_no_two_look_alike():
-    systems = [f"S{index}" for index in range(30)]
+    systems = [f"S{index}" for index in range(24)]
     results = by_point([builder.result(system, devices) for system in systems for devices in (1, 2)])
     styles = styles_of_systems(results)
     looks = [(one["color"], one["marker"], one["linestyle"]) for one in styles.values()]

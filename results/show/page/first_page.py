@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 class FirstPage(NamedTuple):
-    """The matrix; `notes` explains it."""
+    """The matrix of systems and their figures."""
 
     columns: list[Column]
     rows: list[Row]
@@ -112,7 +112,7 @@ def _rows(
     """Yield each system, whether it is its first row, and its point of each workload."""
     best = [_best_points(results) for _, results in workloads]
     systems = dict.fromkeys(point.system for _, results in workloads for point in results)
-    order = [row.system for row in decision.rankings[0].scores] if decision else _by_speed(best, list(systems))
+    order = [row.system for row in decision.rankings[0].scores] if decision else _by_speed(best[0])
     for system in dict.fromkeys([*order, *systems]):
         of_system = [points.get(system, []) for points in best]
         for number in range(max(1, *map(len, of_system))):
@@ -135,12 +135,9 @@ def _best_points(results: Sequence[PointResults]) -> dict[str, list[PointResults
     return best
 
 
-def _by_speed(best: Sequence[Mapping[str, Sequence[PointResults]]], systems: Sequence[str]) -> list[str]:
-    def speed(system: str) -> float:
-        points = best[0].get(system) if best else None
-        return (points[0].value(PER_DEVICE) or 0.0) if points and not why_left_out(points[0]) else 0.0
-
-    return sorted(systems, key=speed, reverse=True)
+def _by_speed(best: Mapping[str, Sequence[PointResults]]) -> list[str]:
+    ranked = [points[0] for points in best.values() if not why_left_out(points[0])]
+    return [point.system for point in sorted(ranked, key=lambda point: -(point.value(PER_DEVICE) or 0.0))]
 
 
 def _score(row: Scored) -> Cell:

@@ -72,12 +72,10 @@ def write_report(
     write_whole(page, text)
     folder = page.with_name(f"{page.stem}_plots")
     folder.mkdir(exist_ok=True)
-    written = [page]
-    for chart, (_, png) in drawn.items():
-        picture = folder / f"{chart.name}.png"
+    pictures = {folder / f"{chart.name}.png": png for chart, (_, png) in drawn.items()}
+    for picture, png in pictures.items():
         write_whole(picture, png)
-        written.append(picture)
-    return written
+    return [page, *pictures]
 
 
 def environment() -> Any:

@@ -59,20 +59,14 @@ def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
 
 
 def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
-    yield from _of_sizes(decision)
-    yield from _undecided(decision)
     ranked = decision.rankings[0]
-    if ranked.tied:
-        names = [ranked.scores[0].system, *ranked.tied]
-        yield TIE, f"{', '.join(names)} {ranked.title}"
-
-
-def _of_sizes(decision: Decision) -> Iterator[tuple[Advice, str]]:
-    ranked = decision.rankings[0]
-    sizes = scaled_words(ranked)
-    is_of_first = any(systems & {ranked.scores[0].system, *ranked.tied} for systems, _ in sizes)
+    firsts, sizes = [ranked.scores[0].system, *ranked.tied], scaled_words(ranked)
+    is_of_first = any(systems.intersection(firsts) for systems, _ in sizes)
     for _, words in sizes:
         yield SIZE if is_of_first else SIZE_OF_OTHERS, words
+    yield from _undecided(decision)
+    if ranked.tied:
+        yield TIE, f"{', '.join(firsts)} {ranked.title}"
 
 
 def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:

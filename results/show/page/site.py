@@ -28,7 +28,6 @@ from results.show.page.report import DETAILS_SHOWN, environment
 from results.show.page.sections import by_workload, title_of_workload
 from results.show.page.shortcomings import limits
 from results.show.plots.style import Styles, styles_of_systems
-from results.show.plots.workload import frame_of, speed_against_energy
 from results.show.tables.cells import Table
 from results.show.tables.doubts import alike, failure
 from results.show.tables.table import point_table, record_table
@@ -159,16 +158,12 @@ def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[s
     frame = points_frame(one.results).assign(limits=one.limits, page=one.links)
     yield f"{one.name}.csv", csv_text(frame)
     yield f"{one.name}.parquet", frame.to_parquet(None, index=False)
-    charts = speed_against_energy(frame_of(one.results), one.results[0].any.work_unit, styles)
-    pictures = {f"{one.name}-{number}.png": chart for number, chart in enumerate(charts)}
-    yield from ((name, chart.png()) for name, chart in pictures.items())
     points = points_table(one.results)
     rows = [[*row, limits] for row, limits in zip(points.rows, one.limits, strict=True)]
     table = replace(points, columns=[*points.columns, QUANTITIES["limits"]], rows=rows)
     yield f"{one.name}.js", f"const site = {json.dumps(_data(one, grid_of(table), styles))};\n"
     needed = table.chosen([at for at, column in enumerate(table.columns) if not _is_lesser(column)])
-    page = {"workload": one, "table": needed, "pictures": pictures}
-    yield f"{one.name}.html", templates.get_template("site_workload.html.j2").render(page)
+    yield f"{one.name}.html", templates.get_template("site_workload.html.j2").render(workload=one, table=needed)
 
 
 def _is_lesser(column: Quantity) -> bool:

@@ -29,7 +29,7 @@ ROW_IN = 0.3  # height of a bar
 TITLE_IN = 0.085  # width of a letter
 MOST_TICKS = 6  # of batch sizes or numbers of devices in a panel
 LEAST_LABELLED = 7.0  # percent of a stacked bar, in which a number fits
-LONGEST_NAME = 34  # characters on a line next to a bar
+LONGEST_NAME = 30  # characters on a line next to a bar
 MOST_BARS = 40  # in a chart; more are left out with a word
 FAILED_COLOUR = "#D55E00"
 

@@ -13,7 +13,7 @@ from results.points.operating import limits_of
 from results.points.regions import ORDER, OTHER, TIMED_BY, WINDOWS, regions_of
 from results.points.repeats import PointResults
 from results.show.plots.charts import Axis, bars, dots, heat_map, lines, pareto
-from results.show.plots.runs import powers, reads
+from results.show.plots.runs import powers
 from results.show.plots.style import COLOURS, GREY, Chart, Styles
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def charts_of(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
         *of_points,
         *_scaling(frame, styles),
         *_regions(results),
-        *reads(results),
         *([] if served else _heat_maps(frame, unit)),
         *powers(results),
     ]

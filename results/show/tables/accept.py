@@ -18,12 +18,11 @@ from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 from results.verdicts.tender.award import Tender
 
-KEPT = 5  # first columns, which are kept if they are empty
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}
 
 
 def verdict_table(verdicts: Sequence[Verdict], name: str = "requirement") -> Table:
-    """Return a row for each requirement or pledge, without empty columns at the end."""
+    """Return a row for each requirement or pledge, without empty columns."""
     columns = quantities("system", name, "outcome", "found", "95 % interval", "at", "why", "doubts")
     rows = [
         [
@@ -32,7 +31,7 @@ def verdict_table(verdicts: Sequence[Verdict], name: str = "requirement") -> Tab
         ]
         for one in verdicts
     ]
-    return Table(columns, rows).filled(always=KEPT)
+    return Table(columns, rows).filled()
 
 
 def outcome_text(verdict: Verdict) -> str:
@@ -66,7 +65,8 @@ def _words(verdict: Verdict, notes: Sequence[str]) -> str:
 def tender_text(tender: Tender) -> str:
     """Return the tables of requirements and pledge, the points of the score, and the runs that do not count."""
     judged = tender.judged
-    lines = [rendered(verdict_table(judged), "text", str.ljust), *_counts(judged)] if judged else []
+    counts = [f"{system} {met_words(verdicts)}" for system, verdicts in grouped(judged, lambda one: one.system).items()]
+    lines = [rendered(verdict_table(judged), "text", str.ljust), *counts] if judged else []
     if tender.pledge:
         title = f"pledge of {tender.pledge.title}, {tender.pledge.signature}:"
         lines += [*([""] if lines else []), title, rendered(verdict_table(tender.pledged, "pledge"), "text", str.ljust)]
@@ -78,12 +78,6 @@ def found(verdict: Verdict) -> str:
     value, half = verdict.answer.value, verdict.interval.half if verdict.interval else None
     text = rounded(value, half) if isinstance(value, float) else "" if value is None else str(value)
     return " ".join(filter(None, [text, verdict.answer.unit])) if text else ""
-
-
-def _counts(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return how many requirements each system meets."""
-    by_system = grouped(verdicts, lambda verdict: verdict.system)
-    return [f"{system} {met_words(mine)}" for system, mine in by_system.items()]
 
 
 def verdicts_json(tender: Tender, code: int, skipped: Sequence[Skipped] = ()) -> str:

@@ -145,13 +145,13 @@ class Table:
         rows = [[row[at] for at in columns] for row in self.rows]
         return replace(self, columns=[self.columns[at] for at in columns], rows=rows)
 
-    def filled(self, always: int = 0, without: Sequence[str] = ()) -> Table:
-        """Return the table without columns that are empty or have certain titles; the first ones are always kept."""
+    def filled(self, without: Sequence[str] = ()) -> Table:
+        """Return the table without columns that are empty or have certain titles."""
         return self.chosen(
             [
                 at
                 for at, one in enumerate(self.columns)
-                if one.title not in without and (at < always or any(is_known(row[at]) for row in self.rows))
+                if one.title not in without and any(is_known(row[at]) for row in self.rows)
             ]
         )
 
