@@ -11,6 +11,7 @@ from jpwr.backends import ipmi, nvml
 from jpwr.energy import counter, window
 from jpwr.intervals import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK
 from jpwr.report.notes import REPEATED
+from record.model import SCHEMA_VERSION
 from results.files.systems import System
 from results.files.workloads import workloads
 from results.join.nodes import MOST_PARTS
@@ -105,6 +106,7 @@ STATED = [
     (SYSTEM, f"| accuracy of the meter | {' | '.join(map(percent, power_level.ACCURACY.values()))} |"),
     (SYSTEM, f"by the root of k, up to {percent(power_level.MOST_OF_SEVERAL)}"),
     (SYSTEM, f"or a {MOST_PARTS}th of the window"),
+    ("docs/reference/record.md", f"The schema has version {SCHEMA_VERSION};"),
     (EVIDENCE, f"{made_up_runs():,} made-up runs"),
     (EVIDENCE, f"of known energy, {coverage.TRIALS} for each case"),
 ]
