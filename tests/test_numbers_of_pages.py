@@ -142,3 +142,11 @@ def test_results_of_the_first_page_are_those_of_the_records():
     }
     assert len(stated) == 3
     assert set(stated) <= recorded
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_times_of_the_first_page_are_those_that_make_prints(target):
+    [minutes] = re.findall(
+        rf"^{target}: .* ([\d.]+) minutes on two cores", (REPOSITORY / "Makefile").read_text(), re.MULTILINE
+    )
+    assert f"| `make {target}` after set-up | {minutes} minutes |" in (REPOSITORY / "README.md").read_text()
