@@ -133,12 +133,10 @@ def headline(ranked: Ranked) -> str:
     first, *others = known
     lead = ""
     if others:
-        lead = lead_words(ranked.lead, others[0].system) if ranked.lead else _two_scores(first, others[0])
+        second = others[0]
+        both = f"with a score of {score_words(first)} against {score_words(second)} of {second.system}"
+        lead = lead_words(ranked.lead, second.system) if ranked.lead else both
     return f"{first_words(ranked.title, [first.system, *ranked.tied], lead)}."
-
-
-def _two_scores(first: Scored, second: Scored) -> str:
-    return f"with a score of {score_words(first)} against {score_words(second)} of {second.system}"
 
 
 def score_words(row: Scored) -> str:
