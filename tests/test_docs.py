@@ -38,7 +38,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
-PAGES = ["README.md", "CONTRIBUTING.md", "jpwr/README.md", "ioprof/README.md"]
+PAGES = ["README.md", "AGENTS.md", "CONTRIBUTING.md", "jpwr/README.md", "ioprof/README.md"]
 PAGES += sorted(str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("docs/**/*.md"))
 TEXTS = {page: (REPOSITORY / page).read_text() for page in PAGES}
 
@@ -219,7 +219,7 @@ def test_nothing_that_has_a_place_in_a_table_is_missing_there():
         for page, text in TEXTS.items()
     }
     systems = set(read_systems())
-    assert SHIPPED | set(METHODS) <= rows["docs/explanation/what_has_run.md"]
+    assert SHIPPED | set(METHODS) <= rows["docs/explanation/evidence.md"]
     assert set(METHODS) <= rows["jpwr/README.md"]
     choices = [tags_by_choice(REPOSITORY / "jube", facts) for facts in workloads().values()]
     all_tags = {tag for by_choice in choices for tags in by_choice.values() for tag in tags}
