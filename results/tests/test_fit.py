@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from results.files.quantities import QUANTITIES, Quantity, Shown
+from results.files.quantities import Quantity, Shown
 from results.show.tables.cells import Table
 from results.show.tables.fit import aligned
-from results.show.tables.table import SERVED_POINTS, TRAINED, TRAINED_POINTS
-from results.tests import builder
-from results.tests.of_dicts import record_table
 
 ALWAYS, DIFFERS, MORE = Shown
 
@@ -94,27 +91,3 @@ def test_a_table_that_cannot_fit_has_one_line_for_each_row(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     table = [[f"column {number}" for number in range(20)], [WORDS] * 20]
     assert len(aligned(table).splitlines()) == 3
-
-
-def test_records_of_one_setup_that_differ_are_told_apart():
-    records = [
-        builder.result("A100", 2, 8, 100.0),
-        builder.result("A100", 2, 8, 110.0),
-        builder.result("H200", 4, 8, 1.0),
-    ]
-    records[1]["layout"]["tensor_parallel_size"] = 2
-    records[1]["variant"] = ["compiled layers"]
-    found = record_table(records).needed()
-    assert {"TP", "options"} < set(found.titles)
-    assert "PP" not in found.titles
-    assert "PP 1" in found.notes[0]
-    assert "TFLOP/s/device" in record_table(records).needed(wanted=["TFLOP/s/device"]).titles
-
-
-def test_every_table_has_columns_that_are_always_shown():
-    for names in (TRAINED, TRAINED_POINTS, SERVED_POINTS):
-        always = [name for name in names if name in QUANTITIES and QUANTITIES[name].shown is ALWAYS]
-        assert always[:2] == ["system", "model"]
-        assert "status" in always
-    # One of them where a provisioned power is stated, three of runs to a loss alone.
-    assert len([name for name in TRAINED if QUANTITIES[name].shown is ALWAYS]) == 13

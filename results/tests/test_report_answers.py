@@ -260,13 +260,6 @@ def test_nobody_is_first_where_all_fail(tmp_path):
     assert not found.changes
 
 
-def test_runs_of_a_smaller_workload_are_no_result_to_compare():
-    record = builder.result("CPU", estimated=True)
-    record["metrics"]["comparable"] = False
-    [sentence] = words_of([record])
-    assert sentence.startswith("Not ranked: CPU: ")
-
-
 def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):
     records = [builder.result("A"), builder.failed("B")]
     skipped = [Skipped(note("x is cut"), tmp_path, ()), Skipped(note("y is no record"), tmp_path)]

@@ -63,11 +63,6 @@ def test_a_failed_run_has_no_numbers_and_says_so():
     ]
 
 
-def test_the_text_table_is_aligned():
-    text = rendered(record_table([good(1, 8, 100), failed(16)]).filled(), "text")
-    assert len({len(line) for line in text.splitlines()}) == 1
-
-
 def test_a_table_is_given_in_the_forms_of_a_spreadsheet_and_a_document():
     records = [good(1, 8, 100.123), failed(16)]
     records[0]["system"] = "A_1|<b>"
@@ -126,15 +121,6 @@ def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
     at = table.at("devices")
     assert [row[at] for row in table.in_order("tokens/s").rows] == [4, 1, 2, 1]
     assert [row[at] for row in table.in_order("metrics.{unit}_per_s", largest_first=True).rows] == [2, 1, 4, 1]
-
-
-def test_a_result_that_is_not_comparable_says_so():
-    small, usual = good(1, 8, 1), good(2, 8, 1)
-    small["layout"]["image_size"], small["metrics"]["comparable"] = 64, False
-    usual["layout"]["image_size"], usual["metrics"]["comparable"] = 224, True
-    header, first, second = record_table([small, usual]).filled().texts()
-    column = header.index("comparable")
-    assert (first[column], second[column]) == ("NO", "yes")
 
 
 def test_the_titles_of_the_original_suite_are_there_for_its_spreadsheets():

@@ -11,7 +11,6 @@ from results.points.repeats import PointResults, point_of, variant_of
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import by_energy_kind, ranked_points
 
-OUT_OF_MEMORY = "out_of_memory"
 EXAMPLES = 3  # places of a finding that are named
 
 
@@ -51,12 +50,10 @@ def failures_once(records: Sequence[Record]) -> list[tuple[Advice, str]]:
 
 def failure(record: Record) -> Finding:
     """Return why a run failed."""
-    status, error = record.status, record.error or "no reason recorded"
-    return (
-        finding("out_of_memory", error=error)
-        if status == OUT_OF_MEMORY
-        else finding("failed", status=status, error=error)
-    )
+    error = record.error or "no reason recorded"
+    if record.status == "out_of_memory":
+        return finding("out_of_memory", error=error)
+    return finding("failed", status=record.status, error=error)
 
 
 def _place(record: Record, options: tuple[str, ...]) -> Place:
