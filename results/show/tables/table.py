@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from record.values import count, devices_text, grouped, sort_key, value_at
-from results.files.quantities import QUANTITIES, Shown, quantities
+from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.files.workloads import batch_text
-from results.find.records import Record
+from results.find.records import Record, RecordError
 from results.frames import OF_POINT, of_point, of_run, points_of_runs
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
@@ -110,6 +110,29 @@ def failures(records: Sequence[Record]) -> list[str]:
         place = f"{record.system}, {record.model}, {devices_text(record.layout.num_devices or 0)}, {batch}"
         found.append(f"{place}: {record.status}: {record.error}")
     return found
+
+
+def pivot_table(records: Sequence[Record], path: str) -> Table:
+    """Return one value of one system and model: a row per number of devices, a column per global batch size.
+
+    A failed point has its status. Raises RecordError if two records have the same devices and batch, and if none has
+    such a number.
+    """
+    cells: dict[tuple[int, int], Cell] = {}
+    for record in records:
+        devices, batch = record.layout.num_devices or 0, record.layout.global_batch_size or 0
+        if (devices, batch) in cells:
+            raise RecordError(
+                f"two records have {devices_text(devices)} and batch {batch}: choose one system, model and set of "
+                "options with --filter"
+            )
+        value = value_at(record, path)
+        cells[devices, batch] = value if record.is_good and isinstance(value, int | float) else record.status
+    if "ok" in cells.values():
+        raise RecordError(f"--pivot {path}: a good record has no such number; try metrics.{{unit}}_per_s")
+    rows, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+    columns = [Quantity("devices"), *(Quantity(f"batch {batch}", form=".6g") for batch in batches)]
+    return Table(columns, [[devices, *(cells.get((devices, batch)) for batch in batches)] for devices in rows])
 
 
 def place_of(one: PointResults) -> list[Cell]:
