@@ -324,13 +324,6 @@ KINDS: Mapping[str, Kind] = {
         "one used {value:.1f} times the energy of another, at most {limit:.1f} wanted", _RULE, "devices alike"
     ),
     "interval": Kind("±{value:.1%} of the energy, at most {limit:.1%} wanted", _RULE, "interval"),
-    "same_window": Kind("throughput over {work_s:.2f} s, energy over {energy_s:.2f} s", _RULE, "same window"),
-    "nodes_differ": Kind(
-        "throughput over {work_s:.2f} s, energy over {energy_s:.2f} s, on one node {shortest_s:.2f} s and on another "
-        "{longest_s:.2f} s",
-        _RULE,
-        "same window",
-    ),
     "all_nodes": Kind("{measured} of {nodes} nodes", _RULE, "all nodes"),
     "all_devices": Kind("{measured} of {devices} devices", _RULE, "all devices"),
     "too_many_devices": Kind("the energy of {measured} devices is counted, {devices} trained", _RULE, "all devices"),
@@ -616,9 +609,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "not_shown": Kind("no run demonstrates '{pledged}'", _AT_POINT),
     "copies_of_other": Kind("the copies are of {found}, not of {pledged}", _AT_POINT),
-    "copies_elsewhere": Kind("a copy is on {found}, the pledged point on {pledged}", _AT_POINT),
     "copies_slow": Kind("the slowest copy reaches {rate:digits} of the pledged {pledged:digits} a second", _AT_POINT),
-    "copies_limited": Kind("the copies ran at {found}, the pledged point at {pledged}", _AT_POINT),
     "not_together": Kind(
         "runs with different setups keep the figures of this point, and none of them keeps all",
         _undecided("Run this point in one setup that keeps all of its figures"),

@@ -269,17 +269,14 @@ def test_copies_on_part_of_the_machine_do_not_hide_those_on_all_of_it(tmp_path):
     ("change", "words"),
     [
         (SLOW, "the slowest copy reaches 200.0 of the pledged 1,000 a second"),
-        ({"model": "117M"}, "the copies are of 117M, text, 2048 tokens, bf16, not of tiny"),
-        ({"data": "other"}, "the copies are of tiny, other, 2048 tokens, bf16, not of"),
+        ({"model": "117M"}, "the copies are of llm_training, 117M, text, 2048 tokens, bf16, 8 devices, batch 64"),
+        ({"data": "other"}, "the copies are of llm_training, tiny, other"),
         (
             {"fill.copies": 1, "fill.devices_per_copy": 16, "fill.slowest": 2000.0},
-            "a copy is on 16 devices, batch 128, the pledged point on 8 devices, batch 64",
+            "the copies are of llm_training, tiny, text, 2048 tokens, bf16, 16 devices, batch 128, no known limit",
         ),
-        (
-            {"layout.global_batch_size": 64},
-            "a copy is on 8 devices, batch 32, the pledged point on 8 devices, batch 64",
-        ),
-        (LIMITED, "the copies ran at 400 W, the pledged point at no known limit"),
+        ({"layout.global_batch_size": 64}, "the copies are of llm_training, tiny, text, 2048 tokens, bf16, 8 devices, "),
+        (LIMITED, "the copies are of llm_training, tiny, text, 2048 tokens, bf16, 8 devices, batch 64, 400 W, not of"),
     ],
 )
 def test_committed_power_is_that_of_a_pledged_point_at_its_speed_and_limits(tmp_path, change, words):

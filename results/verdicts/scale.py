@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from record.findings import Finding, finding
 from record.values import PER_DEVICE, devices_text, is_accelerated
-from results.points.estimate import Estimate, Interval, exactly, inexactly
+from results.points.estimate import Estimate, exactly, inexactly
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
-from results.verdicts.cost import HOURS_PER_YEAR, WITHOUT_RANGE, Costs, Price, uncovered_w
+from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
 from results.verdicts.requirements import Budget
@@ -95,7 +95,6 @@ class Power(NamedTuple):
 
     estimate: Estimate | None
     why_not: str = ""
-    shares: Interval = WITHOUT_RANGE  # of it, at the ends of the overhead's range
 
 
 def power_at_supply(one: PointResults, costs: Costs) -> Power:
@@ -114,8 +113,7 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     overhead = uncovered_w(one, costs)
     whole_w = per_device.value + overhead.value_w
     at_supply = per_device * inexactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
-    shares = Interval(*((per_device.value + end_w) / whole_w for end_w in overhead[1:]))
-    return Power(at_supply.of_source((one.system, POWER)), shares=shares)  # one power in all workloads
+    return Power(at_supply.of_source((one.system, POWER)))  # one power in all workloads
 
 
 def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int:
@@ -200,8 +198,6 @@ class Total(NamedTuple):
     purchase: float
     power_kw: float | None  # at the supply, while it works
     electricity: float | None
-    power_kw_range: Interval | None = None  # of the site's PUE and the overhead
-    electricity_range: Interval | None = None
 
     @property
     def total(self) -> float | None:
@@ -214,9 +210,9 @@ def total_of(size: Size, system: str, power: Power, costs: Costs | None) -> Tota
     price = costs.systems.get(system) if costs else None
     if costs is None or price is None or size.devices is None:
         return None
-    power_w = power.estimate.value * size.devices if power.estimate else None
+    purchase = price.price_per_device * size.devices
+    if power.estimate is None:
+        return Total(purchase, None, None)
+    power_kw = power.estimate.value * size.devices / 1000
     hours = HOURS_PER_YEAR * costs.lifetime_years * costs.utilisation
-    electricity = None if power_w is None else power_w / 1000 * hours * costs.electricity_per_kwh
-    kilowatts = None if power_w is None else power_w / 1000
-    ranges = costs.at_facility(kilowatts, power.shares), costs.at_facility(electricity, power.shares)
-    return Total(price.price_per_device * size.devices, kilowatts, electricity, *ranges)
+    return Total(purchase, power_kw, power_kw * hours * costs.electricity_per_kwh)

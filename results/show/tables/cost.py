@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from results.files.quantities import QUANTITIES, Quantity, quantities
-from results.points.estimate import Interval
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
@@ -26,9 +25,6 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
             for system, (one, at) in best.items():
                 costed.add((system, kind.precision))
                 interval = at.estimate.interval if at.estimate else None
-                if interval and (money := costs.at_facility(at.electricity)):
-                    both = zip(interval, money, strict=True)
-                    interval = Interval(*(total + end - at.electricity for total, end in both))
                 body.append(
                     [
                         *(one.point.model, system, *kind),
@@ -37,10 +33,7 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
                         Amount(at.total, interval.half if interval else None),
                         interval,
                         Amount(at.machine),
-                        *(
-                            costs.at_facility(amount, at.shares) or Amount(amount)
-                            for amount in (at.electricity, at.energy_kwh, at.co2_kg)
-                        ),
+                        *map(Amount, (at.electricity, at.energy_kwh, at.co2_kg)),
                     ]
                 )
         for system, precision, mine in _by_system_and_precision(results):

@@ -26,7 +26,7 @@ from results.verdicts.requirements import (
     for_machine,
 )
 from results.verdicts.score import scores
-from results.verdicts.tender.pledge import POINT, Pledge, check_pledge
+from results.verdicts.tender.pledge import POINT, Pledge, check_pledge, speed_of
 
 SPEEDS = ("throughput", "throughput_per_device", *TIMES)
 
@@ -92,16 +92,17 @@ class Tender(NamedTuple):
     def without_figure(self) -> list[str]:
         """Sentences on the workloads that the pledge has no figure for, and on those that decide nothing."""
         wanted, score = self.requirements, self.requirements.score
-        pledged = {one.of for one in self.pledge.items} if self.pledge else set()
-        decide = {one.of for one in (*wanted.must, *(score.terms.values() if score else ()))} | pledged
-        decide |= set() if score else {name for name, one in wanted.workloads.items() if one.weight}
-        names = [name for name in wanted.workloads if self.pledge and name not in pledged]
+        pledged = {item.of for item in self.pledge.items} if self.pledge else set()
+        decide = pledged | {one.of for one in (*wanted.must, *(score.terms.values() if score else ()))}
+        if not score:
+            decide |= {name for name, one in wanted.workloads.items() if one.weight}
+        not_pledged = [name for name in wanted.workloads if self.pledge and name not in pledged]
+        without = [name for name in wanted.workloads if name not in decide]
         return [
-            *(f"the pledge has no figure for the workload {name}: ask the vendor for one" for name in names),
+            *(f"the pledge has no figure for the workload {name}: ask the vendor for one" for name in not_pledged),
             *(
                 f"the workload {name} has no requirement, no part of the score and no pledged figure: add one"
-                for name in wanted.workloads
-                if name not in decide
+                for name in without
             ),
         ]
 
@@ -154,21 +155,16 @@ def _pledged_score(score: Score, pledge: Pledge) -> float | None:
 def _pledged(quantity: Quantity, pledge: Pledge) -> float | None:
     """Return the best pledged value of a term."""
     best = min if quantity.what in (*TIMES, *LESS_IS_BETTER) else max
-    mine = [
-        one
-        for one in pledge.items
-        if one.of == quantity.of and all(getattr(quantity, name) in (None, getattr(one, name)) for name in POINT)
-    ]
-    return best((value for one in mine if (value := _value(one, quantity)) is not None), default=None)
+    items = [item for item in pledge.items if item.of == quantity.of]
+    items = [item for item in items if all(getattr(quantity, name) in (None, getattr(item, name)) for name in POINT)]
+    return best((value for item in items if (value := _value(item, quantity)) is not None), default=None)
 
 
-def _value(one: Item, quantity: Quantity) -> float | None:
+def _value(item: Item, quantity: Quantity) -> float | None:
     """Return a pledged number as a term has it; speeds and times follow from each other."""
-    limit, devices = float(one.at_least or one.at_most or math.nan), one.devices or 1
-    of_time = (one.work or math.nan) / SECONDS[one.unit] / limit
-    speed = {"throughput": limit, "throughput_per_device": limit * devices, "time_to_solution": of_time}.get(one.what)
+    speed, devices = speed_of(item), item.devices or 1
     if speed is None or quantity.what not in SPEEDS:
-        return limit if one.what == quantity.what else None
+        return float(item.at_least or item.at_most or math.nan) if item.what == quantity.what else None
     time = (quantity.work or math.nan) / speed / SECONDS[quantity.unit]
     machine_time = time * devices / (quantity.machine_devices or math.nan)
     return dict(zip(SPEEDS, (speed, speed / devices, time, machine_time), strict=True))[quantity.what]

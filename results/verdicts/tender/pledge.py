@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -195,76 +196,62 @@ def _power(
         for wanted in requirements.workloads.values()
         for one in points_of(results, pledge.system, replace(wanted, filled=True))
     ]
-    runs = {record: one._replace(good=[record], bad=[]) for one in points for record in one.good}
-    whole = [one for one in runs.values() if one.point.devices >= pledge.devices]
-    if not whole:
+    whole = [one for one in points if one.point.devices >= pledge.devices]
+    runs = list({record: one._replace(good=[record], bad=[]) for one in whole for record in one.good}.values())
+    if not runs:
         largest = max((one.point.devices for one in points), default=0)
         why = part_filled(largest, pledge.devices) if largest else finding("not_filled")
-        has_failed = largest >= pledge.devices
-        failed = finding("fills_failed")
-        return judged(item, pledge.system, Answer(why_not=failed if has_failed else why, is_failure=has_failed))
+        return judged(
+            item, pledge.system, Answer(why_not=finding("fills_failed") if whole else why, is_failure=bool(whole))
+        )
     severity = (Outcome.PASSED, Outcome.UNDECIDED, Outcome.FAILED)
-    verdicts = [_power_of(one, item, pledge.system) for one in whole]
+    verdicts = [_power_of(run, item, pledge.system) for run in runs]
     worst = max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
     if worst.outcome is not Outcome.PASSED:
         return worst
     places = grouped(figures, _place).values()
-    reasons = [[_why_not_of(one, mine, requirements) for mine in places] for one in whole]
+    reasons = [[_why_not_of(run, of_place, requirements) for of_place in places] for run in runs]
     if any(None in of_run for of_run in reasons):
         return worst
-    apart = tuple(dict.fromkeys(reason for of_run in reasons for reason in of_run if reason))
-    return worst._replace(outcome=Outcome.UNDECIDED, reasons=(finding("not_as_pledged", reasons=apart),))
+    every = tuple(dict.fromkeys(reason for of_run in reasons for reason in of_run if reason))
+    return worst._replace(outcome=Outcome.UNDECIDED, reasons=(finding("not_as_pledged", reasons=every),))
 
 
-def _why_not_of(one: PointResults, figures: Sequence[Verdict], requirements: Requirements) -> Finding | None:
+def _why_not_of(run: PointResults, figures: Sequence[Verdict], requirements: Requirements) -> Finding | None:
     """Return why a run is not of a pledged point at its speed and limits, as it was demonstrated; None if it is.
 
     A copy has the pledged point, or the whole machine, where the workload is measured on filled machines alone.
     """
-    [record] = one.good
-    item, wanted, fill = figures[0].item, requirements.workloads[figures[0].item.of], record.fill
+    [record] = run.good
+    item, fill = figures[0].item, record.fill
     best = next((each.answer.best for each in figures if each.answer.best), None)
     assert fill
     if best is None:
         return finding("not_shown", pledged=str(item))
-    ours, theirs = (
-        ", ".join((each.point.model, each.point.data, each.point.sample, each.precision)) for each in (one, best)
-    )
-    if ours != theirs or not replace(wanted, filled=True).has(one):
+    parts = 1 if requirements.workloads[item.of].filled else fill.copies
+    ours, theirs = _work_words(run, parts), _work_words(best, 1)
+    if ours != theirs:
         return finding("copies_of_other", found=ours, pledged=theirs)
-    parts = 1 if wanted.filled else fill.copies
-    devices, batch = one.point.devices // parts, one.point.global_batch // parts
-    if (devices, batch) != (best.point.devices, best.point.global_batch):
-        pledged = f"{best.point.devices} devices, batch {best.point.global_batch}"
-        return finding("copies_elsewhere", found=f"{devices} devices, batch {batch}", pledged=pledged)
-    rate, least = (value_at(record, THROUGHPUT) or 0.0) / parts, _least_rate(figures, best)
-    if rate < least:
-        return finding("copies_slow", rate=rate, pledged=least)
-    limits = [limits_of(run) for run in (record, best.any)]
-    return None if limits[0] == limits[1] else finding("copies_limited", found=str(limits[0]), pledged=str(limits[1]))
-
-
-def _least_rate(figures: Sequence[Verdict], best: PointResults) -> float:
-    """Return the pledged throughput of a point; without one, the lower end of what was demonstrated."""
-    rates = [
-        {
-            "throughput": each.item.at_least,
-            "throughput_per_device": (each.item.devices or 0) * float(each.item.at_least or 0.0),
-            TIME: _rate_for(each.item),
-        }.get(each.item.what)
-        for each in figures
-    ]
-    pledged = [float(rate) for rate in rates if rate]
+    # Without a pledged throughput, the lower end of what was demonstrated.
     shown = best.estimate(THROUGHPUT)
-    low = shown.interval.low if shown and shown.interval else best.value(THROUGHPUT)
-    return max(pledged, default=low or 0.0)
+    low = shown.interval.low if shown and shown.interval else best.value(THROUGHPUT) or 0.0
+    least = max((speed for each in figures if (speed := speed_of(each.item))), default=low)
+    rate = (value_at(record, THROUGHPUT) or 0.0) / parts
+    return finding("copies_slow", rate=rate, pledged=least) if rate < least else None
 
 
-def _rate_for(item: Item) -> float | None:
-    """Return the throughput with which the work of a pledged time is done in that time; None for another number."""
-    if item.what != TIME or item.work is None or not isinstance(item.at_most, int | float):
-        return None
-    return item.work / (item.at_most * SECONDS[item.unit])
+def _work_words(one: PointResults, parts: int) -> str:
+    """Return what runs on each of so many parts of a point's devices, with its limits, as text."""
+    point = one.point
+    place = f"{devices_text(point.devices // parts)}, batch {point.global_batch // parts}, {limits_of(one.any)}"
+    return ", ".join((point.benchmark, point.model, point.data, point.sample, one.precision, place))
+
+
+def speed_of(item: Item) -> float | None:
+    """Return the throughput of a pledged speed or time, in units of work per second; None for another figure."""
+    limit, devices = float(item.at_least or item.at_most or math.nan), item.devices or 1
+    of_time = (item.work or math.nan) / SECONDS[item.unit] / limit
+    return {"throughput": limit, "throughput_per_device": limit * devices, TIME: of_time}.get(item.what)
 
 
 def _power_of(one: PointResults, item: Item, system: str) -> Verdict:
