@@ -328,8 +328,8 @@ ALL = TWO + "budget: {devices: 4, money: 50000, power_kw: 1}"
         (None, {}, "money", "B has no price: add it to the prices file, which has A"),
         (None, {}, "power", "B has no price: add it to the prices file, which has A"),
         (Price(0.0, 50), {}, "money", "a device of B has the price 0"),
-        (Price(60_000, 50), {}, "money", "the money is too little for one device"),
-        (Price(25_000, 5000), {}, "power", "the power is too low for one device"),
+        (Price(60_000, 50), {}, "money", "the budget of money is too small for one device"),
+        (Price(25_000, 5000), {}, "power", "the budget of power is too small for one device"),
     ],
 )
 def test_a_system_that_a_budget_says_nothing_of_has_a_reason(tmp_path, price, changes, way, why):

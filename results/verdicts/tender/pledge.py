@@ -41,7 +41,6 @@ from results.verdicts.requirements import (
     Requirements,
     Selection,
     completed,
-    refuse_twice,
 )
 
 PURPOSE = "caraml-pledge"  # OpenSSH's namespace: the signature of an archive is none of a pledge
@@ -99,7 +98,6 @@ def read_pledge(path: Path, workloads: Mapping[str, Selection], signers: Path | 
     pledge: Pledge = read_file(Pledge, path, "a pledge")
     points = enumerate(pledge.points, 1)
     items = [item for number, point in points for item in _items(point, f"{path}, point {number}", workloads)]
-    refuse_twice(items, f"{path}: the pledge")
     if (most := max(item.devices or 0 for item in items)) > pledge.devices:
         raise RecordError(f"{path}: a point is on {most} devices, but the whole machine has {pledge.devices}")
     return replace(pledge, items=tuple(items), signature=_signed(path, signers))
