@@ -26,7 +26,6 @@ from results.verdicts.quality import GRADES
 
 # Quantities that are numbers of records. More is better, or, as of power, the most of all points must meet the limit.
 MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_as}
-LESS_IS_BETTER = tuple(name for name, one in MEASURED.items() if one.better == "less")  # with a limit at_most
 STEPS = {"energy_grade": tuple(GRADES), "power_level": LEVELS}  # of an energy, the lowest first
 WORDS_OF_STEPS = {"energy_grade": "a grade of energy", "power_level": "a level of the power measurement"}
 AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), "scaling_efficiency", *STEPS)
@@ -37,7 +36,6 @@ TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
     "machine_time": QUANTITIES["work_per_s_per_device"],
 }
 WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", *STEPS)
-COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
 # Of a latency, ten times the longest of MLPerf's limits: beyond it, milliseconds are meant.
@@ -190,7 +188,7 @@ class Item(Quantity):
         """Limit that must be met, as text."""
         sign, limit = ("at least", self.at_least) if self.at_least is not None else ("at most", self.at_most)
         number = f"{limit:,.12g}" if isinstance(limit, int | float) else str(limit)
-        unit = self.unit if self.what in TIMES else "kW" if self.what == COMMITTED_POWER else ""
+        unit = self.unit if self.what in TIMES else ""
         return f"{sign} {number} {unit}".rstrip()
 
 
