@@ -261,7 +261,7 @@ def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
         for channel in sensor_channels(record):
             if ids & set(same_ids(channel.device_id or "")):
                 shares = channel.clocks.throttled or {}
-                own |= vars(channel.clocks)
+                own |= vars(channel.clocks) | {"power_limit_w": channel.limits.power_limit_w}
                 own |= {f"percent throttled by {reason}": shares.get(reason, 0.0) for reason in REASONS.values()}
         yield subjects[device.rank], {name: value for name, value in own.items() if name not in UNIQUE}
 
