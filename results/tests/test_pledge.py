@@ -164,8 +164,6 @@ TURNS = {"config": {"turns": {"effective": True, "rate": 0.1}}}
         ("turns.effective: true", TURNS, PASSED, ""),
         ('turns.effective: "true"', TURNS, PASSED, ""),
         ("turns.effective: false", TURNS, FAILED, "turns.effective is True, fixed at False"),
-        ('turns.effective: "off"', TURNS, FAILED, "turns.effective is True, fixed at off"),
-        ('turns.rate: "1.0e-1"', TURNS, PASSED, ""),
         ("turns.rate: 0.2", TURNS, FAILED, "turns.rate is 0.1, fixed at 0.2"),
         ("training.learning_rate: 0.1", {}, OPEN, "training.learning_rate is not recorded, fixed at 0.1"),
     ],
