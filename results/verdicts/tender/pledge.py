@@ -159,5 +159,5 @@ def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requi
 
     if any(map(keeps_all, results)):
         return list(figures)
-    apart = {"outcome": Outcome.UNDECIDED, "reasons": (finding("not_together"),)}
-    return [one._replace(**apart) if one in kept else one for one in figures]
+    why = (finding("not_together"),)
+    return [one._replace(outcome=Outcome.UNDECIDED, reasons=why) if one in kept else one for one in figures]
