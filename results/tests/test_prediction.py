@@ -267,10 +267,6 @@ def newer():
     return {**result()["provenance"], "packages": {"torch": "2.20.0"}}
 
 
-def test_what_fits_in_less_memory_is_predicted():
-    assert ratio(of_memory(measured_on(THREE), 30e9), "A100").predict(4, 64).per_s > 0
-
-
 def records(machine, devices=(1, 2, 4), batches=BATCHES, without=(), **changes):
     made = []
     for one in machine.sweep(devices, batches):

@@ -21,7 +21,7 @@ from results.show.tables.cells import Amount, Table
 from results.show.tables.cost import cost_table
 from results.show.words import of_workload
 from results.tests import builder, offered
-from results.tests.of_dicts import by_point, limits, write_report
+from results.tests.of_dicts import by_point, limits
 from results.verdicts.cost import Costs, Price
 
 
@@ -262,15 +262,6 @@ def test_a_tie_is_stated_and_not_a_lead(tmp_path):
     assert "ahead" not in decision.sentence
 
 
-def test_one_requirement_is_the_requirement(tmp_path):
-    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
-    for limit, words in ((1, "It meets the requirement."), (1e4, "It meets 0 of 1 requirement, 1 undecided.")):
-        records = [builder.result("A", 1, 8, 100 + repeat, model="800M") for repeat in (0, 1, 2)]
-        records += [builder.result("A", 2, 8, 10_000, model="800M")]
-        must = f"must: [{{of: gpt, what: throughput, devices: {1 if limit == 1 else 2}, at_least: {limit}}}]\n"
-        assert decide(by_point(records), offered.needs(tmp_path, text + must), None).sentence.endswith(words)
-
-
 def test_undecided_requirements_with_one_reason_are_one_sentence(tmp_path):
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
     text += "must: [" + ", ".join(f"{{of: gpt, what: throughput, at_least: {limit}}}" for limit in (1, 2)) + "]\n"
@@ -295,13 +286,6 @@ def test_nobody_is_first_where_all_fail(tmp_path):
     [reason] = found.reasons
     assert reason.startswith("Not ranked: A100, as it fails the requirement 'gpt")
     assert not found.changes
-
-
-def test_runs_of_a_smaller_workload_are_no_result_to_compare():
-    record = builder.result("CPU", estimated=True)
-    record["metrics"]["comparable"] = False
-    [sentence] = words_of([record])
-    assert sentence.startswith("Not ranked: CPU: ")
 
 
 def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):
@@ -350,8 +334,3 @@ def test_a_quantity_has_its_explanation_in_every_unit():
         explained = {title for title, one in zip(table.titles, table.columns, strict=True) if one.help}
         assert {f"{unit}/s", f"{unit}/s/device", f"{unit}/Wh"} < explained
     assert {"total [EUR]", "CO₂ [kg]"} < {one.heading for one in cost_table([], offered.COSTS).columns if one.help}
-
-
-def test_eight_systems_have_a_short_title(tmp_path):
-    page, *_ = write_report([builder.result(f"S{index}") for index in range(8)], [], tmp_path / "report.html")
-    assert "<title>8 systems compared</title>" in page.read_text()
