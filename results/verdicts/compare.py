@@ -28,7 +28,6 @@ class Line(NamedTuple):
     point: Point
     ratios: list[Estimate | None]
     remarks: list[str]
-    precisions: tuple[str, str]  # of the two sides
 
 
 class Comparison(NamedTuple):
@@ -94,10 +93,9 @@ def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Seque
             accuracies = " against ".join(accuracy_text(side.any) for side in (ours, theirs))
             notes.append(f"two models of sensors, whose accuracy the interval includes where it is known: {accuracies}")
         ratios.append(None if reason else theirs.over(ours, path))
-    changed = changes(ours.good, theirs.good)
-    if changed:
+    if changed := changes(ours.good, theirs.good):
         notes.append(changed)
-    return Line(point, ratios, list(dict.fromkeys(notes)), (ours.precision, theirs.precision))
+    return Line(point, ratios, list(dict.fromkeys(notes)))
 
 
 def _sides(base: Sequence[Record], other: Sequence[Record]) -> list[Side]:

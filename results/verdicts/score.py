@@ -218,9 +218,9 @@ class _Comparison:
         """Yield for each weight the factor at which another system ties with the first."""
         leads = {}
         for name in self._weights:
-            ratio = self._speeds[first][name].estimate, self._speeds[other][name].estimate
-            assert ratio[0] and ratio[1]
-            leads[name] = math.log(ratio[0].value / ratio[1].value)
+            ours, theirs = (self._speeds[system][name].estimate for system in (first, other))
+            assert ours and theirs
+            leads[name] = math.log(ours.value / theirs.value)
         for name, lead in leads.items():
             others_lead = math.fsum(self._weights[one] * value for one, value in leads.items() if one != name)
             factor = -others_lead / (self._weights[name] * lead) if lead else math.nan
