@@ -81,26 +81,6 @@ def test_verdicts(tmp_path, records, item, outcome, value, why):
     assert exit_code([verdict.outcome]) == {PASSED: 0, FAILED: 1, OPEN: 3}[outcome]
 
 
-@pytest.mark.parametrize(
-    ("records", "item", "unit", "at"),
-    [
-        (THREE, "what: throughput, at_least: 1", "tokens/s", "1 device, batch 8, bf16, micro batch 4"),
-        (THREE, "what: time_to_solution, unit: min, at_most: 1", "min", "1 device, batch 8, bf16, micro batch 4"),
-        (
-            FOUR,
-            "what: scaling_efficiency, at_least: 0",
-            "",
-            "4 devices, batch 8, bf16, micro batch 2 over 1 device, batch 8, bf16, micro batch 4",
-        ),
-        ([*THREE, builder.failed("V")], "what: failed_runs, at_most: 0", "of 4 runs", ""),
-    ],
-)
-def test_an_answer_has_its_unit_and_its_place(tmp_path, records, item, unit, at):
-    verdict = judged(tmp_path, records, item)
-    assert (verdict.answer.unit, verdict.answer.at) == (unit, at)
-    assert verdict.answer.energy_kind == ("Q1, device" if "energy" in item else "")
-
-
 def test_the_best_point_is_that_of_what_is_asked(tmp_path):
     # The fastest of all is not the most efficient, and neither the fastest per device.
     records = [*runs(100.0, 101.0, 99.0, power_w=50.0), *runs(150.0, 151.0, 149.0, devices=2, batch=16, power_w=200.0)]

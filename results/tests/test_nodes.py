@@ -230,9 +230,9 @@ def test_what_differs_on_a_device_is_said():
     record["provenance"]["nodes"][0]["devices"][2]["power.limit"] = "500.00 W"
     found = differences([record])
     assert found[Subject("WAIH100", "n1", uuids[2])] == [
-        "PCIe width 8 (others: 16)",
+        "pcie width 8 (others: 16)",
         "power.limit 500.00 W (others: 700.00 W)",
-        "clock in MHz 1200 (others: 1980)",
+        "mean mhz 1200 (others: 1980)",
         "percent throttled by power limit 80 (others: 0)",
     ]
     assert [facts for subject, facts in found.items() if subject.device != uuids[2]] == [[], [], []]
