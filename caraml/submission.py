@@ -73,7 +73,7 @@ def check(to: Path) -> tuple[str, list[str]]:
 
 def _refused(folder: Path) -> Iterator[str]:
     """Yield the reasons to refuse an unpacked archive that is otherwise in order."""
-    paths = {str(path.relative_to(folder)): path for path in below(folder).files}
+    paths = {str(path.relative_to(folder)): path for path in below(folder)[0]}
     of_runs = {name: path for name, path in paths.items() if FILE.fullmatch(name)}
     for name in sorted(paths.keys() - of_runs.keys() - {ABOUT, CHECKSUMS, SIGNATURE}):
         yield f"{name} is no file of a public archive: hand in what 'caraml archive --licence' has written"

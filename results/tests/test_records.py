@@ -49,44 +49,36 @@ def test_a_record_that_is_a_link_stays_one_and_its_file_keeps_its_mode(tmp_path)
     assert read_record(kept) == make_record()
 
 
+GOOD = builder.result()
 BAD = [
-    ('{"schema_version": 2, "status"', "cannot be read as a record"),
+    ('{"schema_version": 3, "status"', "cannot be read as a record"),
     ("[]", "is not a record of this suite"),
     ('{"schema_version": 99}', "schema version 99"),
-    ('{"schema_version": "2"}', "schema version 2, and this release reads 3 alone: read it with the release that"),
     ('{"schema_version": 2}', "schema version 2, and this release reads 3 alone: read it with release 1.0"),
-    ('{"schema_version": 3, "benchmark": "x"}', "no usable 'system'"),
-    (json.dumps({**builder.result(), "status": "splendid"}), "status must be one of"),
-    (json.dumps({**builder.result(), "energy": None}), "energy must be object"),
-    (json.dumps(builder.result() | {"metrics": {"tokens_per_s": "fast"}}), "tokens_per_s must be number or null"),
-    (json.dumps(builder.result() | {"metrics": {"tokens_per_s": float("nan")}}), "NaN is not a number"),
+    ({"schema_version": []}, "has schema version []"),
+    ('{"schema_version": 3, "benchmark": "x"}', "lacks 'system'"),
+    ({"status": "splendid"}, "status is 'splendid', but must be one of ok, "),
+    ({"energy": None}, "it lacks energy"),
+    ({"layout": {}}, "it lacks layout.num_devices, layout.num_nodes, layout.global_batch_size"),
+    ({"layout": GOOD["layout"] | {"num_devices": 10**12}}, "must be a whole number from 0 on and at most 1e+09"),
+    ({"layout": GOOD["layout"] | {"other": "x"}}, "layout.other is 'x', but must be a whole number"),
+    ({"metrics": {"tokens_per_s": "fast"}}, "metrics.tokens_per_s is 'fast', but must be a number from 0 on"),
+    ({"metrics": {"tokens_per_s": -1.0}}, "metrics.tokens_per_s is -1.0, but must be a number from 0 on"),
+    ({"metrics": {"tokens_per_s": float("nan")}}, "NaN is not a number"),
+    ({"losses": [1e30]}, "losses.0 is 1e+30, but must be a number"),
+    ({"losses": [-(10**400)]}, "losses.0 is "),
     ("", "is empty"),
     ("\n", "is empty"),
     (b"\xff\xfe\x00", "cannot be read as a record"),
-    (json.dumps(builder.result()).replace("CPU", "\\ud800").replace("A100", "\\ud800"), "cannot be read as a record"),
-    (json.dumps(builder.result(losses=[1e30])), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(builder.result(losses=[3.5])).replace("3.5", "1e400"), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(builder.result(losses=[-(10**400)])), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(builder.result(losses=[5e-324])), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(builder.result(schema_version=[])), "has schema version []"),
-    (json.dumps(builder.result(losses=[10**4000])) * 2, "cannot be read as a record"),
-    (json.dumps(builder.result(layout=builder.result()["layout"] | {"num_devices": 10**12})), "must be smaller than"),
-    (json.dumps(builder.result(tokens_per_s=-1.0)), "tokens_per_s must be bigger than or equal to 0"),
-    (json.dumps(builder.result(provenance={"packages": 5})), "packages must be object or null"),
-    (
-        json.dumps(builder.result(energy=builder.result()["energy"] | {"power_source": {}})),
-        "power_source must be string",
-    ),
-    (json.dumps(builder.result(energy=builder.result()["energy"] | {"sampled_by_scope": "x"})), "must be object"),
-    ('{"a":' * 100 + "1" + "}" * 100, "nested in more than 30 levels"),
+    ({"system": "\ud800"}, "cannot be read as a record"),
     ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
-    (json.dumps({key: value for key, value in builder.result().items() if key != "energy"}), "must contain"),
 ]
 
 
 @pytest.mark.parametrize(("text", "message"), BAD)
 def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
     builder.store(tmp_path / "sweep", [builder.result(run_id="good")])
+    text = json.dumps(GOOD | text) if isinstance(text, dict) else text
     (tmp_path / "result.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     records, skipped = find_records([tmp_path])
     assert [record["run_id"] for record in records] == ["good"]
@@ -94,35 +86,6 @@ def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
     assert message in sentence
     assert str(tmp_path / "result.json") in sentence
     assert "\n" not in sentence
-
-
-@pytest.mark.parametrize(("before", "after"), [('{"a":', "}"), ("[", "]")])
-@pytest.mark.parametrize(("levels", "counts"), [(30, True), (31, False)])
-def test_a_record_may_be_nested_so_deeply_and_no_deeper(tmp_path, before, after, levels, counts):
-    inner = levels - 2  # the record and what it has more are two
-    builder.store(tmp_path, [builder.result(more={"deep": json.loads(before * inner + "1" + after * inner)})])
-    assert bool(find_records([tmp_path]).records) is counts
-
-
-@pytest.mark.parametrize(
-    ("loss", "counts"), [(1.5e-30, True), (0.5e-30, False), (-0.9e30, True), (1.1e30, False), (0.0, True)]
-)
-def test_numbers_are_between_what_physics_can_be(tmp_path, loss, counts):
-    builder.store(tmp_path, [builder.result(losses=[loss])])
-    assert bool(find_records([tmp_path]).records) is counts
-
-
-def test_what_cannot_be_read_is_named_with_the_reason(tmp_path):
-    builder.store(tmp_path / "b", [builder.result()])
-    path = tmp_path / "a" / "result.json"
-    path.mkdir(parents=True)
-    records, skipped = find_records([tmp_path])
-    assert len(records) == 1
-    assert skipped == [f"{path} cannot be entered (it is no file): runs in it are missing, let its owner open it"]
-    with pytest.raises(RecordError) as error:
-        read_record(path)
-    words = f"cannot be read as a record ([Errno 21] Is a directory: '{path}'): leave it out or run the point again"
-    assert str(error.value) == f"{path} {words}"
 
 
 def _closed(folder, monkeypatch):
@@ -144,13 +107,7 @@ def _dangling(folder, monkeypatch):
     return "it is a link to what does not exist"
 
 
-def _pipe(folder, monkeypatch):
-    (folder / "result.json").unlink()
-    os.mkfifo(folder / "result.json")
-    return "it is no file"
-
-
-@pytest.mark.parametrize("hide", [_closed, _dangling, _pipe])
+@pytest.mark.parametrize("hide", [_closed, _dangling])
 def test_what_cannot_be_entered_is_named_and_its_runs_are_missing(tmp_path, monkeypatch, capsys, hide):
     first, second = builder.result(), builder.failed()
     folders = [builder.store(tmp_path / name, [record]) for name, record in (("a", first), ("b", second))]
@@ -173,14 +130,6 @@ def test_runs_behind_links_count_once(tmp_path):
     (tmp_path / "sweep" / "loop").symlink_to(tmp_path / "sweep")
     found = find_records([tmp_path / "sweep"])
     assert len(found.records) == 1 and not found.skipped
-
-
-def test_one_record_is_read_with_its_path_in_every_error(tmp_path):
-    path = tmp_path / "result.json"
-    for text in ("", "[]", "{"):
-        path.write_text(text)
-        with pytest.raises(RecordError, match=str(path)):
-            read_record(path)
 
 
 def test_a_file_may_be_given_and_is_told_with_its_content(tmp_path):
@@ -207,11 +156,6 @@ def test_a_part_may_have_further_keys_and_numbers_that_are_unknown():
     record["windows"][0]["more"] = "text"
     record["energy"]["channels"][0]["idle_power_w"] = None
     assert not violation(record)
-
-
-def test_a_workload_may_count_sequences(tmp_path):
-    builder.store(tmp_path, [builder.in_units(builder.result(), "samples")])
-    assert not find_records([tmp_path]).skipped
 
 
 def test_a_run_that_is_found_twice_counts_once(tmp_path):
@@ -256,15 +200,6 @@ def test_runs_of_other_windows_are_repeats(tmp_path, one, other):
         record["devices"][0]["hostname"] = record["windows"][0]["hostname"]
     builder.store(tmp_path, records)
     assert len(find_records([tmp_path]).records) == 2
-
-
-def test_a_run_is_known_by_its_steps_though_its_windows_were_moved(tmp_path):
-    times_s = [1.0, 1.25, 0.75] * 20
-    windows = builder.result()["windows"]
-    moved = [[{**window, "start_s": window["start_s"] + shift_s} for window in windows] for shift_s in (0.0, 0.001)]
-    builder.store(tmp_path, [builder.result(tokens_per_s=16384.0, step_times_s=times_s, windows=one) for one in moved])
-    with pytest.raises(RecordError, match="are records of one run with different content"):
-        find_records([tmp_path])
 
 
 def timed(times_s, **changes):
@@ -380,28 +315,6 @@ def test_each_pair_of_runs_at_once_is_found(starts_s, cpus, counted, tmp_path):
     assert all(any(one.may_be_of(system) for one in found.skipped) for system in lost)
 
 
-@pytest.mark.parametrize(
-    ("seeds", "shift", "is_copy"), [((1, 2), 0, True), ((1, 2), 3, True), ((1, 1), 0, False), ((1, 2), None, False)]
-)
-def test_losses_of_another_seed_do_not_repeat(seeds, shift, is_copy, tmp_path):
-    """With the same seed, a machine may learn exactly the same again."""
-    losses, records = [9 - 0.1 * step + 1e-3 * step**2 for step in range(30)], []
-    for seed, steps_s in zip(seeds, (1.0, 2.0), strict=True):
-        record = builder.result(losses=losses if seed == seeds[0] else [loss + 1e-4 for loss in losses])
-        if shift is not None:
-            record["losses"] = losses if not records else losses[shift:]
-        record["metrics"] |= {"first_loss": record["losses"][0], "last_loss": record["losses"][-1]}
-        record["config"]["training"] = {"seed": seed}
-        record["run_id"] = f"run of {steps_s}"
-        records.append(record)
-    builder.store(tmp_path, records)
-    if is_copy:
-        with pytest.raises(RecordError, match="are records of one run with different content"):
-            find_records([tmp_path])
-    else:
-        assert len(find_records([tmp_path]).records) == 2
-
-
 def test_honest_runs_of_many_seeds_are_no_copies():
     """Losses are recorded as numbers of 32 bits, and are close together where they no longer fall."""
     chance, made = random.Random(1), []
@@ -413,21 +326,12 @@ def test_honest_runs_of_many_seeds_are_no_copies():
     assert list(copies(made)) == []
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"system": "A\nH100"},
-        {"system": "A\nH100"},
-        {"model": "\x1b[31mtiny"},
-        {"variant": ["XLA", "a\rb"]},
-        {"data": "text\u202e"},
-    ],
-)
-def test_a_name_that_would_be_a_row_or_a_colour_of_its_own_is_refused(tmp_path, changes):
+def test_a_name_that_would_be_a_row_or_a_colour_of_its_own_is_escaped(tmp_path):
+    changes = {"system": "A\nH100", "model": "\x1b[31mtiny", "variant": ["XLA", "a\rb"]}
     builder.store(tmp_path, [builder.result() | changes])
-    [sentence] = find_records([tmp_path]).skipped
-    assert "has the name " in sentence
-    assert sentence.isprintable()
+    [record] = find_records([tmp_path]).records
+    assert [record[name] for name in ("system", "model")] == ["A\\nH100", "\\x1b[31mtiny"]
+    assert record["variant"] == ["XLA", "a\\rb"]
 
 
 def test_what_failed_is_told_in_one_line_whatever_it_said(tmp_path):
@@ -436,48 +340,31 @@ def test_what_failed_is_told_in_one_line_whatever_it_said(tmp_path):
     assert record["error"] == "\\x1b[31mno memory\\nfor it"
 
 
-@pytest.mark.parametrize("changes", [{"system": "another"}, {"losses": [1.0]}])
-def test_two_records_of_one_window_with_different_content_are_refused(tmp_path, changes):
-    one = builder.result(run_id="")
-    builder.store(tmp_path, [one, one | changes])
-    with pytest.raises(RecordError, match="are records of one run with different content"):
-        find_records([tmp_path])
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
         ("provenance.nodes", [{"devices": 5}]),
         ("provenance.nodes", [{"devices": ["GPU"]}]),
-        ("provenance.nodes", [{"cpu": 7}]),
         ("provenance.git_commit", 5),
         ("provenance.git_dirty", "no"),
-        ("provenance.container", 5),
-        ("provenance.created", [1]),
         ("provenance.environment", ["OMP_NUM_THREADS"]),
         ("provenance.environment", {"OMP_NUM_THREADS": 4}),
         ("provenance.packages", {"torch": [2]}),
         ("devices.0.peak_memory_bytes", "5"),
         ("devices.0.rank", -1),
-        ("windows.0.hostname", [1]),
         ("windows.0.kind", "other"),
         ("windows.0.end_s", None),
         ("windows.0.boot_id", {}),
         ("energy.channels", []),
-        ("energy.channels.0.name", ["made:0"]),
-        ("energy.channels.0.hostname", ["n1"]),
         ("energy.channels.0.device_id", [5]),
         ("energy.channels.0.missing", -500),
-        ("energy.channels.0.limit_w", "300"),
         ("energy.channels.0.largest_gap_s", -1.0),
-        ("energy.channels.0.uncertainty_wh", -0.1),
         ("energy.channels.0.clocks", {"mean_mhz": "x"}),
         ("energy.channels.0.clocks", {"throttled": {"power": None}}),
         ("energy.uncertainty_wh", -1.0),
         ("energy.notes", [5]),
         ("metrics.comparable", "no"),
         ("metrics.comparable", 0),
-        ("metrics.measured_steps", "30"),
         ("regions", {"measured": {"steps": 3, "step_s": 1.0, "regions": {"IO": {}}}}),
         (
             "regions",
@@ -496,7 +383,7 @@ def test_what_no_table_could_use_is_named_and_skipped(tmp_path, path, value):
     builder.store(tmp_path, [record, builder.result()])
     records, [sentence] = find_records([tmp_path])
     assert len(records) == 1
-    assert "000000_benchmark/work/result.json breaks the schema of records: data." in sentence
+    assert "000000_benchmark/work/result.json is not as a run writes its record: " in sentence
 
 
 def test_two_units_in_one_benchmark_are_refused(tmp_path):
@@ -585,14 +472,10 @@ def test_a_plan_has_no_more_runs_than_are_found(tmp_path, runs, results, words):
     assert [words in one for one in found.skipped] == [True] * bool(words)
 
 
-def test_a_plan_that_is_no_file_is_named_and_other_folders_are_no_runs(tmp_path):
+def test_other_folders_of_a_point_are_no_runs(tmp_path):
     folder = planned(tmp_path / "000000", (1,), (1,))
     (folder / "000000_benchmark" / "work" / "run_old").mkdir()
     assert not find_records([folder]).skipped
-    (folder / "workpackages.xml").unlink()
-    os.mkfifo(folder / "workpackages.xml")
-    [sentence] = find_records([folder]).skipped
-    assert "workpackages.xml cannot be entered (it is no file)" in sentence
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from caraml.cli import main
 from record.derivation import derive
 from record.model import Record, as_json
 from results.files import systems
-from results.files.yaml_files import read_yaml
 from results.find import todays
 from results.tests.of_dicts import contradictions, with_todays_figures
 from results.tests.test_derived import place
@@ -167,14 +166,8 @@ def test_a_corrected_table_leaves_the_measurement_and_its_figures_follow(record,
 
 
 @pytest.mark.parametrize("command", [["table"], ["table", "--repeats"]])
-def test_a_corrected_data_sheet_leaves_out_no_run(tmp_path, monkeypatch, capsys, command):
-    blocks = read_yaml(systems.table_file(systems.SYSTEMS))
-    blocks["H200"]["peak_tflops_bf16"] = 990.0
-    file = tmp_path / "systems.yaml"
-    file.write_text(json.dumps(blocks))
-    peaks = systems.peaks_in(file)
-    assert peaks["H200", "bf16"] == 990.0
-    monkeypatch.setattr(todays, "peaks", lambda: peaks)
+def test_a_corrected_data_sheet_leaves_out_no_run(monkeypatch, capsys, command):
+    monkeypatch.setattr(todays, "peak_of", lambda system, precision: 990.0)
     assert main([*command, str(RECORDS.parent), "--format", "csv"]) == 0
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 1 + len(REAL) == 8
@@ -217,9 +210,7 @@ def test_peaks_are_those_of_the_readers_checkout(tmp_path, monkeypatch):
     block = {"vendor": "nvidia", "accelerator": "mine", "devices_per_node": 8, "hardware_source": "none"}
     table.write_text(json.dumps({"mine": {**block, "peak_tflops_bf16": 2000}}))
     assert with_todays_figures(record)["metrics"]["peak_tflops_per_device"] == 2000.0
-    systems.peaks_in.cache_clear()
     systems.known_systems.cache_clear()
     table.write_text("mine: 5")
     assert with_todays_figures(record) == record  # `caraml check` reports it
-    systems.peaks_in.cache_clear()
     systems.known_systems.cache_clear()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from record.values import value_at
-from results.files.json_schema import value_schema
 from results.files.typed_files import check_key, like, value_as
 from results.find.records import Record, RecordError
 from results.points.repeats import PointResults
@@ -53,12 +52,6 @@ class Broken(NamedTuple):
 
 class Fixed(dict[str, Any]):
     """Values of fixed facts by name."""
-
-    keywords: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {name: value_schema(kind, {}) for name, kind in KINDS.items()},
-        "patternProperties": {f"^{OPTION.pattern}$": value_schema(Option, {})},
-    }
 
     @classmethod
     def from_file(cls, found: Any, where: str, name: str) -> Fixed:
