@@ -80,10 +80,9 @@ COMMENT = re.compile(r"^(# [\w-]+ )(.*)$", re.MULTILINE)  # of a trace
 
 @dataclass(frozen=True)
 class About:
-    """Statements about an archive, in its file about.yaml."""
+    """Statement about an archive, in its file about.yaml."""
 
     licence: Licence
-    keep_names: bool = False
 
 
 class Neutral:
@@ -215,12 +214,11 @@ class Neutral:
         return self._names.get(text, text)
 
 
-def published(files: Mapping[str, Path], keep_names: bool) -> Iterator[tuple[str, bytes]]:
+def published(files: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of the files of a public archive."""
     chosen = {name: path for name, path in sorted(files.items()) if IN_ANY_FOLDER.fullmatch(name)}
-    neutral = Neutral({} if keep_names else chosen)
-    for name, path in chosen.items():
-        yield (name, path.read_bytes()) if keep_names else (neutral.name(name), neutral.content(path))
+    neutral = Neutral(chosen)
+    yield from ((neutral.name(name), neutral.content(path)) for name, path in chosen.items())
 
 
 def names_left(files: Mapping[str, Path]) -> Iterator[str]:
@@ -230,7 +228,7 @@ def names_left(files: Mapping[str, Path]) -> Iterator[str]:
         neutral.shown.clear()
         if (neutral.content(path), neutral.name(name)) != (path.read_bytes(), name):
             texts = ", ".join(dict.fromkeys(neutral.shown)) or "more than its results need"
-            yield f"{name} shows {texts}: 'caraml archive --licence' replaces it, or keeps it by --keep-names"
+            yield f"{name} shows {texts}: 'caraml archive --licence' replaces it"
 
 
 def _numbered(word: str, texts: Collection[str]) -> dict[str, str]:

@@ -30,15 +30,15 @@ def read_yaml(path: Path) -> Any:
 
     Raises YamlError if the file cannot be read, is not UTF-8, is not valid YAML, or has a key twice.
     """
-    return _read(path)[0]
+    return _read(path, as_nodes=False)
 
 
 def read_nodes(path: Path) -> Any:
     """Return the content as nodes, which have line numbers; raises YamlError as `read_yaml`."""
-    return _read(path)[1]
+    return _read(path, as_nodes=True)
 
 
-def _read(path: Path) -> tuple[Any, Any]:
+def _read(path: Path, as_nodes: bool) -> Any:
     import yaml
 
     try:
@@ -46,9 +46,9 @@ def _read(path: Path) -> tuple[Any, Any]:
             loader = _loader()(file)
             root = loader.get_single_node()
         if root is None:
-            return None, None
+            return None
         _refuse_twice(root)
-        return loader.construct_document(root), root
+        return root if as_nodes else loader.construct_document(root)
     except UnicodeDecodeError as error:
         raise YamlError("it is not in UTF-8: store it in that encoding") from error
     except RecursionError as error:

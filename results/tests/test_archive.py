@@ -17,7 +17,7 @@ from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
 from record.model import Record
 from results.collect import collect
-from results.exchange import archive as archives
+from results.exchange import recomputed
 from results.exchange.archive import Checked, verify, write_archive
 from results.find.records import RecordError, find_records, write_record
 from results.join.nodes import sums_of
@@ -86,10 +86,10 @@ def test_an_archive_holds_records_traces_and_workflow_and_is_verified(archive, c
 
 
 def test_what_is_known_of_an_archive(archive):
-    assert verify(archive) == Checked([], 3, is_signed=False, signer="", commits=())
+    assert verify(archive) == Checked([], 3, is_signed=False, signer="")
     repack(archive, members(archive), sums=b"")
     found = verify(archive)
-    assert (found.runs, found.is_signed, found.signer, found.commits) == (0, False, "", ())
+    assert (found.runs, found.is_signed, found.signer) == (0, False, "")
     assert found.problems
 
 
@@ -124,22 +124,12 @@ def test_a_flipped_byte_changes_no_file_without_a_word(archive, tmp_path, capsys
     assert found > 150
 
 
-@pytest.mark.parametrize(
-    ("kept", "words"),
-    [
-        (0, "is cut short, after 0 bytes: copy or download it again"),
-        (3, "is cut short, after 3 bytes"),
-        (10, "is cut short"),
-        (0.5, "is cut short"),
-        (-200, "is cut short"),
-        (-1, "is cut short"),
-    ],
-)
-def test_an_archive_that_is_cut_short_is_said_to_be(archive, capsys, kept, words):
+@pytest.mark.parametrize("kept", [0, 10, 0.5, -1])
+def test_an_archive_that_is_cut_short_is_refused(archive, capsys, kept):
     content = archive.read_bytes()
     archive.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
     assert main(["verify", str(archive)]) == 2
-    assert words in capsys.readouterr().err
+    assert "if it is cut short, copy or download it again" in capsys.readouterr().err
 
 
 def altered(content, values):
@@ -181,7 +171,7 @@ def test_every_run_whose_numbers_do_not_follow_is_named(archive):
     assert first.startswith(f"{of_16.rstrip('/')}: result.json cannot be read as a record (")
     assert others
     assert all(problem.startswith(WORK.rstrip("/")) and "energy.tokens_per_wh " in problem for problem in others)
-    assert (found.runs, found.commits) == (3, ("0123456789abcdef",))
+    assert found.runs == 3
 
 
 def test_a_run_whose_result_was_taken_away_is_named(archive):
@@ -197,7 +187,7 @@ def test_a_run_whose_result_was_taken_away_is_named(archive):
 def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     record = Record.of(make_record())
     trace = Trace([], {"hostname": "n1", "boot_id": "boot-1", "epoch_offset_s": offset_s})
-    found = [one for one in archives._not_marked(record, sums_of(record, [trace], "measured")) if "wall clock" in one]
+    found = [one for one in recomputed._not_marked(record, sums_of(record, [trace], "measured")) if "wall clock" in one]
     assert len(found) == is_wrong and all("-3600 s later by its wall clock" in one for one in found)
 
 
@@ -217,19 +207,10 @@ def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
 def test_the_command_of_a_run_is_the_one_that_the_sampler_started(sampled, is_wrong, command):
     record = Record.of(make_record(provenance={"command": command}))
     trace = Trace([], {} if sampled is None else {"command": sampled})
-    found = list(archives._other_command(record, [trace]))
+    found = list(recomputed._other_command(record, [trace]))
     assert ["but the sampler has started 'benchmarks.llm_training" in one for one in found] == [True] * bool(
         is_wrong and command
     )
-
-
-def test_a_result_of_release_1_0_is_refused_in_one_sentence(archive):
-    files = members(archive)
-    record = json.loads(files[WORK + "result.json"])
-    del record["energy"]["power_limit_w"]
-    files[WORK + "result.json"] = json.dumps(record).encode()
-    [problem] = verify(repack(archive, files)).problems
-    assert problem.endswith("its energy lacks power_limit_w: a result of release 1.0 is checked by release 1.0")
 
 
 def test_a_good_run_is_not_stored_as_failed(archive):
@@ -318,13 +299,9 @@ def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
 
 
 def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
-    for content, words in (
-        (b"not packed at all", "cannot be read as an archive"),
-        (b"\x28\xb5\x2f\xfd and more", "is an archive of release 1.0: that release reads it"),
-    ):
-        (tmp_path / "a.zip").write_bytes(content)
-        assert main(["verify", str(tmp_path / "a.zip")]) == 2
-        assert words in capsys.readouterr().err
+    (tmp_path / "a.zip").write_bytes(b"not packed at all")
+    assert main(["verify", str(tmp_path / "a.zip")]) == 2
+    assert "cannot be unpacked as an archive (File is not a zip file): give a file that" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["a.tar.zst", "a.tar.gz", "archive", ".", "folder.zip"])
@@ -336,7 +313,7 @@ def test_what_is_no_name_of_an_archive_is_refused(runs, tmp_path, capsys, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["folder.zip"]
 
 
-@pytest.mark.parametrize(("later_s", "earlier_s"), [(1.0, -1.0), (10.0, 10.0), (0.0, 0.001), (-0.5, 0.0)])
+@pytest.mark.parametrize(("later_s", "earlier_s"), [(1.0, -1.0), (0.0, 0.001)])
 def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive, later_s, earlier_s):
     files = members(archive)
     for name in (WORK + "record.json", WORK + "result.json"):
@@ -404,34 +381,21 @@ def test_a_signature_of_a_stranger_is_refused(runs, keys, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("lines", "names"),
-    [
-        ("a@x {key}b@x {key}", "a@x or b@x"),
-        ("a@x,b@x {key}", "a@x or b@x"),
-        ('# ours\na@x namespaces="other" {key}b@x {key}', "b@x"),
-        ("a@x {other}b@x {key}", "b@x"),
-    ],
+    ("lines", "name"), [("# ours\nb@x {other}\na@x {key}", "a@x"), ("a@x,b@x {key}", "a@x,b@x"), ("a@x {other}", "")]
 )
-def test_all_names_of_a_key_are_told(runs, keys, tmp_path, lines, names):
+def test_the_names_in_the_line_of_a_key_are_told(runs, keys, tmp_path, lines, name):
     path = archived(runs, tmp_path, "--sign", keys / "centre")
     text = lines.format(key=(keys / "centre.pub").read_text(), other=(keys / "stranger.pub").read_text())
     (tmp_path / "signers").write_text(text)
     found = verify(path, tmp_path / "signers")
-    assert (found.problems, found.signer) == ([], names)
+    assert (bool(found.problems), found.signer) == (not name, name)
 
 
-@pytest.mark.parametrize(
-    ("mode", "suffix", "code"), [(0o644, "", 2), (0o600, "", 0), (0o600, ".pub", 0), (0o644, ".pub", 2)]
-)
-def test_a_key_that_others_can_read_says_what_to_do(runs, keys, tmp_path, capsys, mode, suffix, code):
-    """A public key, which all may read, stands for the private one next to it or in ssh-agent."""
-    key = tmp_path / "key"
-    for ending, its_mode in (("", mode), (".pub", 0o644)):
-        shutil.copy(keys / f"centre{ending}", f"{key}{ending}")
-        Path(f"{key}{ending}").chmod(its_mode)
-    assert main(["archive", str(runs), "-o", str(tmp_path / "a.zip"), "--sign", f"{key}{suffix}"]) == code
-    words = f"others can use it (mode 0644): run 'chmod 600 {key}'"
-    assert (words in capsys.readouterr().err) == bool(code)
+def test_a_key_that_others_can_read_does_not_sign(runs, keys, tmp_path, capsys):
+    key = Path(shutil.copy(keys / "centre", tmp_path / "key"))
+    key.chmod(0o644)
+    assert main(["archive", str(runs), "-o", str(tmp_path / "a.zip"), "--sign", str(key)]) == 2
+    assert f"{key} does not sign (ssh-keygen: WARNING: UNPROTECTED PRIVATE KEY FILE!)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
@@ -469,23 +433,19 @@ def test_a_key_that_is_none_leaves_no_archive(runs, tmp_path, monkeypatch, capsy
     assert [path.name for path in tmp_path.iterdir()] == ["SHA"]
 
 
-LARGE = {
-    "one file": {"runs/large": 2 << 20},
-    "many that are large together": {f"runs/{index}": 1 << 20 for index in range(40)},
-    "many files": {f"runs/{index}": 0 for index in range(300)},
-}
-
-
-@pytest.mark.parametrize("files", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize(
+    "files", [{f"runs/{index}": 1 << 20 for index in range(40)}, {f"runs/{index}": 0 for index in range(300)}]
+)
 def test_an_archive_that_unpacks_to_too_much_is_refused_before(tmp_path, monkeypatch, files):
     monkeypatch.setattr("results.exchange.archive.MOST_FILES", 200)
+    monkeypatch.setattr("results.exchange.archive.MOST_GB", 0.03)
     monkeypatch.setattr("pathlib.Path.write_bytes", None)
     path = tmp_path / "large.zip"
     with zipfile.ZipFile(path, "w") as packed:
         for name, size in files.items():
             packed.writestr(regular(name), bytes(size), zipfile.ZIP_DEFLATED)
-    with pytest.raises(RecordError, match="allow more by --most-gb"):
-        verify(path, most_gb=0.03)
+    with pytest.raises(RecordError, match=r"more than 200 files or 0\.03 GB: if you trust it, unpack it"):
+        verify(path)
 
 
 def test_a_file_with_more_bytes_than_it_declares_is_damaged(archive, capsys):
@@ -495,15 +455,7 @@ def test_a_file_with_more_bytes_than_it_declares_is_damaged(archive, capsys):
     content[place : place + 4] = (10).to_bytes(4, "little")
     archive.write_bytes(content)
     assert main(["verify", str(archive)]) == 2
-    assert "cannot be read as an archive" in capsys.readouterr().err
-
-
-def test_more_is_unpacked_where_that_is_asked_for(archive, capsys):
-    assert main(["verify", str(archive), "--most-gb", "1e-6"]) == 2
-    assert "more than 1e-06 GB, 5e-08 GB a file, or 100000 files: if you trust it" in capsys.readouterr().err
-    assert main(["verify", str(archive), "--most-gb", "0.5"]) == 0
-    with pytest.raises(SystemExit):
-        main(["verify", str(archive), "--most-gb", "nan"])
+    assert "cannot be unpacked as an archive" in capsys.readouterr().err
 
 
 def test_no_name_or_text_of_an_archive_is_obeyed_by_a_terminal(archive, capsys):

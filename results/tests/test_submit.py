@@ -35,7 +35,7 @@ from results.tests.test_learning import runs as learning_runs
 REPOSITORY = Path(__file__).parents[2]
 WORK = "runs/llm_run/8_benchmark/work/"
 HOME = "/home/jane/data"
-LEFT = "replaces it, or keeps it by --keep-names"
+LEFT = "'caraml archive --licence' replaces it"
 
 
 def private_run(folder, batch=8, **changes):
@@ -126,14 +126,6 @@ def test_a_public_archive_names_nobody_and_has_the_same_numbers(runs, public):
     )
     assert hidden["slurm"] == {"consumed_energy_wh": 7.0}
     assert hidden["provenance"]["environment"] == {"OMP_NUM_THREADS": "4"}
-
-
-def test_names_are_kept_on_purpose_alone(runs, keys, to, tmp_path, capsys):
-    path = archived(runs, tmp_path / "open.zip", keys / "centre", "--licence", "CC0-1.0", "--keep-names")
-    assert f"{WORK}power/n1/trace.csv" in members(path)
-    assert main(["submit", str(path), "--to", str(to)]) == 0
-    assert main(["archive", str(runs), "-o", str(path), "--keep-names"]) == 2
-    assert "--keep-names needs --licence" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -245,7 +237,7 @@ def changed(name, old, new):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda files: {**files, "about.yaml": b"keep_names: false\n"}, "about.yaml lacks 'licence'"),
+        (lambda files: {**files, "about.yaml": b"{}\n"}, "about.yaml lacks 'licence'"),
         (changed("about.yaml", b"CC-BY-4.0", b"CC-BY-NC-4.0"), "licence is 'CC-BY-NC-4.0', but must be CC-BY-4.0 or"),
         (lambda files: {name: one for name, one in files.items() if name != "about.yaml"}, "it states no licence"),
         (
@@ -404,10 +396,11 @@ def test_a_record_that_is_found_wrong_is_marked_and_stays(archive, keys, to, cap
         shutil.copytree(folder, to / "a100")
     before = verify(to / "a100").problems
     assert main(["submit", "--to", str(to)]) == 1
-    printed = capsys.readouterr().err
-    assert f"{to}/a100: {WORK[:-1]}: metrics.tokens_per_s is stored as 200, but its origin gives 100" in printed
-    [line] = re.findall(r"wrong_records\.yaml: .* mark it with the line (.*)", printed)
-    (to / "wrong_records.yaml").write_text(line.replace("...", "its steps were counted twice"))
+    words = f"{to}/a100: {WORK[:-1]}: metrics.tokens_per_s is stored as 200, but its origin gives 100"
+    assert words in capsys.readouterr().err
+    run_id = json.loads((to / "a100" / WORK / "result.json").read_text())["run_id"]
+    mark = '{reason: its steps were counted twice, date: 2026-12-01, version: "1"}'
+    (to / "wrong_records.yaml").write_text(f"'{run_id}': {mark}")
     assert main(["submit", "--to", str(to)]) == 0
     for folder in (to, to / "a100" / "runs"):
         found = find_records([folder])
