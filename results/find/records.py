@@ -24,7 +24,7 @@ from results.find.marks import Mark, marks_above
 from results.find.schema import lacking, violation
 from results.find.todays import with_todays_figures, wrong_length
 
-READ_BY_1_0 = (1, 2)  # schema versions that release 1.0 converts
+READ_BY_1_0 = (1, 2, 3)  # schema versions
 FEWER = "fewer_than_planned"
 
 
@@ -102,9 +102,14 @@ def _parse(content: bytes, path: Path) -> Json:
             f"{path} has schema version {version}, and this release reads {SCHEMA_VERSION} alone: read it with {reader}"
         )
     _refuse(violation(record), path)
-    # In a cell of a table, a line break would start another row.
-    texts = {key: printable(value) for key, value in record.items() if isinstance(value, str)}
-    return record | texts | {"variant": [printable(words) for words in record.get("variant", ())]}
+    if "config" in record:
+        record["config"] = {group: _printable(options) for group, options in record["config"].items()}
+    return _printable(record)
+
+
+def _printable(values: Json) -> Json:
+    """Return values with unprintable characters escaped: in a cell of a table, a line break would start another row."""
+    return {key: printable(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
 def _refuse(wrong: str, path: Path) -> None:

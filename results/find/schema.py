@@ -13,7 +13,7 @@ from record.model import Json, Record
 from results.files.typed_files import OPTIONAL, bare, in_words, keys_of, scalar_test
 
 Check = Callable[[Any], str]  # returns the place of what a type does not allow, and why; empty if all is allowed
-OF_GOOD_RUN = ("metrics", "windows", "precision", "data", "sample", "variant")
+OF_GOOD_RUN = ("metrics", "windows")
 OF_ITS_LAYOUT = ("num_devices", "num_nodes", "global_batch_size")
 
 

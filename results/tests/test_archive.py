@@ -147,7 +147,7 @@ WORK = "runs/llm_run/8_benchmark/work/"
     ("name", "change", "message"),
     [
         ("result.json", lambda text: altered(text, MORE_WORK), "energy.tokens_per_wh is stored as"),
-        ("result.json", lambda text: altered(text, {"energy_effective": {}}), "energy_effective is stored as {}, but"),
+        ("result.json", lambda text: altered(text, {"energy_effective": {}}), "energy_effective lacks 'energy_wh'"),
         ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
         ("power/n1/trace.csv", lambda text: b"", "it is stored as ok, but"),
     ],

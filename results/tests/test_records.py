@@ -51,12 +51,12 @@ def test_a_record_that_is_a_link_stays_one_and_its_file_keeps_its_mode(tmp_path)
 
 GOOD = builder.result()
 BAD = [
-    ('{"schema_version": 3, "status"', "cannot be read as a record"),
+    ('{"schema_version": 4, "status"', "cannot be read as a record"),
     ("[]", "is not a record of this suite"),
     ('{"schema_version": 99}', "schema version 99"),
-    ('{"schema_version": 2}', "schema version 2, and this release reads 3 alone: read it with release 1.0"),
+    ('{"schema_version": 3}', "schema version 3, and this release reads 4 alone: read it with release 1.0"),
     ({"schema_version": []}, "has schema version []"),
-    ('{"schema_version": 3, "benchmark": "x"}', "lacks 'system'"),
+    ('{"schema_version": 4, "benchmark": "x"}', "lacks 'system'"),
     ({"status": "splendid"}, "status is 'splendid', but must be one of ok, "),
     ({"energy": None}, "it lacks energy"),
     ({"layout": {}}, "it lacks layout.num_devices, layout.num_nodes, layout.global_batch_size"),
@@ -327,11 +327,11 @@ def test_honest_runs_of_many_seeds_are_no_copies():
 
 
 def test_a_name_that_would_be_a_row_or_a_colour_of_its_own_is_escaped(tmp_path):
-    changes = {"system": "A\nH100", "model": "\x1b[31mtiny", "variant": ["XLA", "a\rb"]}
+    changes = {"system": "A\nH100", "model": "\x1b[31mtiny", "config": {"run": {"note": "a\rb"}}}
     builder.store(tmp_path, [builder.result() | changes])
     [record] = find_records([tmp_path]).records
     assert [record[name] for name in ("system", "model")] == ["A\\nH100", "\\x1b[31mtiny"]
-    assert record["variant"] == ["XLA", "a\\rb"]
+    assert record["config"] == {"run": {"note": "a\\rb"}}
 
 
 def test_what_failed_is_told_in_one_line_whatever_it_said(tmp_path):
