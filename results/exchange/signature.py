@@ -37,9 +37,10 @@ def signer_of(content: bytes, signature: bytes, signers: Path, purpose: str = PU
         file.write_bytes(signature)
         common = ("-n", purpose, "-s", str(file), "-f", str(signers))
         refused = f"no signer in {signers} made the signature"
-        [name, *_] = _run(refused, b"", "-Y", "find-principals", *common).decode(errors="replace").splitlines()
+        names = _run(refused, b"", "-Y", "find-principals", *common).decode(errors="replace")
+        name = names.split()[0].partition(",")[0]
         refused = f"the signature by {name} is not for these files"
-        _run(refused, content, "-Y", "verify", *common, "-I", name.partition(",")[0])
+        _run(refused, content, "-Y", "verify", *common, "-I", name)
     return name
 
 

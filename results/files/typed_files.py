@@ -31,6 +31,7 @@ MAPPINGS = (dict, Mapping)
 WORDS = "patternErrorMessage"  # what a text must be, in words
 OPTIONAL = "isOptional"  # a value may be None
 NAME = "name"  # format of texts that must look as no other one does
+BOUNDS = {"exclusiveMinimum": "above {:g}", "minimum": "from {:g} on", "maximum": "and at most {:g}"}
 
 
 class Allowed(dict[str, Any]):
@@ -38,6 +39,10 @@ class Allowed(dict[str, Any]):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(repr(self))
+
+
+UNLIMITED = Allowed(minimum=-LARGEST, exclusiveMinimum=-LARGEST, maximum=LARGEST, minItems=0, minProperties=0)
+UNLIMITED |= {"pattern": r"[\s\S]*", "minLength": 0, "format": "", "enum": (), "title": "", WORDS: "", OPTIONAL: False}
 
 
 class PerhapsThousands(float):
@@ -82,7 +87,7 @@ def keys_of(part: Any) -> dict[str, Key]:
 
 def bare(kind: Any) -> tuple[Any, dict[str, Any]]:
     """Return a type without Annotated and None, and its limits; several Literals are one."""
-    limits: dict[str, Any] = {}
+    limits: dict[str, Any] = dict(UNLIMITED)
     while True:
         if get_origin(kind) is Annotated:
             for extra in kind.__metadata__:
@@ -101,9 +106,8 @@ def scalar_test(kind: Any) -> Callable[[Any], bool]:
     """Return a function that tells whether a type allows a text, a number or a truth value."""
     inner, limits = bare(kind)
     kinds, choices = get_args(inner) or (inner,), _choices(inner, limits)
-    least, most = limits.get("minimum", -LARGEST), limits.get("maximum", LARGEST)
-    below, shortest = limits.get("exclusiveMinimum", -LARGEST), limits.get("minLength", 0)
-    pattern, is_date = re.compile(limits.get("pattern", r"[\s\S]*")), limits.get("format") == "date"
+    least, below, most = limits["minimum"], limits["exclusiveMinimum"], limits["maximum"]
+    pattern, shortest, is_date = re.compile(limits["pattern"]), limits["minLength"], limits["format"] == "date"
 
     def is_allowed(value: Any) -> bool:
         if choices:
@@ -175,13 +179,13 @@ def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
         return inner.from_file(found, where, name)
     if is_dataclass(origin):
         return filled(inner, found, f"{where}, {name}")
-    item_name = limits.get("title") or name.removesuffix("s")
-    is_empty = not found and not limits.keys().isdisjoint({"minItems", "minProperties"})
+    item_name = limits["title"] or name.removesuffix("s")
+    is_empty = not found and (limits["minItems"] or limits["minProperties"])
     if origin is tuple and isinstance(found, list | tuple) and not is_empty:
         return tuple(value_as(items[0], item, where, f"{item_name} {number}") for number, item in enumerate(found, 1))
     if origin in MAPPINGS and isinstance(found, Mapping) and not is_empty:
         return {str(key): _item(items, str(key), item, where, name, item_name) for key, item in found.items()}
-    if limits.get("format") == NAME and isinstance(found, str):
+    if limits["format"] == NAME and isinstance(found, str):
         _refuse_odd(found, f"{where}, {name}")
     try:
         value = scalar(kind, found)
@@ -189,7 +193,7 @@ def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
         hint = meant(str(found), map(str, _choices(inner, limits)))
         wrong = f"{where}: {name} is {reprlib.repr(untyped(found))}, but must be {in_words(kind)}"
         raise RecordError(": ".join(filter(None, [wrong, hint]))) from None
-    if limits.get("maximum", LARGEST) >= 1000 and str not in items:
+    if limits["maximum"] >= 1000 and str not in items:
         refuse_thousands(value, f"{where}: {name}")
     return value
 
@@ -249,26 +253,26 @@ def untyped(found: Any) -> Any:
 
 
 def _choices(inner: Any, limits: Mapping[str, Any]) -> tuple[Any, ...]:
-    return get_args(inner) if get_origin(inner) is Literal else tuple(limits.get("enum", ()))
+    return get_args(inner) if get_origin(inner) is Literal else tuple(limits["enum"])
 
 
 def in_words(kind: Any) -> str:
     """Return the values that a type allows, in words."""
     inner, limits = bare(kind)
-    if WORDS in limits:
+    if limits[WORDS]:
         return str(limits[WORDS])
-    if limits.get("format") == "date":
+    if limits["format"] == "date":
         return "such as 2026-11-02"
     if choices := _choices(inner, limits):
         choices = tuple(filter(None, choices))  # an empty text stands for no choice
         return " or ".join(map(str, choices)) if len(choices) < 3 else f"one of {', '.join(choices)}"
     if (origin := get_origin(inner) or inner) in (list, tuple):
-        return "a list" + " that is not empty" * ("minItems" in limits)
+        return "a list" + " that is not empty" * (limits["minItems"] > 0)
     if origin in MAPPINGS or is_dataclass(origin):
         return "keys with their values"
     if kinds := get_args(inner):
         return " or ".join(in_words(Annotated[kind, limits]) for kind in kinds)
     noun = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}.get(inner, "a value")
-    bounds = {"exclusiveMinimum": "above {:g}", "minimum": "from {:g} on", "maximum": "and at most {:g}"}
-    words = [text.format(limits[key]) for key, text in bounds.items() if key in limits and inner in (int, float)]
-    return " ".join([noun, *words])
+    is_number = inner in (int, float)
+    bounds = [text.format(limits[key]) for key, text in BOUNDS.items() if is_number and limits[key] != UNLIMITED[key]]
+    return " ".join([noun, *bounds])

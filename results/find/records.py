@@ -19,7 +19,7 @@ from record.model import Record as Record
 from results.find.duplicates import content_of, copies, simultaneous
 from results.find.folders import RESULT_NAME as RESULT_NAME
 from results.find.folders import WORKPACKAGES, below, is_attempt, planned_runs
-from results.find.in_parallel import all_stays, for_each
+from results.find.in_parallel import for_each
 from results.find.marks import Mark, marks_above
 from results.find.schema import lacking, violation
 from results.find.todays import with_todays_figures, wrong_length
@@ -140,8 +140,7 @@ def find_records(folders: Iterable[Path]) -> Found:
     """
     folders, found = list(folders), Found([], [])
     paths = list(dict.fromkeys(path for folder in folders for path in _files_of(folder, found)))
-    with all_stays():
-        read = list(for_each(_consistent, paths, together=50))
+    read = list(for_each(_consistent, paths, together=50))
     found.records.extend(record for record in read if isinstance(record, Record))
     found.skipped.extend(record for record in read if isinstance(record, Skipped))
     _check_units(found.records)

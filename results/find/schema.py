@@ -42,14 +42,14 @@ def _check_of(kind: Any) -> Check:
     if is_dataclass(origin):
         is_allowed, inside = _is_dict, _check_of_part(origin)
     elif origin in (list, dict):
-        is_allowed, inside = _test_of_size(origin, limits.get("minItems", 0)), _check_of_items(_check_of(kinds[-1]))
+        is_allowed, inside = _test_of_size(origin, limits["minItems"]), _check_of_items(_check_of(kinds[-1]))
     elif any(get_origin(argument) in (list, dict) for argument in kinds):
         is_allowed = _test_of_any([_check_of(argument) for argument in kinds])
     else:
         is_allowed = scalar_test(kind)
 
     def check(value: Any) -> str:
-        if value is None and OPTIONAL in limits:
+        if value is None and limits[OPTIONAL]:
             return ""
         return inside(value) if is_allowed(value) else f" is {reprlib.repr(value)}, but must be {words}"
 
