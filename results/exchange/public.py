@@ -95,13 +95,10 @@ class Neutral:
         for name, path in files.items():  # notes all hosts and texts
             self.name(name)
             self.content(path)
-        # Files are read in the order of their hosts' names, which stays.
-        labels = {host: host if (label := host.partition(".")[0]).isdigit() else label for host in self._hosts}
-        numbered = _numbered("node", {*labels.values()})
         is_neutral = all(map(HOST.fullmatch, self._hosts))
-        self._names = _numbered("text", self._texts) | {
-            host: host if is_neutral else numbered[label] for host, label in labels.items()
-        }
+        # Files are read in the order of their hosts' names, which stays.
+        hosts = {host: host for host in self._hosts} if is_neutral else _numbered("node", self._hosts)
+        self._names = _numbered("text", self._texts) | hosts
 
     def name(self, name: str) -> str:
         """Return a file's name with neutral folders."""
@@ -156,12 +153,9 @@ class Neutral:
         if key in OBJECTS:
             return {name: self.of(item, "name") for name, item in value.items()}
         left_out = value.keys() - OF_A_JOB if key in SCHEDULERS else LEFT_OUT
-        other = {
-            name: item if name == "answers" else self.of(item, name)  # tokens, which are compared
-            for name, item in value.items()
-            if name not in left_out
-        }
-        return other
+        kept = {name: item for name, item in value.items() if name not in left_out}
+        # Answers are tokens, which are compared.
+        return {name: item if name == "answers" else self.of(item, name) for name, item in kept.items()}
 
     def _options(self, options: Any) -> Any:
         if not isinstance(options, dict):

@@ -145,7 +145,7 @@ def _system(name: str, block: Any, where: str) -> System:
     own = {key: value_as(parameters[key], block[key], where, key) for key in block if key not in KEYS}
     if "devices_sweep" not in values and (most := str(values.get("devices_per_node"))).isdecimal():
         values["devices_sweep"] = " ".join(str(2**power) for power in range(int(most).bit_length()))
-    system = filled(System, values, where, system_name=name, values=own)
+    system: System = filled(System, values, where, system_name=name, values=own)
     return replace(system, values={key: getattr(system, key) for key in ("system_name", *KEYS)} | own)
 
 

@@ -267,7 +267,7 @@ def in_words(kind: Any) -> str:
         choices = tuple(filter(None, choices))  # an empty text stands for no choice
         return " or ".join(map(str, choices)) if len(choices) < 3 else f"one of {', '.join(choices)}"
     if (origin := get_origin(inner) or inner) in (list, tuple):
-        return "a list" + " that is not empty" * (limits["minItems"] > 0)
+        return "a list" + " that is not empty" * bool(limits["minItems"])
     if origin in MAPPINGS or is_dataclass(origin):
         return "keys with their values"
     if kinds := get_args(inner):

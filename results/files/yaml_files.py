@@ -6,7 +6,6 @@ A reader of YAML 1.1 takes 010 for 8, 1:30 for 90 and NO for false. Every mistak
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,29 +101,3 @@ def text_of(node: Any, key: str = "_") -> str:
     if node.id == "scalar":
         return str(node.value) if key == "_" else ""
     return next((str(entry.value) for entry in entries(node, key) if entry.id == "scalar"), "")
-
-
-def read_otherwise(node: Any) -> Iterator[tuple[Any, str]]:
-    """Yield each node that JUBE, which reads YAML 1.1, takes for another number or text, and what to do."""
-    if node.id == "scalar":
-        if not node.style and (value := _as_jube_reads(node.value)) is not None:
-            yield node, f"has '{node.value}', which JUBE reads as {value}, after YAML 1.1: put it in quotes"
-        return
-    for child in node.value:
-        for inner in child if isinstance(child, tuple) else (child,):
-            yield from read_otherwise(inner)
-
-
-@cache
-def _as_jube_reads(text: str) -> Any:
-    """Return a value as JUBE reads it; None if that is nothing, the text, or the same number or truth value."""
-    import yaml
-
-    try:
-        value = yaml.safe_load(text)
-        is_number = not isinstance(value, bool) and float(text) == float(value)
-    except yaml.YAMLError:  # such as <<, which is not a value
-        return None
-    except (TypeError, ValueError):
-        is_number = False
-    return None if is_number or text.lower() == str(value).lower() else value

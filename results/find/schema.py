@@ -6,7 +6,7 @@ import re
 import reprlib
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, get_args, get_origin
 
 from record.model import Json, Record
@@ -35,18 +35,17 @@ def lacking(record: Json) -> str:
 
 def _check_of(kind: Any) -> Check:
     inner, limits = bare(kind)
-    origin, kinds, words = get_origin(inner) or inner, get_args(inner), in_words(kind)
-    inside: Check = _nothing_wrong
     if inner is Any:
-        return inside
+        return _nothing_wrong
+    origin, kinds, words = get_origin(inner) or inner, get_args(inner), in_words(kind)
+    is_allowed: Callable[[Any], bool] = scalar_test(kind)
+    inside: Check = _nothing_wrong
     if is_dataclass(origin):
-        is_allowed, inside = _is_dict, _check_of_part(origin)
+        is_allowed, inside = _is_dict, partial(_in_part, origin)
     elif origin in (list, dict):
-        is_allowed, inside = _test_of_size(origin, limits["minItems"]), _check_of_items(_check_of(kinds[-1]))
+        is_allowed, inside = partial(_is_of_size, origin, limits["minItems"]), partial(_in_items, _check_of(kinds[-1]))
     elif any(get_origin(argument) in (list, dict) for argument in kinds):
-        is_allowed = _test_of_any([_check_of(argument) for argument in kinds])
-    else:
-        is_allowed = scalar_test(kind)
+        is_allowed = partial(_passes_any, [_check_of(argument) for argument in kinds])
 
     def check(value: Any) -> str:
         if value is None and limits[OPTIONAL]:
@@ -64,34 +63,28 @@ def _is_dict(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def _test_of_size(kind: type, fewest: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kind) and len(value) >= fewest  # type: ignore[arg-type]
+def _is_of_size(kind: type, fewest: int, value: Any) -> bool:
+    return isinstance(value, kind) and len(value) >= fewest  # type: ignore[arg-type]
 
 
-def _test_of_any(checks: list[Check]) -> Callable[[Any], bool]:
-    return lambda value: any(not check(value) for check in checks)
+def _passes_any(checks: list[Check], value: Any) -> bool:
+    return not all(check(value) for check in checks)
 
 
-def _check_of_items(check: Check) -> Check:
-    def check_items(value: Any) -> str:
-        if isinstance(value, list) and len(value) > 2 and set(map(type, value)) in ({int}, {float}):
-            value = [min(value), max(value)]  # other numbers break no rule that these keep
-        items = enumerate(value) if isinstance(value, list) else value.items()
-        return next((f".{key}{wrong}" for key, item in items if (wrong := check(item))), "")
-
-    return check_items
+def _in_items(check: Check, value: Any) -> str:
+    if isinstance(value, list) and len(value) > 2 and set(map(type, value)) in ({int}, {float}):
+        value = [min(value), max(value)]  # other numbers break no rule that these keep
+    items = enumerate(value) if isinstance(value, list) else value.items()
+    return next((f".{key}{wrong}" for key, item in items if (wrong := check(item))), "")
 
 
-def _check_of_part(part: Any) -> Check:
-    required = [name for name, key in keys_of(part).items() if key.is_required]
-
-    def check_part(value: Any) -> str:
-        for name, item in value.items():
-            if wrong := _check_of_key(part, name)(item):
-                return f".{name}{wrong}"
-        return next((f" lacks '{name}'" for name in required if name not in value), "")
-
-    return check_part
+def _in_part(part: Any, value: Any) -> str:
+    for name, item in value.items():
+        if wrong := _check_of_key(part, name)(item):
+            return f".{name}{wrong}"
+    return next(
+        (f" lacks '{name}'" for name, key in keys_of(part).items() if key.is_required and name not in value), ""
+    )
 
 
 @lru_cache(maxsize=10_000)

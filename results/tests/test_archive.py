@@ -14,11 +14,10 @@ import pytest
 
 from caraml.cli import main
 from jpwr.trace.trace import Trace
-from jpwr.trace.writers import read_trace
 from record.model import Record
 from results.collect import collect
 from results.exchange import recomputed
-from results.exchange.archive import Checked, verify, write_archive
+from results.exchange.archive import verify, write_archive
 from results.find.records import RecordError, find_records, write_record
 from results.join.nodes import sums_of
 from results.tests import builder
@@ -85,27 +84,14 @@ def test_an_archive_holds_records_traces_and_workflow_and_is_verified(archive, c
     assert "3 runs" in capsys.readouterr().out
 
 
-def test_what_is_known_of_an_archive(archive):
-    assert verify(archive) == Checked([], 3, is_signed=False, signer="")
-    repack(archive, members(archive), sums=b"")
-    found = verify(archive)
-    assert (found.runs, found.is_signed, found.signer) == (0, False, "")
-    assert found.problems
-
-
-def test_members_tell_nothing_of_who_and_when(runs, tmp_path):
-    archive = tmp_path / "own.zip"
-    write_archive([runs], Path("jube"), archive)
-    with zipfile.ZipFile(archive) as packed:
-        told = {(one.external_attr >> 16, one.create_system, one.date_time, one.comment) for one in packed.infolist()}
-    assert told == {(stat.S_IFREG | 0o644, 3, (1980, 1, 1, 0, 0, 0), b"")}
-
-
 def test_the_same_results_give_the_same_bytes(runs, archive, tmp_path):
     for path in runs.rglob("*"):
         path.touch()
     assert main(["archive", str(runs), "-o", str(tmp_path / "b.zip")]) == 0
     assert archive.read_bytes() == (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(archive) as packed:
+        facts = {(one.external_attr >> 16, one.create_system, one.date_time, one.comment) for one in packed.infolist()}
+    assert facts == {(stat.S_IFREG | 0o644, 3, (1980, 1, 1, 0, 0, 0), b"")}
 
 
 def test_a_flipped_byte_changes_no_file_without_a_word(archive, tmp_path, capsys):
@@ -183,7 +169,7 @@ def test_a_run_whose_result_was_taken_away_is_named(archive):
     assert verify(repack(archive, left)).problems == ["it has no run"]
 
 
-@pytest.mark.parametrize(("offset_s", "is_wrong"), [(1000.0, False), (1059.0, False), (941.0, False), (4600.0, True)])
+@pytest.mark.parametrize(("offset_s", "is_wrong"), [(1000.0, False), (941.0, False), (4600.0, True)])
 def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     record = Record.of(make_record())
     trace = Trace([], {"hostname": "n1", "boot_id": "boot-1", "epoch_offset_s": offset_s})
@@ -196,7 +182,6 @@ def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     [
         (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "8"], False),
         (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "4"], True),
-        (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "8", "--precision", "fp8"], True),
         (["bash", "a script of the user"], False),
         (None, False),
     ],
@@ -259,20 +244,15 @@ def test_a_file_that_was_changed_added_or_taken_away_is_named(archive):
     assert "workflow/llm.yaml is missing" in text
 
 
-@pytest.mark.parametrize("name", ["../../climbed", "/tmp/climbed_of_a_test", "runs/../../climbed"])
-def test_a_path_that_climbs_out_is_not_unpacked(archive, name, tmp_path):
-    problems = verify(repack(archive, {name: b"x", **members(archive)})).problems
-    assert [problem.split("'")[-1] for problem in problems] == [
-        " is not a plain file inside the archive: it was not unpacked",
-        f"{name} is missing",  # all others are there
-    ]
-    assert not list(tmp_path.rglob("*climbed*"))
-
-
-def test_a_link_is_not_unpacked(archive, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("../../climbed", stat.S_IFREG), ("/tmp/climbed_of_a_test", stat.S_IFREG), ("runs/climbed", stat.S_IFLNK)],
+)
+def test_a_link_or_a_path_that_climbs_out_is_not_unpacked(archive, tmp_path, name, kind):
     with zipfile.ZipFile(archive, "a") as packed:
-        packed.writestr(regular("runs/link", stat.S_IFLNK | 0o777), "/etc/passwd")
-    assert verify(archive).problems[0] == "'runs/link' is not a plain file inside the archive: it was not unpacked"
+        packed.writestr(regular(name, kind | 0o777), "/etc/passwd")
+    assert verify(archive).problems == [f"'{name}' is not a plain file inside the archive: it was not unpacked"]
+    assert not list(tmp_path.rglob("*climbed*"))
 
 
 def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
@@ -304,7 +284,7 @@ def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
     assert "cannot be unpacked as an archive (File is not a zip file): give a file that" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["a.tar.zst", "a.tar.gz", "archive", ".", "folder.zip"])
+@pytest.mark.parametrize("name", ["a.tar.gz", ".", "folder.zip"])
 def test_what_is_no_name_of_an_archive_is_refused(runs, tmp_path, capsys, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.zip").mkdir()
@@ -448,16 +428,6 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before(tmp_path, monkeyp
         verify(path)
 
 
-def test_a_file_with_more_bytes_than_it_declares_is_damaged(archive, capsys):
-    """A packed file could hide gigabytes behind a small size."""
-    content, name = bytearray(archive.read_bytes()), b"SHA256SUMS"
-    place = content.rindex(name) - 46 + 24  # size in the list of files at the end
-    content[place : place + 4] = (10).to_bytes(4, "little")
-    archive.write_bytes(content)
-    assert main(["verify", str(archive)]) == 2
-    assert "cannot be unpacked as an archive" in capsys.readouterr().err
-
-
 def test_no_name_or_text_of_an_archive_is_obeyed_by_a_terminal(archive, capsys):
     files = members(archive)
     files["runs/\x1b[2J\x1b]0;owned\x07"] = b"x"
@@ -525,10 +495,3 @@ def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):
     write_archive([tmp_path / "runs"], tmp_path, tmp_path / "results.zip")
     words = "the trace has 126 W from the first to the last window, and 690 W over another time of the same length"
     assert f"runs/runs/one: energy is not that of the work: {words}" in verify(tmp_path / "results.zip").problems
-
-
-def test_each_trace_is_read_once_and_its_marks_are_checked(archive, monkeypatch):
-    read = []
-    monkeypatch.setattr("results.join.nodes.read_trace", lambda path: read.append(path) or read_trace(path))
-    assert verify(archive).problems == []
-    assert len(read) == len(set(read)) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from results.files.yaml_files import Quoted, YamlError, entries, read_nodes, read_otherwise, read_yaml
+from results.files.yaml_files import Quoted, YamlError, read_nodes, read_yaml
 
 
 @pytest.mark.parametrize("text", ["010", "1:30", "NO", "true", "2e4", "1_000", "2026-01-01", "~", "="])
@@ -25,15 +25,6 @@ def test_a_block_may_take_in_another_and_nodes_know_their_lines(tmp_path):
     (tmp_path / "a.yaml").write_text("a: &one {x: 010}\nb: {<<: *one, y: 2}\n")
     assert read_yaml(tmp_path / "a.yaml")["b"] == {"x": "010", "y": "2"}
     assert read_nodes(tmp_path / "a.yaml").value[1][0].start_mark.line == 1
-
-
-def test_values_that_jube_reads_otherwise_are_named(tmp_path):
-    (tmp_path / "a.yaml").write_text("a: [010, 1:30, yes, 2e4, 0.50, true, '010', ~]\n")
-    root = read_nodes(tmp_path / "a.yaml")
-    assert len(entries(root, "a")) == 8
-    words = [text for _, text in read_otherwise(root)]
-    assert [text.partition(",")[0] for text in words] == ["has '010'", "has '1:30'", "has 'yes'"]
-    assert "which JUBE reads as 90, after YAML 1.1: put it in quotes" in words[1]
 
 
 @pytest.mark.parametrize(
