@@ -96,7 +96,7 @@ def odd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     "words",
     [
         ["table"],
-        *(["table", f"--{form}"] for form in ("repeats", "regions", "reads")),
+        *(["table", f"--{form}"] for form in ("repeats", "regions")),
         ["accept", "--requirements", str(ROOT / "examples/requirements.yaml")],
         ["compare", str(REAL.parent)],
     ],
