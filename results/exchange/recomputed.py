@@ -60,7 +60,7 @@ def _problems(result: Path) -> Iterator[str]:
         if run.fill:
             copy = derive(Record.of(recorded | {"energy": {}}))  # only all copies have one
             yield from (f"{folder.name}: {sentence}" for sentence in contradictions(copy))
-        yield from _derived_otherwise(recorded, f"{folder.name}/{RECORD_NAME}: " if run.fill else f"{RECORD_NAME}: ")
+        yield from derived_otherwise(recorded, f"{folder.name}/{RECORD_NAME}: " if run.fill else f"{RECORD_NAME}: ")
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
     for key in sorted(stored.keys() | again.keys()):
@@ -128,7 +128,7 @@ def _other_command(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]
             yield f"its command is '{' '.join(own)}', but the sampler has started '{' '.join(started)}'"
 
 
-def _derived_otherwise(recorded: Json, where: str) -> Iterator[str]:
+def derived_otherwise(recorded: Json, where: str) -> Iterator[str]:
     """Yield each stored value of a record that follows otherwise from its other values."""
     derived = as_json(derive(Record.of(recorded)))
     for key, value in recorded.items():
