@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import stat
 import subprocess
@@ -216,8 +215,6 @@ def test_a_good_run_is_not_stored_as_failed(archive):
     [
         ("ok", "out_of_memory", True),
         ("unfinished", "failed", False),
-        ("unfinished", "out_of_memory", True),
-        ("failed", "failed", False),
         ("out_of_memory", "failed", True),
     ],
 )
@@ -458,30 +455,6 @@ def test_what_was_run_again_is_kept_and_verified_and_is_no_run(tmp_path, capsys)
     files[path] = altered(files[path], MORE_WORK)
     assert main(["verify", str(repack(archive, files))]) == 1
     assert "attempts/1: " in capsys.readouterr().err
-
-
-def with_copy(files, change):
-    """The same with a run once more, in a folder and with a name of its own."""
-    more = {name.replace("/8_", "/99_"): content for name, content in files.items() if name.startswith(WORK)}
-    for name in more:
-        if name.endswith((".json", "trace.csv")):
-            more[name] = change(more[name])
-    return {**more, **files}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content,
-        lambda content: re.sub(rb'"run_id": "[0-9a-f]+"', b'"run_id": "another"', content),
-    ],
-    ids=["exact", "with another name"],
-)
-def test_an_archive_with_a_run_twice_is_not_in_order(archive, change, capsys):
-    path = repack(archive, with_copy(members(archive), change))
-    assert main(["verify", str(path)]) == 1
-    files = f"{WORK.rstrip('/')}: result.json and {WORK.replace('/8_', '/99_').rstrip('/')}: result.json"
-    assert f"{files} are " in capsys.readouterr().err
 
 
 def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):

@@ -14,7 +14,6 @@ from caraml.__main__ import main
 from record.csv_rows import csv_rows
 from record.model import Record, as_json
 from results.find import records
-from results.find.folders import results_below
 from results.find.records import RecordError, read_record, write_record
 from results.find.schema import violation
 from results.tests import builder
@@ -125,18 +124,6 @@ def test_a_file_may_be_given_and_is_told_with_its_content(tmp_path):
     assert record["file"] == {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
-def test_a_result_is_found_under_a_longer_name(tmp_path):
-    write_record(builder.result(), tmp_path / "of_monday_result.json")
-    assert len(find_records([tmp_path]).records) == 1
-
-
-def test_stored_records_follow_the_schema():
-    paths = results_below(STORED)
-    assert paths
-    for path in paths:
-        assert not violation(read_record(path))
-
-
 def test_a_part_may_have_further_keys_and_numbers_that_are_unknown():
     record = builder.result(io_more=1)
     record["windows"][0]["more"] = "text"
@@ -204,15 +191,13 @@ ONE, OTHER = times_of(1), times_of(2)
 @pytest.mark.parametrize(
     "copy",
     [
-        [ONE[0] + 1e-9, *ONE[1:]],
         [time_s + 1e-9 if step % 3 == 0 else time_s for step, time_s in enumerate(ONE)],
         [*OTHER[:29], *ONE[29:]],
-        [*ONE[10:], *OTHER[:10]],
         ONE[:20],
         [*ONE, *OTHER],
         sorted(ONE),
     ],
-    ids=["one step", "each third step", "less than half", "moved", "shorter", "longer", "in another order"],
+    ids=["each third step", "less than half", "shorter", "longer", "in another order"],
 )
 def test_a_run_is_known_by_most_of_its_steps(tmp_path, copy):
     builder.store(tmp_path, [timed(ONE), timed(OTHER), timed(copy)])
@@ -226,11 +211,9 @@ def test_a_run_is_known_by_most_of_its_steps(tmp_path, copy):
         (ONE, OTHER),
         (ONE, [*ONE[:30], *OTHER[30:]]),
         (ONE[:2], ONE[:2]),
-        (times_of(1, digits=3), times_of(2, digits=3)),  # of a clock so coarse that runs share times by chance
-        (times_of(1, 400, digits=4), times_of(2, 400, digits=4)),
-        (times_of(1, 400, digits=5), times_of(2, 40, digits=5)),
+        (times_of(1, 400, digits=4), times_of(2, 40, digits=4)),  # of a clock so coarse that runs share times by chance
     ],
-    ids=["others", "half", "two steps", "coarse", "a little coarse", "coarse and shorter"],
+    ids=["others", "half", "two steps", "coarse and shorter"],
 )
 def test_runs_of_other_steps_are_repeats(tmp_path, one, other):
     builder.store(tmp_path, [timed(one), timed(other)])
@@ -343,19 +326,6 @@ def test_two_units_in_one_benchmark_are_refused(tmp_path):
     builder.store(tmp_path, [builder.result(), builder.in_units(builder.result(), "sequences")])
     with pytest.raises(RecordError, match=r"counts tokens and .* counts sequences"):
         find_records([tmp_path])
-
-
-def test_what_is_left_out_ends_no_search(tmp_path):
-    twice, lies = builder.result(), builder.result()
-    lies["metrics"]["measured_steps"] *= 3
-    for name, record in {"a": twice, "b": twice, "d": lies, "e": builder.result()}.items():
-        builder.store(tmp_path / name, [record])
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "result.json").write_text("{")
-    records, skipped = find_records([tmp_path])
-    assert len(records) == 2
-    words = ("cannot be read", "is inconsistent", "are the same record")
-    assert [word for word, sentence in zip(words, skipped, strict=True) if word not in sentence] == []
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
