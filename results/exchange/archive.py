@@ -157,7 +157,9 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
         signer, runs = "", 0
         if signers is not None and not problems:
             try:
-                signer = _signer(folder, signers)
+                if SIGNATURE not in sums:
+                    raise RecordError("it is not signed: sign it with 'caraml archive --sign KEY'")
+                signer = signer_of((folder / CHECKSUMS).read_bytes(), (folder / SIGNATURE).read_bytes(), signers)
             except UncheckedError:
                 raise
             except RecordError as error:
@@ -206,12 +208,6 @@ def _sums_of(folder: Path) -> tuple[list[str], dict[str, str]]:
     problems = [f"{path.relative_to(folder)} is a link or cannot be entered" for path in [*linked, *closed]]
     sums = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     return problems, sums
-
-
-def _signer(folder: Path, signers: Path) -> str:
-    if not (folder / SIGNATURE).is_file():
-        raise RecordError("it is not signed: sign it with 'caraml archive --sign KEY'")
-    return signer_of((folder / CHECKSUMS).read_bytes(), (folder / SIGNATURE).read_bytes(), signers)
 
 
 def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:

@@ -52,17 +52,9 @@ class Found(NamedTuple):
 
     def has_any(self, folder: Path) -> bool:
         """Return whether a folder has a result, or what may be one."""
-        others = [file.path for file in self.skipped if file.finding.kind != FEWER]
-        return any(path.is_relative_to(folder) for path in [*others, *map(_path_of, self.records)])
-
-    def systems_below(self, folder: Path) -> tuple[str, ...]:
-        """Return the systems of the records below a folder."""
-        inside = (record for record in self.records if _path_of(record).is_relative_to(folder))
-        return tuple(dict.fromkeys(record.system for record in inside))
-
-
-def _path_of(record: Record) -> Path:
-    return Path(record.file.path)
+        paths = [Path(record.file.path) for record in self.records]
+        paths += [file.path for file in self.skipped if file.finding.kind != FEWER]
+        return any(path.is_relative_to(folder) for path in paths)
 
 
 def read_record(path: Path) -> Json:
@@ -149,7 +141,8 @@ def find_records(folders: Iterable[Path]) -> Found:
     for index, file in enumerate(found.skipped):
         if file.systems == ():
             folder = next(folder for folder in folders if file.path.is_relative_to(folder))
-            found.skipped[index] = file._replace(systems=found.systems_below(folder))
+            inside = (record for record in found.records if Path(record.file.path).is_relative_to(folder))
+            found.skipped[index] = file._replace(systems=tuple(dict.fromkeys(record.system for record in inside)))
     return found
 
 
