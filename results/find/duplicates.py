@@ -13,6 +13,7 @@ from record.values import cpus_in, is_accelerated
 PROCESSORS = "processors"
 SHARED = "no"  # of a job that states that others use its node: quotas may keep them apart
 FEWEST_TIMES = 3  # different ones, by which a run is recognized
+LATENCIES = ("ttft_", "tpot_", "e2e_")  # beginnings of the names of a server's times, whose requests are its steps
 
 
 def simultaneous(records: Sequence[Record]) -> list[tuple[Record, Record]]:
@@ -85,13 +86,14 @@ class Repeated:
 
 
 def _names_of_run(record: Record) -> list[Any]:
-    """Return what identifies a run: its name, and when its windows begin."""
+    """Return what identifies a run: its name, when its windows begin, and the latencies of a server."""
     names: list[Any] = [record.run_id] if record.run_id else []
     for kind in ("measured", "effective"):
         windows = (window for window in record.windows if window.kind == kind)
         if began := {(window.boot_id or window.hostname, window.start_s) for window in windows}:
             names.append((record.benchmark, kind, frozenset(began)))
-    return names
+    latencies = [value for name, value in sorted(vars(record.metrics).items()) if name.startswith(LATENCIES)]
+    return [*names, tuple(latencies)] if len(set(latencies)) >= FEWEST_TIMES else names
 
 
 def content_of(record: Record) -> Json:
