@@ -233,7 +233,7 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no workloads"),
+        ("", "lacks 'workloads'"),
         (GPT + "must: [{of: gpt, what: throughput}]", "either 'at_least' or 'at_most'"),
         (GPT + "must: [{of: bert, what: throughput, at_least: 1}]", "no workload of the file: choose one of gpt"),
         (GPT + "must: [{of: gpt, what: throughput, at_least: much}]", "'much' is not a number"),
@@ -244,7 +244,7 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
         (GPT + "must: [{of: gpt, what: tpot_p99, global_batch: 1, at_most: 50}]", "is too large: write it in seconds"),
         (GPT + "must: [{of: gpt, what: scaling_efficiency, at_least: 90}]", "of scaling_efficiency is too large"),
         (GPT + "must: [{of: chat, what: ttft_p99, global_batch: 1, at_most: 900}]", "write it in seconds"),
-        ("workloads: {gpt: {benchmark: llm_training, fixed: true}}", "fixed is True, but must be facts, such as"),
+        ("workloads: {gpt: {benchmark: llm_training, fixed: true}}", "fixed is 'true', but must be facts, such as"),
         (GPT + "must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
         (
             GPT + "must: [{of: gpt, what: time_to_solution, at_most: 1, work_unit: images}]",

@@ -16,9 +16,8 @@ from jpwr.intervals import BOUND
 from record.checks.run import OUTER
 from record.derived import sum_of_all
 from record.values import THROUGHPUT, WORK, devices_text, value_at
-from results.files.json_schema import Allowed
 from results.files.systems import SOURCE, system_of
-from results.files.typed_files import WORDS, Above0, From1, NotNegative, read_file
+from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, Part, of_runs
@@ -74,7 +73,7 @@ class Costs:
 
     currency: str
     electricity_per_kwh: NotNegative
-    systems: Annotated[Mapping[str, Price], {"minProperties": 1, "examples": [{"NAME": {"price_per_device": 10000}}]}]
+    systems: Annotated[Mapping[str, Price], {"minProperties": 1}]
     lifetime_years: Annotated[Above0, _bounds(15, "years above 0 and at most 15; usual are 3 to 8")] = 5.0
     utilisation: Annotated[
         Above0,

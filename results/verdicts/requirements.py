@@ -13,9 +13,8 @@ from jpwr.messages import meant, near
 from record.demand import SLOS
 from record.findings import Finding, finding
 from record.values import devices_text
-from results.files.json_schema import Allowed
 from results.files.quantities import QUANTITIES
-from results.files.typed_files import Above0, From0, From1, Name, NotNegative, read_file, refuse_thousands
+from results.files.typed_files import Above0, Allowed, From0, From1, Name, NotNegative, read_file, refuse_thousands
 from results.files.workloads import names, workloads
 from results.find.records import RecordError
 from results.points.repeats import PointResults
@@ -233,9 +232,7 @@ class Score:
 class Requirements:
     """Content of a requirements file."""
 
-    workloads: Annotated[
-        Mapping[str, Selection], {"minProperties": 1, "examples": [{"gpt": {"benchmark": "llm_training"}}]}
-    ]
+    workloads: Annotated[Mapping[str, Selection], {"minProperties": 1}]
     must: Annotated[tuple[Item, ...], {"title": "requirement"}] = ()
     reference: Annotated[Name, "the system that has score 1; empty: the first"] = ""
     budget: Annotated[Budget, "that each system is scaled to"] = field(default_factory=Budget)

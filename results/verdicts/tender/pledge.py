@@ -62,9 +62,7 @@ class Pledge:
     date: Annotated[str, {"format": "date"}]
     system: Annotated[Text, "system tag of the runs", {"format": NAME}]
     devices: Annotated[From1, "of the whole machine"]
-    points: Annotated[
-        tuple[Mapping[str, Any], ...], {"minItems": 1, "examples": [[{"of": "gpt", "devices": 8, "throughput": 70000}]]}
-    ]
+    points: Annotated[tuple[Mapping[str, Any], ...], {"minItems": 1}]
     items: tuple[PledgedItem, ...] = ()  # numbers of the points
     signature: str = ""  # who signed, in words
 
