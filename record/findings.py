@@ -181,7 +181,7 @@ WRONG_ANSWERS |= {"answers_below", "load_wrong", "prompt_unread"}
 NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplexity_high", "perplexity_low"}
 NOT_RANKED |= {"learns_worse", "learns_faster", "learning_unknown", "learning_short"}
 NOT_RANKED |= {"no_logprobs", "answers_unknown", "answers_empty", "perplexity_unknown", "acceptance_unknown"}
-NOT_RANKED |= {"one_seed", "divided_device", "no_ecc", "compute_prohibited", "ended_by_scheduler"}
+NOT_RANKED |= {"one_seed", "divided_device", "no_ecc", "ended_by_scheduler"}
 NOT_RANKED |= {"shared", "throttled"}  # a few per cent of throttling are no reason: see results.points.judged
 NOT_RANKED |= {"events_differ", "steps_differ", "speculation_undeclared"}
 
@@ -254,10 +254,6 @@ KINDS: Mapping[str, Kind] = {
     "no_ecc": Kind(
         "ECC is off on {device}: errors of its memory are not corrected",
         Advice(1, "A device's memory is not protected: the run is not ranked.", "Switch ECC on; repeat the run"),
-    ),
-    "compute_prohibited": Kind(
-        "the compute mode of {device} is {mode}: nothing can run on it",
-        Advice(1, "A run was on a device that lets none run, and is not ranked.", "Check its record; repeat the run"),
     ),
     "ended_by_scheduler": Kind(
         "the state of its job is {state}, and no run of that job failed",

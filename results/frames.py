@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
 from results.load import load
-from results.points.operating import limited_percent, limits_of, unsettled
+from results.points.operating import limits_of
 from results.points.repeats import PointResults, by_point
 from results.points.sensors import accuracy_text, sampling_share
 from results.verdicts.power_level import lowest_level, power_level
@@ -138,19 +137,13 @@ def _text(reason: object) -> str | None:
     return None if reason is None else str(reason)
 
 
-# Quantities of a point that are not the median of a number of its runs.
+# Facts that the runs of a point share, or a run that failed states for it.
+SHARED = (
+    *("system", "benchmark", "model", "data", "sample", "in/out", "devices", "global_batch", "concurrency"),
+    *("precision", "work_unit"),
+)
+# Other quantities of a point that are not the median of a number of its runs.
 OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
-    "system": attrgetter("system"),
-    "benchmark": attrgetter("point.benchmark"),
-    "model": attrgetter("point.model"),
-    "data": attrgetter("point.data"),
-    "sample": attrgetter("point.sample"),
-    "in/out": attrgetter("point.sample"),
-    "devices": attrgetter("point.devices"),
-    "global_batch": attrgetter("point.global_batch"),
-    "concurrency": attrgetter("point.global_batch"),
-    "precision": attrgetter("precision"),
-    "work_unit": attrgetter("any.work_unit"),
     "variant": lambda point: [text for text in point.variant if text != point.precision],
     "status": status,
     "runs": lambda point: len(point.good),
@@ -164,8 +157,6 @@ OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
     "throttled_percent": _throttled_percent,
     "power_limit_w": lambda point: limits_of(point.any).power_w,
     "clock_limit_mhz": lambda point: limits_of(point.any).clock_mhz,
-    "power_limited_percent": limited_percent,
-    "unsettled": unsettled,
     "not_ranked": lambda point: _text(why_left_out(point)) if point.good else None,
     "energy_not_ranked": lambda point: _text(why_not_ranked(point)) if point.good else None,
     "power_level": lambda point: level_words(point.good),
@@ -174,10 +165,18 @@ OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
 OF_ALL_RUNS = ("not_ranked", "energy_not_ranked", "next_level")  # of a point, which each of its good runs shares
 
 
-def of_run(name: str, record: Record, point: PointResults | None = None) -> Any:
-    """Return a quantity of a run, which is of a point; None for a measured value of a run that is not good."""
+def of_runs(names: Iterable[str], records: Sequence[Record]) -> dict[str, list[Any]]:
+    """Return quantities of runs by name; None for a measured value of a run that is not good."""
+    of_points: dict[int, dict[str, Any]] = {}
+    for point in by_point(records):
+        shared = {name: OF_POINT[name](point) for name in OF_ALL_RUNS}
+        of_points |= {id(record): shared for record in point.good}
+    return {name: [_of_run(name, record, of_points.get(id(record), {})) for record in records] for name in names}
+
+
+def _of_run(name: str, record: Record, of_its_point: Mapping[str, Any]) -> Any:
     if name in OF_ALL_RUNS:
-        return OF_POINT[name](point) if point and record.is_good else None
+        return of_its_point.get(name)
     if name in OF_RUN:
         return OF_RUN[name](record)
     path = QUANTITIES[name].path
@@ -186,12 +185,10 @@ def of_run(name: str, record: Record, point: PointResults | None = None) -> Any:
 
 def of_point(name: str, point: PointResults) -> Any:
     """Return a quantity of a point: of a measured one, the median of its runs."""
-    return OF_POINT[name](point) if name in OF_POINT else point.value(QUANTITIES[name].path)
-
-
-def points_of_runs(records: Sequence[Record]) -> dict[int, PointResults]:
-    """Return the point of each good run, by its identity."""
-    return {id(record): point for point in by_point(records) for record in point.good}
+    if name in OF_POINT:
+        return OF_POINT[name](point)
+    path = QUANTITIES[name].path
+    return value_at(point.any, path) if name in SHARED else point.value(path)
 
 
 def frame(*folders: str | Path, meters: Sequence[str | Path] = (), references: Sequence[str | Path] = ()) -> DataFrame:
@@ -209,11 +206,7 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = (), references: S
 
 def runs_frame(records: Sequence[Record]) -> DataFrame:
     """Return the data frame of runs: a row for each."""
-    points = points_of_runs(records)
-    columns = {
-        name: [of_run(name, record, points.get(id(record))) for record in records] for name in _names(RUN, OF_ALL_RUNS)
-    }
-    return _typed(columns, RUN)
+    return _typed(of_runs(_names(RUN, OF_ALL_RUNS), records), RUN)
 
 
 def points_frame(results: Sequence[PointResults], others: Iterable[str] | None = None) -> DataFrame:
@@ -249,29 +242,15 @@ def _typed(columns: Mapping[str, Sequence[Any]], always: Iterable[str]) -> DataF
         known = [value for value in values if value not in (None, "", (), [])]
         if not (known or name in always):
             continue
-        kind = _kind(name, known)
-        texts = [", ".join(value) if isinstance(value, list | tuple) else value for value in values]
-        if kind == "text":
-            texts = [None if value in (None, "") and name not in always else value for value in texts]
-        series = pandas.Series(texts, dtype="object")
-        if kind == "time":
-            series = pandas.to_datetime(series, utc=True, errors="coerce")
-        elif kind == "text":
-            series = series.map(lambda value: value if value is None else str(value))
-        typed[name] = series.astype(TYPES[kind])
+        kind = QUANTITIES[name].kind if name in QUANTITIES else "number"
+        if kind in ("text", "time") or any(isinstance(value, str) for value in known):  # a point's level is in words
+            values = [", ".join(value) if isinstance(value, list | tuple) else value for value in values]
+            values = [None if value is None or (value == "" and name not in always) else str(value) for value in values]
+            kind = "time" if kind == "time" else "text"
+        series = pandas.Series(values, dtype="object")
+        typed[name] = pandas.to_datetime(series, utc=True, errors="coerce") if kind == "time" else series
+        typed[name] = typed[name].astype(TYPES[kind])
     return pandas.DataFrame(typed)
-
-
-def _kind(name: str, known: Sequence[Any]) -> str:
-    """Return the kind of a column: as the catalogue states it, and for its other numbers by their values."""
-    quantity = QUANTITIES.get(name)
-    stated = quantity.kind if quantity else "number"
-    are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
-    if stated == "text" and known and are_numbers:
-        return "count" if all(isinstance(value, int) for value in known) else "number"
-    if stated == "text" and quantity and quantity.form and not known:
-        return "number"
-    return stated if are_numbers or stated not in ("count", "number") else "text"
 
 
 def alike(frame: DataFrame, *values: str) -> Iterator[tuple[str, DataFrame]]:

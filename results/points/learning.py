@@ -12,7 +12,6 @@ import io
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from record.findings import Finding, finding
 from record.model import Learnt, Record, changed, is_number
 from record.values import count, value_at
 from results.points.estimate import CONFIDENCE, students_t
+from results.points.facts import facts_of, own_name
 
 REFERENCES = Path(__file__).with_suffix(".csv")  # made by 'caraml reference' from runs with the tag gate
 QUARTERS = 4
@@ -30,8 +30,9 @@ CHOICES = round((1 - CONFIDENCE) / 2 / (ERROR / QUARTERS))  # of students_t, for
 FEWEST_RUNS = 5  # Student's quantile is 10 with 5 runs and 16 with 4, with which little would be found
 PRECISIONS = ("fp32", "bf16")
 IDENTITY = ("text_sha256", "tokens", "files_sha256")  # of data from files, in provenance.data
-COPIED = 1e-6  # relative difference of losses, of which those of other seeds have a thousand times as much
 DIGITS = 12  # of a hash, as text
+NOT_JUDGED, HOW = "not judged", {"learns_worse": "worse", "learns_faster": "too fast"}
+CALLS = "compute.steps_per_call"
 
 
 class Key(NamedTuple):
@@ -66,19 +67,19 @@ COLUMNS = (*Key._fields, "steps", "runs", *(f"{one}_{n + 1}" for one in ("mean",
 
 def key_of(record: Record) -> Key:
     """Return the key of a run; copies that ran at once each trained on a batch of their own."""
-    options = record.config.get("training") or {}
-    training = {name: value for name, value in sorted(options.items()) if name != "seed" and value is not None}
-    if (calls := record.option("compute.steps_per_call")) not in (None, 1):  # losses are those of calls
-        training["steps_per_call"] = calls
+    point, options = facts_of(record).point, facts_of(record).options
+    training = {name: text for name, text in sorted(options.items()) if name.startswith("training.")}
+    if options.get(CALLS, "1") != "1":  # losses are those of calls
+        training[CALLS] = options[CALLS]
     described = [(name, value_at(record, f"provenance.data.{name}")) for name in IDENTITY]
-    data = [record.data, *(f"{name} {str(value)[:DIGITS]}" for name, value in described if value is not None)]
+    data = [point.data, *(f"{name} {str(value)[:DIGITS]}" for name, value in described if value is not None)]
     return Key(
-        record.benchmark,
-        record.model,
-        record.sample,
+        point.benchmark,
+        point.model,
+        point.sample,
         ", ".join([*data, *(["in turns"] if record.option("turns.effective") else [])]),
-        (record.layout.global_batch_size or 0) // (record.fill.copies if record.fill else 1),
-        ", ".join(f"{name}={value:g}" if is_number(value) else f"{name}={value}" for name, value in training.items()),
+        point.global_batch // (point.copies or 1),
+        ", ".join(f"{own_name(name)}={text}" for name, text in training.items()),
     )
 
 
@@ -107,27 +108,20 @@ def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | N
     reference = references.get(key)
     if reference is None:
         asks = record.option("training.data_seed") is not None
-        return _not_judged(finding("learning_unknown", why=_why_none(key, references))) if asks else None
-    if len(record.losses) < reference.steps:
-        return _not_judged(finding("learning_short", steps=len(record.losses), wanted=reference.steps))
-    own, found = means_of(record.losses, reference.steps), list(_deviations(record, reference))
-    words = {"learns_worse": "worse", "learns_faster": "too fast"}
+        return Learnt(how=NOT_JUDGED, findings=(_why_none(key, references),)) if asks else None
+    if (steps := len(record.losses)) < reference.steps:
+        return Learnt(how=NOT_JUDGED, findings=(finding("learning_short", steps=steps, wanted=reference.steps),))
+    loss, findings = means_of(record.losses, reference.steps)[-1], list(_deviations(record, reference))[:1]
+    how = HOW[findings[0].kind] if findings else "as the reference"
+    if reference.file:
+        findings.append(finding("learning_by_site", file=reference.file, source=reference.source))
     return Learnt(
-        how=words[found[0].kind] if found else "as the reference",
-        loss=own[-1] if math.isfinite(own[-1]) else None,
+        how=how,
+        loss=loss if math.isfinite(loss) else None,
         reference=reference.means[-1],
         most=reference.means[-1] + reference.half(QUARTERS - 1),
-        findings=tuple(found[:1]) + _whose(reference),
+        findings=tuple(findings),
     )
-
-
-def _whose(reference: Reference) -> tuple[Finding, ...]:
-    """Return whose pass mark a reference is, if it is not the suite's."""
-    return (finding("learning_by_site", file=reference.file, source=reference.source),) if reference.file else ()
-
-
-def _not_judged(why: Finding) -> Learnt:
-    return Learnt(how="not judged", findings=(why,))
 
 
 def _deviations(record: Record, reference: Reference) -> Iterator[Finding]:
@@ -146,12 +140,10 @@ def _deviations(record: Record, reference: Reference) -> Iterator[Finding]:
             yield finding(kind, first=steps.start + 1, last=steps.stop, **values)
 
 
-def _why_none(key: Key, references: Mapping[Key, Reference]) -> str:
-    alike = [other for other in references if other[:2] == key[:2]]
-    if not alike:
-        return f"there is none of {key.workload} {key.model}"
-    nearest = min(alike, key=lambda other: sum(a != b for a, b in zip(key, other, strict=True)))
-    return _difference(key, nearest, "the nearest reference")
+def _why_none(key: Key, references: Mapping[Key, Reference]) -> Finding:
+    alike = [_difference(key, other, "the nearest reference") for other in references if other[:2] == key[:2]]
+    why = min(alike, key=lambda words: words.count(";"), default=f"there is none of {key.workload} {key.model}")
+    return finding("learning_unknown", why=why)
 
 
 def _difference(key: Key, other: Key, whose: str) -> str:
@@ -178,17 +170,12 @@ def reference_of(records: Sequence[Record]) -> Reference:
     seeds = [record.option("training.seed") for record in trained]
     if len(set(seeds)) < len(seeds) or None in seeds:
         raise RecordError(f"the seeds of the runs are {seeds}, and each must be another one: repeat runs with --seed N")
-    for one, other in combinations(trained, 2):
-        if sum(map(_is_same, one.losses, other.losses)) > min(len(one.losses), len(other.losses)) / 2:
-            raise RecordError(
-                f"{one.file.path} and {other.file.path} have other seeds and the same losses: leave out the copy"
-            )
     if len(trained) < FEWEST_RUNS:
         raise RecordError(f"{count(len(trained), 'run')} with losses found, {FEWEST_RUNS} needed: make more runs")
     # A run with a shorter warm-up has these steps, too.
     asked = [(len(one.losses), one.option("window.measured_steps")) for one in trained]
-    lengths = [min(length, steps) if is_number(steps) else length for length, steps in asked]
-    if (steps := int(min(lengths))) < QUARTERS:
+    steps = int(min(min(length, steps) if is_number(steps) else length for length, steps in asked))
+    if steps < QUARTERS:
         raise RecordError(f"the shortest run has {count(steps, 'step')}, {QUARTERS} needed: measure more steps")
     quarters = list(zip(*(means_of(record.losses, steps) for record in trained), strict=True))
     systems, kinds = (sorted({vars(one)[name] for one in trained}) for name in ("system", "precision"))
@@ -203,10 +190,6 @@ def reference_of(records: Sequence[Record]) -> Reference:
     if why := _wrong(made):
         raise RecordError(f"the runs make no reference ({why}): repeat runs with another --seed")
     return made
-
-
-def _is_same(one: float | None, other: float | None) -> bool:
-    return one is not None and other is not None and math.isclose(one, other, rel_tol=COPIED)
 
 
 def _wrong(one: Reference) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from random import Random
 
 import pytest
 
-import jpwr
 from record.perplexity import references
 from results.tests import builder
 from results.tests.builder import served, verdicts
@@ -44,7 +41,6 @@ def on_device(ident=SOUND["uuid"], name="H100", reports=(SOUND,), **changes):
         ({"ident": "MIG-1 0000:01:00.0", "reports": [SOUND]}, "divided_device"),
         ({"name": "NVIDIA A100-SXM4-40GB MIG 3g.20gb", "reports": []}, "divided_device"),
         ({"reports": [SOUND | {"ecc.mode.current": "Disabled"}]}, "no_ecc"),
-        ({"reports": [SOUND | {"compute_mode": "Prohibited"}]}, "compute_prohibited"),
         ({"ident": "", "reports": [SOUND | {"mig.mode.current": "Enabled"}]}, None),  # on processors
     ],
 )
@@ -55,20 +51,6 @@ def test_a_run_on_a_part_of_a_device_or_on_one_that_is_not_sound_is_not_ranked(c
     [point] = by_point([record])
     assert (point.wrong and point.wrong.kind, bool(ranked_points([point]))) == (kind, kind is None)
     assert not kind or point.wrong in deviations(point)
-
-
-def test_a_sensor_of_a_divided_board_is_no_devices():
-    record = on_device(reports=[])
-    [channel] = record["energy"]["channels"]
-    channel["source"] = next(one for one in nvml_sources() if "MIG" in one)
-    [point] = by_point([record])
-    assert point.wrong.kind == "divided_device"
-
-
-def nvml_sources():
-    """Descriptions of sensors as jpwr's source has them."""
-    text = (Path(jpwr.__file__).parent / "backends" / "nvml.py").read_text()
-    return re.findall(r'"(; divided by MIG[^"]*)"', text)
 
 
 @pytest.mark.parametrize(

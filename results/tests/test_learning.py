@@ -177,7 +177,6 @@ def test_sound_runs_are_found_wrong_as_often_as_stated():
         (lambda: [*runs(5), run(falling(), seed=9, sample="64 tokens")], "learns something else (its sample is 64"),
         (lambda: [run(falling(0.05, seed)[:3], seed) for seed in range(5)], "the shortest run has 3 steps, 4 needed"),
         (lambda: [*runs(5), run([*falling()[:-1], None], seed=9)], "has a loss that is not finite: leave it out"),
-        (lambda: [run(falling(), seed) for seed in range(5)], "have other seeds and the same losses"),
         (
             lambda: [run([5 - seed, 5.0 + seed] * 4, seed) for seed in range(1, 6)],
             "make no reference (a mean",
@@ -188,12 +187,6 @@ def test_sound_runs_are_found_wrong_as_often_as_stated():
 def test_runs_that_make_no_reference_are_refused(made, message):
     with pytest.raises(RecordError, match=message.replace("(", r"\(")):
         reference_of(made())
-
-
-def test_a_copy_of_a_run_with_another_seed_is_in_no_reference():
-    copied = [loss * (1 + 1e-8) for loss in falling(0.05, 1)]
-    with pytest.raises(RecordError, match="have other seeds and the same losses"):
-        reference_of([*runs(5), run(copied, seed=9)])
 
 
 def test_a_verdict_by_a_sites_own_reference_says_so(tmp_path):

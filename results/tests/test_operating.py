@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from results.points.operating import OperatingLimits, at_limits, limited_percent
+from results.points.operating import OperatingLimits, at_limits
 from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.tests import builder
@@ -77,7 +77,6 @@ def test_a_record_of_an_older_version_names_its_limit_already():
         channel["clocks"] = {"power_limit_w": watts, "throttled": {"power limit": 40.0}}
     points = by_point(old)
     assert sorted(limits_of(one.any).power_w for one in points) == [490.0, 700.0]
-    assert [limited_percent(one) for one in points] == [40.0, 40.0]
 
 
 def test_a_limit_below_the_measured_power_is_a_contradiction():

@@ -58,7 +58,7 @@ def test_the_fastest_and_the_slowest_run_are_left_out(times_s, mean_s, half_s):
     for path, factor in ((TIME, 1.0), (ENERGY, 1 / 36), (TOKENS, 100.0)):
         assert point.value(path) == pytest.approx(mean_s * factor)
         assert point.estimate(path).value == pytest.approx(mean_s * factor)
-        assert (point.half_width(path) is None) == (half_s is None)
+        assert (point.estimate(path).interval is None) == (half_s is None)
     if len(times_s) == 5:
         low, high = point.estimate(TIME).interval
         assert (high / low) ** 0.5 == pytest.approx(2.718281828 ** (half_s / 60.0), rel=1e-3)
