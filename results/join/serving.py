@@ -59,7 +59,7 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         each = round(statistics.fmean(output for _, output in lengths))
         yield from differs("layout.work_per_sample", record["layout"].get("work_per_sample"), "its load", each)
     yield from _left_out(window, stored.get("client_processes") or 1)
-    again = metrics_of(window, record["layout"]["num_devices"], slo) | figures_of(window)
+    again = metrics_of(window, slo) | figures_of(window)
     yield from _other_conversations(window, load)
     for name, value in [*again.items(), *((name, None) for name in NAMES if name in stored.keys() - again.keys())]:
         if name not in stored or not _alike(stored[name], value):

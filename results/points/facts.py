@@ -121,13 +121,13 @@ def facts_of(record: Record) -> RunFacts:
         _named(reported, OF_A_DEVICE),
         together(
             {
-                "power limit": "varied" if one.limits.varied else _quantity(one.power_limit_w, "W"),
+                "power limit": "varied" if one.limits.varied else _quantity(one.limits.power_limit_w, "W"),
                 "clock limit": _quantity(one.limits.clock_limit_mhz, "MHz"),
             }
             for one in channels
         ),
         together({DEVICE: one.name or None, CPUS: len(cpus_in(one.cpus)) or None} for one in record.devices),
-        together({name: vars(node).get(name) for name in OF_A_NODE} for node in origin.nodes or [origin]),
+        together({name: vars(node).get(name) for name in OF_A_NODE} for node in origin.nodes),
         {
             name: value
             for name, value in (origin.environment or {}).items()
