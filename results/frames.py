@@ -52,35 +52,24 @@ TYPES = {"text": "string", "count": "Int64", "number": "Float64", "answer": "boo
 
 def _peak_memory(records: Sequence[Record]) -> float | None:
     known = [device.peak_memory_bytes for record in records for device in record.devices]
-    return max((value for value in known if value), default=None)
-
-
-def _level(record: Record) -> int | None:
-    level = power_level(record)
-    return level.level if level else None
+    return max(filter(None, known), default=None)
 
 
 # Quantities of a run that are no value of its record.
 OF_RUN: Mapping[str, Callable[[Record], Any]] = {
     "peak_memory_bytes": lambda record: _peak_memory([record]),
     "energy_grade": grade,
-    "power_level": _level,
+    "power_level": lambda record: (level := power_level(record)) and level.level,
 }
-
-
-def _mfu_percent(point: PointResults) -> float | None:
-    mfu = point.value("metrics.mfu")
-    return None if mfu is None else 100.0 * mfu
 
 
 def _energy_kinds(point: PointResults) -> str:
     return " and ".join(sorted({kind for record in point.good if (kind := energy_kind(record))}))
 
 
-def sampling_percent(point: PointResults) -> float | None:
+def _sampling_percent(point: PointResults) -> float | None:
     """Return the largest half-width of the runs' energies by sampling and counter, in percent."""
-    shares = [share for record in point.good if (share := sampling_share(record)) is not None]
-    return 100 * max(shares) if shares else None
+    return max((100 * share for record in point.good if (share := sampling_share(record)) is not None), default=None)
 
 
 def _accuracy(point: PointResults) -> str:
@@ -92,18 +81,12 @@ def _p95_over_median_percent(point: PointResults) -> float | None:
     return 100 * (slow / median - 1) if median and slow else None
 
 
-def _peak_memory_gib(point: PointResults) -> float | None:
-    peak = _peak_memory(point.good)
-    return peak / GIB if peak else None
-
-
 def _clocks(point: PointResults) -> list[Clocks]:
-    channels = [channel for record in point.good for channel in sensor_channels(record)]
-    return [channel.clocks for channel in channels if channel.clocks]
+    return [channel.clocks for record in point.good for channel in sensor_channels(record)]
 
 
 def _clock_mhz(point: PointResults) -> float | None:
-    known = [mhz for clocks in _clocks(point) if (mhz := clocks.mean_mhz)]
+    known = [clocks.mean_mhz for clocks in _clocks(point) if clocks.mean_mhz]
     return statistics.fmean(known) if known else None
 
 
@@ -115,14 +98,12 @@ def _throttled_percent(point: PointResults) -> float | None:
 
 def level_words(records: Sequence[Record]) -> str | None:
     """Return the lowest level of the records' energies in words."""
-    level = lowest_level(records)
-    return level.words if level else None
+    return (level := lowest_level(records)) and level.words
 
 
 def lacking_words(records: Sequence[Record]) -> str | None:
     """Return what the records' energies lack for the level above the lowest."""
-    level = lowest_level(records)
-    return joined(level.lacking) if level else None
+    return (level := lowest_level(records)) and joined(level.lacking)
 
 
 def status(point: PointResults) -> str:
@@ -131,10 +112,6 @@ def status(point: PointResults) -> str:
         return "ok"
     bad = " and ".join(dict.fromkeys(str(record.status) for record in point.bad))
     return f"{len(point.bad)} of {len(point.good) + len(point.bad)} {bad}" if point.good else bad
-
-
-def _text(reason: object) -> str | None:
-    return None if reason is None else str(reason)
 
 
 # Facts that the runs of a point share, or a run that failed states for it.
@@ -147,18 +124,18 @@ OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
     "variant": lambda point: [text for text in point.variant if text != point.precision],
     "status": status,
     "runs": lambda point: len(point.good),
-    "mfu_percent": _mfu_percent,
-    "sampling_percent": sampling_percent,
+    "mfu_percent": lambda point: (mfu := point.value("metrics.mfu")) and 100 * mfu,
+    "sampling_percent": _sampling_percent,
     "sensor_accuracy": _accuracy,
     "energy": _energy_kinds,
     "p95_over_median_percent": _p95_over_median_percent,
-    "peak_memory_gib": _peak_memory_gib,
+    "peak_memory_gib": lambda point: (peak := _peak_memory(point.good)) and peak / GIB,
     "clock_mhz": _clock_mhz,
     "throttled_percent": _throttled_percent,
     "power_limit_w": lambda point: limits_of(point.any).power_w,
     "clock_limit_mhz": lambda point: limits_of(point.any).clock_mhz,
-    "not_ranked": lambda point: _text(why_left_out(point)) if point.good else None,
-    "energy_not_ranked": lambda point: _text(why_not_ranked(point)) if point.good else None,
+    "not_ranked": lambda point: str(why) if point.good and (why := why_left_out(point)) else None,
+    "energy_not_ranked": lambda point: str(why) if point.good and (why := why_not_ranked(point)) else None,
     "power_level": lambda point: level_words(point.good),
     "next_level": lambda point: lacking_words(point.good),
 }
@@ -267,10 +244,10 @@ def alike(frame: DataFrame, *values: str) -> Iterator[tuple[str, DataFrame]]:
     keys += ["energy", "energy_not_ranked"] if of_energy else []
     groups = [(key, group) for key, group in frame.groupby(keys, sort=False, dropna=False) if len(group) > 1]
     for key, group in groups:
-        shared = {name: str(value) for name, value in zip(keys, key, strict=True) if isinstance(value, str | int)}
-        why = shared.get("not_ranked") or shared.get("energy_not_ranked")
-        words = [shared.get("precision", ""), shared.get("energy", ""), f"not ranked: {why}" if why else ""]
-        words.append("copies that fill nodes" if "copies" in shared else "")
+        shared = {name: value for name, value in zip(keys, key, strict=True) if isinstance(value, str | int)}
+        why = [f"not ranked: {shared[name]}" for name in ("not_ranked", "energy_not_ranked") if name in shared][:1]
+        words = [str(shared[name]) for name in ("precision", "energy") if name in shared] + why
+        words += ["copies that fill nodes"] if "copies" in shared else []
         yield ", ".join(filter(None, words)) if len(groups) > 1 or of_energy or why else "", group
 
 

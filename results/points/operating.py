@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from record.derivation import limits_of_all
 from record.parts import sensor_channels
 from results.find.records import Record
 from results.points.repeats import PointResults
@@ -22,13 +23,9 @@ class OperatingLimits(NamedTuple):
 
 
 def limits_of(record: Record) -> OperatingLimits:
-    """Return what limited the devices of a run; one whose power limit varied is at no operating point."""
-    channels = sensor_channels(record)
-    if any(one.limits.varied for one in channels):
-        return OperatingLimits(None, None)
-    powers = {one.limits.power_limit_w for one in channels}
-    clocks = {one.limits.clock_limit_mhz for one in channels}
-    return OperatingLimits(*(known.pop() if len(known) == 1 else None for known in (powers, clocks)))
+    """Return what limited the devices of a run; one whose power limit varied has no power limit."""
+    limits = limits_of_all(sensor_channels(record))
+    return OperatingLimits(limits["power_limit_w"], limits["clock_limit_mhz"])
 
 
 def at_limits(results: Iterable[PointResults], *wanted: float | None) -> list[PointResults]:
