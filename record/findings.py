@@ -203,7 +203,6 @@ KINDS: Mapping[str, Kind] = {
         "not the workload of the comparison: smaller samples",
         Advice(1, "Runs are of a smaller workload.", "Run the workload in full: these runs only try the suite"),
     ),
-    "trend": Kind("trend: steps take {change:+.0%} at the end", _UNSTEADY),
     "shift": Kind("shift: steps take {change:+.0%} after the first {first} of {steps}", _UNSTEADY),
     "outliers": Kind("outliers: {slow} of {steps} steps are slow and cost {cost:.0%} of the time", _UNSTEADY),
     "few_steps": Kind("{steps} steps are too few to check whether they are steady, {wanted} wanted", _UNSTEADY),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from record.csv_rows import csv_rows
 from record.errors import RecordError
 from record.findings import Finding, finding
-from record.model import Learnt, Record, changed, is_number
+from record.model import Learnt, Record, is_number
 from record.values import count, value_at
 from results.points.estimate import CONFIDENCE, students_t
 from results.points.facts import facts_of, own_name
@@ -62,7 +62,8 @@ class Reference(NamedTuple):
         return students_t(self.runs - 1, CHOICES) * self.deviations[quarter] * math.sqrt(1 + 1 / self.runs)
 
 
-COLUMNS = (*Key._fields, "steps", "runs", *(f"{one}_{n + 1}" for one in ("mean", "sd") for n in range(QUARTERS)))
+NUMBERS = [f"{name}_{quarter + 1}" for name in ("mean", "sd") for quarter in range(QUARTERS)]
+COLUMNS = (*Key._fields, "steps", "runs", *NUMBERS, "source")
 
 
 def key_of(record: Record) -> Key:
@@ -94,12 +95,6 @@ def means_of(losses: Sequence[float | None], steps: int) -> tuple[float, ...]:
     return tuple(statistics.fmean(known[quarter_of(steps, quarter)]) for quarter in range(QUARTERS))
 
 
-def with_learnt(record: Record, references: Mapping[Key, Reference]) -> Record:
-    """Return a record with what its losses show, if they can be judged or should be."""
-    learnt = learnt_of(record, references)
-    return changed(record, learnt=learnt) if learnt else record
-
-
 def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | None:
     """Return what a run's losses show; None if there is no reference, and the run does not ask for one by its data."""
     if not record.is_good:
@@ -126,18 +121,16 @@ def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | N
 
 def _deviations(record: Record, reference: Reference) -> Iterator[Finding]:
     """Yield where a run is beyond the limits, later steps first: at its end, if it has more steps, and in quarters."""
-    length, own = len(record.losses), means_of(record.losses, reference.steps)
-    worst, last = reference.means[-1] + reference.half(QUARTERS - 1), quarter_of(reference.steps, QUARTERS - 1)
-    end = means_of(record.losses[length - reference.steps :], reference.steps)[-1]
-    if length > reference.steps and end > worst:
-        values = {"loss": end, "mean": reference.means[-1], "limit": worst, "runs": reference.runs}
-        yield finding("learns_worse", first=length - last.stop + last.start + 1, last=length, **values)
-    for quarter in reversed(range(QUARTERS)):
+    own, further = means_of(record.losses, reference.steps), len(record.losses) - reference.steps
+    end = means_of(record.losses[further:], reference.steps)[-1]
+    places = [(QUARTERS - 1, further, end), *((quarter, 0, own[quarter]) for quarter in reversed(range(QUARTERS)))]
+    for quarter, skipped, loss in places:
         mean, half, steps = reference.means[quarter], reference.half(quarter), quarter_of(reference.steps, quarter)
-        if abs(own[quarter] - mean) > half:
-            kind, sign = ("learns_worse", 1) if own[quarter] > mean else ("learns_faster", -1)
-            values = {"loss": own[quarter], "mean": mean, "limit": mean + sign * half, "runs": reference.runs}
-            yield finding(kind, first=steps.start + 1, last=steps.stop, **values)
+        is_worse, is_faster = loss > mean + half, loss < mean - half and not skipped
+        if is_worse or is_faster:
+            limits = {"loss": loss, "mean": mean, "limit": mean + half if is_worse else mean - half}
+            where = {"first": skipped + steps.start + 1, "last": skipped + steps.stop}
+            yield finding("learns_worse" if is_worse else "learns_faster", **where, **limits, runs=reference.runs)
 
 
 def _why_none(key: Key, references: Mapping[Key, Reference]) -> Finding:
@@ -205,7 +198,7 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
     found: dict[Key, Reference] = {}
     for path in paths:
         try:
-            rows, own = csv_rows(path, [*COLUMNS, "source"]), "" if path == REFERENCES else path.name
+            rows, own = csv_rows(path, COLUMNS), "" if path == REFERENCES else path.name
             found = {one.key: one._replace(file=own) for one in map(_of_row, rows)} | found
         except (OSError, ValueError, TypeError, csv.Error) as error:
             raise RecordError(
@@ -215,10 +208,10 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
 
 
 def _of_row(row: Mapping[str, str]) -> Reference:
-    means, deviations = (tuple(float(row[f"{one}_{n + 1}"]) for n in range(QUARTERS)) for one in ("mean", "sd"))
-    workload, model, sample, data, batch, training = (row[name] for name in Key._fields)
-    key = Key(workload, model, sample, data, int(batch), training)
-    made = Reference(key, int(row["steps"]), int(row["runs"]), means, deviations, row["source"])
+    key = Key(**{name: row[name] for name in Key._fields} | {"global_batch": int(row["global_batch"])})
+    numbers = tuple(float(row[name]) for name in NUMBERS)
+    sizes = int(row["steps"]), int(row["runs"])
+    made = Reference(key, *sizes, numbers[:QUARTERS], numbers[QUARTERS:], row["source"])
     if why := _wrong(made):
         raise ValueError(f"{key.workload} {key.model}: {why}")
     return made
@@ -228,7 +221,7 @@ def as_csv(references: Iterable[Reference]) -> str:
     """Return references as the text of a file, with six digits of each loss."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, "source"])
+    writer.writerow(COLUMNS)
     for one in sorted(references):
         numbers = (f"{value:.6g}" for value in (*one.means, *one.deviations))
         writer.writerow([*one.key, one.steps, one.runs, *numbers, one.source])

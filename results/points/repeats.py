@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from record.findings import Finding, finding
@@ -16,9 +16,8 @@ from results.points.judged import job_of, why_wrong
 from results.points.sensors import accuracy_error, sampling_error, sensor_models
 
 # Criteria for steps that are not in steady state.
-FEWEST_STEPS = 12  # with fewer, a trend may be chance
-TREND = 0.03  # relative change of the median step time
-TREND_P_VALUE = 0.01
+FEWEST_STEPS = 12  # with fewer, a shift may be chance
+SHIFT = 0.03  # relative change of the median step time
 SHIFT_P_VALUE = 0.005  # just above the smallest p-value that 4 of 12 steps can reach
 OUTLIER = 1.5  # times the median step time
 OUTLIER_COST = 0.01  # of the time of all steps
@@ -213,12 +212,11 @@ def unsteady(times_s: Sequence[float]) -> list[Finding]:
 def disturbances(times_s: Sequence[float]) -> list[Finding]:
     """Return the disturbances of the steps of a run.
 
-    A trend is a change of the median from the first third to the last of more than TREND that chance does not explain
-    (Kendall's test of rank against order, at TREND_P_VALUE), or one from before to after a third, a half or two thirds
-    of the steps (Mann and Whitney's test, at SHIFT_P_VALUE each). Outliers are steps of more than OUTLIER medians that
-    cost more than OUTLIER_COST of the time.
+    A shift is a change of the median by more than SHIFT, from before to after a third, a half or two thirds of the
+    steps, that chance does not explain (Mann and Whitney's test, at SHIFT_P_VALUE each). Outliers are steps of more
+    than OUTLIER medians that cost more than OUTLIER_COST of the time.
     """
-    found = [] if len(times_s) < FEWEST_STEPS else list(_drift(times_s))
+    found = [] if len(times_s) < FEWEST_STEPS else _shifts(times_s)
     median = statistics.median(times_s) if times_s else 0.0
     slow = [time_s for time_s in times_s if time_s > OUTLIER * median]
     cost = math.fsum(time_s - median for time_s in slow) / math.fsum(times_s) if slow else 0.0
@@ -227,23 +225,15 @@ def disturbances(times_s: Sequence[float]) -> list[Finding]:
     return found
 
 
-def _drift(times_s: Sequence[float]) -> Iterator[Finding]:
-    third, steps = len(times_s) // 3, len(times_s)
-    change = _change(times_s[:third], times_s[-third:])
-    changes = {at: _change(times_s[:at], times_s[at:]) for at in (third, steps // 2, steps - third)}
-    large = {at: change for at, change in changes.items() if abs(change) > TREND}
-    if abs(change) <= TREND and not large:
-        return
+def _shifts(times_s: Sequence[float]) -> list[Finding]:
+    """Return the largest change of the median that chance does not explain."""
     from scipy import stats
 
-    if abs(change) > TREND and stats.kendalltau(range(steps), times_s).pvalue < TREND_P_VALUE:
-        yield finding("trend", change=change)
-        return
-    shifts = [at for at in large if stats.mannwhitneyu(times_s[:at], times_s[at:]).pvalue < SHIFT_P_VALUE]
-    if shifts:
-        first = max(shifts, key=lambda at: abs(large[at]))
-        yield finding("shift", change=large[first], first=first, steps=steps)
-
-
-def _change(before: Sequence[float], after: Sequence[float]) -> float:
-    return statistics.median(after) / statistics.median(before) - 1
+    changes = {}
+    for first in (len(times_s) // 3, len(times_s) // 2, len(times_s) - len(times_s) // 3):
+        before, after = times_s[:first], times_s[first:]
+        change = statistics.median(after) / statistics.median(before) - 1
+        if abs(change) > SHIFT and stats.mannwhitneyu(before, after).pvalue < SHIFT_P_VALUE:
+            changes[first] = change
+    largest = sorted(changes.items(), key=lambda item: -abs(item[1]))[:1]
+    return [finding("shift", change=change, first=first, steps=len(times_s)) for first, change in largest]

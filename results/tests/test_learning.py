@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from record.errors import RecordError
-from record.model import Record
+from record.model import Record, changed
 from results.files.systems import read_systems
 from results.files.workloads import workloads
 from results.points.learning import (
@@ -25,7 +25,6 @@ from results.points.learning import (
     learnt_of,
     read_references,
     reference_of,
-    with_learnt,
 )
 from results.points.repeats import by_point
 from results.predict.predict import groups_of
@@ -127,8 +126,7 @@ def test_a_run_whose_losses_should_be_judged_and_are_not_is_not_ranked(record, w
 
 
 def run_of_learnt(record):
-    made = reference_of(runs())
-    return with_learnt(record, {made.key: made})
+    return changed(record, learnt=judged(record))
 
 
 def test_an_ordinary_run_without_a_reference_has_no_remark():

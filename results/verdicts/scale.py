@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from record.findings import Finding, finding
 from record.values import PER_DEVICE, devices_text, is_accelerated
-from results.points.estimate import Estimate, Interval, exactly, inexactly
+from results.points.estimate import Estimate, Interval, exactly
 from results.points.facts import CPUS, DEVICE, FLOPS, Setup, as_key, differences, facts_of, own_name
 from results.points.repeats import PointResults
 from results.verdicts.cost import HOURS_PER_YEAR, WITHOUT_RANGE, Costs, Price, uncovered_w
@@ -113,7 +113,7 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     per_device = power / one.point.devices
     overhead = uncovered_w(one, costs)
     whole_w = per_device.value + overhead.value_w
-    at_supply = per_device * inexactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
+    at_supply = per_device * exactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
     shares = Interval(*((per_device.value + end_w) / whole_w for end_w in overhead[1:]))
     return Power(at_supply.of_source((one.system, POWER)), shares=shares)  # one power in all workloads
 
