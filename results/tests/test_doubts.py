@@ -29,11 +29,3 @@ def test_deviations_of_one_kind_are_one_line():
     assert len(lines) == 2
     assert any(line.startswith("the code had local changes (3 points: ") for line in lines)
     assert any(line.startswith("1 run, 3 wanted (3 points: ") for line in lines)
-
-
-def test_points_of_other_models_data_and_options_are_others():
-    known = builder.result()
-    records = [known, known | {"model": "800M"}, known | {"data": "synthetic"}, known | {"precision": "fp8"}, known]
-    [found] = (one for one in deviations_once(by_point(records)) if one.finding.kind == "few_runs")
-    assert len(found.places) == 4
-    assert str(found).endswith("; elsewhere with other numbers)")

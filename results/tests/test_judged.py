@@ -33,11 +33,9 @@ def on_device(ident=SOUND["uuid"], name="H100", reports=(SOUND,), **changes):
         ({"reports": [{"name": "GeForce", "mig.mode.current": "[N/A]", "ecc.mode.current": "[N/A]"}]}, None),
         ({"reports": [SOUND | {"compute_mode": "Exclusive_Process"}]}, None),
         ({"reports": [SOUND, OTHER | {"mig.mode.current": "Enabled"}]}, None),  # of another device
-        ({"reports": {"gpu_data": [{"partition": {"compute_partition": "SPX"}}]}}, None),
         ({"reports": {"gpu_data": [{"partition": {"compute_partition": "CPX"}}]}}, "divided_device"),
         ({"reports": {"gpu_data": [{"partition": {"accelerator_partition": "DPX"}}]}}, "divided_device"),
         ({"reports": [SOUND | {"mig.mode.current": "Enabled"}]}, "divided_device"),
-        ({"ident": "MIG-1", "reports": []}, "divided_device"),
         ({"ident": "MIG-1 0000:01:00.0", "reports": [SOUND]}, "divided_device"),
         ({"name": "NVIDIA A100-SXM4-40GB MIG 3g.20gb", "reports": []}, "divided_device"),
         ({"reports": [SOUND | {"ecc.mode.current": "Disabled"}]}, "no_ecc"),
@@ -58,7 +56,6 @@ def test_a_run_on_a_part_of_a_device_or_on_one_that_is_not_sound_is_not_ranked(c
     [
         ("slurm", "COMPLETED", [], None),
         ("slurm", "UNKNOWN", [], None),
-        ("slurm", "", [], None),
         ("kubernetes", "Complete", [], None),
         ("slurm", "TIMEOUT", [], "ended_by_scheduler"),
         ("slurm", "CANCELLED by 1000", [], "ended_by_scheduler"),

@@ -21,11 +21,6 @@ def test_a_rate_per_device_becomes_that_of_all_devices():
     assert found["JURECA-MI200", 8, 32].units_per_s == 88620.76
 
 
-def test_figures_of_resnet_stand_beside_all_its_variants():
-    assert len(throughputs("resnet50", "ResNet-50 v1.5")) == len(throughputs("resnet50", "ResNet-50 v2")) > 190
-    assert throughputs("resnet50", "tiny") == []
-
-
 @pytest.mark.parametrize(
     ("benchmark", "model", "values"),
     [
@@ -43,10 +38,6 @@ def test_a_smaller_input_than_the_published_one_has_no_figures():
     assert throughputs("deepcam", "DeepCAM 192x288") == []
 
 
-def test_every_figure_has_its_source():
-    assert all(one.source and one.unit for one in published())
-
-
 def test_figures_are_printed_with_their_sources(capsys):
     assert main(["published", "JEDI", "GPT-800M", "throughput_per_gpu"]) == 0
     out = capsys.readouterr().out
@@ -55,15 +46,9 @@ def test_figures_are_printed_with_their_sources(capsys):
     assert "40" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["no-such-machine"], "no published figure has no-such-machine"),
-    ],
-)
-def test_a_wrong_wish_is_refused(arguments, message, capsys):
-    assert main(["published", *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_a_wrong_wish_is_refused(capsys):
+    assert main(["published", "no-such-machine"]) == 2
+    assert "no published figure has no-such-machine" in capsys.readouterr().err
 
 
 H200 = Path(__file__).parents[1] / "records" / "H200"
@@ -97,20 +82,10 @@ def test_a_chip_without_published_figures_is_said(tmp_path, capsys):
     assert "no figure is known that was published for the same chip" in capsys.readouterr().err
 
 
-def test_a_figure_without_a_precision_is_in_the_table():
-    table = anchor_table(by_point([builder.result("B300") | {"benchmark": "llm_inference"}]))
-    unstated = [row for row in table.rows if "MLPerf Inference v6.1" in row]
-    assert [(row[1], row[2]) for row in unstated[:2]] == [
-        ("gpt-oss-120b", "not stated"),
-        ("gpt-oss-120b", "not stated"),
-    ]
-    assert all("derived; total / number of accelerators" in row[-1] for row in unstated)
-
-
-def test_every_figure_is_of_a_system_and_has_a_source_and_a_date():
+def test_every_figure_has_a_source_and_a_recent_one_a_system_and_a_date():
+    assert all(one.source and one.unit for one in published())
     for one in filter(lambda figure: figure.read, published()):
         assert {*one.systems.split(), *one.like.split()} <= SHIPPED
-        assert one.source
         assert date.fromisoformat(one.read) <= date.today()
         assert one.unit in ("tokens/s/device", "output tokens/s/device", "J/output token", "TFLOP/s/device", "min")
         assert float(one.value) > 0
