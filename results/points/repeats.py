@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from record.findings import Finding, finding
@@ -227,13 +228,16 @@ def disturbances(times_s: Sequence[float]) -> list[Finding]:
 
 def _shifts(times_s: Sequence[float]) -> list[Finding]:
     """Return the largest change of the median that chance does not explain."""
+    steps = len(times_s)
+    changes = {at: _change(times_s[:at], times_s[at:]) for at in (steps // 3, steps // 2, steps - steps // 3)}
+    large = sorted((at for at in changes if abs(changes[at]) > SHIFT), key=lambda at: -abs(changes[at]))
+    if not large:
+        return []
     from scipy import stats
 
-    changes = {}
-    for first in (len(times_s) // 3, len(times_s) // 2, len(times_s) - len(times_s) // 3):
-        before, after = times_s[:first], times_s[first:]
-        change = statistics.median(after) / statistics.median(before) - 1
-        if abs(change) > SHIFT and stats.mannwhitneyu(before, after).pvalue < SHIFT_P_VALUE:
-            changes[first] = change
-    largest = sorted(changes.items(), key=lambda item: -abs(item[1]))[:1]
-    return [finding("shift", change=change, first=first, steps=len(times_s)) for first, change in largest]
+    likely = (at for at in large if stats.mannwhitneyu(times_s[:at], times_s[at:]).pvalue < SHIFT_P_VALUE)
+    return [finding("shift", change=changes[at], first=at, steps=steps) for at in islice(likely, 1)]
+
+
+def _change(before: Sequence[float], after: Sequence[float]) -> float:
+    return statistics.median(after) / statistics.median(before) - 1
