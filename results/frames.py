@@ -193,12 +193,16 @@ def points_frame(results: Sequence[PointResults], others: Iterable[str] | None =
     """
     columns: dict[str, list[Any]] = {}
     for name in _names(POINT, OF_POINT) if others is None else dict.fromkeys([*POINT, *others]):
-        columns[name] = [of_point(name, point) for point in results]
-        if name not in OF_POINT and QUANTITIES[name].path.startswith(MEASURED):
-            estimates = [point.estimate(QUANTITIES[name].path) for point in results]
-            ends = [estimate.interval if estimate else None for estimate in estimates]
-            for end, at in (("low", 0), ("high", 1)):
-                columns[f"{name}_{end}"] = [interval[at] if interval else None for interval in ends]
+        path = QUANTITIES[name].path
+        if name in OF_POINT or not path.startswith(MEASURED):
+            columns[name] = [of_point(name, point) for point in results]
+            continue
+        estimates = [point.estimate(path) for point in results]
+        pairs = zip(estimates, results, strict=True)
+        columns[name] = [estimate.value if estimate else point.value(path) for estimate, point in pairs]
+        ends = [estimate.interval if estimate else None for estimate in estimates]
+        for end, at in (("low", 0), ("high", 1)):
+            columns[f"{name}_{end}"] = [interval[at] if interval else None for interval in ends]
     return _typed(columns, POINT)
 
 
