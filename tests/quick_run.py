@@ -13,6 +13,7 @@ import math
 import os
 import sys
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 from benchmarks.common.launch import Launch, mark_window, node_window
@@ -64,7 +65,6 @@ def share_of_clock() -> float:
     return clocks[0] / clocks[1]
 
 
-here = Path.cwd().name
 here, copies = Path.cwd().name, read_copies()
 job = Path("..") if copies else Path()
 timer = RegionTimer()
@@ -82,6 +82,7 @@ system = json.loads((job / "result.json").read_text())["system"]
 metrics["measured_steps"] = metrics["measured_tokens"] / layout["global_batch_size"]
 record = RunRecord("llm_training", system, "tiny", "tokens", {}, "ok", layout=layout, metrics=metrics)
 record.windows = windows
+record.provenance = {"created": datetime.now(timezone.utc).isoformat(timespec="seconds")}
 record.devices = [Device(hostname=windows[0].hostname, name="made up", device_id="", cpus="")]
 record.step_times_s = [windows[0].duration_s / metrics["measured_steps"]]
 record.regions = {"measured": {"clock": "host", **merge([describe(timer.steps())])}}

@@ -208,7 +208,8 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
 
 
 def _of_row(row: Mapping[str, str]) -> Reference:
-    key = Key(**{name: row[name] for name in Key._fields} | {"global_batch": int(row["global_batch"])})
+    workload, model, sample, data, batch, training = (row[name] for name in Key._fields)
+    key = Key(workload, model, sample, data, int(batch), training)
     numbers = tuple(float(row[name]) for name in NUMBERS)
     sizes = int(row["steps"]), int(row["runs"])
     made = Reference(key, *sizes, numbers[:QUARTERS], numbers[QUARTERS:], row["source"])
