@@ -484,11 +484,6 @@ class Figure(Numbers):
     bytes: Annotated[Amount, "of a message"] = None
     seconds: Annotated[Amount, "of a message"] = None
     ranks: Annotated[Whole, "devices that share it"] = 1
-    power_kind: Text = None
-    power_scope: Text = None
-    per_w: Annotated[Amount, "of the power in the same time"] = None
-    per_w_half_width: Amount = None
-    no_power: Annotated[str, "why the power is null"] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -550,7 +545,6 @@ class Copy(Part):
 
     copy: Annotated[Whole, "its number, from 1"]
     rate: Annotated[KnownAmount, "work per second"]
-    energy_J: Annotated[Amount, "over the common window, by sensors of its devices alone"] = None  # noqa: N815
     windows: list[Window] = _list()
 
 

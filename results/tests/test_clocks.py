@@ -7,8 +7,7 @@ from jpwr.trace.trace import Trace
 from record.derivation import limits_of_all
 from record.model import Channel, Window, as_json
 from results.find.records import find_records
-from results.join.clocks import clocks_of
-from results.join.limits import limits_of
+from results.join.clocks import clocks_of, limits_of
 from results.tests import builder
 from results.tests.of_dicts import by_point, contradictions, energy_of
 from results.verdicts.quality import deviations
@@ -93,9 +92,7 @@ def stated(**changes):
         ),
         ([stated(channel="pynvml:1")], [(0, 700.0)], (700, None, "", 700, 700, 700)),
         (None, [], (650, None, "")),
-        ([stated(set="much")], [], (650, None, "jpwr, user 0")),
-        ("nothing", [(0, None)], (650, None, "")),
-        ([3, stated(by="scheduler")], [(30, 300.0)], (490, None, "scheduler")),
+        ([stated(by="scheduler")], [(30, 300.0)], (490, None, "scheduler")),
         # lowered for the last 3 s, and put back by another tool for 80 % of the window, or before it began
         (None, [(0, 700.0), (17, 400.0)], (700, None, "", 610, 400, 700)),
         ([stated()], [(0, 490.0), (12, 700.0)], (700, None, "jpwr, user 0", 658, 490, 700)),

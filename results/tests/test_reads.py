@@ -12,7 +12,7 @@ from ioprof.counts import Coverage, FileCounts, ProcessCounts, Profile, Stretch,
 from ioprof.folder import save
 from results.collect import collect
 from results.find.records import write_record
-from results.join.reads import Times
+from results.join.reads import shares
 from results.show.tables.reads import COLUMNS, file_table, of_reads, read_table
 from results.tests import builder
 from results.tests.builder import CPU, make_record, window
@@ -68,12 +68,12 @@ def effective(*pieces, kind="effective"):
 
 
 def test_a_stretch_belongs_to_what_goes_on_while_it_lasts():
-    found = Times([(1.0, 2.0, "IO"), (2.0, 4.0, "Forward"), (6.0, 7.0, "IO")])
-    assert list(found.shares(1.5, 2.5)) == [("IO", 1.5, 2.0, 0.5), ("Forward", 2.0, 2.5, 0.5)]
-    assert [share for *_, share in found.shares(3.0, 7.0)] == [0.25, 0.25]
-    assert list(found.shares(4.5, 5.5)) == []
-    assert [name for name, *_ in found.shares(3.0, 3.0)] == ["Forward"]
-    assert list(found.shares(8.0, 9.0)) == list(found.shares(0.0, 0.5)) == []
+    times = [(1.0, 2.0, "IO"), (2.0, 4.0, "Forward"), (6.0, 7.0, "IO")]
+    assert list(shares(times, 1.5, 2.5)) == [("IO", 1.5, 2.0, 0.5), ("Forward", 2.0, 2.5, 0.5)]
+    assert [share for *_, share in shares(times, 3.0, 7.0)] == [0.25, 0.25]
+    assert list(shares(times, 4.5, 5.5)) == []
+    assert [name for name, *_ in shares(times, 3.0, 3.0)] == ["Forward"]
+    assert list(shares(times, 8.0, 9.0)) == list(shares(times, 0.0, 0.5)) == []
 
 
 def test_bytes_are_told_by_window_and_by_what_the_step_did(tmp_path):
