@@ -397,13 +397,6 @@ class FileReads(Reads):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FolderReads(Reads):
-    """Reads of all files in one folder."""
-
-    path: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class WindowReads(Part):
     """Reads in the windows of one kind."""
 
@@ -439,7 +432,6 @@ class JobReads(Part):
     data: Annotated[Reads, "of the files that steps read"]
     windows: dict[str, WindowReads]
     files: list[FileReads]
-    folders: list[FolderReads]
     over_time: list[ReadsOverTime]
 
 

@@ -9,12 +9,11 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from jpwr.errors import JpwrError
 from record.causes import cause
 from record.derivation import derive
-from record.model import Device, Json, Record, Window, as_json, changed
+from record.model import Json, Record, as_json, changed
 from record.parts import windows_of
 from results.find.jube_row import point_of, write_row
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
@@ -27,7 +26,6 @@ from results.join.reads import reads_of
 
 RECORD_NAME = "record.json"
 JOB_ERRORS = "job.err"
-Placed = TypeVar("Placed", Window, Device)
 SCHEDULERS = ("slurm", "kubernetes")  # keys under which they describe a job
 
 
@@ -72,7 +70,7 @@ def _joined(folder: Path, read: Callable[[Path, Record], list[TraceSums]]) -> Re
     planned = _record_in(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else Record.of({})
     copies = [derive(_record_in(copy / RECORD_NAME)) for copy in copy_folders(folder, planned)]
     run = together(folder, copies, planned) if copies else derive(_record_in(folder / RECORD_NAME))
-    run = _of_job(_with_numbered_nodes(run), planned)
+    run = _of_job(run, planned)
     if not run.is_good:
         return run
     if (elsewhere := run.serving.elsewhere) and not run.option("run.hosts"):
@@ -82,6 +80,7 @@ def _joined(folder: Path, read: Callable[[Path, Record], list[TraceSums]]) -> Re
         )
         return run
     try:
+        _refuse_two_nodes_of_one_name(run)
         if elsewhere:
             run = with_hosts(run, sorted(folder.glob(TRACES)))
         traces = read(folder, run)
@@ -98,6 +97,12 @@ def _joined(folder: Path, read: Callable[[Path, Record], list[TraceSums]]) -> Re
     return run
 
 
+def _refuse_two_nodes_of_one_name(run: Record) -> None:
+    boots = {window.hostname: window.boot_id for window in run.windows}
+    if odd := [window.hostname for window in run.windows if window.boot_id != boots[window.hostname]]:
+        raise EnergyError(f"two nodes are called {odd[0]}: give each node a host name of its own")
+
+
 def _record_in(path: Path) -> Record:
     return Record.of(read_record(path))
 
@@ -111,25 +116,6 @@ def _with_energy(run: Record, traces: Sequence[TraceSums], planned: Record) -> R
     of_roles = energy_of_roles(run, energy) if run.serving else {}
     site = {"site": vars(planned)["site"]} if "site" in vars(planned) else {}
     return changed(run, energy=changed(energy, notes=[*energy.notes, *notes], **per_checkpoint, **of_roles, **site))
-
-
-def _with_numbered_nodes(record: Record) -> Record:
-    """Number the nodes that share a host name: their kernels' boot ids differ, and ranks are counted by node."""
-    boots: dict[str, list[str]] = {}
-    for window in record.windows:
-        if window.boot_id not in (boot_ids := boots.setdefault(window.hostname, [])):
-            boot_ids.append(window.boot_id)
-    windows = [_numbered(one, boots[one.hostname].index(one.boot_id)) for one in record.windows]
-    devices = {id(one): one for one in record.devices}
-    for hostname, boot_ids in boots.items():
-        own = sorted((one for one in record.devices if one.hostname == hostname), key=lambda device: device.rank)
-        for index, device in enumerate(own):
-            devices[id(device)] = _numbered(device, index * len(boot_ids) // len(own))
-    return changed(record, windows=windows, devices=list(devices.values()))
-
-
-def _numbered(part: Placed, number: int) -> Placed:
-    return changed(part, hostname=f"{part.hostname}#{number + 1}") if number else part
 
 
 def _of_job(run: Record, planned: Record) -> Record:

@@ -94,16 +94,12 @@ def sensor(meta: Mapping[str, Any], hostname: str, info: ChannelInfo) -> tuple[s
     return meta.get("boot_id") or hostname, info.device_id or info.name
 
 
-def twins(trace: Trace) -> dict[ChannelInfo, ChannelInfo]:
-    """Return the channels that show an earlier channel's sensor once more, each with that channel.
+def twins(trace: Trace) -> set[ChannelInfo]:
+    """Return the channels that show an earlier channel's sensor once more.
 
     Some kernels have a RAPL zone for each die, and show its package's counter in all of them.
     """
-    repeated: dict[ChannelInfo, ChannelInfo] = {}
-    for earlier, later in combinations(trace.series(), 2):
-        if earlier.info not in repeated and _same_readings(earlier, later):
-            repeated.setdefault(later.info, earlier.info)
-    return repeated
+    return {later.info for earlier, later in combinations(trace.series(), 2) if _same_readings(earlier, later)}
 
 
 def _same_readings(one: Series, other: Series) -> bool:

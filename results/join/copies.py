@@ -103,7 +103,7 @@ def _sum_of(copies: Sequence[Record]) -> Record:
     windows, common_s = _common(copies)
     layout, metrics = vars(slowest.layout), vars(slowest.metrics)
     of_all = {key: number * layout[key] for key in OF_ALL_COPIES if key in layout}
-    epcc = {key: number * metrics[key] for key in (f"epcc_{unit}", f"epcc_{unit}_per_s") if key in metrics}
+    epcc = {key: number * metrics[key] for key in (f"epcc_{unit}",) if key in metrics}
     devices = [device for copy in copies for device in copy.devices]
     nodes = {str(vars(node).get("hostname")): node for copy in copies for node in copy.provenance.nodes or []}
     per_copy = [

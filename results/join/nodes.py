@@ -100,12 +100,12 @@ def _nodes_of_traces(record: Record, metas: Sequence[Mapping[str, Any]]) -> list
 
 
 def _sums(record: Record, trace: Trace, nodes: Sequence[tuple[str, str]]) -> TraceSums:
-    repeated = twins(trace) if nodes else {}
+    repeated = twins(trace) if nodes else set()
     curves = [curve for curve in trace.curves() if curve.info not in repeated] if nodes else []
     sums: dict[tuple[str, str], NodeSums | Exception] = {}
     for hostname, kind in nodes:
         try:
-            sums[hostname, kind] = _Node(record, hostname, kind, trace, curves).sums(repeated)
+            sums[hostname, kind] = _Node(record, hostname, kind, trace, curves).sums()
         except (EnergyError, JpwrError) as error:  # of this node and kind: energy_of() raises it
             sums[hostname, kind] = error
     return TraceSums(trace.meta, trace.channels, [one for one in trace.regions() if WINDOW in one.name], sums)
@@ -128,11 +128,11 @@ class _Node:
         self.estimates = {curve.info: energy_of_passes(curve, edges) for curve in curves}
         self.error_s = max(window.number("clock_error_s") or 0.0 for window in self.windows)
 
-    def sums(self, repeated: Mapping[ChannelInfo, ChannelInfo]) -> NodeSums:
+    def sums(self) -> NodeSums:
         """Return what a result has of the node; raises EnergyError for a channel without energy."""
         # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
         busy_w = self._busy_w() if self.record.step_times_s else (0.0, 0.0)
-        channels, notes = list(self._channels()), list(self._notes(repeated))
+        channels, notes = list(self._channels()), list(self._notes())
         by_scope_j, parts_w, run = self._by_scope_j(), self._parts_w(), self._run()
         own = (self.hostname, self.duration_s, list(self.chosen))
         return NodeSums(*own, channels, by_scope_j, notes, busy_w, parts_w, run)
@@ -182,12 +182,9 @@ class _Node:
             energies[scope.value] = [known_j[info] for info in same]
         return energies
 
-    def _notes(self, repeated: Mapping[ChannelInfo, ChannelInfo]) -> Iterator[str]:
+    def _notes(self) -> Iterator[str]:
         """Yield a sentence on each channel that counts, or does not, otherwise than a reader expects."""
         node, scopes = f"of node {self.hostname}", {info.scope for info in self.chosen}
-        for info, twin in repeated.items():
-            if twin in self.chosen:
-                yield f"{info.name} {node} shows the same readings as {twin.name}: one sensor, counted once"
         if is_accelerated(self.record) is False and {scope.value for scope in scopes} == {"device"}:
             words = "processors trained, but only the power of devices was measured: it is counted"
             yield f"node {self.hostname}: {words}"
@@ -196,10 +193,10 @@ class _Node:
                 words = f"measures {info.num_devices} devices, of which {trained} trained: the energy of all is counted"
                 unknown = "has no id of a device that trained: its energy is counted nevertheless"
                 yield f"channel {info.name} {node} {words if trained else unknown}"
-        own = [info for info in self.trace.channels if info.mine and info.scope in scopes and info not in repeated]
+        own = [info for info in self.trace.channels if info.mine and info.scope in scopes]
         others = [info.name for info in own if info not in self.chosen]
         if others and not any(self.chosen.values()):  # those that count were not found by their ids
-            yield f"{', '.join(others)} {node} measure the same by another method: not counted"
+            yield f"{', '.join(others)} {node} show what others show, by another method or once more: not counted"
 
     def _parts_w(self) -> list[float]:
         """Return the mean powers in parts of the windows that are as short as a reading, up to MOST_PARTS of them."""

@@ -16,16 +16,16 @@ from typing import Any
 
 from ioprof.counts import SIZE_CLASSES, Profile
 from ioprof.folder import load
-from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
+from ioprof.summary import Sum, by_file, over_time, reading_s, stretches, total
 from jpwr.errors import JpwrError
 from record.checks.run import KINDS
-from record.model import FileReads, FolderReads, JobReads, Reads, ReadsOverTime, Record, WindowReads
+from record.model import FileReads, JobReads, Reads, ReadsOverTime, Record, WindowReads
 from record.parts import of_node, windows_of
 
 PROFILES = "io/*/profile.json"
 TIMES_NAME = "record.regions.json"
 WAITING = "IO"  # the region in which a step waits for its input
-KEPT = 20  # files, and folders, with the most bytes
+KEPT = 20  # files with the most bytes
 DIGITS = 6  # decimals of the times of parts
 Sizes = defaultdict[str, float]
 Times = list[tuple[float, float, str]]  # begin, end and name of periods that do not overlap, in the order of time
@@ -103,9 +103,6 @@ def reads_of(record: Record, folder: Path) -> JobReads | None:
                     waited_for_bytes=round(ranked.files_waited_for[path]),
                 )
                 for path in first
-            ],
-            "folders": [
-                FolderReads(path=_printable(path), **_counts(one)) for path, one in most(by_folder(files), KEPT)
             ],
             "over_time": list(map(_over_time, profiles)),
         }

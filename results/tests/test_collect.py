@@ -374,18 +374,9 @@ def test_an_accelerators_power_is_none_of_a_processors_work(job):
     assert found["notes"] == ["node n1: processors trained, but only the power of devices was measured: it is counted"]
 
 
-@pytest.mark.parametrize("ids", [("GPU-0", "GPU-1"), ("", "")])
-def test_two_nodes_of_one_host_name_are_told_apart_by_their_boot(job, ids):
-    job.record(**on_nodes([("n1", "boot-1"), ("n1", "boot-2")], ids))
-    for number, gpu in ((1, GPU0), (2, GPU1)):
-        channel = gpu._replace(device_id=ids[number - 1])
-        job.trace([channel], lambda *_, watts=100.0 * number: watts, boot_id=f"boot-{number}")
-        (job.path / "power" / "n1").rename(job.path / "power" / f"of_{number}")
-    result = collect(job.path)
-    assert result["error"] == ""
-    assert result["energy"]["avg_power_w"] == pytest.approx(300.0)
-    assert [channel["hostname"] for channel in result["energy"]["channels"]] == ["n1", "n1#2"]
-    assert [device["hostname"] for device in result["devices"]] == ["n1", "n1#2"]
+def test_two_nodes_of_one_host_name_are_refused(job):
+    job.record(**on_nodes([("n1", "boot-1"), ("n1", "boot-2")], ("GPU-0", "GPU-1"))).trace([GPU0], lambda *_: 100.0)
+    assert collect(job.path)["error"] == "no energy: two nodes are called n1: give each node a host name of its own"
 
 
 def package_j(die, time_s):
@@ -408,7 +399,7 @@ def test_zones_that_show_one_counter_are_one_sensor(job, counter_j, counted):
     assert [channel["name"] for channel in found["channels"]] == [dies[index].name for index in counted]
     assert found["energy_wh"] == pytest.approx(len(counted) * 600 / 3600, rel=0.03)
     assert found["sampled_by_scope"]["cpu_wh"] == pytest.approx(found["energy_wh"])
-    assert len(found["notes"]) == 4 - len(counted)
+    assert len(found["notes"]) == (len(counted) < 4)
 
 
 @pytest.mark.parametrize("estimated_first", [False, True])
@@ -422,7 +413,7 @@ def test_what_several_methods_show_is_counted_once(job, estimated_first):
     assert found["avg_power_w"] == pytest.approx(280.0)
     [note] = found["notes"]
     assert "cray:cpu, cray:memory" in note
-    assert note.endswith("of node n1 measure the same by another method: not counted")
+    assert note.endswith("show what others show, by another method or once more: not counted")
 
 
 def test_accelerators_without_ids_leave_the_nodes_power(job):

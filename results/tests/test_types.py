@@ -47,7 +47,6 @@ def full() -> dict[str, Any]:
         "data": dict(READS),
         "windows": {"measured": window_reads},
         "files": [{"path": "f", "window_bytes": 1, "waited_for_bytes": 1, **READS}],
-        "folders": [{"path": "d", **READS}],
         "over_time": [over_time],
     }
     record["slurm"] = {"energy_wh": 5.0}
