@@ -38,11 +38,6 @@ class Meter(NamedTuple):
     path: Path
     readings: dict[str, list[tuple[float, float]]]
 
-    def node_of(self, hostname: str) -> str | None:
-        """Return the name under which a node's readings are stored, None if there are none."""
-        names = (hostname, hostname.partition(".")[0], ONLY_NODE)
-        return next((name for name in names if name in self.readings), None)
-
 
 def read_meter(path: Path) -> Meter:
     """Read a CSV file with the columns `timestamp` (seconds since 1970, or ISO 8601 with its zone) and `watts`.
@@ -66,24 +61,22 @@ def read_meter(path: Path) -> Meter:
 
 def _readings(file: Any) -> Iterator[tuple[str, float, float]]:
     """Yield node, seconds since 1970 and watts of each line; raises ValueError for one that is no reading."""
-    lines = csv.reader(file)
-    titles = [title.strip().lower() for title in next(lines, [])]
+    rows = csv.DictReader(file)
+    rows.fieldnames = titles = [title.strip().lower() for title in rows.fieldnames or ()]
     if titles.count(TIME) != 1 or titles.count(POWER) != 1 or titles.count(NODE) > 1:
         raise ValueError(f"its first line is {','.join(titles)!r}, but it needs the columns {TIME} and {POWER}, once")
-    for number, fields in enumerate(lines, 2):
-        if not fields:
-            continue
-        line = f"line {number}, {','.join(fields)!r},"
-        if len(fields) != len(titles):
-            raise ValueError(f"{line} has {len(fields)} fields below {len(titles)} titles: write decimals with a point")
-        row = dict(zip(titles, map(str.strip, fields), strict=True))
+    for row in rows:
         try:
             time_s, power_w = _seconds(row[TIME]), float(row[POWER])
-        except ValueError as error:
-            raise ValueError(f"{line} is not a reading: {error}") from error
-        if not (abs(time_s) < LATEST_S and 0 <= power_w < math.inf):
-            raise ValueError(f"{line} is not a reading: give watts, and seconds since 1970, or ISO 8601 with its zone")
-        yield row.get(NODE, ONLY_NODE), time_s, power_w
+            if None in row:
+                raise ValueError("it has more fields than the first line: write decimals with a point")
+            if not (abs(time_s) < LATEST_S and 0 <= power_w < math.inf):
+                raise ValueError("give watts, and seconds since 1970, or ISO 8601 with its zone")
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"line {rows.line_num}, {','.join(map(str, row.values()))!r}, is no reading: {error}"
+            ) from error
+        yield (row.get(NODE) or ONLY_NODE).strip(), time_s, power_w
 
 
 def _seconds(text: str) -> float:
@@ -166,7 +159,8 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
     hosts = {window.hostname for window in record.windows}
     traces = []
     for hostname in sorted(hosts):
-        node = meter.node_of(hostname)
+        names = (hostname, hostname.partition(".")[0], ONLY_NODE)
+        node = next((name for name in names if name in meter.readings), None)
         if node is None:
             raise EnergyError(f"it has no readings of node {hostname}")
         if node == ONLY_NODE and len(hosts) > 1:
@@ -213,12 +207,9 @@ def _trace(record: Record, windows: Sequence[Window], meter: Meter, node: str) -
 
 def _offset_s(windows: Sequence[Window]) -> float:
     """Return the wall clock of a node less its monotonic one; raises EnergyError if it was set between the windows."""
-    edges_s = [
-        (window.number(f"{edge}_epoch_s"), window.number(f"{edge}_s"))
-        for window in windows
-        for edge in ("start", "end")
-    ]
-    offsets_s = [wall_s - own_s for wall_s, own_s in edges_s if wall_s is not None and own_s is not None]
+    starts = [(window.start_epoch_s, window.start_s) for window in windows]
+    ends = [(window.end_epoch_s, window.end_s) for window in windows]
+    offsets_s = [wall_s - own_s for wall_s, own_s in starts + ends if wall_s is not None]
     if not offsets_s:
         raise EnergyError("the record has no start of its windows by the wall clock")
     moved_s = max(abs(offset_s - offsets_s[0]) for offset_s in offsets_s)

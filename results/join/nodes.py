@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 from jpwr.channel import ChannelInfo
 from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes, means_w
 from jpwr.energy.estimate import known
+from jpwr.energy.power import PowerCurve
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
 from record.checks.run import KINDS
-from record.model import Channel, Record, changed
+from record.model import Channel, Record, Window, changed
 from record.parts import of_node, total_s, windows_of
-from record.values import is_accelerated
+from record.values import grouped, is_accelerated
 from results.find.in_parallel import for_each
 from results.join.channels import EnergyError, choose, of_one_method, twins
 from results.join.clocks import clocks_of, limits_of
@@ -105,146 +106,45 @@ def _sums(record: Record, trace: Trace, nodes: Sequence[tuple[str, str]]) -> Tra
     sums: dict[tuple[str, str], NodeSums | Exception] = {}
     for hostname, kind in nodes:
         try:
-            sums[hostname, kind] = _Node(record, hostname, kind, trace, curves).sums()
+            sums[hostname, kind] = _node_sums(record, hostname, kind, trace, curves)
         except (EnergyError, JpwrError) as error:  # of this node and kind: energy_of() raises it
             sums[hostname, kind] = error
     return TraceSums(trace.meta, trace.channels, [one for one in trace.regions() if WINDOW in one.name], sums)
 
 
-class _Node:
-    """One node's windows of one kind, and its trace with the channels that count."""
-
-    def __init__(self, record: Record, hostname: str, kind: str, trace: Trace, curves: Sequence[ChannelEnergy]) -> None:
-        self.record, self.hostname, self.trace = record, hostname, trace
-        self.windows = sorted(windows_of(record, kind)[hostname], key=lambda window: window.end_s)
-        self.duration_s = total_s(self.windows)
-        self.device_ids = [one.device_id or "" for one in record.devices if one.hostname == hostname]
-        self.chosen = choose([curve.info for curve in curves], self.device_ids, is_accelerated(record))
-        self.curves = [curve for curve in curves if curve.info in self.chosen]
-        self.command_s = [trace.event_time_s(f"command_{word}") for word in ("started", "ended")]
-        edges = [(window.start_s, window.end_s) for window in self.windows]
-        for edge in edges:
-            trace.check_covered(*edge)
-        self.estimates = {curve.info: energy_of_passes(curve, edges) for curve in curves}
-        self.error_s = max(window.number("clock_error_s") or 0.0 for window in self.windows)
-
-    def sums(self) -> NodeSums:
-        """Return what a result has of the node; raises EnergyError for a channel without energy."""
-        # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
-        busy_w = self._busy_w() if self.record.step_times_s else (0.0, 0.0)
-        channels, notes = list(self._channels()), list(self._notes())
-        by_scope_j, parts_w, run = self._by_scope_j(), self._parts_w(), self._run()
-        own = (self.hostname, self.duration_s, list(self.chosen))
-        return NodeSums(*own, channels, by_scope_j, notes, busy_w, parts_w, run)
-
-    def _channels(self) -> Iterator[Channel]:
-        """Yield the record's entry for each channel that counts; raises EnergyError for one without energy."""
-        idle_w = {curve.info: self.trace.idle_power_w(curve) for curve in self.curves}
-        off_j = {curve.info: self._off_j(curve) for curve in self.curves}
-        for info in self.chosen:
-            estimate, clocks = self.estimates[info], clocks_of(self.trace, info.name, self.windows)
-            _refuse_too_little(info, estimate)
-            wider = {
-                f"{name}_j": getattr(estimate, f"{name}_j") + off_j[info] for name in ("uncertainty", "systematic")
-            }
-            channel = Channel(
-                **info.described(),
-                **estimate._replace(**wider).in_wh(),
-                hostname=self.hostname,
-                limit_w=info.limit_w or None,
-                counter_not_used=estimate.reason,
-                idle_power_w=known(idle_w[info]),
-                largest_gap_s=estimate.largest_gap_s,
-                limits=limits_of(self.trace, info, self.windows),
-            )
-            yield changed(channel, clocks=clocks) if clocks else channel
-
-    def _off_j(self, curve: ChannelEnergy) -> float:
-        """Return by how much an energy changes at most if the windows are off by the clocks' error.
-
-        What a window gains at one edge it loses at the other: at most the difference of powers nearby, over that error.
-        """
-        off_j, error_s = 0.0, self.error_s
-        for window in self.windows if error_s and curve.power.times_s else ():
-            self.trace.check_covered(window.start_s - error_s, window.end_s + error_s)
-            near = [curve.power.near_w(one - error_s, one + error_s) for one in (window.start_s, window.end_s)]
-            off_j += error_s * (max(high_w for _, high_w in near) - min(low_w for low_w, _ in near))
-        return off_j
-
-    def _by_scope_j(self) -> dict[str, list[float]]:
-        """Return the energies of the channels of each scope, those of one method where several read the same."""
-        known_j = {info: one.energy_j for info, one in self.estimates.items() if not one.unknown}
-        energies = dict[str, list[float]]()
-        for scope in dict.fromkeys(info.scope for info in known_j):
-            of_scope = [info for info in known_j if info.scope is scope]
-            counted = [info for info in of_scope if info in self.chosen]
-            same = dict.fromkeys(counted + of_one_method(of_scope, *counted[:1]))
-            energies[scope.value] = [known_j[info] for info in same]
-        return energies
-
-    def _notes(self) -> Iterator[str]:
-        """Yield a sentence on each channel that counts, or does not, otherwise than a reader expects."""
-        node, scopes = f"of node {self.hostname}", {info.scope for info in self.chosen}
-        if is_accelerated(self.record) is False and {scope.value for scope in scopes} == {"device"}:
-            words = "processors trained, but only the power of devices was measured: it is counted"
-            yield f"node {self.hostname}: {words}"
-        for info, trained in self.chosen.items():
-            if trained < info.num_devices and any(self.device_ids):
-                words = f"measures {info.num_devices} devices, of which {trained} trained: the energy of all is counted"
-                unknown = "has no id of a device that trained: its energy is counted nevertheless"
-                yield f"channel {info.name} {node} {words if trained else unknown}"
-        own = [info for info in self.trace.channels if info.mine and info.scope in scopes]
-        others = [info.name for info in own if info not in self.chosen]
-        if others and not any(self.chosen.values()):  # those that count were not found by their ids
-            yield f"{', '.join(others)} {node} show what others show, by another method or once more: not counted"
-
-    def _parts_w(self) -> list[float]:
-        """Return the mean powers in parts of the windows that are as short as a reading, up to MOST_PARTS of them."""
-        if any(len(curve.power.times_s) < 2 for curve in self.curves):
-            return []
-        interval_s = self.trace.meta.get("interval_s") or self.duration_s / MOST_PARTS
-        part_s = max(interval_s, self.duration_s / MOST_PARTS)
-        parts_w: list[float] = []
-        for window in self.windows:
-            number = max(1, round(window.duration_s / part_s))
-            edges_s = [window.start_s + window.duration_s * one / number for one in range(number + 1)]
-            channels_w = (means_w(curve.power, edges_s) for curve in self.curves)
-            parts_w += map(math.fsum, zip(*channels_w, strict=True))
-        return parts_w
-
-    def _run(self) -> tuple[float, float, float] | None:
-        """Return the sums of the whole command; None if the trace does not cover it."""
-        start_s, end_s = self.command_s
-        if start_s is None or end_s is None:
-            return None
-        estimates = [curve.between(start_s, end_s) for curve in self.curves]
-        if any(one.unknown or one.covered_s < MIN_COVERED * one.duration_s for one in estimates):
-            return None
-        energy_j = math.fsum(one.energy_j for one in estimates)
-        return energy_j, end_s - start_s, min(one.start_s for one in self.windows) - start_s
-
-    def _busy_w(self) -> tuple[float, float]:
-        """Return two mean powers in watts: from the first window to the last, and the highest over any equal time."""
-        # Steps repeat the same work, and not what precedes or follows them, such as checkpoints.
-        windows = [one for kind in KINDS for one in windows_of(self.record, kind).get(self.hostname, [])]
-        begin_s, end_s = min(one.start_s for one in windows), max(one.end_s for one in windows)
-        curves, (started_s, ended_s) = [curve.power for curve in self.curves], self.command_s
-        if started_s is None or any(len(one.times_s) < 2 for one in curves):
-            return 0.0, 0.0
-        least_s, most_s = max(one.times_s[0] for one in curves), min(one.times_s[-1] for one in curves)
-        if not least_s <= begin_s < end_s <= most_s:
-            return 0.0, 0.0
-        least_s, most_s = max(started_s, least_s), min(most_s, math.inf if ended_s is None else ended_s)
-        length_s = end_s - begin_s
-        places = math.floor(PLACES * (most_s - least_s - length_s) / length_s) + 1
-        own_w, *others_w = (
-            math.fsum(curve.until_j(from_s + length_s) - curve.until_j(from_s) for curve in curves) / length_s
-            for from_s in (begin_s, *(least_s + place * length_s / PLACES for place in range(places)))
-        )
-        return own_w, max(others_w, default=own_w)
+def _node_sums(record: Record, hostname: str, kind: str, trace: Trace, curves: Sequence[ChannelEnergy]) -> NodeSums:
+    windows = sorted(windows_of(record, kind)[hostname], key=lambda window: window.end_s)
+    device_ids = [device.device_id or "" for device in record.devices if device.hostname == hostname]
+    chosen = choose([curve.info for curve in curves], device_ids, is_accelerated(record))
+    edges = [(window.start_s, window.end_s) for window in windows]
+    for edge in edges:
+        trace.check_covered(*edge)
+    estimates = {curve.info: energy_of_passes(curve, edges) for curve in curves}
+    by_info = {curve.info: curve for curve in curves}
+    counted = [by_info[info] for info in chosen]
+    powers, command_s = [curve.power for curve in counted], _command_s(trace)
+    # Steps repeat the same work, and not what precedes or follows them, such as checkpoints or a server's start.
+    of_steps = [one for steps in KINDS for one in windows_of(record, steps).get(hostname, [])]
+    return NodeSums(
+        hostname,
+        total_s(windows),
+        list(chosen),
+        [_channel(trace, windows, curve, estimates[curve.info]) for curve in counted],
+        _by_scope_j(estimates, chosen),
+        list(_notes(record, hostname, trace, chosen, device_ids)),
+        _busy_w(powers, of_steps, *command_s) if record.step_times_s else (0.0, 0.0),
+        _parts_w(powers, windows, trace.meta.get("interval_s")),
+        _run(counted, windows, *command_s),
+    )
 
 
-def _refuse_too_little(info: ChannelInfo, estimate: EnergyEstimate) -> None:
+def _command_s(trace: Trace) -> tuple[float | None, float | None]:
+    return trace.event_time_s("command_started"), trace.event_time_s("command_ended")
+
+
+def _channel(trace: Trace, windows: Sequence[Window], curve: ChannelEnergy, estimate: EnergyEstimate) -> Channel:
+    """Return the record's entry for a channel that counts; raises EnergyError for one without energy."""
+    info, clocks = curve.info, clocks_of(trace, curve.info.name, windows)
     if estimate.unknown:
         raise EnergyError(": ".join(filter(None, [f"channel {info.name} {estimate.unknown}", info.lacks])))
     if estimate.samples < 1:
@@ -254,3 +154,105 @@ def _refuse_too_little(info: ChannelInfo, estimate: EnergyEstimate) -> None:
             f"the samples of channel {info.name} cover {estimate.covered_s:.1f} s of the window's "
             f"{estimate.duration_s:.1f} s: its other readings failed"
         )
+    off_j = _off_j(trace, windows, curve)
+    wider = {f"{name}_j": getattr(estimate, f"{name}_j") + off_j for name in ("uncertainty", "systematic")}
+    channel = Channel(
+        **info.described(),
+        **estimate._replace(**wider).in_wh(),
+        hostname=windows[0].hostname,
+        limit_w=info.limit_w or None,
+        counter_not_used=estimate.reason,
+        idle_power_w=known(trace.idle_power_w(curve)),
+        largest_gap_s=estimate.largest_gap_s,
+        limits=limits_of(trace, info, windows),
+    )
+    return changed(channel, clocks=clocks) if clocks else channel
+
+
+def _off_j(trace: Trace, windows: Sequence[Window], curve: ChannelEnergy) -> float:
+    """Return by how much an energy changes at most if the windows are off by the clocks' error.
+
+    What a window gains at one edge it loses at the other: at most the difference of powers nearby, over that error.
+    """
+    off_j, error_s = 0.0, max(window.number("clock_error_s") or 0.0 for window in windows)
+    for window in windows if error_s else ():
+        trace.check_covered(window.start_s - error_s, window.end_s + error_s)
+        near = [curve.power.near_w(one - error_s, one + error_s) for one in (window.start_s, window.end_s)]
+        off_j += error_s * (max(high_w for _, high_w in near) - min(low_w for low_w, _ in near))
+    return off_j
+
+
+def _by_scope_j(
+    estimates: Mapping[ChannelInfo, EnergyEstimate], chosen: Mapping[ChannelInfo, int]
+) -> dict[str, list[float]]:
+    """Return the energies of the channels of each scope, those of one method where several read the same."""
+    known_j = {info: one.energy_j for info, one in estimates.items() if not one.unknown}
+    energies = dict[str, list[float]]()
+    for scope, infos in grouped(known_j, lambda info: info.scope.value).items():
+        counted = [info for info in infos if info in chosen]
+        energies[scope] = [known_j[info] for info in dict.fromkeys(counted + of_one_method(infos, *counted[:1]))]
+    return energies
+
+
+def _notes(
+    record: Record, hostname: str, trace: Trace, chosen: Mapping[ChannelInfo, int], device_ids: Sequence[str]
+) -> Iterator[str]:
+    """Yield a sentence on each channel that counts, or does not, otherwise than a reader expects."""
+    scopes = {info.scope for info in chosen}
+    if is_accelerated(record) is False and {scope.value for scope in scopes} == {"device"}:
+        yield f"node {hostname}: processors trained, but only the power of devices was measured: it is counted"
+    for info, trained in chosen.items():
+        if trained < info.num_devices and any(device_ids):
+            words = f"measures {info.num_devices} devices, of which {trained} trained: the energy of all is counted"
+            unknown = "has no id of a device that trained: its energy is counted nevertheless"
+            yield f"channel {info.name} of node {hostname} {words if trained else unknown}"
+    others = [info for info in trace.channels if info.mine and info.scope in scopes and info not in chosen]
+    if others and not any(chosen.values()):  # those that count were not found by their ids
+        names = ", ".join(info.name for info in others)
+        yield f"{names} of node {hostname} show what others show, by another method or once more: not counted"
+
+
+def _parts_w(powers: Sequence[PowerCurve], windows: Sequence[Window], interval_s: float | None) -> list[float]:
+    """Return the mean powers in parts of the windows that are as short as a reading, up to MOST_PARTS of them."""
+    if any(len(power.times_s) < 2 for power in powers):
+        return []
+    part_s = max(interval_s or 0.0, total_s(windows) / MOST_PARTS)
+    parts_w: list[float] = []
+    for window in windows:
+        number = max(1, round(window.duration_s / part_s))
+        edges_s = [window.start_s + window.duration_s * one / number for one in range(number + 1)]
+        parts_w += map(math.fsum, zip(*(means_w(power, edges_s) for power in powers), strict=True))
+    return parts_w
+
+
+def _run(
+    counted: Sequence[ChannelEnergy], windows: Sequence[Window], start_s: float | None, end_s: float | None
+) -> tuple[float, float, float] | None:
+    """Return the sums of the whole command; None if the trace does not cover it."""
+    if start_s is None or end_s is None:
+        return None
+    estimates = [curve.between(start_s, end_s) for curve in counted]
+    if any(one.unknown or one.covered_s < MIN_COVERED * one.duration_s for one in estimates):
+        return None
+    energy_j = math.fsum(one.energy_j for one in estimates)
+    return energy_j, end_s - start_s, min(window.start_s for window in windows) - start_s
+
+
+def _busy_w(
+    powers: Sequence[PowerCurve], windows: Sequence[Window], started_s: float | None, ended_s: float | None
+) -> tuple[float, float]:
+    """Return two mean powers in watts: from the first window to the last, and the highest over any equal time."""
+    begin_s, end_s = min(one.start_s for one in windows), max(one.end_s for one in windows)
+    if started_s is None or any(len(one.times_s) < 2 for one in powers):
+        return 0.0, 0.0
+    least_s, most_s = max(one.times_s[0] for one in powers), min(one.times_s[-1] for one in powers)
+    if not least_s <= begin_s < end_s <= most_s:
+        return 0.0, 0.0
+    least_s, most_s = max(started_s, least_s), min(most_s, math.inf if ended_s is None else ended_s)
+    length_s = end_s - begin_s
+    places = math.floor(PLACES * (most_s - least_s - length_s) / length_s) + 1
+    own_w, *others_w = (
+        math.fsum(power.until_j(from_s + length_s) - power.until_j(from_s) for power in powers) / length_s
+        for from_s in (begin_s, *(least_s + place * length_s / PLACES for place in range(places)))
+    )
+    return own_w, max(others_w, default=own_w)
