@@ -150,7 +150,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     length_s = round(1e6 * (measured.end_s - measured.start_s)) / 1e6
     window = Window(list(map(read_request, lines)), 0.0, length_s, load.concurrency, load.rate_per_s)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
-    record.metrics = metrics_of(window, serve.devices, load.limits)
+    record.metrics = metrics_of(window, load.limits)
     record.metrics |= figures_of(window) | client_metrics(measured.statistics)
     begin, end = counted
     server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)

@@ -33,12 +33,11 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> Clocks |
     held = _held(trace, channel, windows)
     if not held:
         return None
-    clocks, temperatures, limits = (_of(held, key) for key in ("sm_clock_mhz", "temperature_c", "power_limit_w"))
+    clocks, temperatures = (_of(held, key) for key in ("sm_clock_mhz", "temperature_c"))
     found = Clocks(
         mean_mhz=_mean(clocks) if clocks else None,
         least_mhz=min((clock for _, clock in clocks), default=None),
         hottest_c=max((degrees for _, degrees in temperatures), default=None),
-        power_limit_w=min((watts for _, watts in limits), default=None),
         drift_percent=_drift_percent(clocks),
         drift_c=temperatures[-1][1] - temperatures[0][1] if temperatures else None,
     )

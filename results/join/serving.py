@@ -62,7 +62,7 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
     )
     yield from _not_as_asked(window, run)
     yield from _left_out(window, stored.get("client_processes") or 1)
-    again = metrics_of(window, run.layout.num_devices or 0, slo) | figures_of(window)
+    again = metrics_of(window, slo) | figures_of(window)
     yield from _differences("metrics", {key: stored[key] for key in stored.keys() & {*again, *NAMES}}, again)
     facts = facts_of(end.get("answers") or {})
     yield from _differences("serving.answers", run.serving.answers, facts)

@@ -49,7 +49,7 @@ MODULE = ChannelInfo("gh:Module Power Socket 0", Scope.MODULE, "hwmon")
 def make_record(**changes: Any) -> Record:
     """A good record: 1000 tokens in the window from 10 s to 20 s on one CPU."""
     record: Record = {
-        "schema_version": 3,
+        "schema_version": 4,
         "benchmark": "llm_training",
         "system": "CPU",
         "model": "tiny",
@@ -229,8 +229,7 @@ def result(
             "git_dirty": False,
             "exclusive": "yes",
             "hostname": "n1",
-            "cpu": "a processor",
-            "kernel": "6.1",
+            "nodes": [{"hostname": "n1", "cpu": "a processor", "kernel": "6.1"}],
             "python": "3.11.2",
             "packages": {"torch": "2.13.0"},
         },

@@ -459,10 +459,10 @@ def test_more_than_the_device_has_is_named():
     ("limit", "least_w"),
     [
         ({"limit_w": 90.0}, 90),
-        ({"clocks": {"power_limit_w": 90.0}}, 90),
-        ({"limit_w": 1.0, "clocks": {"power_limit_w": 90.0}}, 1),
-        ({"limit_w": 0.0, "clocks": {"power_limit_w": 90.0}}, 90),
-        ({"limit_w": None, "clocks": {"power_limit_w": -1}}, 0),
+        ({"limits": {"power_limit_w": 90.0}}, 90),
+        ({"limit_w": 1.0, "limits": {"power_limit_w": 90.0}}, 1),
+        ({"limit_w": 0.0, "limits": {"power_limit_w": 90.0}}, 90),
+        ({"limit_w": None, "limits": {"power_limit_w": -1}}, 0),
     ],
 )
 def test_a_limit_that_the_sensor_itself_has_told_is_one(limit, least_w):

@@ -23,6 +23,7 @@ from benchmarks.common.options import (
     option,
 )
 from benchmarks.common.record import Device
+from benchmarks.common.tests.started import read_derived
 from benchmarks.common.workload import Feed, Flops, Target, Training, Workload
 
 
@@ -154,7 +155,7 @@ def ran(tmp_path):
     def run(*flags):
         path = tmp_path / "record.json"
         code = session.main(Sums, [*STEPS, *flags, "--record", str(path)])
-        return code, json.loads(path.read_text())
+        return code, read_derived(path)
 
     return run
 

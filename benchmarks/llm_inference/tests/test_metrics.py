@@ -13,7 +13,7 @@ import pytest
 from benchmarks.llm_inference.tests import simulated
 from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
 from record.demand import SLOS, Slo, arrivals_s, log_normal_lengths
-from record.derived import tpot, ttft
+from record.derived import SERVED, computed, throughput, tpot, ttft
 from record.served import lock_step, metrics_of, percentile_estimate, ranks, rate_estimate, share_estimate
 from record.served_rules import faults, late_client, miscounted, remarks_on_load, unconfirmed
 
@@ -25,7 +25,8 @@ OPEN = {"rate_per_s": 20.0}
 
 
 def metrics(window):
-    return metrics_of(window, 1, SLO)
+    found = metrics_of(window, SLO)
+    return found | computed((*throughput("tokens"), *SERVED), {**found, "num_devices": 1})
 
 
 def faults_of(window):

@@ -57,7 +57,7 @@ def origin_table(records: Sequence[Record]) -> Table:
     found: dict[tuple[str, ...], None] = {}
     for record in records:
         origin = record.provenance
-        for node in origin.nodes or ([origin] if origin else []):
+        for node in origin.nodes:
             packages = ", ".join(f"{name} {version}" for name, version in (origin.packages or {}).items() if version)
             facts = vars(node)
             found[
