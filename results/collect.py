@@ -41,20 +41,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         if options.exit_code is None:
-            result = collect(options.folder)
+            run = _joined(options.folder, read_sums)
         else:
-            result = failed_result(options.folder, options.exit_code, options.reason)
-        write_record(result, options.folder / RESULT_NAME)
+            run = _failed(options.folder, options.exit_code, options.reason)
+        write_record(run, options.folder / RESULT_NAME)
         write_row(point_of(options.folder))
     except (RecordError, OSError) as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1
-    for note in (result.get("energy") or {}).get("notes", []):
+    for note in run.energy.notes if run.energy else [run.error] if run.error else []:
         print(f"collect: {note}", file=sys.stderr)
-    if result["status"] != "ok":
-        print(f"collect: {result['error']}", file=sys.stderr)
-        return 1
-    return 0
+    return 0 if run.is_good else 1
 
 
 def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read_sums) -> Json:
@@ -131,6 +128,11 @@ def _of_job(run: Record, planned: Record) -> Record:
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Json:
     """Return the result of a failed job, with the reason in `error`, from the files that it left."""
+    result: Json = as_json(_failed(folder, exit_code, reason))
+    return result
+
+
+def _failed(folder: Path, exit_code: int, reason: str) -> Record:
     copy, its_code = failed_copy(folder)
     where = copy_folder(folder, copy)
     if copy:
@@ -142,8 +144,7 @@ def failed_result(folder: Path, exit_code: int, reason: str) -> Json:
         run = planned
     if run.status in ("ok", "unfinished"):
         run = changed(run, status="failed", error=reason or cause(exit_code, where / JOB_ERRORS))
-    result: Json = as_json(of_copy(planned, run, f"copy {copy}: {run.error}") if copy else run)
-    return result
+    return of_copy(planned, run, f"copy {copy}: {run.error}") if copy else run
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.derivation import derive
-from record.model import Copy, Device, Fill, Json, Record, Window, as_json, changed
+from record.model import Copy, Device, Fill, Record, Window, changed
 from record.parts import OF_ALL_COPIES
 from results.find.duplicates import copies as twins
 from results.find.records import RecordError
@@ -16,7 +17,6 @@ from results.join.nodes import TraceSums
 
 # Windows end within 5 % of their length and a step; the rest is room for nodes whose wall clocks differ.
 MIN_COMMON = 0.8  # of the longest window
-WORK = ("benchmark", "model", "data", "sample", "precision", "layout")  # what all copies share
 FAILED = "copies/failed"  # number and exit code of the copy that failed first
 
 
@@ -73,9 +73,9 @@ def together(folder: Path, copies: Sequence[Record], planned: Record) -> Record:
     return run
 
 
-def _work_of(copy: Record) -> Json:
+def _work_of(copy: Record) -> Any:
     options = {name: group for name, group in copy.config.items() if name != "run"}
-    return {name: as_json(vars(copy).get(name)) for name in WORK} | {"options": options}
+    return copy.benchmark, copy.model, vars(copy.layout), options
 
 
 def _check_each_counts_once(folder: Path, copies: Sequence[Record]) -> None:
@@ -101,25 +101,25 @@ def _sum_of(copies: Sequence[Record]) -> Record:
     rates = [copy.metrics.number(f"{unit}_per_s") or 0.0 for copy in copies]
     slowest = copies[rates.index(min(rates))]
     windows, common_s = _common(copies)
-    layout, metrics = vars(slowest.layout), vars(slowest.metrics)
-    of_all = {key: number * layout[key] for key in OF_ALL_COPIES if key in layout}
-    epcc = {key: number * metrics[key] for key in (f"epcc_{unit}",) if key in metrics}
+    layout = {key: number * value for key, value in vars(slowest.layout).items() if key in OF_ALL_COPIES}
+    read = {key: number * value for key, value in vars(slowest.metrics).items() if key == f"epcc_{unit}"}
     devices = [device for copy in copies for device in copy.devices]
     nodes = {node.hostname: node for copy in copies for node in copy.provenance.nodes}
     per_copy = [
         Copy(copy=index, rate=rate, windows=copy.windows)
         for index, (copy, rate) in enumerate(zip(copies, rates, strict=True), 1)
     ]
-    devices_per_copy = slowest.layout.num_devices or 0
     run = changed(
         slowest,
-        layout=changed(slowest.layout, num_nodes=len(windows), **of_all),
-        metrics=changed(slowest.metrics, **epcc),
+        layout=changed(slowest.layout, num_nodes=len(windows), **layout),
+        metrics=changed(slowest.metrics, **read),
         windows=windows,
         devices=[changed(device, rank=rank) for rank, device in enumerate(devices)],
         provenance=changed(slowest.provenance, nodes=list(nodes.values())),
         variant=[*slowest.variant, f"filled: slowest copy x {number}"],
-        fill=Fill(copies=number, devices_per_copy=devices_per_copy, common_s=common_s, per_copy=per_copy),
+        fill=Fill(
+            copies=number, devices_per_copy=slowest.layout.num_devices or 0, common_s=common_s, per_copy=per_copy
+        ),
     )
     return derive(run)
 

@@ -55,8 +55,15 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         notes=[words for node in nodes for words in node.notes],
         sampled_by_scope=Numbers.of(_sampled_by_scope(nodes)),
     )
-    more = _busier_elsewhere(nodes, channels, duration_s) | _over_time(nodes, duration_s)
-    return changed(energy, **more, **(_of_runs(nodes) if kind == "measured" else {}))
+    more: dict[str, Any] = _busier_elsewhere(nodes, channels, duration_s)
+    if len({len(node.parts_w) for node in nodes}) == 1:  # their windows begin together
+        parts = zip(*(node.parts_w for node in nodes), strict=True)
+        more |= power_over_time([math.fsum(part) for part in parts], duration_s)
+    runs = [node.run for node in nodes if node.run]
+    if kind == "measured" and len(runs) == len(nodes):
+        energies_j, run_s, before_s = zip(*runs, strict=True)
+        more |= {"run_wh": math.fsum(energies_j) / JOULES_PER_WH, "run_s": max(run_s), "before_s": max(before_s)}
+    return changed(energy, **more)
 
 
 def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> tuple[dict[str, float | None], list[str]]:
@@ -73,23 +80,6 @@ def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> tuple[
             each_wh = [channel.number(f"{name or 'energy_'}wh") for channel in channels]
             energies[f"checkpoint_{word}_{name}wh"] = ratio(sum_of_all(each_wh), rounds)
     return energies, notes
-
-
-def _over_time(nodes: Sequence[NodeSums], duration_s: float) -> dict[str, Any]:
-    """Return percentiles and tenths of the power of all nodes, by parts of their windows, which begin together."""
-    parts = [node.parts_w for node in nodes]
-    if len(set(map(len, parts))) > 1:
-        return {}
-    return power_over_time([math.fsum(part) for part in zip(*parts, strict=True)], duration_s)
-
-
-def _of_runs(nodes: Sequence[NodeSums]) -> dict[str, Any]:
-    """Return the sums of the command on all nodes; empty if the trace of one does not cover it."""
-    runs = [node.run for node in nodes if node.run]
-    if len(runs) < len(nodes):
-        return {}
-    energies_j, run_s, before_s = zip(*runs, strict=True)
-    return {"run_wh": math.fsum(energies_j) / JOULES_PER_WH, "run_s": max(run_s), "before_s": max(before_s)}
 
 
 def _sampled_by_scope(nodes: Sequence[NodeSums]) -> dict[str, float | None]:

@@ -122,7 +122,8 @@ def _node_sums(record: Record, hostname: str, kind: str, trace: Trace, curves: S
     estimates = {curve.info: energy_of_passes(curve, edges) for curve in curves}
     by_info = {curve.info: curve for curve in curves}
     counted = [by_info[info] for info in chosen]
-    powers, command_s = [curve.power for curve in counted], _command_s(trace)
+    powers = [curve.power for curve in counted]
+    command_s = trace.event_time_s("command_started"), trace.event_time_s("command_ended")
     # Steps repeat the same work, and not what precedes or follows them, such as checkpoints or a server's start.
     of_steps = [one for steps in KINDS for one in windows_of(record, steps).get(hostname, [])]
     return NodeSums(
@@ -136,10 +137,6 @@ def _node_sums(record: Record, hostname: str, kind: str, trace: Trace, curves: S
         _parts_w(powers, windows, trace.meta.get("interval_s")),
         _run(counted, windows, *command_s),
     )
-
-
-def _command_s(trace: Trace) -> tuple[float | None, float | None]:
-    return trace.event_time_s("command_started"), trace.event_time_s("command_ended")
 
 
 def _channel(trace: Trace, windows: Sequence[Window], curve: ChannelEnergy, estimate: EnergyEstimate) -> Channel:

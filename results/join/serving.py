@@ -61,7 +61,7 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
         list(map(read_request, requests)), 0.0, stored["measured_s"], streams, run.option("load.rate_per_s") or 0.0
     )
     yield from _not_as_asked(window, run)
-    yield from _left_out(window, stored.get("client_processes") or 1)
+    yield from _left_out(window, int(run.metrics.number("client_processes") or 1))
     again = metrics_of(window, slo) | figures_of(window)
     yield from _differences("metrics", {key: stored[key] for key in stored.keys() & {*again, *NAMES}}, again)
     facts = facts_of(end.get("answers") or {})
@@ -72,9 +72,9 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
     kinds = {one.kind: as_json(one) for one in run.serving.findings}
     # A miscount follows from the server's own counter. When that was read, and whether it counts tokens or whole
     # requests, is not recorded.
-    counted, was_miscounted = stored.get("server_tokens"), kinds.pop("miscounted", None) is not None
+    counted, was_miscounted = run.metrics.number("server_tokens"), kinds.pop("miscounted", None) is not None
     yield from _differences("serving.findings", kinds, {one.kind: one.as_data() for one in findings})
-    is_confirmed = is_number(counted) and not was_miscounted
+    is_confirmed = counted is not None and not was_miscounted
     is_confirmed &= None in [miscounted(window, counted, 0.0, each) for each in (True, False) if counted]
     yield from (
         f"it is stored as ok, but {one}" for one in [*faults(window, again), *unconfirmed(window, is_confirmed)]
@@ -129,9 +129,10 @@ def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
 def _other_answers(run: Record, again: Json) -> Iterator[str]:
     """Compare the answers with the options: how many there are, and what they are compared with."""
     most = 0 if run.serving.speculation else run.option("answers.questions") or 0
-    if not min(1, most) <= again.get("questions", 0) <= most:
-        yield f"its options allow {most} questions, and {again.get('questions', 0)} have answers"
-    if again.get("questions") and not again.get("load_questions"):
+    questions = again.get("questions", 0)
+    if not min(1, most) <= questions <= most:
+        yield f"its options allow {most} questions, and {questions} have answers"
+    if questions and not again.get("load_questions"):
         yield f"{REQUESTS_NAME} has no answers of its load to requests that were asked again"
     if run.option("answers.questions_file"):
         reference = again.get("reference", 0)

@@ -203,7 +203,7 @@ def test_a_copy_without_a_record_is_no_good_run(copies, capsys):
     [
         {"config": {"window": {"measured_steps": 2}}},
         {"model": "117M"},
-        {"precision": "fp8"},
+        {"config": {"compute": {"precision": "fp8"}}},
         {"layout": make_record()["layout"] | {"global_batch_size": 16}},
     ],
 )
