@@ -19,7 +19,7 @@ from ioprof.folder import load
 from ioprof.summary import Sum, by_file, over_time, reading_s, stretches, total
 from jpwr.errors import JpwrError
 from record.checks.run import KINDS
-from record.model import FileReads, JobReads, Reads, ReadsOverTime, Record, WindowReads
+from record.model import FileReads, JobReads, Reads, ReadsOverTime, Record, WindowReads, changed
 from record.parts import of_node, windows_of
 
 PROFILES = "io/*/profile.json"
@@ -87,26 +87,25 @@ def reads_of(record: Record, folder: Path) -> JobReads | None:
     files = by_file(*profiles)
     in_windows = {path for sums in by_kind.values() for path in sums.files}
     ranked = next((sums for kind in reversed(KINDS) if (sums := by_kind.get(kind)) and sums.reads), WindowSums())
-    first = sorted(files, key=lambda path: (-ranked.files[path], -files[path].bytes, path))[:KEPT]
-    return JobReads.of(
-        {
-            "source": profiles[0].about.get("source"),
-            **_coverage(profiles),
-            "job": Reads(**_counts(total(files.values()))),
-            "data": Reads(**_counts(total(files[path] for path in in_windows))),  # of the files that windows read
-            "windows": {kind: _window(sums) for kind, sums in by_kind.items()},
-            "files": [
-                FileReads(
-                    path=_printable(path),
-                    **_counts(files[path]),
-                    window_bytes=round(ranked.files[path]),
-                    waited_for_bytes=round(ranked.files_waited_for[path]),
-                )
-                for path in first
-            ],
-            "over_time": list(map(_over_time, profiles)),
-        }
+    first = sorted(files, key=lambda path: (-ranked.files.get(path, 0.0), -files[path].bytes, path))[:KEPT]
+    kept = [
+        FileReads(
+            path=_printable(path),
+            **_counts(files[path]),
+            window_bytes=round(ranked.files.get(path, 0.0)),
+            waited_for_bytes=round(ranked.files_waited_for.get(path, 0.0)),
+        )
+        for path in first
+    ]
+    reads = JobReads(
+        **_coverage(profiles),
+        job=Reads(**_counts(total(files.values()))),
+        data=Reads(**_counts(total(files[path] for path in in_windows))),
+        windows={kind: _window(sums) for kind, sums in by_kind.items()},
+        files=kept,
+        over_time=list(map(_over_time, profiles)),
     )
+    return changed(reads, source=profiles[0].about.get("source"))
 
 
 def _in_windows(record: Record, kind: str, profiles: Sequence[Profile], ranks: Sequence[dict[str, Any]]) -> WindowSums:

@@ -88,7 +88,8 @@ def test_bytes_are_told_by_window_and_by_what_the_step_did(tmp_path):
     times(tmp_path, ("n1", [effective((12.0, "IO"), (14.0, "Forward"), 16.0), effective((18.0, "IO"), 20.0)]))
     found = reads_of(make_record(windows=WINDOWS), tmp_path)
     measured, in_turns = found["windows"]["measured"], found["windows"]["effective"]
-    assert (measured["bytes"], measured["reads"], measured["reading_s"]) == (2 * MB, 4, 0.5)
+    assert (measured["bytes"], measured["reads"], measured["reading_s"], measured["files"]) == (2 * MB, 4, 0.5, 1)
+    assert in_turns["files"] == 1
     assert (in_turns["bytes"], in_turns["reads"]) == (5 * MB, 5)
     assert in_turns["read_s"] == pytest.approx(2.5)
     assert in_turns["by_region"] == {"IO": 2 * MB, "Forward": 3 * MB}
