@@ -465,29 +465,24 @@ SIGKILL = "traceback : Signal 9 (SIGKILL) received by PID 7"
 SIGABRT = "traceback : Signal 6 (SIGABRT) received by PID 7"
 
 
-def torchrun(said_by_ranks: str, of_first: str) -> str:
-    """What is said where two ranks fail, and another node's torchrun after this one's."""
-    report = """E1124 07:21:02 1 torch/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: 1
+TORCHRUN = """E1124 07:21:02 1 torch/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: 1
 Traceback (most recent call last):
   File "torch/distributed/elastic/multiprocessing/errors/__init__.py", line 367, in wrapper
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-============================================================
 Failures:
 [1]:
   error_file: <N/A>
   traceback : Signal 15 (SIGTERM) received by PID 25837
-------------------------------------------------------------
 Root Cause (first observed failure):
 [0]:
-  {of_first}
+  {first}
   error_file: <N/A>
-============================================================
 """
-    return (
-        said_by_ranks
-        + report.format(code=1, of_first=of_first)
-        + report.format(code=-15, of_first="Signal 15 (SIGTERM)")
-    )
+
+
+def torchrun(said_by_ranks: str, first: str) -> str:
+    """What is said where two ranks fail, and another node's torchrun after this one's."""
+    return said_by_ranks + TORCHRUN.format(code=1, first=first) + TORCHRUN.format(code=-15, first="Signal 15 (SIGTERM)")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from results.find.records import RESULT_NAME, RecordError, find_records, read_ch
 from results.predict.predict import groups_of
 from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
-from results.show.tables.anchors import anchor_table
 from results.show.tables.table import point_table, within_limits
 from results.tests.builder import OUTPUT, WINDOW_S, needs, result, served, store, verdicts
 from results.tests.of_dicts import by_point, contradictions, record_table
@@ -118,12 +117,6 @@ def test_the_most_load_within_the_limits_is_told():
     assert words.endswith("up to 8 requests in flight keep the limits of made up (TTFT p99 2 s, TPOT p99 0.1 s)")
     assert "8 requests in flight, its highest load, keep" in within_limits(by_point(records[:2]))[0]
     assert "none of its loads keep" in within_limits(by_point(records[2:]))[0]
-
-
-def test_published_figures_are_next_to_ours_in_one_unit_and_with_the_server():
-    _, ours, *others = anchor_table(by_point([served("B200")])).texts()
-    assert (ours[0], ours[6]) == ("B200, ours", "vllm 1")
-    assert {row[5] for row in (ours, *others)} == {"output tokens/s/device", "J/output token"}
 
 
 def test_a_load_that_failed_is_above_the_highest_that_keeps_the_limits():
