@@ -46,7 +46,7 @@ def derive(record: Record, figures: Mapping[str, float] | None = None) -> Record
     if not record.is_good:
         return record
     record = with_known(record, {"fill": _fill(record), "node_check": _node_check(record)})
-    metrics = {**vars(record.metrics), **_of_copies(record), **(figures or {})}
+    metrics = {**vars(record.metrics), **_spans(record), **_of_copies(record), **(figures or {})}
     for values in (_work, _training, _times, _goal, _rates, _figures):
         metrics |= {name: value for name, value in values(record, metrics).items() if value is not None}
     record = with_known(record, {"metrics": with_known(record.metrics, metrics)})
@@ -77,6 +77,12 @@ def _fill(record: Record) -> Fill | None:
     return with_known(fill, {"slowest": min(rates), "spread_percent": spread_percent(rates)})
 
 
+def _spans(record: Record) -> dict[str, float]:
+    """Return the time of each throughput, in seconds: that of the windows, on the node where they take longest."""
+    longest = {kind: longest_s(windows_of(record, kind)) for kind in ENERGIES.values()}
+    return {f"{kind}_s": time_s for kind, time_s in longest.items() if time_s}
+
+
 def _of_copies(record: Record) -> dict[str, float | None]:
     """Return the work of copies that ran at once: that of the slowest one, times their number."""
     fill = record.fill
@@ -86,7 +92,7 @@ def _of_copies(record: Record) -> dict[str, float | None]:
     work = rate * fill.common_s
     per_step = product(record.layout.global_batch_size, record.layout.work_per_sample)
     steps = {} if (number := ratio(work, per_step)) is None else {"measured_steps": number}
-    return {"measured_s": fill.common_s, f"measured_{record.work_unit}": work, **steps}
+    return {f"measured_{record.work_unit}": work, **steps}
 
 
 def _work(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,11 @@ MOST_UNLIKE_COUNT = 0.01  # of output tokens, by the server's own count
 REQUESTS_FORMAT = 2  # of a file of requests, which ends with a line on its run
 
 
+def rounded_s(length_s: float) -> float:
+    """Return the length of a window as whole microseconds, as the times in a file of requests are."""
+    return round(1e6 * length_s) / 1e6
+
+
 def number(metrics: Metrics, name: str) -> float:
     """Return a metric, and 0 for one that is missing: a rule then finds nothing."""
     value = metrics.get(name)
@@ -294,7 +299,6 @@ def metrics_of(window: Window, slo: Slo) -> Metrics:
     good = sum(first_s <= slo.ttft_s and (each_s or 0.0) <= slo.tpot_s for first_s, each_s in latencies_s)
     share = share_estimate(good, len(window.requests))
     found: Metrics = {
-        "measured_s": window.duration_s,
         "measured_tokens": output,
         "measured_requests": len(window.requests),
         "input_tokens": inputs,

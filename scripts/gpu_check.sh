@@ -57,7 +57,7 @@ python3 -m caraml published GPT-800M tokens/s/GPU
 name=${system//[^A-Za-z0-9]/_}_$(date +%Y-%m)
 cat <<END
 
-To add these runs to results/records, with your key in results/records/signers (docs/howto/hand_in_a_result.md):
+To add these runs to results/records, with your key in results/records/signers (docs/howto/check_an_archive.md):
   caraml archive "$out" -o $name.zip --licence CC-BY-4.0 --sign ~/.ssh/id_ed25519
   caraml submit $name.zip
 END

@@ -159,7 +159,7 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
     runs = [json.loads((point / name / "result.json").read_text()) for name in ("", "run_2", "run_3")]
     assert [result["status"] for result in runs] == ["ok", "failed", "ok"]
     assert "this run is to fail" in runs[1]["error"]
-    assert runs[1]["metrics"]["tokens_per_s"] == 200.0  # which no table shows
+    assert runs[1]["metrics"]["measured_steps"] > 0  # whose speed no table shows
     shown = caraml("table", out).stdout.splitlines()
     assert [" 200.0 " in line for line in shown if "TESTBED" in line and "|" in line] == [False, False, True]
     assert len({result["run_id"] for result in runs}) == 3

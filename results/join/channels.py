@@ -13,7 +13,7 @@ from jpwr.trace.trace import Series, Trace
 
 # The energy of a run is that of the first scope that was measured, the narrowest.
 SCOPES = ("device", "module", "cpu", "node", "supply")
-PROCESSOR_SCOPES = ("cpu", "node", "supply", "module")  # the order if processors trained
+PROCESSOR_SCOPES = ("cpu", "node", "supply", "module", "device")  # the order if processors trained
 IDENTIFIED = SCOPES[:2]  # scopes whose channels may have the ids of their devices
 # Two channels are one sensor if at least this number and share of their changes are equal in a trace's last digit.
 TWIN_CHANGES, TWIN_SHARE, READING_STEP = 10, 0.75, 2e-6
@@ -30,8 +30,8 @@ def choose(
 
     They have one scope. With device ids, only the devices that trained count, whatever the job's environment shows.
     Without ids, the channels have one method, as another method measures the same devices again. The power of
-    processors never counts for accelerators, nor that of accelerators for processors. Raises EnergyError if no channel
-    counts.
+    processors never counts for accelerators; that of accelerators counts for processors only if nothing else was
+    measured. Raises EnergyError if no channel counts.
     """
     scopes = list(SCOPES if accelerated is not False else PROCESSOR_SCOPES)
     if accelerated:
@@ -56,8 +56,8 @@ def choose(
     seen = {info.scope.value for info in channels}
     if without_id and "device" in seen:
         raise EnergyError(without_id)
-    scopes_text = f", which trained, but of {' and '.join(sorted(seen))}" if seen else ""
-    raise EnergyError(f"the trace has no channel of {'an accelerator' if accelerated else 'a processor'}{scopes_text}")
+    scopes_text = f" of an accelerator, which trained, but of {' and '.join(sorted(seen))}"
+    raise EnergyError(f"the trace has no channel{scopes_text if seen and accelerated else ''}")
 
 
 def of_one_method(channels: Sequence[ChannelInfo], preferred: ChannelInfo | None = None) -> list[ChannelInfo]:

@@ -132,7 +132,7 @@ def _node_sums(record: Record, hostname: str, kind: str, trace: Trace, curves: S
         list(chosen),
         [_channel(trace, windows, curve, estimates[curve.info]) for curve in counted],
         _by_scope_j(estimates, chosen),
-        list(_notes(hostname, trace, chosen, device_ids)),
+        list(_notes(record, hostname, trace, chosen, device_ids)),
         _busy_w(powers, of_steps, *command_s) if record.step_times_s else (0.0, 0.0),
         _parts_w(powers, windows, trace.meta.get("interval_s")),
         _run(counted, windows, *command_s),
@@ -191,9 +191,13 @@ def _by_scope_j(
     return energies
 
 
-def _notes(hostname: str, trace: Trace, chosen: Mapping[ChannelInfo, int], device_ids: Sequence[str]) -> Iterator[str]:
+def _notes(
+    record: Record, hostname: str, trace: Trace, chosen: Mapping[ChannelInfo, int], device_ids: Sequence[str]
+) -> Iterator[str]:
     """Yield a sentence on each channel that counts, or does not, otherwise than a reader expects."""
     scopes = {info.scope for info in chosen}
+    if is_accelerated(record) is False and {scope.value for scope in scopes} == {"device"}:
+        yield f"node {hostname}: processors trained, but only the power of devices was measured: it is counted"
     for info, trained in chosen.items():
         if trained < info.num_devices and any(device_ids):
             words = f"measures {info.num_devices} devices, of which {trained} trained: the energy of all is counted"

@@ -19,7 +19,7 @@ from record.conversations import NAMES, are_conversations, figures_of, idle_unti
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.model import Json, Record, as_json, is_number
 from record.perplexity import reference_of
-from record.served import Request, Window, metrics_of, read_request
+from record.served import Request, Window, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
@@ -57,9 +57,9 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
     slo = SLOS.get(run.option("load.slo") or "") or Slo(stored["slo_ttft_s"], stored["slo_tpot_s"], source)
     yield from differs("serving.slo_source", source, "its load", slo.source)
     streams = run.option("load.concurrency") or run.layout.global_batch_size or 0
-    window = Window(
-        list(map(read_request, requests)), 0.0, stored["measured_s"], streams, run.option("load.rate_per_s") or 0.0
-    )
+    measured, *_ = (one for one in run.windows if one.kind == "measured")  # the same on each of the server's nodes
+    length_s, rate_per_s = rounded_s(measured.duration_s), run.option("load.rate_per_s") or 0.0
+    window = Window(list(map(read_request, requests)), 0.0, length_s, streams, rate_per_s)
     yield from _not_as_asked(window, run)
     yield from _left_out(window, int(run.metrics.number("client_processes") or 1))
     again = metrics_of(window, slo) | figures_of(window)

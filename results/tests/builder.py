@@ -621,8 +621,8 @@ def write_served(folder: Path, name: str, requests: int = 400, system: str = SYS
     """Write the folder of a server under the load of four streams, with its requests."""
     folder.mkdir(parents=True)
     record, base = stored_run(folder, requests), result(SYSTEM, 1)
-    start_s, length_s = IDLE_S, record["metrics"]["measured_s"]
-    [window] = base["windows"]
+    [served], [window] = record["windows"], base["windows"]
+    start_s, length_s = IDLE_S, served["end_s"] - served["start_s"]
     window |= {"boot_id": f"boot of {name}", "start_s": start_s, "end_s": start_s + length_s}
     window["end_epoch_s"] = window["start_epoch_s"] + length_s
     record["config"]["run"]["system"] = system

@@ -119,9 +119,9 @@ NODE = ChannelInfo("ipmi", Scope.NODE, "ipmi")
         (ON_GPU, [PACKAGE], "no channel of an accelerator, which trained, but of cpu"),
         (ON_GPU, [PACKAGE, NODE], (101.0, "node")),
         (ON_CPU, [GPU0, PACKAGE, DRAM], (203.0, "cpu+dram")),
-        (ON_CPU, [GPU0], "no energy: the trace has no channel of a processor, which trained, but of device"),
-        ({}, [ChannelInfo("rapl:dram", Scope.DRAM, "rapl")], "no channel of a processor, which trained, but of dram"),
-        ({}, [CPU._replace(mine=False)], "no energy: the trace has no channel of a processor"),
+        (ON_CPU, [GPU0], (100.0, "device")),
+        ({}, [ChannelInfo("rapl:dram", Scope.DRAM, "rapl")], "no energy: the trace has no channel"),
+        ({}, [CPU._replace(mine=False)], "no energy: the trace has no channel"),
     ],
 )
 def test_the_channels_that_count_are_of_one_scope_and_of_what_trained(job, changes, channels, found):
@@ -131,6 +131,9 @@ def test_the_channels_that_count_are_of_one_scope_and_of_what_trained(job, chang
         assert found in result["error"]
     else:
         assert (result["energy"]["avg_power_w"], result["energy"]["power_scope"]) == (pytest.approx(found[0]), found[1])
+    if channels == [GPU0]:
+        words = "node n1: processors trained, but only the power of devices was measured: it is counted"
+        assert result["energy"]["notes"] == [words]
 
 
 @pytest.mark.parametrize(
@@ -469,14 +472,17 @@ TORCHRUN = """E1124 07:21:02 1 torch/multiprocessing/api.py:1002] failed (exitco
 Traceback (most recent call last):
   File "torch/distributed/elastic/multiprocessing/errors/__init__.py", line 367, in wrapper
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
 Failures:
 [1]:
   error_file: <N/A>
   traceback : Signal 15 (SIGTERM) received by PID 25837
+------------------------------------------------------------
 Root Cause (first observed failure):
 [0]:
   {first}
   error_file: <N/A>
+============================================================
 """
 
 

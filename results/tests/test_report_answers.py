@@ -68,7 +68,7 @@ QUESTIONS = {
     ),
     "whose records are left out": (
         "limits",
-        r"Records are left out\. MI300X: .*measured_s.* Ask for these results again",
+        r"Records are left out\. MI300X: .*measured_steps.* Ask for these results again",
     ),
     "what to measure next": (
         "limits",

@@ -36,7 +36,7 @@ def client(table: Table) -> None:
             measured = measure(server, load, window, request_s, lambda: None, lambda *_: None, lambda: None)
         metrics = metrics_of(Window(measured.requests, measured.start_s, measured.end_s, streams), Config().load.limits)
         metrics |= client_metrics(measured.statistics)
-        metrics["tokens_per_s"] = ratio(metrics["measured_tokens"], metrics["measured_s"])
+        metrics["tokens_per_s"] = ratio(metrics["measured_tokens"], measured.end_s - measured.start_s)
         schedule = {"ttft_p50_s": TTFT_S, "tpot_p50_s": TPOT_S, "tokens_per_s": streams * OUTPUT / request_s}
         schedule |= {"client_delay_p50_s": TPOT_S, "client_cpu_us_per_token": 1e6 * TPOT_S}
         for name, value in schedule.items():

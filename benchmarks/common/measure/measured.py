@@ -78,17 +78,16 @@ class Measured(NamedTuple):
         run, steps = session.run, len(step_times_s) * steps_each
         metrics = {
             "host_step_time_median_s": percentile(host_times_s, 50) / steps_each,
-            **work_metrics(run, steps, session.longest_s(host_times_s)),
+            **work_metrics(run, steps),
             **input_metrics,
         }
         return cls(windows, step_times_s, metrics, steps_per_batch)
 
 
-def work_metrics(run: Workload, steps: int, measured_s: float) -> dict[str, Any]:
-    """Return the steps of the whole measured window, its time in seconds, and the model FLOPs of a unit of work."""
+def work_metrics(run: Workload, steps: int) -> dict[str, Any]:
+    """Return the steps of the whole measured window, and the model FLOPs of a unit of work."""
     return {
         "measured_steps": steps,
-        "measured_s": measured_s,
         f"model_flops_per_{run.unit}": run.flops.per_unit,
         "model_flops_source": run.flops.source,
     }

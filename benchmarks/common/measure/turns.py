@@ -229,7 +229,6 @@ def effective_metrics(
     ratios = [compute / effective for compute, effective in zip(turns.durations_s(MEASURED), blocks_s, strict=True)]
     low, high = median_interval(ratios)
     return {
-        "effective_s": effective_s,
         f"effective_{unit}s": work,
         "effective_over_compute": percentile(ratios, 50),
         "effective_over_compute_low": low,

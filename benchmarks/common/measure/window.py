@@ -151,4 +151,4 @@ def to_a_loss(session: Session) -> Measured:
     course = Course(asked, session.training, session.launch.rank == 0)
     until_a_look = replace(asked, measured_steps=LOOK_EVERY, min_measured_s=0.0, max_measured_s=0.0, to_loss=0.0)
     measured = in_a_window(session, until_a_look, course.steps_left)
-    return measured._replace(problem=course.problem(measured.metrics["measured_s"]))
+    return measured._replace(problem=course.problem(sum(window.duration_s for window in measured.windows)))

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.common.facts import Flops
+from benchmarks.common.launch import node_window
 from benchmarks.common.measure.measured import work_metrics
 from benchmarks.common.record import RunRecord
 
@@ -15,11 +16,10 @@ LAYOUT = {"num_devices": 2, "num_nodes": 1, "global_batch_size": 160, "work_per_
 def test_metrics_are_those_of_the_work_and_the_time_of_the_window(peak, mfu):
     run = SimpleNamespace(unit="image", flops=Flops(8e12, "a paper"))
     record = RunRecord("b", "s", "m", "images", {"run": {"peak_tflops_per_device": peak}}, "ok", layout=LAYOUT)
-    record.metrics = work_metrics(run, 5, 16.0)
+    record.metrics, record.windows = work_metrics(run, 5), [node_window(3.0, 19.0)]
     record.step_times_s = [1.0, 2.0, 3.0, 4.0, 5.0]  # 15 s of steps in a window of 16 s
     assert record.to_dict()["metrics"] == {
         "measured_steps": 5,
-        "measured_s": 16.0,
         "model_flops_per_image": 8e12,
         "model_flops_source": "a paper",
     }

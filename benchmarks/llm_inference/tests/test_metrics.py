@@ -26,7 +26,9 @@ OPEN = {"rate_per_s": 20.0}
 
 def metrics(window):
     found = metrics_of(window, SLO)
-    return found | computed((*throughput("tokens"), *SERVED), {**found, "num_devices": 1})
+    return found | computed(
+        (*throughput("tokens"), *SERVED), {**found, "measured_s": window.duration_s, "num_devices": 1}
+    )
 
 
 def faults_of(window):

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import pytest
 
+from benchmarks.common.launch import node_window
 from benchmarks.llm_inference.client import Statistics
 from benchmarks.llm_inference.metrics import as_json, client_metrics
 from benchmarks.llm_inference.run import describe, parse
@@ -56,6 +57,7 @@ def stored_run(folder, requests, flags=FLAGS, text=None, **serving):
     if answers:
         record.config["answers"] |= {"questions_file": "mine.jsonl", "reference": answers["reference"]}
     record.metrics = metrics_of(window, config.load.limits) | client_metrics([Statistics([1e-6], 0.01, 9, 0)])
+    record.windows = [node_window(0.0, length_s)]
     record.metrics |= {"num_parameters": 1, "server_start_s": 1.0, "cpu_throttled_percent": 0.0}
     record.metrics["server_tokens"] = record.metrics["measured_tokens"]
     record.serving["answers"] = facts_of(answers)
@@ -170,7 +172,7 @@ def test_a_served_run_is_labelled_by_its_options(run, change, words):
     assert any(words in one for one in found) if words else not found, found
 
 
-@pytest.mark.parametrize("name", ["measured_s", "measured_tokens", "ttft_p99_s", "tpot_p50_low_s", "goodput_share"])
+@pytest.mark.parametrize("name", ["measured_tokens", "ttft_p99_s", "tpot_p50_low_s", "goodput_share"])
 def test_a_metric_that_was_deleted_is_found(run, name):
     record = copy.deepcopy(run[0])
     del record["metrics"][name]

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from benchmarks.common.launch import Launch
+from benchmarks.common.launch import Launch, node_window
 from benchmarks.common.measure.measured import work_metrics
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import RunRecord
@@ -52,7 +52,8 @@ def metrics_of(step_times_s, *flags, devices=1):
     run = Gpt(parse_options(Gpt, flags), Launch(world_size=devices, local_world_size=devices))
     layout = {**run.layout, "work_per_sample": run.work_per_sample}
     record = RunRecord(Gpt.name, "made up", "", "tokens", asdict(run.config), "ok", layout=layout)
-    record.metrics = work_metrics(run, len(step_times_s), sum(step_times_s))
+    record.metrics = work_metrics(run, len(step_times_s))
+    record.windows = [node_window(0.0, sum(step_times_s))]
     assert run.conclude(record, len(step_times_s) * run.work_per_step, len(step_times_s), [2.0, 1.0]) == ""
     return vars(record.derived().metrics)
 
