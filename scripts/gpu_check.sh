@@ -38,7 +38,7 @@ for point in "${points[@]}"; do
         export PYTHONPATH=$repo${PYTHONPATH:+:$PYTHONPATH}
         # The result of a run that ends without one.
         cat >result.json <<END
-{"schema_version": 3, "benchmark": "llm_training", "system": "$system", "model": "$size", "work_unit": "tokens",
+{"schema_version": 4, "benchmark": "llm_training", "system": "$system", "model": "$size", "work_unit": "tokens",
  "status": "unfinished", "error": "the run ended without a result",
  "layout": {"num_devices": 1, "num_nodes": 1, "global_batch_size": $global}}
 END
