@@ -118,15 +118,6 @@ def test_the_most_load_within_the_limits_is_told():
     assert "none of its loads keep" in within_limits(by_point(records[2:]))[0]
 
 
-def test_a_load_that_failed_is_above_the_highest_that_keeps_the_limits():
-    failed = {**served(concurrency=32), "status": "failed", "error": "too slow", "metrics": {}, "sample": ""}
-    other = {**served(concurrency=32), "sample": "8192/100 tokens"}
-    assert "up to 4 requests in flight keep" in within_limits(by_point([served(concurrency=4), failed]))[0]
-    assert "4 requests in flight, its highest load" in within_limits(by_point([served(concurrency=4), other]))[0]
-    failed["sample"] = other["sample"]
-    assert "4 requests in flight, its highest load" in within_limits(by_point([served(concurrency=4), failed]))[0]
-
-
 def test_servers_are_drawn_and_training_is_not():
     records = [served(concurrency=4), served(concurrency=8, ttft_s=1.0), served("H100", power_w=300.0)]
     points = by_point(records)
