@@ -229,7 +229,6 @@ def test_copies_that_fill_a_laptop_are_one_result(jube_command, filled):
     assert result["metrics"]["tokens_per_s"] == 200.0
     assert fill["power_W"] == result["energy"]["avg_power_w"] > 0
     assert fill["common_s"] == pytest.approx(result["energy"]["window_s"])
-    assert not any(one["energy_J"] for one in fill["per_copy"])  # the processors' power is of both
     row = table_of(jube_command, filled)[0]
     assert (row["devices"], row["batch"], row["tokens/s"]) == ("2", "16", "200.0")
 

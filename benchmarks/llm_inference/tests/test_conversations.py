@@ -345,9 +345,9 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(against_mock,
     other = {"trace": "mine/other", "idle_limit_s": 0.001}
     for options, find, words in (
         ({"trace": ""}, verified, "its load is not of conversations"),
-        (other, verified, "and one was for"),
+        (other, verified, "and in its load after 0.001 s at most"),
         (other, derived_otherwise, "gives 'conversations of other, SHA-256"),
-        ({"seed": 1}, verified, "than that turn of its load"),
+        ({"seed": 1}, verified, ", and its load "),
         ({"seed": 1}, derived_otherwise, "gives 'conversations of small"),
         ({"trace": "mine/other", "idle_limit_s": 9.0}, derived_otherwise, "variant[1] is stored as"),
     ):

@@ -190,7 +190,7 @@ def test_a_metric_that_was_deleted_is_found(run, name):
         ("cached_tokens", lambda one: 8, "prompt tokens came from a cache"),
         ("retries", lambda one: 1, "requests were sent twice"),
         ("unlisted", lambda one: 8, ""),
-        ("is_unseen", lambda one: True, "serving.findings has None"),
+        ("is_unseen", lambda one: True, "stored as None, but the file of requests gives"),
         ("late_us", lambda one: [0, 20_000, 0, 20_000], "but the file of requests gives {'kind': 'client_share'"),
         ("ended_us", lambda one: one["sent_us"], "has times that fall"),
         ("arrivals_us", lambda one: [one["arrivals_us"][0] + 200, *one["arrivals_us"][1:]], "metrics.ttft_p50_s"),
@@ -208,7 +208,7 @@ def test_answers_that_are_wrong_or_missing_are_found(run, tmp_path):
     record, folder = run
     requests, end = lines_of(folder)
     for change, words in (
-        ({"loaded": [[["c"] * 4, [-0.5] * 4, []]] * 4}, "serving.findings has None, but the file of requests gives"),
+        ({"loaded": [[["c"] * 4, [-0.5] * 4, []]] * 4}, "stored as None, but the file of requests gives"),
         ({"loaded": end["answers"]["loaded"][:3]}, "is not as a benchmark has written it"),
         ({"idle": []}, "its options allow 16 questions, and 0 have answers"),
         ({"load": []}, "has no answers of its load to requests that were asked again"),
