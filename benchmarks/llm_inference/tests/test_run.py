@@ -33,7 +33,7 @@ from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.long
 
-LATE_S = 0.2  # of an event, in the median: a busy machine takes longer than an idle one
+LATE_S = 5.0  # of an event, in the median, however busy the machine is
 TWO = ("--concurrency", "2")
 
 
@@ -120,7 +120,7 @@ def test_a_server_accepts_as_many_drafts_as_stated(accepts, names, kinds, agains
         ("--fault short", "asked for 8 tokens and got 7"),
         ("--fault empty --after 20", "request [0-9]+ failed: its answer has no token"),
         ("--fault drop", "request [0-9]+ failed: the connection was lost: closed by the server"),
-        ("--fault pause --after 30 --pause-s 3", "no token came for [0-9.]+ s of [0-9.]+ s: the server"),
+        ("--fault pause --after 10 --pause-s 3", "no token came for [0-9.]+ s of [0-9.]+ s: the server"),
         ("--fault halve --tokens-per-chunk 2", "tokens are only counted in the server's usage, in events of"),
         ("--cached 8", "prompt tokens came from a cache"),
         ("--ttft-s 0.3 --tpot-s 0.02 --first-s 0.003", "answers pause after event 1"),
@@ -131,7 +131,7 @@ def test_a_server_accepts_as_many_drafts_as_stated(accepts, names, kinds, agains
 )
 def test_a_run_that_fails_says_why(server, words, against_mock):
     limits = {"--fault slow-start": ("--start-limit-s", "1"), "--tpot-s 0.4": ("--limit-s", "2")}
-    code, record = against_mock(*TWO, *limits.get(server, ()), server=server)
+    code, record = against_mock(*TWO, *limits.get(server, ()), server=server, is_strict=True)
     status = "out_of_memory" if "oom" in server else "failed"
     assert (code, record["status"], bool(re.search(words, record["error"]))) == (1, status, True), record["error"]
 
@@ -171,8 +171,8 @@ def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(agains
     ],
 )
 def test_a_server_that_answers_otherwise_under_load_is_found(answers, endpoint, kinds, against_mock, tmp_path):
-    after = f"--answers {answers} --after 6"  # of the first requests, some may be on their way when the load begins
-    code, record = against_mock(*TWO, "--questions", "8", "--endpoint", endpoint, server=after)
+    asked = (*TWO, "--questions", "8", "--endpoint", endpoint)
+    code, record = against_mock(*asked, server=f"--answers {answers}")
     assert code == 0, record["error"]
     assert (WRONG_ANSWERS | {"no_logprobs"}) & kinds_of(record) == kinds
     assert record["serving"]["answers"]["questions"] >= 4
