@@ -64,7 +64,6 @@ def share_of_clock() -> float:
     return clocks[0] / clocks[1]
 
 
-here = Path.cwd().name
 here, copies = Path.cwd().name, read_copies()
 job = Path("..") if copies else Path()
 timer = RegionTimer()

@@ -28,9 +28,8 @@ from contextlib import suppress
 
 TEMPLATE = "five words before a chat "  # of a prompt in chat
 TEXT_TOKENS = list(range(1, 41))
-# A number of streams chooses one, so that the points of one sweep fail each in another way.
 FAULTS = (
-    *("none", "exit", "die", "oom", "error", "other-model", "stall", "slow-start", "answers-other", "cut", "short"),
+    *("none", "exit", "die", "oom", "error", "other-model", "slow-start", "answers-other", "cut", "short"),
     *("empty", "halve", "drop", "pause"),
 )
 TEXTS = "known", "less", "nameless"
@@ -239,8 +238,6 @@ class Mock:
         if options.streams == "padded":
             words[len(words) // 2 :] = [" "] * (len(words) - len(words) // 2)
         head = {"object": "text_completion", "model": model}
-        if options.fault == "stall" and self.requests > options.after:
-            await asyncio.sleep(3600)
         self.in_window += self.window_began
         if options.fault == "pause" and self.in_window == options.after:
             time.sleep(options.pause_s)
@@ -310,7 +307,6 @@ def parser() -> argparse.ArgumentParser:
         ("boast", 0, "tokens that it never had, and states as cached"),
         ("reads", 0, "tokens of a prompt, or letters of a chat; 0: all"),
         ("first-s", 0.0, "when a first word is sent that is not computed"),
-        ("fault-number", 0, "its place in the list, in place of its name"),
         ("after", 0, "requests before the fault; before a pause, those of the window"),
         ("pause-s", 1.0, "with the fault 'pause': for how long nothing is sent"),
     ):
@@ -327,8 +323,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    if options.fault_number:
-        options.fault = FAULTS[options.fault_number]
     if options.fault == "exit":
         sys.exit("error: no such server")
     if options.fault == "slow-start":

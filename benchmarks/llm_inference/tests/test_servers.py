@@ -227,7 +227,7 @@ def test_llama_cpp_accepts_as_many_drafts_as_stated(tmp_path, monkeypatch):
 def run_of_llama_cpp(folder, *more):
     # In a process of its own: this one may have PyTorch's copy of the library.
     if subprocess.run([sys.executable, "-c", "import xllamacpp"], capture_output=True).returncode:
-        not_run("the library libgomp1")
+        not_run("the library libgomp1: apt-get install libgomp1")
     record = folder / "record.json"
     flags = "--concurrency 2 --input-tokens 32 --output-tokens 16 --min-s 1 --min-requests 30 --model-folder"
     assert run.main([*flags.split(), str(folder), "--record", str(record), *more]) == 0
