@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import math
 import re
 import subprocess
 import sys
@@ -18,12 +19,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jedi
+import parso.cache
 
 from tests.contracts.uses import Use
 
 # The Python code is the same on all platforms, and wheels for Arm, without CUDA, are the smallest.
 PLATFORMS = [f"{tag}_aarch64" for tag in ("manylinux_2_28", "manylinux_2_34", "manylinux2014", "manylinux_2_17")]
 PLATFORMS += [f"{tag}_x86_64" for tag in ("manylinux_2_28", "manylinux2014", "manylinux1")]
+# jedi fails where parso has forgotten a module, as it does by default from so many on.
+parso.cache._CACHED_SIZE_TRIGGER = math.inf
 NAMED = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 
