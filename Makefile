@@ -53,7 +53,7 @@ bench: ## speed and memory, as ratios against a peer in the same run
 
 coverage: ## whether the stated intervals of energy hold, every case 100 times: 15 minutes
 	@scripts/setup.sh $(ALL_PARTS)
-	python -m tools.bench.coverage > docs/explanation/energy_coverage.md
+	@python -m tools.bench.coverage
 
 test-contract: ## names, keywords, flags, metrics and fields against real packages, which are downloaded: 5 minutes
 	@scripts/setup.sh $(ALL_PARTS)

@@ -34,7 +34,7 @@ def as_asked(record: Record) -> Record:
     if size := next(filter(None, map(record.option, MODELS)), None):
         facts["model"] = f"{''.join(record.model.rpartition(' ')[:2])}{size}"
     peak = record.option(f"run.{PEAK}")
-    metrics = {PEAK: peak if is_number(peak) and peak else None}
+    metrics = {PEAK: peak if is_number(peak) and peak else None, "target_loss": record.option("window.to_loss") or None}
     if record.serving:
         facts |= _served(record)
         metrics |= _limits(record)

@@ -25,11 +25,13 @@ from record.derived import (
     sum_of_all,
     throughput,
 )
-from record.model import Channel, Energy, Figure, Fill, Record, changed, with_known
+from record.model import Channel, Energy, Figure, Fill, NodeCheck, Record, changed, with_known
 from record.parts import longest_s, windows_of
+from record.values import grouped
 
 ENERGIES = {"energy": "measured", "energy_effective": "effective"}  # kinds of their windows
 SUMS = ("energy_wh", "uncertainty_wh", "random_wh", "systematic_wh", "idle_power_w", "samples", "missing")
+FIGURE_UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 POWER_BOUND = "power limit"  # among the reasons for throttling
 
 
@@ -43,14 +45,11 @@ def derive(record: Record, figures: Mapping[str, float] | None = None) -> Record
     record = with_known(record, {"layout": with_known(record.layout, _layout(record))})
     if not record.is_good:
         return record
-    record = with_known(record, {"fill": _fill(record)})
-    metrics = {**vars(record.metrics), **_of_copies(record), **(figures or {})}
-    for values in (_work, _training, _times, _goal, _rates):
+    record = with_known(record, {"fill": _fill(record), "node_check": _node_check(record)})
+    metrics = {**vars(record.metrics), **_spans(record), **_of_copies(record), **(figures or {})}
+    for values in (_work, _training, _times, _goal, _rates, _figures):
         metrics |= {name: value for name, value in values(record, metrics).items() if value is not None}
     record = with_known(record, {"metrics": with_known(record.metrics, metrics)})
-    if record.node_check:
-        of_parts = list(map(_figure, record.node_check.figures))
-        record = changed(record, node_check=changed(record.node_check, figures=of_parts))
     for key, kind in ENERGIES.items():
         if energy := record.energy_of(key):
             record = changed(record, **{key: derived_energy(record, energy, kind)})
@@ -78,6 +77,12 @@ def _fill(record: Record) -> Fill | None:
     return with_known(fill, {"slowest": min(rates), "spread_percent": spread_percent(rates)})
 
 
+def _spans(record: Record) -> dict[str, float]:
+    """Return the time of each throughput, in seconds: that of the windows, on the node where they take longest."""
+    longest = {kind: longest_s(windows_of(record, kind)) for kind in ENERGIES.values()}
+    return {f"{kind}_s": time_s for kind, time_s in longest.items() if time_s}
+
+
 def _of_copies(record: Record) -> dict[str, float | None]:
     """Return the work of copies that ran at once: that of the slowest one, times their number."""
     fill = record.fill
@@ -87,7 +92,7 @@ def _of_copies(record: Record) -> dict[str, float | None]:
     work = rate * fill.common_s
     per_step = product(record.layout.global_batch_size, record.layout.work_per_sample)
     steps = {} if (number := ratio(work, per_step)) is None else {"measured_steps": number}
-    return {"measured_s": fill.common_s, f"measured_{record.work_unit}": work, **steps}
+    return {f"measured_{record.work_unit}": work, **steps}
 
 
 def _work(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,18 +115,14 @@ def _times(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
     times_s = [time_s for time_s in record.step_times_s if time_s is not None]
     found: dict[str, Any] = step_times(times_s) if times_s and len(times_s) == len(record.step_times_s) else {}
     if "measured" in record.regions:
-        regions = record.regions["measured"].regions
-        found |= region_shares({name: one.share_percent for name, one in regions.items()})
+        steps = record.regions["measured"]
+        shares = {name: region.share_percent for name, region in steps.regions.items()}
+        found |= region_shares(shares, record.layout.num_devices, steps.all_communication)
     return found
 
 
 def _goal(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    target = record.option("window.to_loss") or metrics.get("target_loss")
-    if not target:
-        return {}
-    return {"target_loss": target} | computed(
-        goal(record.work_unit), {**metrics, "losses": record.losses, "target_loss": target}
-    )
+    return computed(goal(record.work_unit), {**metrics, "losses": record.losses}) if metrics.get("target_loss") else {}
 
 
 def _rates(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,12 +131,29 @@ def _rates(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
     return computed([*formulas, *SERVED] if record.serving else formulas, {**vars(record.layout), **metrics})
 
 
+def _node_check(record: Record) -> NodeCheck | None:
+    """Return a node check whose figures have the median of their repeats with its 95 % interval."""
+    if not record.node_check:
+        return None
+    return changed(record.node_check, figures=list(map(_figure, record.node_check.figures)))
+
+
 def _figure(figure: Figure) -> Figure:
-    values = figure.values
-    if not values:
+    if not figure.values:
         return figure
-    low, high = median_interval(values)
-    return with_known(figure, {"value": statistics.median(values), "low": low, "high": high})
+    low, high = median_interval(figure.values)
+    return with_known(figure, {"value": statistics.median(figure.values), "low": low, "high": high})
+
+
+def _figures(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the median of each figure over all devices, or links with the largest message, by name and unit."""
+    known = [figure for figure in record.node_check.figures if figure.value is not None]
+    alike = grouped(known, lambda figure: f"{figure.name}_{FIGURE_UNITS[figure.unit]}")
+    medians = {}
+    for name, figures in alike.items():
+        largest = max(figure.bytes or 0 for figure in figures)
+        medians[name] = statistics.median(figure.value or 0.0 for figure in figures if (figure.bytes or 0) == largest)
+    return medians
 
 
 def derived_energy(record: Record, energy: Energy, kind: str) -> Energy:

@@ -168,9 +168,17 @@ def step_times(times_s: Sequence[float]) -> dict[str, float]:
     return {f"step_time_{name}_s": percentile(times_s, at) for name, at in (("p5", 5), ("median", 50), ("p95", 95))}
 
 
-def region_shares(percent: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Return the shares of a step that wait for data and for other devices, from those of its regions, in percent."""
-    return {"io_percent": percent.get("IO"), "comm_percent": percent.get("Comm")}
+def region_shares(
+    percent: Mapping[str, float | None], devices: int | None, all_communication: bool
+) -> dict[str, float | None]:
+    """Return the shares of a step that wait for data and for other devices, from those of its regions, in percent.
+
+    One device does not communicate; of several, the share is known if all communication has regions.
+    """
+    comm = percent.get("Comm")
+    if devices == 1 and percent:
+        comm = comm or 0.0
+    return {"io_percent": percent.get("IO"), "comm_percent": comm if devices == 1 or all_communication else None}
 
 
 def spread_percent(rates: Sequence[float]) -> float:

@@ -22,7 +22,7 @@ from typing import (
     get_type_hints,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 Json = dict[str, Any]  # a record as its file has it
 COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
 COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
@@ -233,7 +233,6 @@ class Clocks(Numbers):
     throttled: Annotated[
         dict[str, KnownAmount] | None, "percent of the time, by reason; unknown if missing", {"type": "object"}
     ] = _added()
-    power_limit_w: Annotated[Amount, "lowest in the windows; in older records, in place of that of the limits"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,11 +289,6 @@ class Channel(Uncertain):
     integral_vs_counter: Annotated[Number, "relative difference"] = None
     limits: Limits = Limits.of({})
     clocks: Clocks = _added(Clocks.of({}))
-
-    @property
-    def power_limit_w(self) -> float | None:
-        """Power limit in force, in watts; older records have it among the clocks."""
-        return self.limits.power_limit_w if self.limits else self.clocks.power_limit_w
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,6 +361,7 @@ class Regions(Part):
     clock: Literal["host", "device"] = "host"
     step_s: Amount = None
     marked_percent: Amount = None
+    all_communication: Annotated[bool, "whether all of it has regions"] = True
     in_parts: Numbers = Numbers.of({})
 
 
@@ -445,15 +440,16 @@ class JobReads(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Node(Part):
-    """Processor and devices of one node."""
+    """Name, processor and devices of one node."""
 
+    hostname: Text = None
     cpu: Text = None
     devices: NodeDevices = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Provenance(Node):
-    """Origin of the run: code, container, packages, environment and machine."""
+class Provenance(Part):
+    """Origin of the run: code, container, packages, environment and nodes."""
 
     command: list[Any] | None = None
     created: Text = None
@@ -464,7 +460,7 @@ class Provenance(Node):
     exclusive: Text = None
     environment: dict[str, str] | None = None
     packages: Annotated[dict[str, str | None] | None, "their versions"] = None
-    nodes: list[Node] | None = None
+    nodes: list[Node] = _list()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -476,9 +472,9 @@ class Figure(Numbers):
     scope: Annotated[Literal["device", "node", "all"], "what it belongs to"]
     rank: Annotated[Whole, "of the device, or the first of several"]
     values: Annotated[list[KnownAmount], "of its repeats"]
-    value: Annotated[Amount, "their median, with low and high of its 95 % interval"]
-    low: Amount
-    high: Amount
+    value: Annotated[Amount, "their median, with low and high of its 95 % interval"] = None
+    low: Amount = None
+    high: Amount = None
     reason: Annotated[str, "why the value is null"] = ""
     shape: Annotated[str, "of the matrices or arrays"] = ""
     bytes: Annotated[Amount, "of a message"] = None
@@ -614,14 +610,14 @@ class Record(Part):
     keywords: ClassVar[dict[str, Any]] = {
         "if": {"properties": {"status": {"const": "ok"}}},
         "then": {
-            "required": ["metrics", "windows", "precision", "data", "sample", "variant"],
+            "required": ["metrics", "windows"],
             "if": {"properties": {"serving": {"properties": {"elsewhere": {"const": ""}}}}},
             "then": {"required": ["energy"]},
             "properties": {"layout": {"required": ["num_devices", "num_nodes", "global_batch_size"]}},
         },
     }
     ADDED: ClassVar = ("file", "corrected", "learnt")  # by the reader; no file has them
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     benchmark: Name
     system: Name
     model: Annotated[Name, "its size or variant"]

@@ -50,8 +50,8 @@ def sensor_channels(record: Record) -> list[Channel]:
 
 
 def devices_of(record: Record) -> list[dict[str, Any]]:
-    """Return what the vendor's tool reported of each device of all nodes; older records describe one node."""
-    return [device for node in record.provenance.nodes or [record.provenance] for device in devices_of_node(node)]
+    """Return what the vendor's tool reported of each device of all nodes."""
+    return [device for node in record.provenance.nodes for device in devices_of_node(node)]
 
 
 def devices_of_node(node: Node) -> list[dict[str, Any]]:

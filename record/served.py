@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from jpwr.intervals import LEVEL, NORMAL_95, students_t
 from jpwr.median import percentile
 from record.demand import Slo
-from record.derived import PERCENTILES, SERVED, arrived, computed, throughput, tpot, ttft
+from record.derived import PERCENTILES, arrived, tpot, ttft
 
 Metrics = dict[str, float | int | str | None]  # by name, with its unit
 ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request
@@ -25,6 +25,11 @@ ROUNDS = 4  # that a slice is long, so that one is nearly independent of the nex
 FEWEST_SLICES, MOST_SLICES = 5, 10
 MOST_UNLIKE_COUNT = 0.01  # of output tokens, by the server's own count
 REQUESTS_FORMAT = 2  # of a file of requests, which ends with a line on its run
+
+
+def rounded_s(length_s: float) -> float:
+    """Return the length of a window as whole microseconds, as the times in a file of requests are."""
+    return round(1e6 * length_s) / 1e6
 
 
 def number(metrics: Metrics, name: str) -> float:
@@ -277,12 +282,11 @@ def mean_at_once(spans_s: Iterable[tuple[float, float]], start_s: float, end_s: 
     return sum(overlap_s for overlap_s in overlaps_s if overlap_s > 0) / (end_s - start_s)
 
 
-def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
-    """Return every metric of a run, units in the keys; `_low` and `_high` are the ends of 95 % intervals.
+def metrics_of(window: Window, slo: Slo) -> Metrics:
+    """Return what a run's requests show, units in the keys; `_low` and `_high` are the ends of 95 % intervals.
 
-    Throughput counts the tokens that arrived in the window; latencies are of the requests that were due in it, each to
-    its end. tokens_per_s_per_user is the inverse of the median TPOT. Goodput is the rate of requests that keep both
-    limits (Zhong et al. 2024, arXiv:2401.09670).
+    Tokens are those that arrived in the window; latencies are of the requests that were due in it, each to its end.
+    Goodput's share is that of requests that keep both limits (Zhong et al. 2024, arXiv:2401.09670).
     """
     tokens, in_flight = list(window.output_tokens()), window.in_flight(window.start_s, window.end_s)
     output, inputs = sum(count for _, count in tokens), window.input_tokens()
@@ -295,7 +299,6 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
     good = sum(first_s <= slo.ttft_s and (each_s or 0.0) <= slo.tpot_s for first_s, each_s in latencies_s)
     share = share_estimate(good, len(window.requests))
     found: Metrics = {
-        "measured_s": window.duration_s,
         "measured_tokens": output,
         "measured_requests": len(window.requests),
         "input_tokens": inputs,
@@ -315,7 +318,7 @@ def metrics_of(window: Window, devices: int, slo: Slo) -> Metrics:
             value, low, high = percentile_estimate(values, percent, max(1.0, in_flight))
             key = f"{name}_p{percent}"
             found |= {f"{key}_s": value, f"{key}_low_s": low, f"{key}_high_s": high}
-    return found | computed((*throughput("tokens"), *SERVED), {**found, "num_devices": devices})
+    return found
 
 
 def lock_step(window: Window) -> float:

@@ -38,7 +38,7 @@ for point in "${points[@]}"; do
         export PYTHONPATH=$repo${PYTHONPATH:+:$PYTHONPATH}
         # The result of a run that ends without one.
         cat >result.json <<END
-{"schema_version": 3, "benchmark": "llm_training", "system": "$system", "model": "$size", "work_unit": "tokens",
+{"schema_version": 4, "benchmark": "llm_training", "system": "$system", "model": "$size", "work_unit": "tokens",
  "status": "unfinished", "error": "the run ended without a result",
  "layout": {"num_devices": 1, "num_nodes": 1, "global_batch_size": $global}}
 END
@@ -57,7 +57,7 @@ python3 -m caraml published GPT-800M tokens/s/GPU
 name=${system//[^A-Za-z0-9]/_}_$(date +%Y-%m)
 cat <<END
 
-To add these runs to results/records, with your key in results/records/signers (docs/howto/hand_in_a_result.md):
+To add these runs to results/records, with your key in results/records/signers (docs/howto/check_an_archive.md):
   caraml archive "$out" -o $name.zip --licence CC-BY-4.0 --sign ~/.ssh/id_ed25519
   caraml submit $name.zip
 END

@@ -33,6 +33,8 @@ run make test-arm64
 run scripts/try_release.sh trixie # Python 3.13, and the megatron-core for it
 run make test-kubernetes
 run make coverage
+run pytest "${flags[@]}" --cov=caraml --cov=jpwr --cov=record --cov=results --cov-report=term-missing:skip-covered caraml jpwr results
+run python -m tools.bench.mutants --number 20 --seed "$(date +%j)"
 run next_to_busy_loops pytest "${flags[@]}" -m 'not slow and not arithmetic and not long'
 ((${#failed[@]})) || { echo "nightly: passed in $SECONDS s"; exit; }
 printf 'nightly: failed: %s\n' "${failed[@]}" >&2

@@ -12,13 +12,16 @@ import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from record.model import SCHEMA_VERSION
+from record.asked import as_asked
+from record.derivation import derive
+from record.model import SCHEMA_VERSION, Record
 from record.model import Device as Device
 from record.model import Window as Window
 
 OK, FAILED, OUT_OF_MEMORY = "ok", "failed", "out_of_memory"
 # Kinds of windows: metrics has `measured_UNIT` for the work of the first, `effective_UNIT` for that of the second.
 MEASURED, EFFECTIVE = "measured", "effective"
+FACTS = ("precision", "data", "sample", "variant")  # that the options may give
 CHECKPOINT, RESTORE = "checkpoint", "restore"  # of windows after those, as one is written and read
 
 
@@ -57,9 +60,15 @@ class RunRecord:
         return hashlib.sha256(json.dumps(_finite(measured), sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain data for JSON; a number that is not finite becomes None."""
+        """Return the record as its file has it: without the facts that its options give; what is not finite is None."""
         plain: dict[str, Any] = _finite(asdict(self))
-        return plain
+        asked = as_asked(Record.of({name: value for name, value in plain.items() if name not in FACTS}))
+        given = {name: value for name in FACTS if (value := getattr(asked, name))}
+        return {name: value for name, value in plain.items() if name not in given or given[name] != value}
+
+    def derived(self) -> Record:
+        """Return the record with the numbers that follow from it."""
+        return derive(Record.of(self.to_dict()))
 
 
 def _finite(value: Any) -> Any:

@@ -21,7 +21,6 @@ from benchmarks.common.measure.regions import (
     TRACE_SUFFIX,
     MarkedSteps,
     regions_of,
-    share_metrics,
     trace_of,
     traced,
 )
@@ -124,14 +123,10 @@ def train(workload: type[Workload], options: Any, launch: Launch, record: RunRec
         # The following may need more memory than the measured steps.
         in_parts(session)
         _describe_steps(session, measured, record)
-        losses = training.losses()
-        record.losses, record.step_times_s = list(losses), measured.step_times_s
+        record.losses, record.step_times_s = list(training.losses()), measured.step_times_s
         record.metrics |= {
             "warmup_steps": options.window.warmup_steps * training.steps_per_call,
-            "first_loss": losses[0] if losses else None,
-            "last_loss": losses[-1] if losses else None,
             **measured.metrics,
-            **share_metrics(record.regions[MEASURED], run.layout["num_devices"], run.marks_all_communication),
         }
         record.error = training.conclude(record) or measured.problem
         checkpoints.measure(session, record)  # its steps do not count
@@ -200,7 +195,9 @@ def _describe_steps(session: Session, measured: Measured, record: RunRecord) -> 
     """Record the regions of the steps, and write the requested files next to the record."""
     run, options, gather, marked = session.run, session.options.run, session.target.gather, session.marked
     spans, lane, steps_per_batch = marked.spans(), run.regions.lane, measured.steps_per_batch
-    record.regions = regions_of(spans, lane, steps_per_batch, gather, session.host_runs_ahead)
+    record.regions = regions_of(
+        spans, lane, steps_per_batch, gather, session.host_runs_ahead, run.marks_all_communication
+    )
     if options.profile:
         profile(session)
     if options.region_times:

@@ -29,12 +29,8 @@ def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.enviro
 
 
 def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
-    unit, metrics = record.work_unit, record.metrics
-
-    def number(key: str) -> float | None:
-        value = metrics.get(key)
-        return float(value) if isinstance(value, int | float) else None
-
+    unit, metrics = record.work_unit, record.derived().metrics
+    number = metrics.number
     speed, per_device = number(f"{unit}_per_s"), number(f"{unit}_per_s_per_device")
     if speed is not None:
         each = f", {per_device:.1f} per device" if per_device not in (None, speed) else ""
@@ -45,7 +41,7 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "effective", f"{effective:.1f} {unit}/s through the input path, which waits {wait:.1f} % of the time"
     write_s, restore_s, saved_bytes = (number(f"checkpoint_{one}") for one in ("write_s", "restore_s", "bytes"))
     if write_s is not None and restore_s is not None:
-        where = "storage" if metrics["checkpoint_cold"] else "storage or the node's cache"
+        where = "storage" if number("checkpoint_cold") else "storage or the node's cache"
         size = f"{(saved_bytes or 0) / 1e6:.1f} MB"
         yield "checkpoint", f"{size} written in {write_s:.2g} s, read in {restore_s:.2g} s from {where}"
     median_s = number("step_time_median_s")

@@ -40,7 +40,7 @@ from record.conversations import figures_of
 from record.demand import DATA
 from record.model import Record
 from record.perplexity import reference_of
-from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, read_request
+from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
@@ -147,10 +147,10 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     if others := sorted({one.model for one in measured.requests} - {"", server.model}):
         record.serving["answers_as"] = ", ".join(others)
     lines = [as_json(one, measured.start_s) for one in measured.requests]
-    length_s = round(1e6 * (measured.end_s - measured.start_s)) / 1e6
+    length_s = rounded_s(measured.end_s - measured.start_s)
     window = Window(list(map(read_request, lines)), 0.0, length_s, load.concurrency, load.rate_per_s)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
-    record.metrics = metrics_of(window, serve.devices, load.limits)
+    record.metrics = metrics_of(window, load.limits)
     record.metrics |= figures_of(window) | client_metrics(measured.statistics)
     begin, end = counted
     server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)

@@ -165,12 +165,10 @@ class Gpt(Workload):
         return trainer
 
     def conclude(self, record: RunRecord, tokens: int, steps: int, losses: list[float]) -> str:
-        """Record metrics of tokens and losses; return why the run is not valid, or an empty string."""
-        mfu, per_token, hfu, recomputed = record.metrics["mfu"], self.flops.per_unit, None, None
-        if per_token:
+        """Record the recomputed FLOPs; return why the run is not valid, or an empty string."""
+        if per_token := self.flops.per_unit:
             share = recomputed_share(self.config.model, per_token, self.config.parallel.recompute)
-            hfu, recomputed = mfu * (1 + share) if isinstance(mfu, float) else None, share * per_token
-        record.metrics |= {"hfu": hfu, "recomputed_flops_per_token": recomputed, "trained_tokens": tokens}
+            record.metrics["recomputed_flops_per_token"] = share * per_token
         planned = steps * self.batches.global_batch_size * self.work_per_sample
         if tokens != planned:
             return f"{tokens} tokens were taken from the data instead of {planned}: the throughput is wrong"

@@ -71,7 +71,7 @@ class Products(Training):
 
     def conclude(self, record: RunRecord) -> str:
         """Measure all figures, and add them to the record."""
-        from benchmarks.node_check.figures import Bench, device_facts, measure_device, medians
+        from benchmarks.node_check.figures import Bench, device_facts, measure_device
         from benchmarks.node_check.messages import measure_messages
 
         bench = Bench(self._target, self._run.config.model)
@@ -80,7 +80,6 @@ class Products(Training):
         measure_messages(bench)
         figures = [one for rank in self._target.gather(bench.figures) for one in rank]
         record.node_check = {"figures": figures, "devices": self._target.gather(facts())}
-        record.metrics |= medians(figures)
         return ""
 
 

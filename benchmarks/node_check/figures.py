@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +17,6 @@ from benchmarks.common.node.gpu_ids import PCI_DEVICES
 from benchmarks.common.node.out_of_memory import short_message
 from benchmarks.node_check.config import ModelOptions
 from benchmarks.on_pytorch.target import Target, device_ids
-from jpwr.median import median_interval
 from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import text_of
 
@@ -31,7 +29,6 @@ SHAPES = ((1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (1.0, 2.0, 1.0), (0.5, 0.5, 0.5))
 # Least compute capability of NVIDIA's GPUs with arithmetic in a precision (CUDA programming guide).
 CAPABILITIES = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
 MOST_CALLS = 10_000  # of one repeat
-UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 LINK_FILES = {"pcie_width": "current_link_width", "pcie_speed": "current_link_speed", "numa_node": "numa_node"}
 
 
@@ -44,10 +41,8 @@ class Bench:
 
     def add(self, name: str, unit: str, scope: str = "device", **values: Any) -> None:
         """Add a figure: the rates of its repeats, or the reason for which they are missing."""
-        rates = values.setdefault("values", [])
-        low, high = median_interval(rates)
-        middle = {"value": statistics.median(rates) if rates else None, "low": low, "high": high}
-        self.figures.append({"name": name, "unit": unit, "scope": scope, "rank": self.launch.rank} | middle | values)
+        values.setdefault("values", [])
+        self.figures.append({"name": name, "unit": unit, "scope": scope, "rank": self.launch.rank} | values)
 
     def rates(self, call: Call, work: float, agree: Callable[[int], int] = int) -> list[float]:
         """Return the rate of each repeat: `work` of one call over its seconds.
@@ -183,16 +178,3 @@ def device_facts(target: Target) -> Callable[[], dict[str, Any]]:
         return found
 
     return facts
-
-
-def medians(figures: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return the median of each figure over all devices, or links with the largest message, by name and unit."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for one in figures:
-        if one["value"] is not None:
-            found.setdefault(f"{one['name']}_{UNITS[one['unit']]}", []).append(one)
-    largest = {key: max(one.get("bytes") or 0 for one in same) for key, same in found.items()}
-    return {
-        key: statistics.median(one["value"] for one in same if (one.get("bytes") or 0) == largest[key])
-        for key, same in found.items()
-    }

@@ -5,6 +5,7 @@ Bus bandwidths are those of nccl-tests (doc/PERFORMANCE.md), which do not depend
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from functools import partial
 
@@ -112,4 +113,4 @@ def _together(bench: Bench, name: str, call: Call | None, work: float) -> list[f
 def _add(bench: Bench, name: str, scope: str, rates: Sequence[float], size: int, share: float, ranks: int) -> None:
     """Add the figure of one size, with the seconds of one message at the median rate."""
     bench.add(name, "GB/s", scope, values=list(rates), bytes=size, ranks=ranks)
-    bench.figures[-1]["seconds"] = size * share / 1e9 / bench.figures[-1]["value"]
+    bench.figures[-1]["seconds"] = size * share / 1e9 / statistics.median(rates)

@@ -16,7 +16,7 @@ from caraml.schedulers.slurm import SUBMISSION
 from caraml.wait import settle
 
 HERE = Path("/somewhere")
-RECORD = {"schema_version": 3, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
+RECORD = {"schema_version": 4, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
 SHOWN = "JobId=7 JobName=x JobState={state} Reason={reason} ExitCode=0:0 StartTime=2026-01-01T10:00:00 EndTime=Unknown"
 SHOWN += " WorkDir=/somewhere"
 UP, DOWN = "Slurmctld(primary) at here is UP", "Slurmctld(primary) at here is DOWN"

@@ -29,7 +29,6 @@ def run(tmp_path, cache):
     [
         (["sh", "-c", "exit 7"], 7),
         (["sh", "-c", "kill -9 $$"], 137),
-        (["sh", "-c", "kill -TERM $$"], 143),
         (["no-such-command"], 127),
         (["/etc/passwd"], 126),
     ],

@@ -28,10 +28,10 @@ def contradictions(record: Record) -> list[str]:
 def _throughput_can_be_computed(run: Record) -> Sentences:
     unit, metrics = run.work_unit, run.metrics
     is_served = bool(run.serving)
-    names = [f"measured_{unit}", "measured_s"]
+    names = [f"measured_{unit}"]
     names += inference.FOLLOWED_FROM if is_served else ["measured_steps"]
     is_effective = metrics.number(f"effective_{unit}_per_s") is not None
-    names += [f"effective_{unit}", "effective_s"] * is_effective
+    names += [f"effective_{unit}"] * is_effective
     relative = ["peak_tflops_per_device", "mfu"]
     if any(metrics.number(name) is not None for name in relative):
         names += [f"model_flops_per_{unit[:-1]}", "peak_tflops_per_device"]
@@ -51,7 +51,7 @@ def _good_runs_have_no_error(run: Record) -> Sentences:
 def _numbers_are_above_0(run: Record) -> Sentences:
     for where, values, names in (
         ("layout", run.layout, ("num_devices", "num_nodes", "global_batch_size")),
-        ("metrics", run.metrics, (f"measured_{run.work_unit}", "measured_s", "mfu")),
+        ("metrics", run.metrics, (f"measured_{run.work_unit}", "mfu")),
         ("energy", run.energy, ("energy_wh",)),
     ):
         for name in names if values else ():

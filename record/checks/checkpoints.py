@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from record.checks.run import Sentences, exceeds
-from record.checks.windows import WINDOW_TOLERANCE
 from record.derived import product, ratio
 from record.model import Record
 from record.parts import longest_s, windows_of
 
+WRITE_TOLERANCE = 0.01  # relative, between the times of writes and their windows
 SLOWEST_TO_READ = 3.0  # times the first rank of a node, which reads as many bytes
 WORDS = {"checkpoint": "write", "restore": "restore"}  # in names of metrics, by kind of window
 
@@ -18,7 +18,7 @@ def _slack(run: Record, kind: str) -> float:
     Ranks wait for each other to have written, and not to have read.
     """
     is_of_all = kind == "checkpoint" or run.layout.num_devices == run.layout.num_nodes
-    return 1 + WINDOW_TOLERANCE if is_of_all else SLOWEST_TO_READ
+    return 1 + WRITE_TOLERANCE if is_of_all else SLOWEST_TO_READ
 
 
 def _times_are_those_of_the_windows(run: Record) -> Sentences:

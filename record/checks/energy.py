@@ -8,7 +8,7 @@ from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.checks.run import INNER, OUTER, Sentences, channels, energies, exceeds, total
-from record.derived import POWER_PERCENTILES, mean_power_w, product
+from record.derived import POWER_PERCENTILES, mean_power_w
 from record.findings import Finding, finding
 from record.model import Channel, Energy, Record, is_number
 from record.parts import devices_of
@@ -145,7 +145,7 @@ def _limit_w(channel: Channel, limits_w: dict[str, float]) -> float:
     """
     if channel.limits.varied and (mean_w := channel.limits.power_limit_mean_w):
         return mean_w
-    own_w = [channel.limit_w, channel.clocks.power_limit_w, channel.limits.power_limit_w]
+    own_w = [channel.limit_w, channel.limits.power_limit_w]
     every_w = [_limit_of(channel, limits_w), *own_w]
     return min((limit_w for limit_w in every_w if is_number(limit_w) and limit_w > 0), default=0.0)
 
@@ -161,13 +161,11 @@ def _limit_of(channel: Channel, limits_w: dict[str, float]) -> float:
 
 def _limits_agree(run: Record) -> Sentences:
     for _, _, channel in channels(run):
-        limits, lowest_w = channel.limits, channel.clocks.number("power_limit_w")
-        least_w = limits.number("power_limit_least_w")
-        least_w = product(lowest_w, 1 - SAME_LIMIT) if least_w is None else least_w
+        limits = channel.limits
         for name in ("power_limit_w", "power_limit_mean_w"):
-            one_w = limits.number(name)
-            if exceeds(least_w, one_w) or exceeds(one_w, limits.number("power_limit_most_w")):
-                yield f"channel {channel.name}, limits.{name} is {one_w:g}, outside of those in force in the windows"
+            limit_w = limits.number(name)
+            if exceeds(limits.power_limit_least_w, limit_w) or exceeds(limit_w, limits.power_limit_most_w):
+                yield f"channel {channel.name}, limits.{name} is {limit_w:g}, outside of those in force in the windows"
 
 
 def _limits_w(record: Record, key: str = "power.limit") -> dict[str, float]:
@@ -215,7 +213,7 @@ def _power_limit_is_the_sensors(run: Record) -> Sentences:
     limits_w = _limits_w(run)
     for _, _, channel in channels(run):
         changed_w = (channel.limits.number(f"power_limit_{word}_w") for word in ("least", "most"))
-        own_w = [one for one in (channel.limit_w, *changed_w, channel.power_limit_w) if one]
+        own_w = [one for one in (channel.limit_w, *changed_w, channel.limits.power_limit_w) if one]
         for limit_w in (limits_w[one] for one in same_ids(channel.device_id or "") if one in limits_w):
             if own_w and all(abs(limit_w - watts) > 1 for watts in own_w) and not channel.num_devices > 1:
                 yield f"channel {channel.name} has a limit of {own_w[-1]:g} W, but nvidia-smi reports {limit_w:g} W"

@@ -54,8 +54,8 @@ def _copies_fill_their_nodes(run: Record) -> Sentences:
         words = ", ".join(f"{count} devices of {host}" for host, count in used.items())
         yield f"its copies are not spread evenly over the nodes: {words}"
     is_whole = all(one.device_id and not one.device_id.startswith("MIG-") for one in run.devices)
-    for node in run.provenance.nodes or []:
-        host, present = str(vars(node).get("hostname")), len(devices_of_node(node))
+    for node in run.provenance.nodes:
+        host, present = str(node.hostname), len(devices_of_node(node))
         if run.fill and is_whole and present > used[host]:
             yield f"node {host} has {present} devices, but its copies used {used[host]}: the others were idle"
 

@@ -13,10 +13,9 @@ from record.checks.run import (
 )
 from record.derived import ratio
 from record.model import Record, is_number
-from record.parts import longest_s, total_s, windows_of
+from record.parts import total_s, windows_of
 from record.values import epoch_s
 
-WINDOW_TOLERANCE = 0.01  # relative, between the time of a throughput and its window
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
 CLOCK_S = 60.0  # by which a wall clock may be set during a run, and by which two nodes' clocks may differ
 LONGEST_S = 14 * 86400.0  # from the start of a program to its window: longer than any job
@@ -70,13 +69,6 @@ def _wall_clocks_go_with_the_windows(run: Record) -> Sentences:
             yield f"{words} begins {(begin_s - began_s) / 3600:.4g} h after provenance.created, {created}"
 
 
-def _throughput_is_over_its_window(run: Record) -> Sentences:
-    for kind, name in zip(KINDS, ("throughput", "effective throughput"), strict=True):
-        time_s, window_s = run.metrics.number(f"{kind}_s"), longest_s(nodes := windows_of(run, kind))
-        if nodes and is_number(time_s) and not math.isclose(window_s, time_s, rel_tol=WINDOW_TOLERANCE):
-            yield f"its {name} is over {time_s:.4g} s, but its window lasts {window_s:.4g} s"
-
-
 def _input_makes_nothing_faster(run: Record) -> Sentences:
     speed, effective = (run.metrics.number(f"{kind}{run.work_unit}_per_s") for kind in ("", "effective_"))
     if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed > 0:
@@ -112,7 +104,6 @@ RULES = (
     _windows_of_nodes_are_alike,
     _windows_follow_each_other,
     _wall_clocks_go_with_the_windows,
-    _throughput_is_over_its_window,
     _input_makes_nothing_faster,
     _steps_fill_their_window,
     _regions_fit_into_a_step,

@@ -29,7 +29,7 @@ from results.find.todays import with_todays_figures, wrong_length
 # A file beyond this limit, or with a number beyond LARGEST or 1 / LARGEST, is damaged: no table could show it.
 DEEPEST = 30  # levels of lists and objects
 CONTAINERS = (dict, list)
-READ_BY_1_0 = (1, 2)  # schema versions that release 1.0 converts
+READ_BY_1_0 = (1, 2, 3)  # schema versions
 FEWER = "fewer_than_planned"
 # Every record has these from the moment when its job is planned.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}

@@ -33,7 +33,6 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> Clocks |
         return None
     clocks = [(seconds, clock) for seconds, status in held if (clock := status.get("sm_clock_mhz")) is not None]
     temperatures = [status["temperature_c"] for _, status in held if status.get("temperature_c") is not None]
-    limits = [status["power_limit_w"] for _, status in held if status.get("power_limit_w") is not None]
     percent: dict[str, float] = {}
     reasons = [(seconds, _reasons(status.get("throttle_reasons"))) for seconds, status in held]
     for seconds, names in reasons:
@@ -43,7 +42,6 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> Clocks |
         mean_mhz=mean(clocks) if clocks else None,
         least_mhz=min((clock for _, clock in clocks), default=None),
         hottest_c=max(temperatures, default=None),
-        power_limit_w=min(limits, default=None),
         drift_percent=_drift_percent(clocks),
         drift_c=temperatures[-1] - temperatures[0] if temperatures else None,
     )

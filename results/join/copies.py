@@ -89,7 +89,7 @@ def together(copies: Sequence[Record]) -> Record:
     of_all = {key: number * layout[key] for key in OF_ALL_COPIES if key in layout}
     epcc = {key: number * metrics[key] for key in (f"epcc_{unit}", f"epcc_{unit}_per_s") if key in metrics}
     devices = [device for copy in copies for device in copy.devices]
-    nodes = {str(vars(node).get("hostname")): node for copy in copies for node in copy.provenance.nodes or []}
+    nodes = {str(vars(node).get("hostname")): node for copy in copies for node in copy.provenance.nodes}
     per_copy = [
         Copy(copy=index, rate=rate, windows=copy.windows)
         for index, (copy, rate) in enumerate(zip(copies, rates, strict=True), 1)

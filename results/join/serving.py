@@ -19,7 +19,7 @@ from record.conversations import NAMES, are_conversations, figures_of, idle_unti
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.model import Json, is_number
 from record.perplexity import reference_of
-from record.served import Window, metrics_of, read_request
+from record.served import Window, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
@@ -51,15 +51,17 @@ def _problems(record: Json, lines: Sequence[dict[str, Any]]) -> Iterator[str]:
     slo = SLOS.get(load.get("slo", "")) or Slo(
         stored["slo_ttft_s"], stored["slo_tpot_s"], serving.get("slo_source", "")
     )
+    [times] = [one for one in record["windows"] if one["kind"] == "measured"]
+    length_s = rounded_s(times["end_s"] - times["start_s"])
     streams = load.get("concurrency", record["layout"]["global_batch_size"])
-    window = Window(list(map(read_request, lines)), 0.0, stored["measured_s"], streams, load.get("rate_per_s", 0.0))
+    window = Window(list(map(read_request, lines)), 0.0, length_s, streams, load.get("rate_per_s", 0.0))
     lengths = _lengths(load)
     yield from _not_as_asked(window, lengths, load)
     if lengths:
         each = round(statistics.fmean(output for _, output in lengths))
         yield from differs("layout.work_per_sample", record["layout"].get("work_per_sample"), "its load", each)
     yield from _left_out(window, stored.get("client_processes") or 1)
-    again = metrics_of(window, record["layout"]["num_devices"], slo) | figures_of(window)
+    again = metrics_of(window, slo) | figures_of(window)
     yield from _other_conversations(window, load)
     for name, value in [*again.items(), *((name, None) for name in NAMES if name in stored.keys() - again.keys())]:
         if name not in stored or not _alike(stored[name], value):

@@ -29,14 +29,11 @@ class OperatingLimits(NamedTuple):
 
 
 def limits_of(record: Record) -> OperatingLimits:
-    """Return what limited the devices of a run; a record of an older version names the power limit alone.
-
-    A run whose power limit varied is at no operating point.
-    """
+    """Return what limited the devices of a run; one whose power limit varied is at no operating point."""
     channels = sensor_channels(record)
     if any(one.limits.varied for one in channels):
         return OperatingLimits(None, None)
-    powers = {one.power_limit_w for one in channels}
+    powers = {one.limits.power_limit_w for one in channels}
     clocks = {one.limits.clock_limit_mhz for one in channels}
     return OperatingLimits(*(known.pop() if len(known) == 1 else None for known in (powers, clocks)))
 

@@ -111,8 +111,8 @@ def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
 
 
 def _of_nodes(record: Record) -> dict[str, str]:
-    """Return the processors of the nodes, different values joined; older records describe one node."""
-    nodes = map(vars, record.provenance.nodes or [record.provenance])
+    """Return the processors of the nodes, different values joined."""
+    nodes = map(vars, record.provenance.nodes)
     return together({name: str(node[name]) for name in OF_A_NODE if node.get(name) is not None} for node in nodes)
 
 
@@ -124,7 +124,10 @@ def _of_processes(record: Record) -> dict[str, str]:
     limits = [
         {name: "varied" if name == LIMIT and one.limits.varied else f"{limit:g} {unit}"}
         for one in sensor_channels(record)
-        for name, limit, unit in ((LIMIT, one.power_limit_w, "W"), (CLOCK_LIMIT, one.limits.clock_limit_mhz, "MHz"))
+        for name, limit, unit in (
+            (LIMIT, one.limits.power_limit_w, "W"),
+            (CLOCK_LIMIT, one.limits.clock_limit_mhz, "MHz"),
+        )
         if limit
     ]
     devices = [

@@ -49,7 +49,7 @@ MODULE = ChannelInfo("gh:Module Power Socket 0", Scope.MODULE, "hwmon")
 def make_record(**changes: Any) -> Record:
     """A good record: 1000 tokens in the window from 10 s to 20 s on one CPU."""
     record: Record = {
-        "schema_version": 3,
+        "schema_version": 4,
         "benchmark": "llm_training",
         "system": "CPU",
         "model": "tiny",
@@ -229,8 +229,7 @@ def result(
             "git_dirty": False,
             "exclusive": "yes",
             "hostname": "n1",
-            "cpu": "a processor",
-            "kernel": "6.1",
+            "nodes": [{"hostname": "n1", "cpu": "a processor", "kernel": "6.1"}],
             "python": "3.11.2",
             "packages": {"torch": "2.13.0"},
         },
@@ -622,8 +621,8 @@ def write_served(folder: Path, name: str, requests: int = 400, system: str = SYS
     """Write the folder of a server under the load of four streams, with its requests."""
     folder.mkdir(parents=True)
     record, base = stored_run(folder, requests), result(SYSTEM, 1)
-    start_s, length_s = IDLE_S, record["metrics"]["measured_s"]
-    [window] = base["windows"]
+    [served], [window] = record["windows"], base["windows"]
+    start_s, length_s = IDLE_S, served["end_s"] - served["start_s"]
     window |= {"boot_id": f"boot of {name}", "start_s": start_s, "end_s": start_s + length_s}
     window["end_epoch_s"] = window["start_epoch_s"] + length_s
     record["config"]["run"]["system"] = system

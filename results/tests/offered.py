@@ -65,7 +65,7 @@ def found_below(folder: Path) -> Found:
         builder.store(folder / system, records(system))
     bad = folder / "MI300X" / "000000_benchmark" / "work" / "result.json"
     record = json.loads(bad.read_text())
-    record["metrics"]["measured_s"] = "long"
+    record["metrics"]["measured_steps"] = "many"
     bad.write_text(json.dumps(record))
     return find_records([folder / system for system in SYSTEMS])
 

@@ -155,7 +155,6 @@ def test_a_look_that_failed_in_part_tells_the_rest():
         "mean_mhz": None,
         "least_mhz": None,
         "hottest_c": None,
-        "power_limit_w": None,
         "drift_percent": None,
         "drift_c": None,
     }

@@ -183,8 +183,8 @@ def test_other_software_of_the_two_sides_is_said_once():
     [
         (("config", "model", "vocab_size"), "vocab_size 5 against 6"),
         (("metrics", "model_flops_per_token"), "model_flops_per_token 5 against 6"),
-        (("provenance", "devices", 0, "power.limit"), "power.limit 5 against 6"),
-        (("provenance", "devices", 0, "name"), "name 5 against 6"),
+        (("provenance", "nodes", 0, "devices", 0, "power.limit"), "power.limit 5 against 6"),
+        (("provenance", "nodes", 0, "devices", 0, "name"), "name 5 against 6"),
     ],
 )
 def test_every_difference_in_the_setup_is_printed(keys, words):

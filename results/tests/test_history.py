@@ -43,7 +43,7 @@ def test_the_last_runs_are_judged_against_the_first(tmp_path, capsys, levels, mo
 def test_what_else_changed_is_printed_and_a_failed_last_run_leaves_it_undecided(tmp_path, capsys):
     records = runs([1.0] * 10)
     for record in records[5:]:
-        record["provenance"]["devices"] = [{"driver_version": "580.2"}]
+        record["provenance"]["nodes"] = [{"devices": [{"driver_version": "580.2"}]}]
     [bad] = runs([1.0], status="failed", error="the node burned")
     bad["run_id"] = "last"
     bad["provenance"]["created"] = "2026-12-01T00:00:00+00:00"

@@ -25,7 +25,7 @@ OTHER = SOUND | {"uuid": "GPU-00000000-0000-0000-0000-000000000002"}
 def on_device(ident=SOUND["uuid"], name="H100", reports=(SOUND,), **changes):
     record = builder.result("H100", **changes)
     record["devices"][0] |= {"device_id": ident, "name": name}
-    record["provenance"]["devices"] = list(reports)
+    record["provenance"]["nodes"] = [{"devices": list(reports)}]
     return record
 
 
@@ -51,7 +51,7 @@ def on_device(ident=SOUND["uuid"], name="H100", reports=(SOUND,), **changes):
 def test_a_run_on_a_part_of_a_device_or_on_one_that_is_not_sound_is_not_ranked(changes, kind):
     reports = changes.pop("reports", [SOUND])
     record = on_device(**changes)
-    record["provenance"]["devices"] = reports
+    record["provenance"]["nodes"] = [{"devices": reports}]
     [point] = by_point([record])
     assert (point.wrong and point.wrong.kind, bool(ranked_points([point]))) == (kind, kind is None)
     assert not kind or point.wrong in deviations(point)

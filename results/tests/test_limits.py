@@ -23,13 +23,6 @@ Found = list[str]
 FIGURE = re.compile(r"\d[\d.]*")
 
 
-def of_window(share: float) -> Found:
-    """A window of so many times the time of its throughput."""
-    record = run()
-    record["windows"][0]["end_s"] = record["windows"][0]["start_s"] + 60.0 * share
-    return contradictions(record)
-
-
 def of_steps(share: float) -> Found:
     return contradictions(run(step_times_s=[share * STEP_S] * STEPS))
 
@@ -139,8 +132,6 @@ def seen(tmp_path: Path, power_w: Callable[[float], float]) -> dict[str, Any]:
 
 LIMITS: tuple[tuple[str, Callable[[float], Found], float, float, str], ...] = (
     # the limit, what makes a record of a figure, the figure that is good, the one that is not, what is said of that
-    ("WINDOW_TOLERANCE", of_window, 1.007, 1.015, "its throughput is over 60 s, but its window lasts 60.9 s"),
-    ("WINDOW_TOLERANCE", of_window, 0.993, 0.985, "its throughput is over 60 s, but its window lasts 59.1 s"),
     ("STEPS_TOLERANCE", of_steps, 1.015, 1.03, "its steps take 61.8 s"),
     ("IDLE_SHARE", of_steps, 0.85, 0.75, "its steps take 45 s"),
     ("BOARD_TOLERANCE", of_board, 1.07, 1.13, "but its board's limit is"),

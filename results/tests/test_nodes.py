@@ -224,10 +224,10 @@ def test_what_differs_on_a_device_is_said():
     clocks = [{"mean_mhz": 1980.0 + rank, "throttled": {}} for rank in range(PER_NODE)]
     channels = [channel | {"device_id": uuid, "clocks": one} for uuid, one in zip(uuids, clocks, strict=True)]
     ids = {f"devices.{rank}.device_id": uuid for rank, uuid in enumerate(uuids)}
-    builder.altered(record, ids | {"provenance.devices": limits, "energy.channels": channels})
+    builder.altered(record, ids | {"provenance.nodes": [{"devices": limits}], "energy.channels": channels})
     held_back = {"mean_mhz": 1200.0, "throttled": {"power limit": 80.0}}
     builder.altered(record, {"node_check.devices.2.pcie_width": "8", "energy.channels.2.clocks": held_back})
-    record["provenance"]["devices"][2]["power.limit"] = "500.00 W"
+    record["provenance"]["nodes"][0]["devices"][2]["power.limit"] = "500.00 W"
     found = differences([record])
     assert found[Subject("WAIH100", "n1", uuids[2])] == [
         "PCIe width 8 (others: 16)",

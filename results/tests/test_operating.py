@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from results.points.operating import OperatingLimits, at_limits, limited_percent
+from results.points.operating import OperatingLimits, at_limits
 from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.tests import builder
@@ -69,17 +69,6 @@ def test_runs_at_unlike_limits_are_no_repeats():
     assert sorted(limits_of(one.any).power_w for one in points) == sorted(CAPS)
 
 
-def test_a_record_of_an_older_version_names_its_limit_already():
-    old = [run(watts, noise=0.002, seed=f"{watts} {one}") for watts in (700.0, 490.0) for one in range(2)]
-    for record in old:
-        [channel] = record["energy"]["channels"]
-        watts = channel.pop("limits")["power_limit_w"]
-        channel["clocks"] = {"power_limit_w": watts, "throttled": {"power limit": 40.0}}
-    points = by_point(old)
-    assert sorted(limits_of(one.any).power_w for one in points) == [490.0, 700.0]
-    assert [limited_percent(one) for one in points] == [40.0, 40.0]
-
-
 def test_a_limit_below_the_measured_power_is_a_contradiction():
     record = run(power_limit_w=500.0)
     assert contradictions(record) == []
@@ -128,13 +117,13 @@ def test_the_mean_power_is_compared_with_the_limit_over_the_time(power_w, limits
 def test_a_limit_below_the_boards_own_is_kept_more_closely(changes, devices, says):
     record = run(650.0, speed_and_power=(1000.0, 688.0))
     record["energy"]["channels"][0]["limits"] |= changes
-    record["provenance"]["devices"] = [{"uuid": "GPU-1", **devices}]
+    record["provenance"]["nodes"] = [{"devices": [{"uuid": "GPU-1", **devices}]}]
     assert [says in one for one in contradictions(record)] == [True] * bool(says)
 
 
 def test_a_limit_below_the_lowest_in_the_windows_is_a_contradiction():
     record = run(650.0, speed_and_power=(1000.0, 600.0))
-    record["energy"]["channels"][0]["clocks"]["power_limit_w"] = 700.0
+    record["energy"]["channels"][0]["limits"]["power_limit_least_w"] = 700.0
     [found] = contradictions(record)
     assert "limits.power_limit_w is 650, outside of those in force in the windows" in found
 

@@ -418,7 +418,12 @@ KERNELS = {"config.kernels": {"layers": "megatron"}, "config.model": {"layers": 
     [
         ({}, "provenance.packages.torch", "2.14.0", ("torch 2.13.0", "torch 2.14.0")),
         ({}, "provenance.container", "image:2", ("container not known", "container image:2")),
-        ({}, "provenance.devices", [{"driver_version": "570.1"}], ("driver_version not known", "driver_version 570.1")),
+        (
+            {},
+            "provenance.nodes",
+            [{"devices": [{"driver_version": "570.1"}]}],
+            ("driver_version not known", "driver_version 570.1"),
+        ),
         (
             {},
             "provenance.nodes",
@@ -438,8 +443,8 @@ KERNELS = {"config.kernels": {"layers": "megatron"}, "config.model": {"layers": 
         ({"devices.0.name": "A100"}, "devices.0.name", "A100-80GB", ("device A100", "device A100-80GB")),
         ({"devices.0.cpus": "0-3,8-11"}, "devices.0.cpus", "0-127", ("CPUs bound 8", "CPUs bound 128")),
         (
-            {"energy.channels.0.clocks": {"power_limit_w": 300.0}},
-            "energy.channels.0.clocks.power_limit_w",
+            {"energy.channels.0.limits": {"power_limit_w": 300.0}},
+            "energy.channels.0.limits.power_limit_w",
             700.0,
             ("power limit 300 W", "power limit 700 W"),
         ),
@@ -459,7 +464,12 @@ KERNELS = {"config.kernels": {"layers": "megatron"}, "config.model": {"layers": 
             ({"provenance.environment": {}}, f"provenance.environment.{name}", "1", None)
             for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG")
         ),
-        ({"provenance.devices": [{"uuid": "GPU-0"}]}, "provenance.devices", [{"uuid": "GPU-1"}], None),
+        (
+            {"provenance.nodes": [{"devices": [{"uuid": "GPU-0"}]}]},
+            "provenance.nodes",
+            [{"devices": [{"uuid": "GPU-1"}]}],
+            None,
+        ),
     ],
 )
 def test_runs_that_differ_in_what_counts_are_no_repeats(usual, path, value, words):

@@ -61,7 +61,7 @@ def with_values(record, **values):
 def with_limit(watts):
     """The same with another power limit by nvidia-smi."""
     record = real()
-    for node in (record["provenance"], *record["provenance"]["nodes"]):
+    for node in record["provenance"]["nodes"]:
         node["devices"][0]["power.limit"] = watts
     return record
 

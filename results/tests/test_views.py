@@ -72,7 +72,7 @@ fast = partial(runs, FAST, 40e3)
 
 # Runs that seem to be twice as fast as those of the other system, and are not comparable with them.
 KINDS = {
-    "contradicts itself": lambda: fast("metrics", {"measured_s": 30.0}),
+    "contradicts itself": lambda: fast("metrics", {"measured_steps": 40.0}),
     "failed": lambda: fast(status="failed", error="the node burned"),
     "no precision": lambda: fast(precision=""),
     "smaller workload": lambda: fast("metrics", {"comparable": False}),
@@ -82,7 +82,7 @@ KINDS = {
     "learns faster": lambda: fast(losses=losses(3.0)),
     "marked as wrong": lambda: fast(run_id="wrong"),
     "copy of another": lambda: fast(name=f"{SLOW} 20000"),
-    "inconsistent copy": lambda: fast("metrics", {"measured_s": 30.0}, name=f"{SLOW} 20000"),
+    "inconsistent copy": lambda: fast("metrics", {"measured_steps": 40.0}, name=f"{SLOW} 20000"),
     "shared node": lambda: fast("provenance", {"exclusive": "no"}),
     "throttled": lambda: fast("channels", {"clocks": {"throttled": {"thermal": 50.0}}}),
 }

@@ -298,6 +298,7 @@ def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
         for channel in sensor_channels(record):
             if ids & set(same_ids(channel.device_id or "")):
                 own |= {name: value for name, value in vars(channel.clocks).items() if name != "throttled"}
+                own["power_limit_w"] = channel.limits.power_limit_w
                 shares = channel.clocks.throttled or {}
                 own |= {f"percent throttled by {reason}": shares.get(reason, 0.0) for reason in REASONS.values()}
         yield subjects_of(record)[device.rank], own

@@ -12,6 +12,7 @@ from benchmarks.llm_inference.load import measure
 from benchmarks.llm_inference.metrics import client_metrics
 from benchmarks.llm_inference.models import SHAPES
 from benchmarks.llm_inference.started import Started
+from record.derived import ratio
 from record.served import Window, metrics_of, number
 from tools.bench.harness import Table
 
@@ -33,10 +34,9 @@ def client(table: Table) -> None:
             stack.enter_context(redirect_stdout(io.StringIO()))  # its progress
             server = Started(Config(serve=ServerOptions("vllm", url, vocab_size=SHAPES["tiny"].vocab)), stack).server
             measured = measure(server, load, window, request_s, lambda: None, lambda *_: None, lambda: None)
-        metrics = metrics_of(
-            Window(measured.requests, measured.start_s, measured.end_s, streams), 1, Config().load.limits
-        )
+        metrics = metrics_of(Window(measured.requests, measured.start_s, measured.end_s, streams), Config().load.limits)
         metrics |= client_metrics(measured.statistics)
+        metrics["tokens_per_s"] = ratio(metrics["measured_tokens"], measured.end_s - measured.start_s)
         schedule = {"ttft_p50_s": TTFT_S, "tpot_p50_s": TPOT_S, "tokens_per_s": streams * OUTPUT / request_s}
         schedule |= {"client_delay_p50_s": TPOT_S, "client_cpu_us_per_token": 1e6 * TPOT_S}
         for name, value in schedule.items():

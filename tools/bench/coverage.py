@@ -1,4 +1,4 @@
-"""Whether stated intervals of energy hold the truth: print a page in Markdown; exits with 1 if not."""
+"""Whether stated intervals of energy hold the truth: print tables in Markdown; exits with 1 if not."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ INTERVALS_S, WINDOWS_S = (0.01, 0.049, 0.1, 1.0), (1.0, 8.0, 60.0)
 LEAST = 0.0001  # percent; smaller errors are rounding of the arithmetic
 HEAD = """# Do the stated intervals of energy hold?
 
-After this page you know how often stated intervals held the true energy; [energy](energy.md) explains them.
-`make coverage` writes this page from made-up runs of known energy."""
+Made-up runs of known energy; docs/explanation/energy.md explains the intervals."""
 SUMMARY = """
 - Of a sensor and counter together, at least {:.1f} of 100 intervals held the true energy; 95 are required.
 - In each cell, at least {:.0f} of 100 held; 85 are required.
@@ -69,7 +68,7 @@ def cell(trials: Sequence[Trial | None]) -> tuple[str, float | None]:
 
 
 def main() -> int:
-    """Print the page; return 1 if a requirement is not met."""
+    """Print the tables; return 1 if a requirement is not met."""
     lines: list[str] = []
     shares: dict[tuple[str, ...], list[float]] = {}  # of intervals that held, by sensor and counter
     random_shares: list[float] = []  # where errors are random: many samples, of which neighbours differ

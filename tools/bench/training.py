@@ -15,6 +15,8 @@ from typing import Any
 from benchmarks.common.launch import Launch
 from benchmarks.common.run import RESULT_PREFIX
 from benchmarks.common.session import parse_options
+from record.derivation import derive
+from record.model import Record
 from tools.bench.harness import Table
 
 ROUNDS, STEPS = 3, 8
@@ -27,7 +29,8 @@ def trained(workload: str, flags: str, unit: str, start: str = "") -> float:
     command = [sys.executable, *f"{start} -m benchmarks.{workload} --device cpu {flags} {steps}".split()]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     [line] = [line for line in printed.splitlines() if line.startswith(RESULT_PREFIX)]
-    return float(json.loads(line.removeprefix(RESULT_PREFIX))["metrics"][f"{unit}_per_s"])
+    record = derive(Record.of(json.loads(line.removeprefix(RESULT_PREFIX))))
+    return record.metrics.number(f"{unit}_per_s") or 0.0
 
 
 def rate(work: float, step: Callable[[], object], steps: int = 1) -> float:

@@ -12,7 +12,6 @@ from benchmarks.common.measure.regions import MarkedSteps
 from benchmarks.common.record import Window
 from benchmarks.common.workload import Target, Training, Workload
 from jpwr.median import percentile
-from record.derived import computed, flops, step_times, throughput
 
 
 class Session(NamedTuple):
@@ -75,48 +74,28 @@ class Measured(NamedTuple):
         steps_per_batch: int,
         input_metrics: dict[str, Any],
     ) -> Measured:
-        """Return the measurements with the throughput; each of the times is that of `steps_each` steps."""
+        """Return the measurements with their work; each of the times is that of `steps_each` steps."""
         run, steps = session.run, len(step_times_s) * steps_each
         metrics = {
-            "measured_steps": steps,
             "host_step_time_median_s": percentile(host_times_s, 50) / steps_each,
-            **throughput_metrics(
-                run, steps, session.longest_s(host_times_s), step_times_s, session.options.run.peak_tflops_per_device
-            ),
+            **work_metrics(run, steps),
             **input_metrics,
         }
         return cls(windows, step_times_s, metrics, steps_per_batch)
 
 
-def throughput_metrics(
-    run: Workload, steps: int, measured_s: float, step_times_s: list[float], peak_tflops_per_device: float
-) -> dict[str, Any]:
-    """Return throughput over the whole measured window, step times in seconds, and rates in 10^12 FLOP/s.
-
-    `mfu` is from 0 to 1, and None if the device's peak or the model's FLOPs are not known.
-    """
-    unit = run.unit
-    measured = {
-        "measured_s": measured_s,
-        f"measured_{unit}s": steps * run.work_per_step,
-        f"model_flops_per_{unit}": run.flops.per_unit,
-        "peak_tflops_per_device": peak_tflops_per_device or None,
-    }
-    formulas = (*throughput(f"{unit}s"), *flops(f"{unit}s"))
+def work_metrics(run: Workload, steps: int) -> dict[str, Any]:
+    """Return the steps of the whole measured window, and the model FLOPs of a unit of work."""
     return {
-        **measured,
-        **computed(formulas, {**measured, "num_devices": run.layout["num_devices"]}),
-        **step_times(step_times_s),
+        "measured_steps": steps,
+        f"model_flops_per_{run.unit}": run.flops.per_unit,
         "model_flops_source": run.flops.source,
     }
 
 
-def epcc_metrics(run: Workload, work: int, time_s: float) -> dict[str, float | None]:
-    """Return EPCC's processing speed: all samples, including those of the first step, per time.
+def epcc_metrics(run: Workload, work: int, time_s: float) -> dict[str, float]:
+    """Return the work and time of EPCC's processing speed: all samples, including those of the first step.
 
     Defined for runs on files, as theirs are. Source: EPCC's suite of ResNet-50, CosmoFlow and DeepCAM.
     """
-    if not run.files:
-        return {}
-    measured = {f"epcc_{run.unit}s": work, "epcc_s": time_s}
-    return measured | computed(throughput(f"{run.unit}s", "epcc_")[:1], measured)
+    return {f"epcc_{run.unit}s": work, "epcc_s": time_s} if run.files else {}

@@ -22,7 +22,6 @@ from jpwr.regions.times import (
     states_of,
     steps_of,
 )
-from record.derived import region_shares
 
 # Above this number of marks only every second step is marked, then every fourth, to limit memory.
 MANY_MARKS = 100_000
@@ -100,19 +99,20 @@ def regions_of(
     steps_per_batch: int,
     gather: Callable[[Any], list[Any]],
     host_is_ahead: bool = False,
+    all_communication: bool = True,
 ) -> dict[str, Any]:
     """Return the region times that the record holds for each kind of window, over all ranks.
 
     The times of steps that ran in parts also split Other in the window `measured`. In the block of steps in parts, a
     Batch is one step. If the host runs ahead of a device without events, the regions of a usual step do not show the
-    device's time, and only its Batch counts.
+    device's time, and only its Batch counts. `all_communication` states that all of it has regions.
     """
     found = {}
     for kind, of_kind in spans.items():
         if host_is_ahead and kind != PARTS:
             of_kind = [span for span in of_kind if span.key == BATCH]
         described = merge(gather(describe(steps_of(of_kind, lane), 1 if kind == PARTS else steps_per_batch)))
-        found[kind] = {"clock": lane, **described}
+        found[kind] = {"clock": lane, "all_communication": all_communication, **described}
     parts = found.pop(PARTS, None)
     if parts and set(parts["regions"]) != {OTHER}:
         found[MEASURED] = with_parts(found[MEASURED], parts)
@@ -167,18 +167,6 @@ def packed(states: Sequence[State]) -> dict[str, Any]:
         "which": [names.index(state.name) for state in states],
         "edges_s": [round(edge_s, 6) for edge_s in edges_s],
     }
-
-
-def share_metrics(regions: dict[str, Any], num_devices: int, is_complete: bool = True) -> dict[str, float | None]:
-    """Return the shares of waiting for data and of exposed communication in the window's steps, in percent.
-
-    Communication is None unless `is_complete`: then all of it has regions.
-    """
-    found = {name: one["share_percent"] for name, one in regions.get("regions", {}).items()}
-    shares = region_shares(found)
-    if num_devices == 1 and found:  # one device does not communicate
-        return {**shares, "comm_percent": shares["comm_percent"] or 0.0}
-    return shares if is_complete else {**shares, "comm_percent": None}
 
 
 def trace_of(of_ranks: Sequence[Sequence[Sequence[Any]]]) -> str:

@@ -21,7 +21,6 @@ from benchmarks.common.progress import to_go
 from benchmarks.common.record import EFFECTIVE, MEASURED, Window
 from benchmarks.common.workload import Feed
 from jpwr.median import median_interval, percentile
-from record.derived import computed, throughput
 
 # More batches are made while the prefetched ones are used up, so that this takes DRAIN times as many calls: enough for
 # an input path of up to 1 - 1 / DRAIN of the device's speed.
@@ -178,7 +177,6 @@ def _input_metrics(
     metrics = effective_metrics(
         run.unit,
         session.work_per_call,
-        run.layout["num_devices"],
         turns,
         session.longest_s(effective_s),
         max(gather(own_share)),  # all ranks wait for the slowest one
@@ -210,13 +208,12 @@ def _calls_per_block(session: Session) -> tuple[int, list[float]]:
 def effective_metrics(
     unit: str,
     work_per_call: int,
-    num_devices: int,
     turns: Turns,
     effective_s: float,
     input_wait_share: float,
     read: Mapping[str, float],
 ) -> dict[str, float | int | str | None]:
-    """Return throughput through the input path over all effective blocks, and its ratio to the compute blocks.
+    """Return work and time through the input path over all effective blocks, and their ratio to the compute blocks.
 
     `unit` is the unit of work in the singular; `effective_s` is the time of the blocks in seconds.
     `effective_over_compute` is the median over pairs of blocks, with a 95 % confidence interval; the interval is None
@@ -231,10 +228,8 @@ def effective_metrics(
     work = len(blocks_s) * turns.calls_per_block * work_per_call
     ratios = [compute / effective for compute, effective in zip(turns.durations_s(MEASURED), blocks_s, strict=True)]
     low, high = median_interval(ratios)
-    measured = {"effective_s": effective_s, f"effective_{unit}s": work}
     return {
-        **measured,
-        **computed(throughput(f"{unit}s", "effective_"), {**measured, "num_devices": num_devices}),
+        f"effective_{unit}s": work,
         "effective_over_compute": percentile(ratios, 50),
         "effective_over_compute_low": low,
         "effective_over_compute_high": high,

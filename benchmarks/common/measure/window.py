@@ -19,7 +19,7 @@ from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.common.progress import Pace, to_go
 from benchmarks.common.record import MEASURED
 from benchmarks.common.workload import Training
-from record.derived import SMOOTHED_LOSSES, computed, goal, smoothed
+from record.derived import SMOOTHED_LOSSES, smoothed
 
 TOGETHER_S = 1.0  # seconds of steps after which the host waits for a GPU without events
 LEAST_PARTS = 20  # timed parts of a window, so that the record shows its course
@@ -151,6 +151,4 @@ def to_a_loss(session: Session) -> Measured:
     course = Course(asked, session.training, session.launch.rank == 0)
     until_a_look = replace(asked, measured_steps=LOOK_EVERY, min_measured_s=0.0, max_measured_s=0.0, to_loss=0.0)
     measured = in_a_window(session, until_a_look, course.steps_left)
-    metrics = {**measured.metrics, "target_loss": asked.to_loss, "smoothed_losses": SMOOTHED_LOSSES}
-    metrics |= computed(goal(f"{session.run.unit}s"), {**metrics, "losses": course.losses})
-    return measured._replace(metrics=metrics, problem=course.problem(metrics["measured_s"]))
+    return measured._replace(problem=course.problem(sum(window.duration_s for window in measured.windows)))

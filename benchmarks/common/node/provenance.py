@@ -94,7 +94,7 @@ def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
         "exclusive": os.environ.get("CARAML_EXCLUSIVE") or None,
         "environment": environment(),
     }
-    return found | node | {"nodes": [node], "missing": [*node["missing"], *_unknown(found)]}
+    return found | {"hostname": node["hostname"], "nodes": [node], "missing": _unknown(found)}
 
 
 def _node_facts() -> dict[str, Any]:

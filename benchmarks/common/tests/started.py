@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from record.derivation import derive
+from record.model import Record, as_json
 from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -27,5 +29,15 @@ def recorded(record: Path, module: str, *flags: str, workers: int = 0) -> dict[s
     done = start(module, *flags, "--record", str(record), workers=workers)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Warning" not in done.stderr
-    found: dict[str, Any] = json.loads(record.read_text())
+    return read_derived(record)
+
+
+def read_derived(path: Path) -> dict[str, Any]:
+    """Return a record with the numbers that follow from it, as those who read it do."""
+    return derived(json.loads(path.read_text()))
+
+
+def derived(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a record's file with the numbers that follow from it."""
+    found: dict[str, Any] = as_json(derive(Record.of(record)))
     return found

@@ -12,6 +12,7 @@ from benchmarks.common import session
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure import checkpoints
 from benchmarks.common.measure.checkpoints import Round
+from benchmarks.common.tests.started import read_derived
 from benchmarks.common.tests.test_session import Adding, Sums
 
 SHORT = ["--warmup-steps", "1", "--measured-steps", "4"]
@@ -56,7 +57,7 @@ def run(tmp_path, capsys):
     def run(*flags, workload=KeptSums):
         path = tmp_path / f"record_{next(numbers)}.json"
         code = session.main(workload, [*SHORT, *flags, "--record", str(path)])
-        return code, json.loads(path.read_text()), capsys.readouterr().err
+        return code, read_derived(path), capsys.readouterr().err
 
     return run
 

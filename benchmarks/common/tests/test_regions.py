@@ -10,13 +10,13 @@ from benchmarks.common.measure.regions import (
     PARTS,
     MarkedSteps,
     regions_of,
-    share_metrics,
     trace_of,
     traced,
     with_parts,
 )
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import BATCH, COMM, FORWARD, IO, OTHER, UPDATE, Span, describe, merge, steps_of
+from record.derived import region_shares
 
 
 @pytest.fixture
@@ -124,6 +124,12 @@ def test_steps_that_tell_no_more_leave_it_as_it_is(parts):
     assert with_parts(usual, merge([parts])) == usual
 
 
+def shares_of(seconds, devices, all_communication):
+    regions = merge([described(**seconds)])["regions"]
+    percent = {name: region["share_percent"] for name, region in regions.items()}
+    return region_shares(percent, devices, all_communication)
+
+
 @pytest.mark.parametrize(
     ("seconds", "devices", "shares"),
     [
@@ -134,14 +140,12 @@ def test_steps_that_tell_no_more_leave_it_as_it_is(parts):
     ],
 )
 def test_shares_for_tables_are_what_is_known(seconds, devices, shares):
-    found = share_metrics(merge([described(**seconds)]), devices)
-    assert found == {"io_percent": shares[0], "comm_percent": shares[1]}
+    assert shares_of(seconds, devices, True) == {"io_percent": shares[0], "comm_percent": shares[1]}
 
 
 def test_communication_of_which_a_part_is_told_is_not_known():
-    found = merge([described(**{COMM: 1, FORWARD: 3})])
-    assert share_metrics(found, 2, is_complete=False)["comm_percent"] is None
-    assert share_metrics(found, 1, is_complete=False)["comm_percent"] == 25
+    assert shares_of({COMM: 1, FORWARD: 3}, 2, False)["comm_percent"] is None
+    assert shares_of({COMM: 1, FORWARD: 3}, 1, False)["comm_percent"] == 25
 
 
 def test_the_trace_has_the_first_steps_of_every_rank_on_one_clock(timer, clock, monkeypatch):

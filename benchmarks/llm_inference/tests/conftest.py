@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_inference import run
 from benchmarks.llm_inference.servers import SERVERS, Start, Vllm
 from record import served_rules
@@ -54,7 +55,7 @@ def against_mock(monkeypatch, tmp_path):
         path.unlink(missing_ok=True)
         arguments = ["--server", "vllm", "--model", "tiny", "--record", str(path), "--model-folder", str(tmp_path)]
         code = run.main([*arguments, *QUICK, *flags])
-        return code, json.loads(path.read_text())
+        return code, read_derived(path)
 
     return start
 
@@ -62,7 +63,7 @@ def against_mock(monkeypatch, tmp_path):
 def requests_of(folder: Path) -> list[dict[str, Any]]:
     """Return the requests of a run, after a look at the end of their file."""
     *requests, end = (json.loads(line) for line in gzip.open(folder / "record.requests.jsonl.gz"))
-    record = json.loads((folder / "record.json").read_text())
+    record = read_derived(folder / "record.json")
     assert (end["requests"], end["status"], end["error"]) == (len(requests), record["status"], record["error"])
     return requests
 

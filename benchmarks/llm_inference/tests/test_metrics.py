@@ -12,7 +12,7 @@ import pytest
 from benchmarks.llm_inference.tests import simulated
 from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
 from record.demand import SLOS, Slo, arrivals_s, log_normal_lengths
-from record.derived import tpot, ttft
+from record.derived import SERVED, computed, throughput, tpot, ttft
 from record.served import lock_step, metrics_of, percentile_estimate, ranks, rate_estimate, share_estimate
 from record.served_rules import faults, late_client, miscounted, remarks_on_load
 
@@ -24,7 +24,10 @@ OPEN = {"rate_per_s": 20.0}
 
 
 def metrics(window):
-    return metrics_of(window, 1, SLO)
+    found = metrics_of(window, SLO)
+    return found | computed(
+        (*throughput("tokens"), *SERVED), {**found, "measured_s": window.duration_s, "num_devices": 1}
+    )
 
 
 def faults_of(window):
@@ -219,6 +222,15 @@ def test_a_counter_that_moves_when_requests_end_agrees_however_many_end_together
     assert disagree  # of good runs, by a rule for counters that move with each token
 
 
+@pytest.mark.parametrize(("retried", "fails"), [(4, False), (5, True)])
+def test_requests_that_were_sent_twice_are_a_remark_and_above_a_share_a_failure(retried, fails):
+    window = closed_loop(4, 400)
+    for request in window.requests[:retried]:
+        request.retries = 1
+    assert "retried" in kinds_of(window)
+    assert any("requests were sent twice" in one for one in faults_of(window)) == fails
+
+
 def paused(pauses_s, at_s=2.0, streams=4, requests=400, **changes):
     """A closed loop whose server sends nothing for some seconds after each of some times."""
     window = closed_loop(streams, requests, **changes)
@@ -279,6 +291,19 @@ def test_a_rate_that_drifts_is_a_remark():
     for request in window.every[: len(window.every) // 3]:
         request.counts[0] = 3
     assert "drift" in kinds_of(window)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [
+        ({"client_delay_p50_s": 0.0001}, set()),
+        ({"client_delay_p50_s": 0.001}, {"late_client"}),
+        ({"client_delay_p99_s": 0.01}, {"late_client"}),
+        ({"mean_in_flight": 3.9}, {"few_in_flight"}),
+    ],
+)
+def test_a_late_client_is_told(changes, kinds):
+    assert late_kinds(closed_loop(4, 400), **changes) == kinds
 
 
 @pytest.mark.parametrize(

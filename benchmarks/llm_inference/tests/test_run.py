@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_inference import run
 from benchmarks.llm_inference.config import AnswerOptions
 from benchmarks.llm_inference.tests.conftest import MOCK, ROUNDED_S, kinds_of, requests_of
@@ -353,7 +354,7 @@ def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
         until(lambda: log.exists() and log.read_text().strip(), "the server's port")
         launcher.send_signal(signal.SIGTERM)
         assert launcher.wait(PATIENCE_S) == 1
-    record = json.loads((tmp_path / "record.json").read_text())
+    record = read_derived(tmp_path / "record.json")
     assert record["error"] == "ended by signal 15 (SIGTERM)"
     mine = f"mock_server --port {log.read_text().split()[0]}"
     commands = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 
 from benchmarks.common.options import ConfigError
 from benchmarks.common.spawn import free_ports
+from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_inference import devices, run
 from benchmarks.llm_inference.devices import processes_of
 from benchmarks.llm_inference.tests.conftest import MOCK
@@ -94,7 +94,7 @@ def test_the_energy_of_a_running_server_is_that_of_its_own_gpu(tmp_path, nvml_fo
             )
         finally:
             server.kill()
-    record = json.loads((tmp_path / "record.json").read_text())
+    record = read_derived(tmp_path / "record.json")
     assert [device["device_id"] for device in record["devices"]] == ["GPU-2"], done.stderr
     result = collect(tmp_path)
     assert result["energy"]["avg_power_w"] == pytest.approx(900, rel=0.02)  # the stand-in's third GPU

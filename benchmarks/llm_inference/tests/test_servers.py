@@ -15,6 +15,7 @@ import pytest
 from gguf import GGUFReader
 
 from benchmarks.common.options import ConfigError
+from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_inference import run
 from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import SHAPES, make_draft, make_folder, make_gguf
@@ -231,7 +232,7 @@ def run_of_llama_cpp(folder, *more):
     record = folder / "record.json"
     flags = "--concurrency 2 --input-tokens 32 --output-tokens 16 --min-s 1 --min-requests 30 --model-folder"
     assert run.main([*flags.split(), str(folder), "--record", str(record), *more]) == 0
-    return json.loads(record.read_text())
+    return read_derived(record)
 
 
 @pytest.mark.parametrize("endpoint", ["completions", "chat"])

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import pytest
 
+from benchmarks.common.launch import node_window
 from benchmarks.llm_inference.client import Statistics
 from benchmarks.llm_inference.metrics import as_json, client_metrics
 from benchmarks.llm_inference.run import describe, parse
@@ -55,7 +56,8 @@ def stored_run(folder, requests, flags=FLAGS, text=None, **serving):
     window = Window(list(map(read_request, lines)), 0.0, length_s, STREAMS)
     if answers:
         record.config["answers"] |= {"questions_file": "mine.jsonl", "reference": answers["reference"]}
-    record.metrics = metrics_of(window, 1, config.load.limits) | client_metrics([Statistics([1e-6], 0.01, 9, 0)])
+    record.metrics = metrics_of(window, config.load.limits) | client_metrics([Statistics([1e-6], 0.01, 9, 0)])
+    record.windows = [node_window(0.0, length_s)]
     record.metrics |= {"num_parameters": 1, "server_start_s": 1.0, "cpu_throttled_percent": 0.0}
     record.metrics["server_tokens"] = record.metrics["measured_tokens"]
     record.serving["answers"] = facts_of(answers)
@@ -66,7 +68,7 @@ def stored_run(folder, requests, flags=FLAGS, text=None, **serving):
     write(folder, [*lines, end_line(len(lines), "ok", "", answers)])
     stored = json.loads(json.dumps(asdict(record)))
     stored["provenance"]["command"] = []
-    return {"schema_version": 3, "energy": None, "energy_effective": None, **stored}
+    return {"schema_version": 4, "energy": None, "energy_effective": None, **stored}
 
 
 @pytest.fixture(scope="module")

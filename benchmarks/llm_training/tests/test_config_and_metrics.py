@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 import pytest
 
-from benchmarks.common.launch import Launch
-from benchmarks.common.measure.measured import throughput_metrics
+from benchmarks.common.launch import Launch, node_window
+from benchmarks.common.measure.measured import work_metrics
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import RunRecord
 from benchmarks.common.session import parse_options
@@ -49,11 +50,12 @@ def test_a_layout_that_cannot_be_is_refused(size, layout, message):
 
 def metrics_of(step_times_s, *flags, devices=1):
     run = Gpt(parse_options(Gpt, flags), Launch(world_size=devices, local_world_size=devices))
-    record = RunRecord(Gpt.name, "made up", "", "tokens", {}, layout=run.layout)
-    work, peak_tflops = len(step_times_s) * run.work_per_step, run.config.run.peak_tflops_per_device
-    record.metrics = throughput_metrics(run, len(step_times_s), sum(step_times_s), step_times_s, peak_tflops)
-    assert run.conclude(record, work, len(step_times_s), [2.0, 1.0]) == ""
-    return record.metrics
+    layout = {**run.layout, "work_per_sample": run.work_per_sample}
+    record = RunRecord(Gpt.name, "made up", "", "tokens", asdict(run.config), "ok", layout=layout)
+    record.metrics = work_metrics(run, len(step_times_s))
+    record.windows = [node_window(0.0, sum(step_times_s))]
+    assert run.conclude(record, len(step_times_s) * run.work_per_step, len(step_times_s), [2.0, 1.0]) == ""
+    return vars(record.derived().metrics)
 
 
 ON_TWO = "--devices 2 --tensor-parallel-size 2"
@@ -62,7 +64,7 @@ KNOWN = ("--size", "800M", "--global-batch-size", "64", "--peak-tflops-per-devic
 
 def test_utilisation_of_an_unknown_peak_is_missing():
     metrics = metrics_of([1.0])
-    assert (metrics["mfu"], metrics["hfu"]) == (None, None)
+    assert (metrics.get("mfu"), metrics.get("hfu")) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_the_learning_rate_falls_as_a_cosine_to_a_tenth(step, share):
 
 def test_a_run_that_took_other_tokens_than_planned_has_failed():
     run = Gpt(parse_options(Gpt, []), Launch())
-    record = RunRecord(Gpt.name, "made up", "tiny", "tokens", {}, metrics={"mfu": None})
+    record = RunRecord(Gpt.name, "made up", "tiny", "tokens", {})
     planned = 5 * 16 * 256
     assert run.conclude(record, planned, 5, [3.0, 2.0]) == ""
     said = run.conclude(record, planned // 2, 5, [3.0, 2.0])

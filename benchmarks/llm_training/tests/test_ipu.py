@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common.tests import forked
+from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_training.train import main
 from tests.later import Later
 
@@ -42,7 +43,7 @@ def pipeline(imported, tmp_path_factory):
 
 
 def test_a_pipeline_of_four_ipus_trains_in_one_process(pipeline):
-    record = json.loads((pipeline / "record.json").read_text())
+    record = read_derived(pipeline / "record.json")
     assert record["status"] == "ok"
     layout = record["layout"]
     assert (layout["num_devices"], layout["num_nodes"], layout["grad_accum_steps"]) == (4, 1, 8)

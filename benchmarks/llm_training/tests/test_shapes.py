@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from benchmarks.common.tests import forked
+from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_training.tests.test_train import LAYOUT
 
 
@@ -14,7 +13,7 @@ def losses(folder, ranks: int, *flags: str) -> list[float]:
     record = folder / f"{len(list(folder.iterdir()))}.json"
     done = forked.run("benchmarks.llm_training", *LAYOUT, "--record", str(record), *flags, ranks=ranks)
     assert done.returncode == 0, done.stderr
-    found = json.loads(record.read_text())
+    found = read_derived(record)
     assert (found["status"], found["metrics"]["trained_tokens"]) == ("ok", 5 * 8 * 64)
     return found["losses"]
 

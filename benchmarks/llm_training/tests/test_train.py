@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.common.spawn import free_ports
 from benchmarks.common.tests import forked
+from benchmarks.common.tests.started import derived, read_derived
 from benchmarks.llm_training import prepare
 from benchmarks.llm_training.train import main
 from tests.later import Later
@@ -84,6 +85,8 @@ def test_the_record_is_printed_and_stored(one_rank):
     [line] = [line for line in printed.splitlines() if line.startswith("CARAML_RESULT ")]
     assert json.loads(line.removeprefix("CARAML_RESULT ")) == record
     assert record["status"] == "ok"
+    assert not {"tokens_per_s", "mfu", "step_time_median_s", "last_loss"} & record["metrics"].keys()  # a reader's
+    record = derived(record)
     assert f"{record['metrics']['tokens_per_s']:.1f} tokens/s" in printed
     shape = {"num_layers": 4, "hidden_size": 256, "num_heads": 8, "vocab_size": 8192}
     assert shape.items() <= record["config"]["model"].items()
@@ -98,7 +101,7 @@ def test_a_training_to_a_loss_ends_on_all_ranks_at_the_same_step(command, tmp_pa
     to_loss = ("--warmup-steps", "0", "--to-loss", "7.2", "--max-measured-s", str(PATIENCE_S))
     done = start(command, tmp_path / "record.json", "--learning-rate", "1e-3", "--micro-batch-size", "2", *to_loss)
     assert done.returncode == 0, done.stderr
-    record = json.loads((tmp_path / "record.json").read_text())
+    record = read_derived(tmp_path / "record.json")
     metrics, losses = record["metrics"], record["losses"]
     before, last = (sum(part) / 10 for part in (losses[-15:-5], losses[-10:]))
     assert len(losses) == metrics["steps_to_loss"] > 10
@@ -107,7 +110,7 @@ def test_a_training_to_a_loss_ends_on_all_ranks_at_the_same_step(command, tmp_pa
 
 
 def test_the_steps_of_the_window_are_told_by_region(one_rank):
-    _, record = one_rank
+    record = derived(one_rank[1])
     found = record["regions"]["measured"]
     assert (found["clock"], found["steps"]) == ("host", 4)
     assert {"Forward", "Backward", "Update", "IO", "Comm", "Other"} == set(found["regions"])
@@ -121,7 +124,7 @@ def test_the_steps_of_the_window_are_told_by_region(one_rank):
 def test_steps_after_the_window_are_profiled(imported, tmp_path):
     done = forked.run("benchmarks.llm_training", *SHORT, "--profile", "2", "--record", str(tmp_path / "record.json"))
     assert done.returncode == 0, done.stderr
-    record = json.loads((tmp_path / "record.json").read_text())
+    record = read_derived(tmp_path / "record.json")
     assert len(record["step_times_s"]) == 4
     [profile] = (tmp_path / "record.profile").glob("*.pt.trace.json")
     assert "FusedAdam" in profile.read_text() or "_fused_adam" in profile.read_text()
@@ -146,14 +149,14 @@ def test_every_layout_has_the_losses_of_one_rank(one_rank, text, imported, ranks
     done = forked.run("benchmarks.llm_training", *options, ranks=ranks)
     assert done.returncode == 0, done.stderr
     tolerance = {"fp32": 1e-4, "bf16": 2e-2}[precision]
-    check_layout(json.loads(record.read_text()), ranks, one_rank, tolerance)
+    check_layout(read_derived(record), ranks, one_rank, tolerance)
 
 
 def test_torchrun_starts_ranks_that_have_the_losses_of_one(one_rank, text, tmp_path):
     record = tmp_path / "record.json"
     done = start(torchrun(2), record, *LAYOUT[len(SHORT) :], "--overlap", "on", "--recompute", "selective", *text)
     assert done.returncode == 0, done.stderr
-    check_layout(json.loads(record.read_text()), 2, one_rank, 1e-4)
+    check_layout(read_derived(record), 2, one_rank, 1e-4)
 
 
 def check_layout(record, ranks, one_rank, tolerance):
@@ -204,7 +207,7 @@ def test_a_batch_that_does_not_fit_is_a_record_of_that(tmp_path):
     flags = ["--global-batch-size", "1024", "--micro-batch-size", "1024"]  # logits of 2 GiB, three times
     done = start(["bash", "-c", 'ulimit -v 7000000; exec "$0" "$@"', *ALONE], record, *flags)
     assert done.returncode == 1
-    found = json.loads(record.read_text())
+    found = read_derived(record)
     assert found["status"] == "out_of_memory"
     assert "can't allocate memory" in found["error"]
 

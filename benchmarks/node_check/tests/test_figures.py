@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from benchmarks.common.launch import Launch
+from benchmarks.common.record import RunRecord
 from benchmarks.node_check.check import main
 from benchmarks.node_check.config import ModelOptions
-from benchmarks.node_check.figures import Bench, medians, product, why_not
+from benchmarks.node_check.figures import Bench, product, why_not
 from benchmarks.node_check.messages import all_gather_share, all_reduce_share, rounds, sizes_bytes
 
 
@@ -66,16 +67,19 @@ def test_a_figure_has_its_median_with_an_interval_or_a_reason():
     bench.device("copy", "GB/s", lambda: (lambda: None, 4.0, "8 fp32"))
     bench.device("matmul_fp8", "TFLOP/s", lambda: torch.nonsense)
     good, bad = bench.figures
-    assert (good["value"], good["low"], good["high"]) == pytest.approx((200.0, 200.0, 200.0))
+    assert good["values"] == pytest.approx([200.0] * 10)
     assert good["end_s"] >= good["start_s"]
-    assert (bad["value"], bad["values"]) == (None, [])
+    assert bad["values"] == []
     assert "nonsense" in bad["reason"]
 
 
 def test_medians_are_over_devices_with_the_largest_message():
-    sent = [{"name": "send_node", "unit": "GB/s", "bytes": size, "value": value} for size, value in ((8, 1), (64, 7))]
-    devices = [{"name": "matmul_bf16", "unit": "TFLOP/s", "value": value} for value in (1.0, None, 2.0, 9.0)]
-    assert medians([*sent, *devices]) == {"send_node_gb_per_s": 7, "matmul_bf16_tflops": 2.0}
+    sent = [{"name": "send_node", "unit": "GB/s", "bytes": size, "values": [rate]} for size, rate in ((8, 1), (64, 7))]
+    rates = ([1.0], [], [2.0, 3.0, 1.0], [9.0])  # of four devices
+    devices = [{"name": "matmul_bf16", "unit": "TFLOP/s", "values": values} for values in rates]
+    record = RunRecord("node_check", "s", "m", "products", {}, "ok", node_check={"figures": [*sent, *devices]})
+    metrics = record.derived().metrics
+    assert (metrics.number("send_node_gb_per_s"), metrics.number("matmul_bf16_tflops")) == (7, 2.0)
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
