@@ -61,9 +61,8 @@ def test_made_conversations_are_made_again_from_their_seed(trace, seed, digest, 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"ttft_p50_low_s": 0.6}, "metrics.ttft_p50_low_s is 0.6, on the other side of its value"),
         ({"ttft_p50_low_s": 0.5, "ttft_p50_high_s": None}, ""),
-        ({"ttft_p90_s": 2.5, "ttft_p99_s": 2.5, "e2e_p90_s": 4.0, "e2e_p99_s": 4.0}, "percentiles (90th)"),
+        ({"ttft_p50_s": 2.5}, "the percentiles of its ttft fall from 2.5"),
     ],
 )
 def test_values_of_a_server_that_contradict_each_other_are_found(values, words):
