@@ -10,9 +10,20 @@ from typing import Annotated, Any, Literal
 
 from record.errors import RecordError
 from results.files.json_schema import keys_of
-from results.files.typed_files import From0, From1, NotNegative, Text, check_key, like, read_mapping, scalar, value_as
+from results.files.typed_files import (
+    From0,
+    From1,
+    NotNegative,
+    Text,
+    check_key,
+    like,
+    no_keys,
+    read_mapping,
+    scalar,
+    value_as,
+)
 from results.files.typed_files import stated as typed
-from results.files.workloads import Vendor, workloads
+from results.files.workloads import Framework, Vendor, workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEMS = Path("jube/include/systems.yaml")
@@ -62,6 +73,7 @@ class System:
     peak_tflops_fp8: NotNegative = 0
     hardware_source: Text
     power_methods: Text
+    refused: Mapping[Framework, Text] = no_keys()
     image: Text = "$framework-$vendor-$cpu_arch"
     container_runtime: Runtime = "apptainer"
     submit: Submit = "sbatch"

@@ -14,10 +14,17 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.options import (
+    BatchOptions,
+    ConfigError,
+    ImageTrainingOptions,
+    RunOptions,
+    TurnsOptions,
+    WindowOptions,
+)
 from benchmarks.on_tensorflow.options import ComputeOptions
 from benchmarks.resnet50 import prepare
-from benchmarks.resnet50.config import Config, DataOptions, ModelOptions, TrainingOptions
+from benchmarks.resnet50.config import Config, DataOptions, ModelOptions
 from benchmarks.resnet50.imagenet import find_tfrecords
 from benchmarks.resnet50.train import ResNet50
 from jpwr.regions import RegionTimer
@@ -54,7 +61,7 @@ def config(**options) -> Config:
         ComputeOptions(),
         DataOptions(**options),
         TurnsOptions(),
-        TrainingOptions(),
+        ImageTrainingOptions(),
         WindowOptions(),
         RunOptions(),
     )
@@ -304,7 +311,7 @@ if launch.rank == 0:
 
 def three_steps(launch: Launch, target: Any, in_parts: bool) -> tuple[float, float]:
     """The squares of all weights and the loss after three steps of four pictures for each worker."""
-    rates = TrainingOptions(learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
+    rates = ImageTrainingOptions(learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
     options = dataclasses.replace(config(), batch=BatchOptions(4 * launch.world_size), training=rates)
     trainer = model.build_trainer(options, target, RegionTimer())
     batches = batches_of(options, target, 4, launch.rank, launch.world_size)
@@ -350,9 +357,9 @@ def test_several_steps_in_one_call_train_as_many_calls_do(monkeypatch):
 
 
 def test_the_learning_rate_rises_in_a_line_and_stays():
-    rate = model.learning_rate(TrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
+    rate = model.learning_rate(ImageTrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
     assert [float(rate(step)) for step in (0, 1, 3, 4, 100)] == pytest.approx([0.05, 0.1, 0.2, 0.2, 0.2])
-    assert model.learning_rate(TrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
+    assert model.learning_rate(ImageTrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
 
 
 @pytest.mark.parametrize(
