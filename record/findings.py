@@ -323,13 +323,6 @@ KINDS: Mapping[str, Kind] = {
         "one used {value:.1f} times the energy of another, at most {limit:.1f} wanted", _RULE, "devices alike"
     ),
     "interval": Kind("±{value:.1%} of the energy, at most {limit:.1%} wanted", _RULE, "interval"),
-    "same_window": Kind("throughput over {work_s:.2f} s, energy over {energy_s:.2f} s", _RULE, "same window"),
-    "nodes_differ": Kind(
-        "throughput over {work_s:.2f} s, energy over {energy_s:.2f} s, on one node {shortest_s:.2f} s and on another "
-        "{longest_s:.2f} s",
-        _RULE,
-        "same window",
-    ),
     "all_nodes": Kind("{measured} of {nodes} nodes", _RULE, "all nodes"),
     "all_devices": Kind("{measured} of {devices} devices", _RULE, "all devices"),
     "too_many_devices": Kind("the energy of {measured} devices is counted, {devices} trained", _RULE, "all devices"),
@@ -574,10 +567,6 @@ KINDS: Mapping[str, Kind] = {
         "the copies filled {filled} of {devices:number of device}: a projection does not count",
         _FILL,
     ),
-    "not_filled": Kind(
-        "no run filled the machine: run copies on all of it at once, with the tag 'fill'",
-        _FILL,
-    ),
     "elsewhere": Kind("no run at this point, only at {places}", _AT_POINT),
     "not_at_point": Kind("no run at this point", _AT_POINT),
     "no_load_within_limits": Kind(
@@ -585,8 +574,6 @@ KINDS: Mapping[str, Kind] = {
     ),
     "no_energy": Kind("runs without an energy", _undecided(METER)),
     "energy_left_out": Kind("no energy that counts: {reasons}", _undecided(METER)),
-    "power_left_out": Kind("no power that counts: {reasons}", _undecided(METER)),
-    "not_known": Kind("it is not known", _undecided(METER)),
     "is_estimate": Kind("it is an estimate from load, and no measurement", _undecided(METER)),
     "is_missing": Kind("there is none", _undecided(METER)),
     "no_number": Kind("no run has this number", _AT_POINT),
@@ -608,16 +595,6 @@ KINDS: Mapping[str, Kind] = {
     "runs_left_out": Kind("no run that counts: {reasons}", _AT_POINT),
     "all_failed": Kind("all {runs} runs: {states}", _REPEAT),
     "one_failed": Kind("the one run: {states}", _REPEAT),
-    "fills_failed": Kind("all runs that filled the machine failed", _REPEAT),
-    "not_as_pledged": Kind(
-        "no run filled the machine with copies of a pledged point: {reasons}",
-        _undecided("Run copies of a pledged point, at its speed and limits, on the whole machine at once"),
-    ),
-    "not_shown": Kind("no run demonstrates '{pledged}'", _AT_POINT),
-    "copies_of_other": Kind("the copies are of {found}, not of {pledged}", _AT_POINT),
-    "copies_elsewhere": Kind("a copy is on {found}, the pledged point on {pledged}", _AT_POINT),
-    "copies_slow": Kind("the slowest copy reaches {rate:digits} of the pledged {pledged:digits} a second", _AT_POINT),
-    "copies_limited": Kind("the copies ran at {found}, the pledged point at {pledged}", _AT_POINT),
     "not_together": Kind(
         "runs with different setups keep the figures of this point, and none of them keeps all",
         _undecided("Run this point in one setup that keeps all of its figures"),

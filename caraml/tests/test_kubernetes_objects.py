@@ -268,7 +268,7 @@ def test_a_pod_that_is_made_again_does_not_write_over_what_is_there(point):
     ],
 )
 def test_a_result_is_made_of_the_exit_codes_of_all_nodes(point, codes, status, error):
-    planned = make_record(status="unfinished", error=None)
+    planned = make_record(status="unfinished", error="")
     planned["layout"]["num_nodes"] = 2
     (point / "result.json").write_text(json.dumps(planned))
     (point / "job.1.err").write_text("error: of node 1\n")

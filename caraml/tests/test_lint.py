@@ -154,14 +154,3 @@ def test_numbers_of_a_system_need_no_quotes(tmp_path):
     system = read_systems(file)["X"]
     assert (system.devices_sweep, system.warmup_steps) == ("2", "0")
     assert read_systems(checkout() / SYSTEMS)["CPU"].values["warmup_steps"] == "2; 117M: 1"
-
-
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [("010", "8"), ("0x1F", "31"), ("1:30", "90"), ("yes", "True"), ("Off", "False"), ("-017", "-15")]
-    + [(same, None) for same in ("10", "0.50", "1e3", "2e4", "true", "'010'", '"NO"', "a: 1", "2026-01-01", "~", "+5")],
-)
-def test_what_jube_reads_otherwise_than_it_is_meant_is_found(file, text, read):
-    file.write_text(GOOD + f"comment: {text if text != 'a: 1' else '{a: 1}'}\n")
-    said = f"has '{text}', which JUBE reads as {read}, after YAML 1.1: put it in quotes"
-    assert [finding.text for finding in lint(file) if "YAML" in finding.text] == [said] * bool(read)

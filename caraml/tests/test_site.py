@@ -104,7 +104,7 @@ def test_a_module_that_is_not_loaded_ends_the_job_whatever_the_exit_code(modules
     ("text", "message"),
     [
         ("acount: me", "unknown key 'acount': did you mean 'account'?"),
-        ("modules: GCC", "modules is 'GCC', but must be a list of texts"),
+        ("modules: GCC", "modules is 'GCC', but must be a list"),
         ("systems: {JEDI: {partion: x}}", "system JEDI has an unknown key 'partion'"),
         ("systems: {JEDY: {partition: x}}", "systems: there is no system 'JEDY': did you mean 'JEDI'?"),
         ("systems: [JEDI]", "systems is ['JEDI'], but must be a block"),

@@ -10,7 +10,7 @@ from record import checks, values
 from record.derivation import derive
 from record.model import Record, as_json
 from results import achievable, load
-from results.exchange import archive
+from results.exchange import recomputed
 from results.find import records, todays
 from results.join import energy, meter, reads
 from results.join import nodes as joined
@@ -49,7 +49,7 @@ def taking_dicts(function: Callable[..., Value]) -> Callable[..., Value]:
 
 def derived_otherwise(record: dict[str, Any]) -> list[str]:
     """Return what `verify` says of stored numbers that follow from others."""
-    return list(archive.derived_otherwise(record, ""))
+    return list(recomputed.derived_otherwise(record, ""))
 
 
 def find_records(folders: Any) -> records.Found:

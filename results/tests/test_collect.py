@@ -564,7 +564,7 @@ def test_what_the_scheduler_said_of_the_job_is_kept(job):
     assert result["metrics"]["tokens_per_s"] == 100.0
 
 
-@pytest.mark.parametrize("origin", [{}, {"container": "image"}, None])
+@pytest.mark.parametrize("origin", [{}, {"container": "image"}])
 def test_an_image_that_the_cluster_knows_needs_no_other_origin(job, origin):
     job.record(provenance=origin).trace([CPU], lambda *_: 1.0)
     kubernetes = {"image_digest": "sha256:12"}

@@ -98,7 +98,6 @@ def test_energies_of_roles_are_by_the_tokens_of_each(tmp_path):
         ),
         (lambda folder: node(folder, "n2", until_s=BEGIN_S + WINDOW_S - 1), "is not covered by the trace"),
         (lambda folder: node(folder, "n2", clock_error_s=None), "the error of the clock of node n2 is unknown"),
-        (lambda folder: asked(folder, error_s=-1.0), "the error of the clock of the client's node is unknown"),
         (lambda folder: asked(folder, error_s=None), "the error of the clock of the client's node is unknown"),
         (
             lambda folder: node(folder, "n2", clock_error_s=4.0),

@@ -230,9 +230,9 @@ def test_what_differs_on_a_device_is_said():
     record["provenance"]["nodes"][0]["devices"][2]["power.limit"] = "500.00 W"
     found = differences([record])
     assert found[Subject("WAIH100", "n1", uuids[2])] == [
-        "PCIe width 8 (others: 16)",
+        "pcie width 8 (others: 16)",
         "power.limit 500.00 W (others: 700.00 W)",
-        "clock in MHz 1200 (others: 1980)",
+        "mean mhz 1200 (others: 1980)",
         "percent throttled by power limit 80 (others: 0)",
     ]
     assert [facts for subject, facts in found.items() if subject.device != uuids[2]] == [[], [], []]
@@ -298,10 +298,10 @@ def test_a_run_says_how_much_of_the_achievable_it_reaches():
 
 
 def test_published_figures_are_below_the_peaks_of_their_systems():
-    from results.find.todays import peaks
+    from results.files.systems import peak_of
 
     for place, one in published().items():
-        assert 0.4 * peaks()[place] < one.tflops < peaks()[place]
+        assert 0.4 * peak_of(*place) < one.tflops < peak_of(*place)
 
 
 def test_the_table_finds_the_node_check_among_its_folders_or_by_an_option(tmp_path, capsys):

@@ -218,38 +218,9 @@ def changed(**changes):
     return record
 
 
-def same_window(record, of="energy"):
-    [rule] = [rule for rule in energy_rules(record, of) if rule.name == "same window"]
-    return rule.kept
-
-
-def with_windows(record, kind, *lengths_s):
-    """Of a node each."""
-    first = record["windows"][0]
-    record["windows"] += [
-        {**first, "kind": kind, "hostname": f"n{number}", "end_s": first["start_s"] + length_s}
-        for number, length_s in enumerate(lengths_s, 1)
-    ]
-    return record
-
-
-@pytest.mark.parametrize(("lengths_s", "kept"), [((), True), ((60.0, 60.01), True), ((60.0, 50.0, 55.0), False)])
-def test_energy_is_over_one_window_on_all_nodes(lengths_s, kept):
-    record = with_windows(builder.result(), "measured", *lengths_s)
-    del record["windows"][0]
-    assert same_window(record) is kept
-
-
-def test_energy_with_the_input_path_is_over_the_window_of_that_throughput():
-    record = with_windows(builder.result(), "effective", 90.0)
-    record["metrics"] |= {"effective_tokens": 7200.0, "effective_tokens_per_s": 80.0}
-    for window_s, kept in ((90.0, True), (60.0, False)):
-        record["energy_effective"] = {**record["energy"], "window_s": window_s}
-        assert (same_window(record), same_window(record, "energy_effective")) == (True, kept)
-        [results] = by_point([record])
-        assert (why_not_ranked(results), why_not_ranked(results, "energy_effective") is None) == (None, kept)
-    del record["energy_effective"]
-    [results] = by_point([record])
+def test_an_energy_that_is_missing_is_not_ranked():
+    [results] = by_point([builder.result()])
+    assert why_not_ranked(results) is None
     assert why_not_ranked(results, "energy_effective").kind == "is_missing"
 
 
@@ -289,7 +260,7 @@ def test_a_measurement_breaks_the_rules_beyond_their_limits(record, rules):
         ("largest_gap_s", {"gaps"}),
         ("missing", {"missing samples"}),
         ("samples", {"sampling rate", "samples", "missing samples"}),
-        ("window_s", {"sampling rate", "same window"}),
+        ("window_s", {"sampling rate"}),
         ("uncertainty_wh", {"interval"}),
     ],
 )
@@ -304,7 +275,7 @@ def test_an_energy_without_channels_keeps_no_rule_of_them():
     record = builder.result()
     record["energy"]["channels"] = []
     kept = {rule.name for rule in energy_rules(record) if rule.kept}
-    assert kept == {"same window", "interval", "idle power"}
+    assert kept == {"interval", "idle power"}
     assert why_not_ranked(by_point([record])[0]).kind == "sampling_rate"
     assert energy_rules(builder.failed()) == []
 
