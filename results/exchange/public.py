@@ -24,7 +24,7 @@ from results.collect import RECORD_NAME, SCHEDULERS
 from results.find.folders import RESULT_NAME, WORKPACKAGES, as_plan
 from results.join.copies import FAILED
 from results.join.serving import MOST_BYTES, REQUESTS_NAME
-from results.points.setups import DRIVER, OF_A_DEVICE, SOFTWARE
+from results.points.facts import DRIVER, OF_A_DEVICE, SOFTWARE
 
 ABOUT = "about.yaml"
 Licence = Literal["CC-BY-4.0", "CC0-1.0"]  # SPDX identifiers of licences by which anybody may hand data on

@@ -14,7 +14,7 @@ from results.exchange import recomputed
 from results.find import records, todays
 from results.join import energy, meter, reads
 from results.join import nodes as joined
-from results.points import operating, regions, repeats
+from results.points import facts, operating, regions, repeats
 from results.show.page import origin, report
 from results.show.page import shortcomings as shortcomings
 from results.show.tables import doubts, table
@@ -101,7 +101,7 @@ limits_of = taking_dicts(operating.limits_of)
 medians = taking_dicts(nodes.medians)
 origin_table = taking_dicts(origin.origin_table)
 original_table = taking_dicts(table.original_table)
-point_of = taking_dicts(repeats.point_of)
+point_of = taking_dicts(facts.point_of)
 quality_of = taking_dicts(origin.quality_of)
 pivot_table = taking_dicts(table.pivot_table)
 record_table = taking_dicts(table.record_table)
