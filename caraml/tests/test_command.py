@@ -114,13 +114,6 @@ def test_a_key_that_interrupts_is_no_traceback(folder):
     assert ended(process) == (130, "", "caraml: interrupted; submitted jobs continue\n")
 
 
-def test_a_key_that_interrupts_while_modules_are_loaded_is_no_traceback(folder, tmp_path):
-    (tmp_path / "yaml.py").write_text("raise KeyboardInterrupt\n")
-    code, out, err = ended(started(folder, "systems", path=[tmp_path]))
-    assert (code, out) == (130, "")
-    assert "Traceback" not in err
-
-
 @pytest.mark.parametrize("program", ["jpwr", "ioprof"])
 def test_a_key_that_interrupts_before_a_command_starts_is_no_traceback(folder, tmp_path, program):
     (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")

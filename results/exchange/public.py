@@ -69,7 +69,7 @@ KEPT = {
     *(OF_A_JOB | {*SOFTWARE} - {"container"}),
 }
 OBJECTS = {"packages", "numa_cpus"}  # keys of objects with such texts
-SENTENCES = {"notes", "no_power", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
+SENTENCES = {"notes", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
 OF_A_SITE = re.compile(r"(?<![\w./:])(?:/|~\w*/)[^\s,;]+|\S+@\S+")  # in such texts: a path, or an address
 SIMPLE = re.compile(r"[\w.,:=+ -]*")  # value of a variable: no path
 HOST = re.compile(r"node\d+|localhost|")  # hosts that may keep their names

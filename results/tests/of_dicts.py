@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from record import checks, values
-from record.derivation import derive
+from record.derivation import derive, derived_energy
 from record.model import Record, as_json
 from results import achievable, load
 from results.exchange import recomputed
@@ -84,7 +84,7 @@ def add_achievable(*arguments: Any) -> list[str]:
 
 failures_once = taking_dicts(doubts.failures_once)
 limits = taking_dicts(shortcomings.limits)
-reads_of = taking_dicts(reads.reads_of)
+reads_of = taking_dicts(lambda record, folder: as_json(reads.reads_of(record, folder)))
 write_report = taking_dicts(report.write_report)
 by_point = taking_dicts(repeats.by_point)
 changes = taking_dicts(regions.changes)
@@ -92,7 +92,11 @@ compare = taking_dicts(comparing.compare)
 contradictions = taking_dicts(lambda record: [*checks.contradictions(derive(record)), *todays.wrong_length(record)])
 differences = taking_dicts(nodes.differences)
 energy_kind = taking_dicts(quality.energy_kind)
-energy_of = taking_dicts(lambda one, traces, kind: energy.energy_of(one, joined.sums_of(one, traces, kind), kind))
+energy_of = taking_dicts(
+    lambda record, traces, kind: derived_energy(
+        record, energy.energy_of(record, joined.sums_of(record, traces), kind), kind
+    )
+)
 energy_rules = taking_dicts(quality.energy_rules)
 failures = taking_dicts(table.failures)
 grade = taking_dicts(quality.grade)
