@@ -10,7 +10,8 @@ from jpwr.process.device_ids import same_ids
 from record.checks.run import INNER, OUTER, Sentences, channels, energies, exceeds, total
 from record.derived import POWER_PERCENTILES, mean_power_w
 from record.findings import Finding, finding
-from record.model import Channel, Energy, Record, is_number
+from record.model import Channel, Energy, Record
+from record.part import is_number
 from record.parts import devices_of
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times

@@ -9,7 +9,8 @@ from itertools import pairwise
 from record.checks.run import TOLERANCE, Sentences, exceeds
 from record.demand import SLOS
 from record.derived import PERCENTILES, product, ratio
-from record.model import Record, is_number
+from record.model import Record
+from record.part import is_number
 from record.values import value_at
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")

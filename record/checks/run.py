@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from record.derivation import ENERGIES
-from record.model import Channel, Energy, Record, is_number
+from record.model import Channel, Energy, Record
+from record.part import is_number
 
 TOLERANCE = 1e-6  # relative, of a derived number
 KINDS = ("measured", "effective")  # of windows

@@ -10,7 +10,8 @@ from typing import Any
 from jpwr.process.device_ids import same_ids
 from record.checks.run import TOLERANCE, Sentences, energies, exceeds
 from record.derived import product, ratio
-from record.model import COPIES_VARIABLE, Copy, Device, Record, Window, is_number
+from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
+from record.part import is_number
 from record.parts import devices_of_node
 
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision

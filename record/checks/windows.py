@@ -6,7 +6,8 @@ import math
 from itertools import pairwise
 
 from record.checks.run import KINDS, Sentences
-from record.model import Record, is_number
+from record.model import Record
+from record.part import is_number
 from record.parts import total_s, windows_of
 from record.values import epoch_s
 

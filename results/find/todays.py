@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from record.asked import PEAK
 from record.derivation import derive
 from record.findings import finding
-from record.model import Record, changed, with_known
+from record.model import Record
+from record.part import changed, with_known
 from results.files.systems import peak_of
 from results.files.workloads import Facts, workloads
 

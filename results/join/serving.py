@@ -16,7 +16,8 @@ from typing import Any
 from record.answers import facts_of
 from record.conversations import NAMES, are_conversations, figures_of, idle_until_s
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
-from record.model import Json, Record, as_json, is_number
+from record.model import Json, Record
+from record.part import as_json, is_number
 from record.perplexity import reference_of
 from record.served import Request, Window, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed

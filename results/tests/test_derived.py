@@ -8,7 +8,8 @@ import pytest
 
 from caraml.cli import main
 from record.derivation import derive
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from results.tests import builder
 from results.tests.builder import checkpoints
 from results.tests.of_dicts import contradictions

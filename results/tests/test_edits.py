@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from record.model import as_json
+from record.part import as_json
 from results.exchange.archive import CHECKSUMS, verify
 from results.find.records import find_records
 from results.tests.builder import SHAPES

@@ -10,7 +10,8 @@ import pytest
 
 from caraml.cli import main
 from record.derivation import derive
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from results.files import systems
 from results.find import todays
 from results.tests.of_dicts import contradictions, with_todays_figures
