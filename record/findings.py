@@ -350,11 +350,6 @@ KINDS: Mapping[str, Kind] = {
         Advice(5, "Requests are too few for an interval of the 99th percentiles.", "Measure a longer window"),
     ),
     "few_in_flight": Kind("the client was late: {in_flight:.2f} requests were in flight, {wanted} wanted", _LATE),
-    "late_client": Kind(
-        "the client was late by up to {median_ms:.2f} ms (median) and {p99_ms:.2f} ms (99th percentile), of a TPOT of "
-        "{tpot_ms:.2f} ms and a TTFT of {ttft_ms:.2f} ms",
-        _LATE,
-    ),
     "client_share": Kind(
         "the client was late by up to {longest_ms:.1f} ms, which may change {percentile} by {share:.0%}", _LATE
     ),
@@ -389,10 +384,6 @@ KINDS: Mapping[str, Kind] = {
         "{wrong} of {questions} answers of the load differ from answers to the same requests asked again, by more than "
         "rounding explains",
         _not_ranked("A server gives the load other answers", "Let it answer streamed requests as others"),
-    ),
-    "load_unjudged": Kind(
-        "answers of the load are compared as text: {agreement:.0%} of their beginning is equal when asked again",
-        Advice(7, "Answers of the load are compared as text alone.", "Let the server list its tokens as text"),
     ),
     "prompt_unread": Kind(
         "{unread} of {parts} changes of a quarter of a prompt change no probability of the answer",

@@ -66,16 +66,6 @@ def _run_contains_its_windows(run: Record) -> Sentences:
             yield f"{key} has a lower power at a higher percentile: {', '.join(f'{one:.6g} W' for one in known_w)}"
 
 
-def _channels_use_no_more_than_was_sampled(run: Record) -> Sentences:
-    for key, energy in energies(run):
-        for scope in dict.fromkeys(one.scope for one in energy.channels):
-            part_wh = total(one.energy_wh for one in energy.channels if one.scope == scope)
-            whole_wh = energy.sampled_by_scope.number(f"{scope}_wh")
-            if exceeds(part_wh, whole_wh):
-                words = f"{part_wh:.6g} Wh in channels of scope {scope}, but sampled only {whole_wh:.6g} Wh there"
-                yield f"{key} has {words}"
-
-
 def _nodes_contain_their_devices(run: Record) -> Sentences:
     for key, energy in energies(run):
         if text := scope_conflict(energy):
@@ -205,7 +195,6 @@ RULES = (
     _channels_count_once,
     _channels_have_measured,
     _run_contains_its_windows,
-    _channels_use_no_more_than_was_sampled,
     _nodes_contain_their_devices,
     _power_is_below_the_boards_limit,
     _devices_are_those_of_their_sensors,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from itertools import pairwise
 
@@ -11,13 +10,11 @@ from record.demand import SLOS
 from record.derived import PERCENTILES, product, ratio
 from record.model import Record
 from record.part import is_number
-from record.values import value_at
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
 LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal [^,]*)?(, .*)?")
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
 STEPS_OR_TOKENS = 2.0  # ratio of tokens by steps to those that arrived: some counters move when a request ends
-LEAST_REFERENCE = 0.01  # share of the questions of a file that a reference answers right
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
@@ -34,24 +31,6 @@ def _speculation_makes_the_tokens(run: Record) -> Sentences:
         if exceeds(made, product(tokens, STEPS_OR_TOKENS)) or exceeds(ratio(tokens, STEPS_OR_TOKENS), made):
             words = f"{known.steps:g} steps of {known.measured_length:.3g} tokens make {made:g}"
             yield f"{words}, but {tokens:g} arrived in its window"
-
-
-def _values_are_possible(run: Record) -> Sentences:
-    """A perplexity is 1 or more, as probabilities are 1 or less; a step has its own token, and at most all drafts."""
-    answers, one = run.serving.answers, run.serving.speculation
-    questions = answers.get("questions", 0)
-    bounds: list[tuple[str, float, float]] = [
-        (f"answers.{name}", 1, math.inf) for name in ("perplexity", "perplexity_reference")
-    ]
-    bounds += [(f"answers.{name}", 0, 1) for name in ("agreement", "repeat_agreement")]
-    bounds.append(("answers.reference", LEAST_REFERENCE, 1))
-    bounds += [(f"answers.{name}", 0, questions) for name in ("wrong", "repeat_wrong")]
-    bounds.append(("answers.right", 0, answers.get("expected", 0)))
-    bounds += [(f"speculation.{name}_length", 1, one.draft_tokens + 1) for name in ("stated", "measured") if one]
-    for name, low, high in bounds:
-        value = value_at(run, f"serving.{name}")
-        if is_number(value) and (exceeds(low, value) or exceeds(value, high)):
-            yield f"serving.{name} is {value:g}, and can only be {low:g} to {high:g}"
 
 
 def _lengths_are_those_of_the_label(run: Record) -> Sentences:
@@ -124,7 +103,6 @@ RULES = (
     _energy_is_missing_for_a_reason,
     _limits_are_those_of_a_preset,
     _speculation_makes_the_tokens,
-    _values_are_possible,
     _lengths_are_those_of_the_label,
     _percentiles_rise,
     _requests_fill_the_streams,

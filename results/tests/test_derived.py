@@ -284,14 +284,6 @@ def test_an_energy_that_was_not_read_is_named(method):
     assert sentence.startswith("energy.channels: made:0, ")
 
 
-def test_channels_have_used_no_more_than_was_sampled_of_their_scope():
-    sentence = "energy has 3.33333 Wh in channels of scope device, but sampled only 2.5 Wh there"
-    record = changed("energy.sampled_by_scope.device_wh", lambda value: 0.75 * value)
-    assert contradictions(record) == [sentence]
-    record["energy"]["channels"] = halves(record["energy"]["channels"][0], name="made:1")
-    assert contradictions(record) == [sentence]
-
-
 def halves(channel, **of_second):
     half = channel | {name: channel[name] / 2 for name in SUMMED}
     return [half, half | of_second]

@@ -85,7 +85,7 @@ def test_each_deviation_has_its_own_advice():
 
 
 def test_no_finding_on_a_server_asks_for_steps_or_has_the_advice_for_any_run():
-    kinds = ["drift", "lock_step", "late_client", "few_in_flight", "miscounted", "p99_unbounded"]
+    kinds = ["drift", "lock_step", "client_share", "few_in_flight", "miscounted", "p99_unbounded"]
     stored = [Finding(kind, tuple(dict.fromkeys(sorted(_names_in(kind)), 2.5).items())).as_data() for kind in kinds]
     record = served()
     record["serving"]["findings"] = [*stored, finding("no_prompt_tokens").as_data()]
