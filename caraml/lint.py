@@ -23,7 +23,8 @@ from results.files.yaml_nodes import entries, read_otherwise, text_of
 
 # Allowed keys of each block, by the key that holds the block.
 KEYS = {
-    "": "name outpath comment parameterset fileset substituteset patternset step analyser result",
+    "": "name outpath comment selection parameterset fileset substituteset patternset step analyser result",
+    "selection": "tag",
     "parameterset": "name tag duplicate init_with parameter",
     "parameter": "name tag type mode separator duplicate export unit _",
     "fileset": "name tag copy link prepare",

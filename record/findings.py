@@ -136,7 +136,6 @@ NO_MEMORY = Advice(5, "Points do not fit into memory.", "Use a smaller micro bat
 _BOUGHT = "Measure on as many devices as would be bought"
 SIZE = Advice(1, "The size that would be bought was not measured.", _BOUGHT)
 SIZE_OF_OTHERS = Advice(3, "Of systems that are not first, the size that would be bought was not measured.", _BOUGHT)
-NO_SCORE = Advice(3, "Systems have no score.", "Measure or state what is missing", False)
 PLACES = Advice(4, "Energy is measured at different places.", f"{METER} on all systems")
 NEIGHBOURS = Advice(6, "Points differ from what their neighbours predict.", "Repeat these points")
 

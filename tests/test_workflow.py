@@ -34,7 +34,7 @@ from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 pytestmark = pytest.mark.long
 
 NEWER_JUBE = REPOSITORY / "build" / "test-packages" / "jube"  # by `make test-packages`, on Debian 12
-COLUMNS = ["model", "devices", "batch", "work", "work/s", "avg power [W]", "work/Wh", "power source", "status"]
+COLUMNS = ["model", "devices", "batch", "tokens/s", "avg power [W]", "tokens/Wh", "power source", "status"]
 
 
 @pytest.fixture(params=["jube", pytest.param(str(NEWER_JUBE), marks=pytest.mark.slow)], scope="module")
@@ -94,9 +94,9 @@ def test_the_sweep_has_a_row_for_each_point_with_energy_over_its_window(swept):
     assert [(row["devices"], row["batch"]) for row in table] == [("1", "8"), ("1", "12"), ("2", "8")]
     for row in (table[0], table[2]):
         assert row["status"] == "ok"
-        assert (row["model"], row["work"]) == ("tiny", "tokens")
-        per_wh = 3600 * float(row["work/s"]) / float(row["avg power [W]"])
-        assert float(row["work/Wh"]) == pytest.approx(per_wh, rel=1e-2)
+        assert row["model"] == "tiny"
+        per_wh = 3600 * float(row["tokens/s"]) / float(row["avg power [W]"])
+        assert float(row["tokens/Wh"]) == pytest.approx(per_wh, rel=1e-2)
         assert re.fullmatch(r"ESTIMATED, cpu|measured, cpu(\+dram)?", row["power source"])
 
 
@@ -124,7 +124,7 @@ def test_a_killed_point_is_a_failed_row_and_makes_the_check_fail(swept):
     jube, out = swept
     row = table_of(jube, out)[1]
     assert row["status"] == "failed"
-    assert row["work/s"] == row["work/Wh"] == ""
+    assert row["tokens/s"] == row["tokens/Wh"] == ""
     done = caraml("check", out)
     assert done.returncode == 1
     assert "000002_benchmark: TESTBED, tiny, 1 device, global batch 12: failed" in done.stderr
@@ -165,10 +165,10 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
     assert len({result["run_id"] for result in runs}) == 3
     assert all(result["energy"]["energy_wh"] > 0 for result in (runs[0], runs[2]))
     [row] = table_of(jube_command, out)
-    assert (row["status"], row["work/s"]) == ("1 of 3 failed", "150.0")
+    assert (row["status"], row["tokens/s"]) == ("1 of 3 failed", "150.0")
     median = {key: sum(runs[index]["energy"][key] for index in (0, 2)) / 2 for key in ("tokens_per_wh", "avg_power_w")}
     assert all(result["energy_effective"]["tokens_per_wh"] < median["tokens_per_wh"] / 10 for result in runs[::2])
-    assert float(row["work/Wh"]) == pytest.approx(median["tokens_per_wh"], rel=1e-3)
+    assert float(row["tokens/Wh"]) == pytest.approx(median["tokens_per_wh"], rel=1e-3)
     assert float(row["avg power [W]"]) == pytest.approx(median["avg_power_w"], abs=0.051)
     checked = caraml("check", out)
     assert checked.returncode == 1
@@ -231,7 +231,7 @@ def test_copies_that_fill_a_laptop_are_one_result(jube_command, filled):
     assert fill["common_s"] == pytest.approx(result["energy"]["window_s"])
     assert not any(one["energy_J"] for one in fill["per_copy"])  # the processors' power is of both
     row = table_of(jube_command, filled)[0]
-    assert (row["devices"], row["batch"], row["work/s"]) == ("2", "16", "200.0")
+    assert (row["devices"], row["batch"], row["tokens/s"]) == ("2", "16", "200.0")
 
 
 def test_a_copy_that_fails_fails_the_group(jube_command, filled):

@@ -21,10 +21,9 @@ from results.load import Loaded, load
 from results.points.repeats import by_point
 from results.published import published as figures_of_others
 from results.show.tables import table as tables
-from results.show.tables.anchors import anchor_table
 from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.doubts import alike
-from results.show.tables.published import published_text
+from results.show.tables.published import anchor_table, published_text
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
 from results.show.tables.table import place_view, point_table, record_table

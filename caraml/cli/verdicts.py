@@ -37,7 +37,7 @@ from results.points.repeats import by_point
 from results.show.tables.accept import tender_text, verdicts_json
 from results.show.tables.cells import rendered
 from results.show.tables.comparison import comparison_data, comparison_text
-from results.show.tables.machine.nodes import node_data, node_sentences, node_table
+from results.show.tables.nodes import node_data, node_sentences, node_table
 from results.show.tables.table import failures
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes

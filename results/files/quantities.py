@@ -17,7 +17,6 @@ class Shown(Enum):
 
     ALWAYS = "in every table"
     DIFFERS = "if rows differ in it; what all rows have in common is stated once below the table"
-    WITHIN = "if rows of one system and model differ in it; else stated once if all rows have the same value"
     MORE = "only with --all"
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
 from record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, grouped, rounded
 from results.points.estimate import Estimate
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict
-from results.verdicts.cost import Cheapest, Costs, cheapest, costed_work, tied_with_cheapest, time_to_report
+from results.verdicts.cost import Costs, cheapest, costed_work, tied_with_cheapest, time_to_report
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import (
@@ -106,53 +105,24 @@ def times_to_report(results: Sequence[PointResults]) -> str:
     return "; ".join(times)
 
 
-class Scaled(NamedTuple):
-    """A size of a system that was not measured: its throughput is derived from a measured number of devices."""
-
-    system: str
-    devices: int
-    workloads: tuple[str, ...]
-    measured: int  # the largest number that fits
-
-    @property
-    def words(self) -> str:
-        """The system with its size, as text."""
-        idle = self.devices % self.measured
-        return f"{self.system} ({self.devices}{f', {idle} of them idle' if idle else ''})"
-
-
-def scaled(ranked: Ranked) -> list[Scaled]:
-    """Return the sizes with a score that were not measured, with the workloads of each set of measured sizes."""
+def scaled_words(ranked: Ranked) -> list[tuple[set[str], str]]:
+    """Return sizes that were not measured: systems with workloads and a measured size in common, and their words."""
+    sizes = []
+    for row in (row for row in ranked.scores if row.value is not None and row.devices is not None):
+        known = ((name, speed.measured) for name, speed in row.speeds.items() if speed.measured)
+        speeds = [(name, measured) for name, measured in known if measured != row.devices]
+        for measured, pairs in grouped(speeds, lambda pair: pair[1]).items():
+            sizes.append((", ".join(name for name, _ in pairs), measured, row))
     found = []
-    for row in ranked.scores:
-        if row.value is None or row.devices is None:
-            continue
-        known = [
-            (name, speed.measured)
-            for name, speed in row.speeds.items()
-            if speed.measured and row.devices != speed.measured
-        ]
-        for measured, pairs in grouped(known, lambda pair: pair[1]).items():
-            found.append(Scaled(row.system, row.devices, tuple(name for name, _ in pairs), measured))
+    for (workloads, measured), alike in grouped(sizes, lambda size: size[:2]).items():
+        words = ", ".join(f"{row.system} ({_machine(row.devices or 0, measured)})" for *_, row in alike)
+        found.append(({row.system for *_, row in alike}, f"{workloads}: {words} scaled from {devices_text(measured)}"))
     return found
 
 
-def scaled_words(sizes: Sequence[Scaled]) -> list[str]:
-    """Return for each set of workloads and measured numbers of devices all its systems, as text."""
-    return [
-        f"{', '.join(workloads)}: {', '.join(size.words for size in alike)} scaled from {devices_text(measured)}"
-        for (workloads, measured), alike in grouped(sizes, lambda size: (size.workloads, size.measured)).items()
-    ]
-
-
-def without_score(rankings: Sequence[Ranked]) -> list[str]:
-    """Return each reason why systems have no score, with the rankings that lack it, as text."""
-    missing = [(row.why_not, row.system, ranked.title) for ranked in rankings for row in ranked.scores if row.why_not]
-    sentences = []
-    for why, rows in grouped(missing, lambda row: row[0]).items():
-        systems, titles = ([*dict.fromkeys(row[index] for row in rows)] for index in (1, 2))
-        sentences.append(f"{', '.join(systems)} {' and '.join(titles)}: {why}")
-    return sentences
+def _machine(devices: int, measured: int) -> str:
+    idle = devices % measured
+    return f"{devices}, {idle} of them idle" if idle else f"{devices}"
 
 
 def headline(ranked: Ranked) -> str:
@@ -163,12 +133,10 @@ def headline(ranked: Ranked) -> str:
     first, *others = known
     lead = ""
     if others:
-        lead = lead_words(ranked.lead, others[0].system) if ranked.lead else _two_scores(first, others[0])
+        second = others[0]
+        both = f"with a score of {score_words(first)} against {score_words(second)} of {second.system}"
+        lead = lead_words(ranked.lead, second.system) if ranked.lead else both
     return f"{first_words(ranked.title, [first.system, *ranked.tied], lead)}."
-
-
-def _two_scores(first: Scored, second: Scored) -> str:
-    return f"with a score of {score_words(first)} against {score_words(second)} of {second.system}"
 
 
 def score_words(row: Scored) -> str:
@@ -180,10 +148,16 @@ def score_words(row: Scored) -> str:
 
 
 def of_ranking(ranked: Ranked) -> str:
-    """Return a ranking in words: who is first, and the score of each system with its size."""
+    """Return a ranking in words: who is first, the score of each system with its size, and who has none."""
     rows = [row for row in ranked.scores if row.value is not None]
-    scores = (f"{row.system} {score_words(row)}{_size(row)}" for row in rows)
-    return f"{headline(ranked)} Scores: {'; '.join(scores)}." if rows else headline(ranked)
+    scores = "; ".join(f"{row.system} {score_words(row)}{_size(row)}" for row in rows)
+    return " ".join([headline(ranked), *([f"Scores: {scores}."] if rows else []), *not_ranked(ranked)])
+
+
+def not_ranked(ranked: Ranked) -> list[str]:
+    """Return each reason why systems have no score, as a sentence."""
+    without = grouped((row for row in ranked.scores if row.value is None), lambda row: row.why_not)
+    return [f"Not ranked: {', '.join(row.system for row in rows)}, as {why}." for why, rows in without.items()]
 
 
 def _size(row: Scored) -> str:
@@ -220,20 +194,11 @@ def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection
     """
     out = [system for system in dict.fromkeys(point.system for point in results) if system in failed]
     words = [f"Not compared, as a requirement is failed: {', '.join(out)}."] if out else []
-    by_kind = cheapest([point for point in results if point.system not in failed], costs)
-    for kind, best in by_kind.items():
-        title = f"{results[0].point.model} in {kind}"
+    for kind, best in cheapest([point for point in results if point.system not in failed], costs).items():
         if len(best) > 1:
-            words.append(_cheapest_words(title, best))
-        elif len(by_kind) > 1:
-            words.append(f"{title}: only {next(iter(best))} has a cost of this kind: kinds are not compared.")
+            first, *tied = tied_with_cheapest(best)
+            single = any(len(best[system][0].good) < 2 for system in (first, *tied))
+            tie = f"{', '.join([first, *tied])} tie for the cheapest: {ONE_RUN if single else OVERLAP}"
+            who = tie if tied else f"{first} is the cheapest"
+            words.append(f"{results[0].point.model} in {kind}: for {costed_work(best[first][0]).words}, {who}.")
     return words
-
-
-def _cheapest_words(title: str, best: Cheapest) -> str:
-    first, *tied = tied_with_cheapest(best)
-    work = costed_work(best[first][0]).words
-    if not tied:
-        return f"{title}: for {work}, {first} is the cheapest."
-    single = any(len(best[system][0].good) < 2 for system in (first, *tied))
-    return f"{title}: for {work}, {', '.join([first, *tied])} tie for the cheapest: {ONE_RUN if single else OVERLAP}."

@@ -115,8 +115,8 @@ def test_a_cost_that_is_lower_within_the_intervals_is_no_lead(of_b, power_w, sen
     assert [(row[3], row[4], row[6]) for row in rows] == [(system, "100.0", against) for system, against in turns]
     assert crossing_table([results], costs, failed={"B", "C"}).rows == []
     header, *rows = cost_table([results], costs).texts()
-    intervals = {row[1]: row[header.index("95 % interval")] for row in rows}
-    assert {system for system, text in intervals.items() if not text} == ({"B"} if alone else set())
+    totals = {row[1]: row[header.index("total [EUR]")] for row in rows}
+    assert {system for system, text in totals.items() if "±" not in text} == ({"B"} if alone else set())
 
 
 @pytest.mark.parametrize(("price", "per_kwh", "share"), [(0.0, 0.25, 1.0), (1000.0, 0.0, 0.0), (3000.0, 0.25, None)])

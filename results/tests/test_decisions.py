@@ -89,7 +89,6 @@ def test_page_one_says_whose_records_are_left_out(tmp_path):
     found = find_records([tmp_path])
     needs = builder.needs(tmp_path, GPT + THROUGHPUT)
     decision = decide(by_point(found.records), needs, None, found.skipped)
-    assert "V: runs are missing: " in " ".join(decision.missing)
     assert any(reason.startswith("Undecided for V ") for reason in decision.reasons)
 
 

@@ -2,14 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from results.files.quantities import QUANTITIES, Quantity, Shown
+from results.files.quantities import Quantity, Shown
 from results.show.tables.cells import Table
 from results.show.tables.fit import aligned
-from results.show.tables.table import SERVED_POINTS, TRAINED, TRAINED_POINTS
-from results.tests import builder
-from results.tests.of_dicts import record_table
 
-ALWAYS, DIFFERS, WITHIN, MORE = Shown
+ALWAYS, DIFFERS, MORE = Shown
 
 
 def table(mark, *rows, titles=("system", "model", "x", "status")):
@@ -38,10 +35,6 @@ def shown(mark, *rows):
         # A text is one fact, also with a comma.
         (DIFFERS, [("A", "m", "a, b", "ok"), ("A", "m", "b", "ok")], ["a, b", "b"], []),
         (DIFFERS, [("A", "m", "", "failed"), ("A", "m", "", "failed")], None, []),
-        (WITHIN, [("A", "m", "1", "ok"), ("A", "m", "2", "ok")], ["1", "2"], []),
-        (WITHIN, [("A", "m", "1", "ok"), ("B", "m", "1", "ok")], None, ["In all rows: x 1."]),
-        (WITHIN, [("A", "m", "1", "ok"), ("B", "m", "2", "ok")], None, ["1 more column: --all shows it."]),
-        (WITHIN, [("A", "m", "1", "ok"), ("A", "m", "", "failed")], None, ["In all rows that have it: x 1."]),
     ],
 )
 def test_a_column_is_shown_where_its_mark_and_its_values_say_so(mark, rows, cells, notes):
@@ -69,28 +62,28 @@ WORDS = "compiled layers, CUDA graph, cuDNN attention"
         (
             80,
             [
-                "avg power [W] | ± 95 % |                                      options",
-                "--------------+--------+---------------------------------------------",
-                "        687.0 |     12 | compiled layers, CUDA graph, cuDNN attention",
+                "avg power [W] |                                      options",
+                "--------------+---------------------------------------------",
+                "  687.0 ±12 % | compiled layers, CUDA graph, cuDNN attention",
             ],
         ),
         # Headings take two lines, then texts are wrapped; a sign stays with its number.
         (
-            40,
+            33,
             [
-                "avg power | ± 95 % |             options",
-                "      [W] |        |",
-                "----------+--------+--------------------",
-                "    687.0 |     12 |    compiled layers,",
-                "          |        |   CUDA graph, cuDNN",
-                "          |        |           attention",
+                "  avg power |             options",
+                "        [W] |",
+                "------------+--------------------",
+                "687.0 ±12 % |    compiled layers,",
+                "            |   CUDA graph, cuDNN",
+                "            |           attention",
             ],
         ),
     ],
 )
 def test_a_table_is_wrapped_only_as_far_as_the_terminal_asks(columns, lines, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
-    table = [["avg power [W]", "± 95 %", "options"], ["687.0", "12", WORDS]]
+    table = [["avg power [W]", "options"], ["687.0 ±12 %", WORDS]]
     assert aligned(table).splitlines() == lines
 
 
@@ -98,27 +91,3 @@ def test_a_table_that_cannot_fit_has_one_line_for_each_row(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     table = [[f"column {number}" for number in range(20)], [WORDS] * 20]
     assert len(aligned(table).splitlines()) == 3
-
-
-def test_records_of_one_setup_that_differ_are_told_apart():
-    records = [
-        builder.result("A100", 2, 8, 100.0),
-        builder.result("A100", 2, 8, 110.0),
-        builder.result("H200", 4, 8, 1.0),
-    ]
-    records[1]["layout"]["tensor_parallel_size"] = 2
-    records[1]["variant"] = ["compiled layers"]
-    found = record_table(records).needed()
-    assert {"TP", "options"} < set(found.titles)
-    assert "PP" not in found.titles
-    assert "PP 1" in found.notes[0]
-    assert "TFLOP/s/device" in record_table(records).needed(wanted=["TFLOP/s/device"]).titles
-
-
-def test_every_table_has_columns_that_are_always_shown():
-    for names in (TRAINED, TRAINED_POINTS, SERVED_POINTS):
-        always = [name for name in names if name in QUANTITIES and QUANTITIES[name].shown is ALWAYS]
-        assert always[:2] == ["system", "model"]
-        assert "status" in always
-    # One of them where a provisioned power is stated, three of runs to a loss alone.
-    assert len([name for name in TRAINED if QUANTITIES[name].shown is ALWAYS]) == 13

@@ -20,7 +20,6 @@ from results.show.plots.workload import charts_of
 from results.tests import builder, offered
 from results.tests.conftest import LONG_MS
 from results.tests.of_dicts import by_point, write_report
-from results.verdicts.requirements import read_requirements
 
 PRICES = """
 currency: EUR
@@ -35,11 +34,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     nasty = builder.failed("<b>evil</b>&", error="it said <script>alert(1)</script> & \\textbf{died}", model="800M")
     estimated = builder.result("CPU", 1, 16, 4000, 12, estimated=True, model="800M")
-    many = [*builder.many(), estimated, nasty]
-    for one in many:
-        if energy := one.get("energy"):
-            energy["sampled_by_scope"]["node_wh"] = 1.4 * energy["energy_wh"]
-    builder.store(folder / "sweeps", many)
+    builder.store(folder / "sweeps", [*builder.many(), estimated, nasty])
     builder.store_run(folder / "run", builder.result("B200", 1, 64, 120e3, 1000, model="800M"), 1000.0)
     (folder / "prices.yaml").write_text(PRICES)
     return folder
@@ -100,7 +95,7 @@ def test_a_click_on_a_title_sorts_by_numbers(opened):
     table, index, before = column(window, "tokens/s")
     table.locator("thead th").nth(index).get_by_role("button").click()
     _, _, after = column(window, "tokens/s")
-    numbers = [float(text.replace(",", "")) for text in after if text]
+    numbers = [float(text.partition(" ")[0].replace(",", "")) for text in after if text]
     assert numbers == sorted(numbers)
     assert sorted(after) == sorted(before)
     assert table.locator("thead th").nth(index).get_attribute("aria-sort") == "ascending"
@@ -114,8 +109,8 @@ def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
     charts = window.locator("figure")
     names = {figure.get_attribute("id").removeprefix("llm_training_0_") for figure in charts.all()}
     assert names == {
-        *("throughput", "efficiency", "pareto", "scaling", "scopes"),
-        *("heat_map_1", "heat_map_4", "power_2", "scaling_beyond"),
+        *("throughput", "efficiency", "pareto", "scaling"),
+        *("heat_map_1", "heat_map_4", "power_2"),
     }
     for svg in charts.locator("svg").all():
         assert svg.get_attribute("role") == "img"
@@ -147,70 +142,6 @@ def assert_nothing_is_cut_or_covered(window):
     assert window.evaluate(CUT) == []
 
 
-def test_the_page_fits_a_phone_and_no_label_of_a_plot_covers_another(opened):
-    assert opened(390, 844).evaluate("document.documentElement.scrollWidth") <= 390
-    assert_nothing_is_cut_or_covered(opened())
-
-
-def vendors(count):
-    """Of 1 to 64 devices each; some runs failed, and energies are of several scopes."""
-    names = ["A100", "H200", "MI300X", "GH200", "MI355X", "GB200", "H100", "an accelerator with a long name"]
-    records = []
-    for index, name in enumerate(names[:count]):
-        for devices in (1, 2, 4, 8, 16, 32, 64):
-            for batch in (256, 4096):
-                if (index + devices + batch) % 7 == 0:
-                    records.append(builder.failed(name, devices, batch, model="800M"))
-                    continue
-                for repeat in (-1, 0, 1):
-                    speed = (20e3 + 9e3 * index) * devices**0.96 * batch / (batch + devices) * (1 + 0.004 * repeat)
-                    record = builder.result(name, devices, batch, speed, 300 + 60 * index, model="800M")
-                    if index % 3 == 2:
-                        record["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
-                        record["energy"]["channels"][0]["scope"] = "node"
-                    records.append(record)
-    return records
-
-
-NEEDS = """
-workloads: {gpt: {benchmark: llm_training, model: 800M}}
-must:
-  - {of: gpt, what: throughput, devices: 4, at_least: 90000}
-  - {of: gpt, what: work_per_energy, at_least: 150000}
-  - {of: gpt, what: failed_runs, at_most: 0}
-"""
-
-
-@pytest.mark.parametrize("count", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (3, 8))])
-def test_pages_of_several_vendors_have_nothing_cut_or_covered(browser, tmp_path, count):
-    builder.store(tmp_path / "runs", vendors(count))
-    (tmp_path / "requirements.yaml").write_text(NEEDS)
-    needs = read_requirements(tmp_path / "requirements.yaml")
-    page, *_ = write_report(*find_records([tmp_path / "runs"]), tmp_path / "report.html", None, needs)
-    window = browser.new_page(viewport={"width": 1366, "height": 768})
-    window.set_default_timeout(LONG_MS)
-    window.goto(page.as_uri())
-    assert_nothing_is_cut_or_covered(window)
-    wide = "(tables) => tables.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
-    assert window.locator(".wide").evaluate_all(wide) == []
-    for row in window.locator("table.first tbody tr").all():
-        assert row.locator("th").is_visible()
-    systems = window.locator("table.matrix thead th").all_inner_texts()[1:]
-    assert len(systems) == count
-    outcomes = window.locator("table.matrix td strong").all_inner_texts()
-    assert len(outcomes) == 3 * count
-    assert {"✓ passed", "✗ failed"} <= set(outcomes)
-    assert window.locator("#limits").bounding_box()["y"] < 1.8 * window.evaluate("document.body.clientWidth")
-    window.set_viewport_size({"width": 390, "height": 844})
-    assert window.evaluate("document.documentElement.scrollWidth") <= 390
-    assert_nothing_is_cut_or_covered(window)
-    assert not window.locator("table.matrix thead").is_visible()
-    cards = window.locator("table.matrix tbody tr")
-    assert [card.locator(".whose").all_inner_texts() for card in cards.all()] == [systems] * 3
-    assert cards.locator("td").evaluate_all("(cells) => cells.every((one) => one.scrollWidth <= one.clientWidth)")
-    window.close()
-
-
 ORDER = (".answer", "table.first", "#requirements", "#changes", "#limits", "#cost", "#details")
 
 
@@ -234,9 +165,24 @@ def test_the_first_screen_has_the_answer_and_the_whole_matrix(offers):
     assert offers.locator("table.first").evaluate("(one) => one.scrollWidth <= one.parentElement.clientWidth")
 
 
-def test_on_a_phone_each_system_is_a_card(offers):
+def test_nothing_is_cut_or_covered_on_a_desk(opened, offers):
+    for window in (opened(), offers):
+        assert_nothing_is_cut_or_covered(window)
+    wide = "(tables) => tables.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+    assert offers.locator(".wide").evaluate_all(wide) == []
+
+
+def test_on_a_phone_each_system_is_a_card_and_nothing_is_cut_or_covered(opened, offers):
+    assert opened(390, 844).evaluate("document.documentElement.scrollWidth") <= 390
     offers.set_viewport_size({"width": 390, "height": 844})
     try:
+        assert_nothing_is_cut_or_covered(offers)
+        requirements = offers.locator("table.matrix tbody tr")
+        for card in requirements.all():
+            assert card.locator(".whose").all_inner_texts() == ["A100", "H200", "MI300X"]
+        assert requirements.locator("td").evaluate_all(
+            "(cells) => cells.every((one) => one.scrollWidth <= one.clientWidth)"
+        )
         cards = offers.locator("table.first tbody tr")
         assert [card.locator("th").inner_text() for card in cards.all()] == ["H200", "MI300X", "A100"]
         boxes = [card.bounding_box() for card in cards.all()]
@@ -268,12 +214,6 @@ def test_limits_are_on_the_first_sheet_of_paper(offers):
 def test_a_column_explains_itself(opened):
     window = opened(390, 844, to_change=True)
     assert window.locator("table.first thead tr:last-child th:not([title])").count() == 0
-
-
-def test_numbers_have_four_digits_at_most(offers):
-    for cell in offers.locator("#cost td.number, table.sortable td.number").all_inner_texts():
-        for number in re.findall(r"[\d,.]+", cell):
-            assert len(number.replace(",", "").replace(".", "").strip("0")) <= 4, cell
 
 
 def contrast(colours):
@@ -337,7 +277,7 @@ def test_a_channel_without_a_finite_sample_leaves_out_its_chart_alone(power_w, t
 
 def test_the_plots_are_png_files_too(page):
     pictures = sorted(page.with_name("report_plots").glob("*.png"))
-    assert len(pictures) > 8
+    assert len(pictures) == 7
     for picture in pictures:
         width, height = struct.unpack(">II", picture.read_bytes()[16:24])
         assert width > 400
@@ -404,7 +344,7 @@ def test_no_chart_joins_what_is_not_alike(other):
 
 
 def test_a_system_has_one_colour_in_every_plot_and_no_two_look_alike():
-    systems = [f"S{index}" for index in range(30)]
+    systems = [f"S{index}" for index in range(24)]
     results = by_point([builder.result(system, devices) for system in systems for devices in (1, 2)])
     styles = styles_of_systems(results)
     looks = [(one["color"], one["marker"], one["linestyle"]) for one in styles.values()]
@@ -429,15 +369,6 @@ def test_a_heat_map_marks_what_failed_and_is_of_one_precision():
     assert "OOM" in chart.svg()
 
 
-def test_compute_and_effective_throughput_stand_side_by_side_where_both_were_measured():
-    metrics = builder.result()["metrics"]
-    both = builder.result("A", metrics={**metrics, "effective_tokens_per_s": 80.0})
-    found = charts(by_point([both, builder.result("B")]))["effective"]
-    assert found.words.startswith("A, 1 device, batch 8: compute: data is on the device 100.0, effective")
-    assert found.words.endswith("80.00")
-    assert "effective" not in charts(by_point([builder.result("B")]))
-
-
 def test_the_front_has_what_nothing_exceeds_in_both():
     places = [(1.0, 5.0), (2.0, 4.0), (1.5, 3.0), (3.0, 1.0), (3.0, 0.5)]
     assert pareto(places) == [(1.0, 5.0), (2.0, 4.0), (3.0, 1.0)]
@@ -457,9 +388,6 @@ def test_what_is_chosen_is_shown_in_tables_and_plots_and_said(opened):
     assert not any(line.is_visible() for line in lines_of.all())
     assert said.inner_text().startswith("Tables of runs and lines of plots show only: system ")
     assert "A100" not in said.inner_text()
-    window.locator("fieldset", has_text="status").get_by_label("not ok").uncheck()
-    assert not any(row.is_visible() for row in window.locator("tr.bad").all())
     window.locator("fieldset", has_text="system").get_by_label("A100", exact=True).check()
-    window.locator("fieldset", has_text="status").get_by_label("not ok").check()
     assert rows.first.is_visible()
     assert said.inner_text() == ""

@@ -18,10 +18,9 @@ from results.show.page.shortcomings import measure_next
 from results.show.plots.style import styles_of_systems
 from results.show.tables.accept import matrix
 from results.show.tables.cells import Amount, Table
-from results.show.tables.cost import cost_table
 from results.show.words import of_workload
 from results.tests import builder, offered
-from results.tests.of_dicts import by_point, limits, write_report
+from results.tests.of_dicts import by_point, limits
 from results.verdicts.cost import Costs, Price
 
 
@@ -111,10 +110,6 @@ def test_the_first_page_answers_a_question(sections, question):
     assert re.search(pattern, sections[section]), sections[section]
 
 
-def test_the_first_page_has_its_sections_in_order(sections):
-    assert list(sections)[1:6] == ["answer", "requirements", "changes", "limits", "cost"]
-
-
 def test_speed_energy_and_power_of_a_row_are_of_one_point():
     """The issue that the matrix answers: a fast point next to the power of a slow one."""
     fast, frugal = builder.result("A", 1, 64, 12000.0, 395.0), builder.result("A", 1, 8, 8000.0, 260.0)
@@ -183,15 +178,7 @@ def test_what_the_data_does_not_answer_has_a_reason(tmp_path):
         "64",
         "nodes of unknown size; limited by number of devices",
     )
-    assert "--prices" in found.changes[0][1]
-
-
-def test_a_discount_without_a_budget_of_money_follows_from_the_cost_of_the_work(tmp_path):
-    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nreference: H200\n"
-    costs = Costs("EUR", 0.0, {"H200": Price(10_000), "MI300X": Price(20_000)})
-    points = [one for one in offered.points("H200", "MI300X") if one.point.benchmark == "llm_training"]
-    [(_, words)] = decide(points, offered.needs(tmp_path, text), costs).changes
-    assert words.startswith("discount to cost as much: 54.5 % for 800M")  # 30 of 33 tokens/s at twice the price
+    assert "discount" not in found.changes[0][1]
 
 
 def test_a_cost_is_of_the_point_of_its_row_or_has_a_reason():
@@ -200,13 +187,6 @@ def test_a_cost_is_of_the_point_of_its_row_or_has_a_reason():
     assert cells["H200", "EUR per million tokens"].value
     assert cells["MI300X", "EUR per million tokens"].text == "unknown"
     assert "MI300X has no price" in cells["MI300X", "EUR per million tokens"].note
-
-
-def test_the_money_that_the_budget_limits_seems_not_to_reach_its_limit(tmp_path):
-    text = offered.NEEDS[: offered.NEEDS.index("must")] + "budget: {money: 2048001}\n"
-    points = offered.points("H200")
-    found = decide(points, offered.needs(tmp_path, text.replace("A100", "H200")), offered.COSTS)
-    assert page_of(points, offered.COSTS, found)["H200", "EUR in 5 years"].note == "purchase 2,048,000"
 
 
 def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest_doubt(tmp_path):
@@ -262,23 +242,6 @@ def test_a_tie_is_stated_and_not_a_lead(tmp_path):
     assert "ahead" not in decision.sentence
 
 
-def test_one_requirement_is_the_requirement(tmp_path):
-    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
-    for limit, words in ((1, "It meets the requirement."), (1e4, "It meets 0 of 1 requirement, 1 undecided.")):
-        records = [builder.result("A", 1, 8, 100 + repeat, model="800M") for repeat in (0, 1, 2)]
-        records += [builder.result("A", 2, 8, 10_000, model="800M")]
-        must = f"must: [{{of: gpt, what: throughput, devices: {1 if limit == 1 else 2}, at_least: {limit}}}]\n"
-        assert decide(by_point(records), offered.needs(tmp_path, text + must), None).sentence.endswith(words)
-
-
-def test_undecided_requirements_with_one_reason_are_one_sentence(tmp_path):
-    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
-    text += "must: [" + ", ".join(f"{{of: gpt, what: throughput, at_least: {limit}}}" for limit in (1, 2)) + "]\n"
-    decision = decide(by_point([builder.result(model="800M")]), offered.needs(tmp_path, text), None)
-    [sentence] = [one for one in decision.reasons if "Undecided" in one]
-    assert sentence.endswith("(one run gives no interval): gpt: throughput at least 1; gpt: throughput at least 2.")
-
-
 def test_a_formula_has_scores_and_no_weights(tmp_path):
     score = "score: {formula: 1.0e6 / R, better: lower, terms: {R: {of: gpt, what: throughput}}}\n"
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n" + score
@@ -286,7 +249,7 @@ def test_a_formula_has_scores_and_no_weights(tmp_path):
     number = r"[\d.]+ \([\d.]+ to [\d.]+\)"
     pattern = rf"H200 is first by .*, with a score of {number} against {number} of A100\."
     assert re.fullmatch(pattern, found.sentence)
-    assert "weight" not in found.changes[0][1]
+    assert not found.changes
 
 
 def test_nobody_is_first_where_all_fail(tmp_path):
@@ -295,13 +258,6 @@ def test_nobody_is_first_where_all_fail(tmp_path):
     [reason] = found.reasons
     assert reason.startswith("Not ranked: A100, as it fails the requirement 'gpt")
     assert not found.changes
-
-
-def test_runs_of_a_smaller_workload_are_no_result_to_compare():
-    record = builder.result("CPU", estimated=True)
-    record["metrics"]["comparable"] = False
-    [sentence] = words_of([record])
-    assert sentence.startswith("Not ranked: CPU: ")
 
 
 def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):
@@ -328,12 +284,11 @@ def test_a_table_has_its_status_last_and_an_explanation_of_its_numbers():
     ("cell", "kind", "text", "key"),
     [
         (1234567.0, "number", "1,235,000", "1234567"),
-        (Amount(1234.6, 1.0), "number", "1,235", "1234.6"),  # fewer digits than its interval supports
-        (Amount(72112.0, 5400.0), "number", "72,100", "72112"),
-        (Amount(0.99998, 0.0021), "number", "1.000", "0.99998"),
+        (Amount(1234.6, 1.0), "number", "1,235 ±0.081 %", "1234.6"),  # fewer digits than its interval supports
+        (Amount(72112.0, 5400.0), "number", "72,100 ±7.5 %", "72112"),
+        (Amount(0.99998, None), "number", "1.000", "0.99998"),
         (Interval(0.998123, 1.002345), "number", "0.9981 to 1.002", "0.998123"),
         (120300, "number", "120300", "120300"),
-        (Amount(12345.0, 10.0, words=" tokens/s"), "text", "12,345 tokens/s", "12345"),
         ("6.1", "text", "6.1", None),
         (["Q1", "device"], "text", "Q1, device", None),
     ],
@@ -341,17 +296,3 @@ def test_a_table_has_its_status_last_and_an_explanation_of_its_numbers():
 def test_numbers_are_shown_with_four_digits_and_sorted_with_all(cell, kind, text, key):
     [heading], [[found]], _ = grid_of(Table([Quantity("x")], [[cell]]))
     assert (heading.kind, *found) == (kind, text, key)
-
-
-def test_a_quantity_has_its_explanation_in_every_unit():
-    for unit in ("tokens", "images"):
-        points = [one for one in offered.points("H200") if one.any.work_unit == unit]
-        table = points_table(points)
-        explained = {title for title, one in zip(table.titles, table.columns, strict=True) if one.help}
-        assert {f"{unit}/s", f"{unit}/s/device", f"{unit}/Wh"} < explained
-    assert {"total [EUR]", "CO₂ [kg]"} < {one.heading for one in cost_table([], offered.COSTS).columns if one.help}
-
-
-def test_eight_systems_have_a_short_title(tmp_path):
-    page, *_ = write_report([builder.result(f"S{index}") for index in range(8)], [], tmp_path / "report.html")
-    assert "<title>8 systems compared</title>" in page.read_text()

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from results.find.records import RecordError
-from results.show.words import headline, of_ranking, scaled, scaled_words, without_score
+from results.show.words import headline, of_ranking, scaled_words
 from results.tests import builder
 from results.tests.builder import of_scope
 from results.tests.of_dicts import by_point
@@ -316,7 +316,7 @@ def test_prices_at_which_the_order_turns_make_totals_equal():
 def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
     found = ranked(tmp_path, TWO + "budget: {devices: 7}", vendors())
     assert of_ranking(found[0]).count("on 7 devices") == 2
-    assert scaled_words(scaled(found[0])) == ["big, small: B (7), A (7) scaled from 1 device"]
+    assert scaled_words(found[0]) == [({"A", "B"}, "big, small: B (7), A (7) scaled from 1 device")]
 
 
 ALL = TWO + "budget: {devices: 4, money: 50000, power_kw: 1}"
@@ -454,6 +454,6 @@ def test_energies_of_unlike_scope_do_not_say_how_much_a_budget_buys(tmp_path):
     of_scope("node", [one for one in records if one["system"] == "B"])
     fed, per_device = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
     assert (by_system(fed)["B"].value, by_system(per_device)["B"].value is None) == (None, False)
-    assert [words for words in without_score([fed, per_device]) if by_system(fed)["B"].why_not in words]
+    assert of_ranking(fed).endswith(f"Not ranked: B, as {by_system(fed)['B'].why_not}.")
     bought, _ = ranked(tmp_path, TWO + "budget: {money: 200000}", records, COSTS)
     assert by_system(bought)["B"].value is not None  # nothing hangs on an energy

@@ -92,7 +92,7 @@ def test_the_devices_of_all_are_those_on_which_each_has_a_good_run():
 def test_scaling_is_of_one_precision():
     points = by_point(runs("A", 100.0) + runs("A", 190.0, devices=2) + runs("A", 380.0, "fp8", devices=2))
     [chart] = (one for one in charts_of(points, styles_of_systems(points)) if one.name == "scaling")
-    assert chart.words == "A: 100 % on 1, 95 % on 2"
+    assert chart.words == "A: 95.00 to 100.0"
 
 
 def test_what_is_not_ranked_has_no_cost():

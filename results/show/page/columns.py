@@ -19,6 +19,7 @@ class Heading(NamedTuple):
     title: str
     help: str
     kind: str
+    column: Quantity
 
 
 class Grid(NamedTuple):
@@ -40,8 +41,10 @@ def grid_of(table: Table) -> Grid:
         kind = _kind(column, cells, texts)
         if kind == "number":
             texts = [text_of(cell, column.form, for_page) for cell in cells]
-        headings.append(Heading(title, column.help, kind))
-        columns.append(list(zip(texts, map(_key, cells), strict=True)))
+        headings.append(Heading(title, column.help, kind, column))
+        values = map(sort_value, cells)
+        keys = [f"{value:.9g}" if isinstance(value, int | float) else None for value in values]
+        columns.append(list(zip(texts, keys, strict=True)))
     has_status = table.columns[-1].title == STATUS
     return Grid(headings, list(zip(*columns, strict=True)), [has_status and row[-1] != "ok" for row in table.rows])
 
@@ -53,11 +56,6 @@ def _kind(column: Quantity, cells: Sequence[Cell], texts: Sequence[str]) -> str:
     if known and all(map(is_number, known)):
         return "number"
     return "long" if max(map(len, texts), default=0) > LONG_TEXT else "text"
-
-
-def _key(cell: Cell) -> str | None:
-    value = sort_value(cell)
-    return f"{value:.9g}" if isinstance(value, int | float) else None
 
 
 def points_table(results: Sequence[PointResults]) -> Table:

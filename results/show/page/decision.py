@@ -9,10 +9,9 @@ from typing import NamedTuple
 from record.values import grouped
 from results.find.records import Skipped
 from results.points.repeats import PointResults
-from results.show.tables.doubts import alike
-from results.show.words import headline, met_words
+from results.show.words import headline, met_words, not_ranked
 from results.verdicts.accept import Verdict
-from results.verdicts.cost import Cheapest, Costs, cheapest, crossings, tied_with_cheapest
+from results.verdicts.cost import Costs
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Requirements
 from results.verdicts.score import NEAREST, Ranked, scores
@@ -27,7 +26,6 @@ class Decision(NamedTuple):
 
     tender: Tender
     rankings: list[Ranked]  # the most important first
-    missing: list[str]  # a sentence on each system whose runs are missing
     changes: list[tuple[str, str]]  # of each other system, what would make it tie with the first
 
     @property
@@ -55,13 +53,12 @@ class Decision(NamedTuple):
         first = ranked.scores[0]
         left = [verdict for verdict in self.of_system(first.system) if verdict.outcome is not Outcome.PASSED]
         undecided = grouped(left if first.value is not None else [], lambda verdict: verdict.reason)
-        without = grouped((row for row in ranked.scores if row.value is None), lambda row: row.why_not)
         return [
             *(
                 f"Undecided for {first.system} ({reason}): {'; '.join(str(verdict.item) for verdict in verdicts)}."
                 for reason, verdicts in undecided.items()
             ),
-            *(f"Not ranked: {', '.join(row.system for row in rows)}, as {why}." for why, rows in without.items()),
+            *not_ranked(ranked),
         ]
 
 
@@ -75,25 +72,17 @@ def decide(
     """Return verdicts and scores; raises RecordError where the requirements or the pledge do not fit the results."""
     tender = judge_tender(results, requirements, pledge, skipped)
     rankings = scores(results, tender.requirements, costs, tender.must)
-    decision = Decision(tender, rankings, list(_missing(results, skipped)), [])
-    return decision._replace(changes=list(_changes(rankings[0], decision.failed, results, costs)))
+    decision = Decision(tender, rankings, [])
+    return decision._replace(changes=list(_changes(rankings[0], decision.failed)))
 
 
-def _missing(results: Sequence[PointResults], skipped: Sequence[Skipped]) -> Iterator[str]:
-    for system in sorted({point.system for point in results}):
-        if words := alike(str(file) for file in skipped if file.may_be_of(system)):
-            yield f"{system}: runs are missing: {'; '.join(words)}."
-
-
-def _changes(
-    whole: Ranked, failed: set[str], results: Sequence[PointResults], costs: Costs | None
-) -> Iterator[tuple[str, str]]:
+def _changes(whole: Ranked, failed: set[str]) -> Iterator[tuple[str, str]]:
     """Yield which weight and which discount would make each other system tie with the first, if it may be first."""
     others = [row.system for row in whole.scores if row.value is not None][1:]
     behind = [system for system in others if system not in failed and system not in whole.tied]
     for system in behind[:NEAREST]:
-        words = [_weights(whole, system), _discount(whole, system, results, costs)]
-        yield system, "; ".join(filter(None, words))
+        if words := [*filter(None, (_weights(whole, system), _discount(whole, system)))]:
+            yield system, "; ".join(words)
 
 
 def _weights(ranked: Ranked, system: str) -> str:
@@ -106,37 +95,17 @@ def _weights(ranked: Ranked, system: str) -> str:
     return f"no weight by a factor of up to {NEAR:g}" if turns else "no weight: it is behind in each workload"
 
 
-def _discount(whole: Ranked, other: str, results: Sequence[PointResults], costs: Costs | None) -> str:
-    """Return the discount with which another system is no longer behind in a ranking that money decides.
-
-    Where it does not, return the discount with which it costs as much for the work.
-    """
-    first = whole.scores[0].system
-    if whole.by_money:
-        price = next((turn for turn in whole.turns if (turn.system, turn.what) == (other, f"price of {other}")), None)
-        if price:
-            return f"discount of {_rounded_up(100 * (1 - price.factor))} %"
-        limit = next(row.limit for row in whole.scores if row.system == other)
-        return f"no discount is enough{f', as {limit} limits its size' if limit not in ('', 'money') else ''}"
-    if costs is None:
-        return "discount unknown without prices (--prices FILE)"
-    found = []
-    for points in grouped(results, lambda point: point.point.benchmark).values():
-        for kind, systems in cheapest(points, costs).items():
-            if first in systems and other in systems:
-                pair = {name: systems[name] for name in (first, other)}
-                found.append(f"{_of_cost(pair, first, other, costs)} for {points[0].point.model} in {kind}")
-    return f"discount to cost as much: {'; '.join(found)}" if found else ""
+def _discount(whole: Ranked, other: str) -> str:
+    """Return the discount with which another system is no longer behind; empty if money does not decide the ranking."""
+    if not whole.by_money:
+        return ""
+    price = next((turn for turn in whole.turns if (turn.system, turn.what) == (other, f"price of {other}")), None)
+    if price:
+        return f"discount of {_rounded_up(100 * (1 - price.factor))} %"
+    limit = next(row.limit for row in whole.scores if row.system == other)
+    return f"no discount is enough{f', as {limit} limits its size' if limit not in ('', 'money') else ''}"
 
 
 def _rounded_up(percent: float) -> str:
     """Return a discount with one decimal that is enough: rounded to the nearest, it may be too low."""
     return f"{math.ceil(10 * percent - 1e-6) / 10:.1f}"
-
-
-def _of_cost(pair: Cheapest, first: str, other: str, costs: Costs) -> str:
-    if tied_with_cheapest(pair) != [first]:
-        return "none, as it is not more expensive"
-    price = next((crossing.price for crossing in crossings(pair, costs) if crossing.system == other), 0.0)
-    now = costs.systems[other].price_per_device
-    return f"{100 * (1 - price / now):.1f} %" if price > 0 else "none, as its electricity costs more"

@@ -14,6 +14,7 @@ from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.show.page.decision import Decision
 from results.show.plots.style import Styles
+from results.show.tables.cells import half_text
 from results.verdicts.cost import Costs, cost_of, costed_work, why_not_costed
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
@@ -54,7 +55,7 @@ class Row(NamedTuple):
 
 
 class FirstPage(NamedTuple):
-    """The matrix; `notes` explains it."""
+    """The matrix of systems and their figures."""
 
     columns: list[Column]
     rows: list[Row]
@@ -111,7 +112,7 @@ def _rows(
     """Yield each system, whether it is its first row, and its point of each workload."""
     best = [_best_points(results) for _, results in workloads]
     systems = dict.fromkeys(point.system for _, results in workloads for point in results)
-    order = [row.system for row in decision.rankings[0].scores] if decision else _by_speed(best, list(systems))
+    order = [row.system for row in decision.rankings[0].scores] if decision else _by_speed(best[0])
     for system in dict.fromkeys([*order, *systems]):
         of_system = [points.get(system, []) for points in best]
         for number in range(max(1, *map(len, of_system))):
@@ -134,12 +135,9 @@ def _best_points(results: Sequence[PointResults]) -> dict[str, list[PointResults
     return best
 
 
-def _by_speed(best: Sequence[Mapping[str, Sequence[PointResults]]], systems: Sequence[str]) -> list[str]:
-    def speed(system: str) -> float:
-        points = best[0].get(system) if best else None
-        return (points[0].value(PER_DEVICE) or 0.0) if points and not why_left_out(points[0]) else 0.0
-
-    return sorted(systems, key=speed, reverse=True)
+def _by_speed(best: Mapping[str, Sequence[PointResults]]) -> list[str]:
+    ranked = [points[0] for points in best.values() if not why_left_out(points[0])]
+    return [point.system for point in sorted(ranked, key=lambda point: -(point.value(PER_DEVICE) or 0.0))]
 
 
 def _score(row: Scored) -> Cell:
@@ -149,7 +147,7 @@ def _score(row: Scored) -> Cell:
 
 
 def _half(value: float, interval: Interval | None) -> str:
-    return f"±{100 * interval.half / value:.2g} %" if interval and value else "no interval"
+    return half_text(value, interval.half) if interval and value else "no interval"
 
 
 def _of_workload(

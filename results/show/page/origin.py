@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from record.values import value_at
 from results.files.quantities import QUANTITIES, quantities
 from results.find.records import Record
 from results.frames import lacking_words, level_words
@@ -41,11 +42,8 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
             for record in mine
             for channel in (record.energy.channels if record.energy else ())
         )
-        cells = {
-            QUANTITIES["power_level"].title: level_words(mine),
-            QUANTITIES["next_level"].title: lacking_words(mine),
-        }
-        sources |= {f"{title}: {cell}": None for title, cell in cells.items() if cell}
+        levels = {"power_level": level_words(mine), "next_level": lacking_words(mine)}
+        sources |= {f"{QUANTITIES[name].title}: {words}": None for name, words in levels.items() if words}
         sources |= dict.fromkeys(sources_of(mine))
         kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
         found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
@@ -57,38 +55,24 @@ def origin_table(records: Sequence[Record]) -> Table:
     found: dict[tuple[str, ...], None] = {}
     for record in records:
         origin = record.provenance
+        packages = [f"{name} {version}" for name, version in (origin.packages or {}).items() if version]
+        software = ", ".join([f"Python {value_at(record, 'provenance.python') or 'unknown'}", *packages])
+        container = " ".join(filter(None, [origin.container, origin.container_digest])) or "none"
+        code = str(origin.git_commit or "unknown")[:12] + (" with changes" if origin.git_dirty else "")
         for node in origin.nodes:
-            packages = ", ".join(f"{name} {version}" for name, version in (origin.packages or {}).items() if version)
-            facts = vars(node)
-            found[
-                record.system,
-                str(facts.get("hostname") or "unknown"),
-                str(node.cpu or facts.get("architecture") or "unknown"),
-                str(facts.get("kernel") or "unknown"),
-                _devices(node.devices),
-                f"Python {vars(origin).get('python', 'unknown')}, {packages}",
-                " ".join(filter(None, [origin.container, origin.container_digest])) or "none",
-                str(origin.git_commit or "unknown")[:12] + (" with changes" if origin.git_dirty else ""),
-            ] = None
+            facts = {"hostname": None, "architecture": None, "kernel": None, **vars(node)}
+            machine = (facts["hostname"], node.cpu or facts["architecture"], facts["kernel"])
+            names = (str(fact or "unknown") for fact in machine)
+            found[(record.system, *names, _devices(node.devices), software, container, code)] = None
     columns = ("system", "node", "processor", "kernel", "devices and firmware", "software", "container", "code")
     return Table(quantities(*columns), list(found))
 
 
 def _devices(devices: Any) -> str:
-    if not isinstance(devices, list):
-        return ""
-    facts = (
-        "name",
-        "driver_version",
-        "vbios_version",
-        "power.limit",
-        "clocks.max.sm",
-        "ecc.mode.current",
-        "mig.mode.current",
-    )
+    facts = ("driver_version", "vbios_version", "power.limit", "clocks.max.sm", "ecc.mode.current", "mig.mode.current")
     texts = [
-        ", ".join(f"{name} {device[name]}" if name != "name" else str(device[name]) for name in facts if name in device)
-        for device in devices
+        ", ".join([str(device.get("name", "")), *(f"{name} {device[name]}" for name in facts if name in device)])
+        for device in (devices if isinstance(devices, list) else [])
         if isinstance(device, dict)
     ]
     return "; ".join(f"{texts.count(text)} x {text}" for text in dict.fromkeys(texts) if text)

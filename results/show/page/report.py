@@ -10,7 +10,7 @@ from jpwr.process.whole_file import write_whole
 from record.values import count
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
-from results.points.repeats import by_point
+from results.points.repeats import PointResults, by_point
 from results.show.page.columns import grid_of, points_table
 from results.show.page.decision import Decision, decide
 from results.show.page.first_page import first_page
@@ -19,10 +19,9 @@ from results.show.page.sections import Section, sections_of
 from results.show.page.shortcomings import limits, measure_next
 from results.show.plots.style import Chart, styles_of_systems
 from results.show.tables.accept import matrix, outcome_text, verdict_table
-from results.show.tables.anchors import anchor_table
 from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.doubts import alike
-from results.show.tables.prediction import disturbed_words
+from results.show.tables.published import anchor_table
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
 from results.show.words import cost_words, form_of_score, of_ranking, of_workload, times_to_report
@@ -73,12 +72,10 @@ def write_report(
     write_whole(page, text)
     folder = page.with_name(f"{page.stem}_plots")
     folder.mkdir(exist_ok=True)
-    written = [page]
-    for chart, (_, png) in drawn.items():
-        picture = folder / f"{chart.name}.png"
+    pictures = {folder / f"{chart.name}.png": png for chart, (_, png) in drawn.items()}
+    for picture, png in pictures.items():
         write_whole(picture, png)
-        written.append(picture)
-    return written
+    return [page, *pictures]
 
 
 def environment() -> Any:
@@ -104,18 +101,27 @@ def _render(
 ) -> str:
     templates = environment()
     templates.globals |= {function.__name__: function for function in CALLED}
+    workloads = [(section.short, section.results) for section in sections]
+    groups = [section.results for section in sections]
+    points = [point for group in groups for point in group]
+    outliers = [words for section in sections for words in section.outliers]
+    found = limits(records, skipped, workloads, outliers, decision)
     text: str = templates.get_template(TEMPLATE).render(
         sections=sections,
         svg=svg,
         decision=decision,
         details_shown=DETAILS_SHOWN,
         grades=GRADES,
-        commands=commands_of([one for section in sections for one in section.results]),
+        commands=commands_of(points),
+        anchors=anchor_table(points),
+        first_page=first_page(workloads, styles_of_systems(points), costs, decision),
+        answers=[(title, of_workload(results)) for title, results in workloads],
+        form=form_of_score(decision.tender.requirements, decision.rankings[0].reference) if decision else "",
+        limits=found,
+        measure_next=measure_next(found),
+        skipped=alike(str(file) for file in skipped if file.systems is None),
         **_about_records(records),
-        **_about_answers(sections, decision, costs),
-        **_about_limits(records, skipped, sections, decision),
-        **_about_costs(sections, costs, decision.failed if decision else ()),
-        anchors=anchor_table([one for section in sections for one in section.results]),
+        **_about_costs(groups, costs, decision.failed if decision else ()),
     )
     return text
 
@@ -137,34 +143,14 @@ def _about_records(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _about_answers(sections: Sequence[Section], decision: Decision | None, costs: Costs | None) -> dict[str, Any]:
-    workloads = [(section.short, section.results) for section in sections]
-    styles = styles_of_systems(point for section in sections for point in section.results)
-    found: dict[str, Any] = {"first_page": first_page(workloads, styles, costs, decision)}
-    found["answers"] = [(section.short, of_workload(section.results)) for section in sections]
-    if decision:
-        found["form"] = form_of_score(decision.tender.requirements, decision.rankings[0].reference)
-    return found
-
-
-def _about_limits(
-    records: Sequence[Record], skipped: Sequence[Skipped], sections: Sequence[Section], decision: Decision | None
+def _about_costs(
+    groups: Sequence[Sequence[PointResults]], costs: Costs | None, failed: Collection[str]
 ) -> dict[str, Any]:
-    disturbed = [words for section in sections for group in section.groups for words in disturbed_words(group)]
-    found = limits(records, skipped, [(one.short, one.results) for one in sections], disturbed, decision)
-    return {
-        "limits": found,
-        "measure_next": measure_next(found),
-        "skipped": alike(str(file) for file in skipped if file.systems is None),
-    }
-
-
-def _about_costs(sections: Sequence[Section], costs: Costs | None, failed: Collection[str]) -> dict[str, Any]:
     if costs is None:
         return {"costs": None, "cost_words": [], "crossings": None, "assumptions": []}
     return {
-        "costs": cost_table([section.results for section in sections], costs),
-        "cost_words": list(dict.fromkeys(" ".join(cost_words(one.results, costs, failed)) for one in sections)),
-        "crossings": crossing_table([section.results for section in sections], costs, failed),
+        "costs": cost_table(groups, costs),
+        "cost_words": list(dict.fromkeys(" ".join(cost_words(points, costs, failed)) for points in groups)),
+        "crossings": crossing_table(groups, costs, failed),
         "assumptions": costs.assumptions(),
     }

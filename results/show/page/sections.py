@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
+from itertools import chain
 from typing import NamedTuple
 
 from record.values import grouped
@@ -12,9 +12,10 @@ from results.find.in_parallel import for_each
 from results.find.records import Record
 from results.points.repeats import PointResults, by_point
 from results.predict.curve import FEWEST_POINTS
-from results.predict.predict import Group, groups_of
+from results.predict.predict import groups_of
 from results.show.plots.style import Chart, Styles, styles_of_systems
 from results.show.plots.workload import charts_of
+from results.show.tables.prediction import disturbed_words
 from results.show.tables.table import within_limits
 from results.verdicts.ranking import ranked_points
 
@@ -28,7 +29,7 @@ class Section(NamedTuple):
     results: list[PointResults]
     charts: list[Chart]
     limits: list[str]  # of load, of servers
-    groups: list[Group]  # that predictions are made from
+    outliers: list[str]  # sentences on points that differ from their neighbours
 
 
 def sections_of(records: Sequence[Record]) -> list[Section]:
@@ -60,9 +61,6 @@ def title_of_workload(results: Sequence[PointResults]) -> str:
 def _section(index: int, results: list[PointResults], styles: Styles) -> Section:
     point = next((one for one in results if one.good), results[0]).point
     groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
-    for group, errors in zip(groups, for_each(attrgetter("errors"), groups), strict=True):
-        group.errors = errors
-    charts = charts_of(results, styles, groups)
     name = f"{point.benchmark}_{index}"
     title = title_of(point.benchmark)
     return Section(
@@ -70,7 +68,7 @@ def _section(index: int, results: list[PointResults], styles: Styles) -> Section
         title if point.model in title else f"{title}, {point.model}",
         name,
         results,
-        [chart._replace(name=f"{name}_{chart.name}") for chart in charts],
+        [chart._replace(name=f"{name}_{chart.name}") for chart in charts_of(results, styles)],
         within_limits(results),
-        groups,
+        list(chain.from_iterable(for_each(disturbed_words, groups))),
     )

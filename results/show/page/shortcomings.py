@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from record.findings import LEFT_OUT, NEIGHBOURS, NO_SCORE, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
+from record.findings import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
 from record.values import PER_DEVICE, grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
 from results.show.page.decision import Decision
 from results.show.tables.doubts import alike, deviations_once, energies_apart, failures_once
-from results.show.words import scaled, scaled_words, without_score
+from results.show.words import scaled_words
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import rank, ranked_points
 
@@ -31,13 +31,13 @@ def limits(
     decision: Decision | None,
 ) -> list[Shortcoming]:
     """Return all limits of the results, each once, the most serious first."""
-    found = [*_left_out(skipped), *_of_records(records)]
+    found = [*_left_out(skipped), *failures_once(records)]
     found += _of_decision(decision) if decision else []
     for title, results in workloads:
         found += [] if decision else _ties(title, results)
         found += [(PLACES, f"{title}: {words}") for words in energies_apart(results)]
     every = [one for _, results in workloads for one in results]
-    found += [(one.finding.advice, str(one)) for one in deviations_once(every)]
+    found += deviations_once(every)
     found += [(NEIGHBOURS, words) for words in disturbed]
     merged = [
         Shortcoming(advice, [detail.rstrip(".") for _, detail in mine])
@@ -58,32 +58,15 @@ def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
         yield LEFT_OUT, f"{systems}: {'; '.join(alike(map(str, mine)))}"
 
 
-def _of_records(records: Sequence[Record]) -> Iterator[tuple[Advice, str]]:
-    for one in failures_once(records):
-        yield one.finding.advice, str(one)
-
-
 def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
-    yield from _of_sizes(decision)
+    ranked = decision.rankings[0]
+    firsts, sizes = [ranked.scores[0].system, *ranked.tied], scaled_words(ranked)
+    is_of_first = any(systems.intersection(firsts) for systems, _ in sizes)
+    for _, words in sizes:
+        yield SIZE if is_of_first else SIZE_OF_OTHERS, words
     yield from _undecided(decision)
-    ranked = decision.rankings[0]
     if ranked.tied:
-        names = [ranked.scores[0].system, *ranked.tied]
-        yield TIE, f"{', '.join(names)} {ranked.title}"
-    of_others = [
-        each._replace(scores=[row for row in each.scores if row.system not in decision.failed])
-        for each in decision.rankings
-    ]
-    for words in without_score(of_others):
-        yield NO_SCORE, words
-
-
-def _of_sizes(decision: Decision) -> Iterator[tuple[Advice, str]]:
-    ranked = decision.rankings[0]
-    firsts, sizes = {ranked.scores[0].system, *ranked.tied}, scaled(ranked)
-    advice = SIZE if any(size.system in firsts for size in sizes) else SIZE_OF_OTHERS
-    for words in scaled_words(sizes):
-        yield advice, words
+        yield TIE, f"{', '.join(firsts)} {ranked.title}"
 
 
 def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:

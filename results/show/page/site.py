@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from jpwr.process.whole_file import write_whole
 from record.values import LONGEST_BYTES, PER_DEVICE, WORK, count
-from results.files.quantities import QUANTITIES, Shown, quantities
+from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
 from results.frames import csv_text, points_frame
@@ -29,15 +28,14 @@ from results.show.page.report import DETAILS_SHOWN, environment
 from results.show.page.sections import by_workload, title_of_workload
 from results.show.page.shortcomings import limits
 from results.show.plots.style import Styles, styles_of_systems
-from results.show.plots.workload import frame_of, speed_against_energy
-from results.show.tables.cells import STATUS, Table
+from results.show.tables.cells import Table
 from results.show.tables.doubts import alike, failure
 from results.show.tables.table import point_table, record_table
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
 
 FILES = "files_of_site.txt"  # names of all files: the next site removes these and no others
-PAGE_ROWS = 200  # of a static page, and of a step of the interactive one: these many open at once on a phone
+STEP = 200  # rows that the script of a page shows at once: these many open on a phone
 CHOSEN_BY = {QUANTITIES[name].title for name in ("system", "devices", "precision", "variant", "status", "energy")}
 
 
@@ -61,8 +59,7 @@ def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Pa
         (folder / place).mkdir(parents=True, exist_ok=True)
     write_whole(folder / FILES, "".join(f"{path}\n" for path in old))  # an interrupted site can be written again
     templates = environment()
-    shared = {"count": count, "details_shown": DETAILS_SHOWN, "grid_of": grid_of, "page_rows": PAGE_ROWS, "root": ""}
-    templates.globals |= shared
+    templates.globals |= {"count": count, "details_shown": DETAILS_SHOWN, "grid_of": grid_of, "root": ""}
     styles = styles_of_systems(points := by_point(records))
     written, workloads = [FILES, *map(_file, records)], list[Workload]()
     for results in by_workload(points):
@@ -129,7 +126,7 @@ def _write_point(folder: Path, templates: Any, workload: str, title: str, one: P
     for record in runs:
         write_whole(folder / _file(record), Path(record.file.path).read_bytes())
     why = _why_not_ranked(one)
-    values = zip(column_names(table), table.rows[0], (column.help for column in table.columns), strict=True)
+    values = zip(table.titles, table.rows[0], (column.help for column in table.columns), strict=True)
     text = templates.get_template("site_point.html.j2").render(
         root="../",
         one=one,
@@ -156,48 +153,37 @@ def _why_not_ranked(one: PointResults) -> str:
     return f"energy not ranked: {why}" if (why := why_not_ranked(one)) else ""
 
 
-def column_names(table: Table) -> list[str]:
-    """Return the titles of a table, each once: that of an interval with the title of its number."""
-    titles = table.titles
-    return [f"{before} {title}" if title.startswith("±") else title for before, title in pairwise(["", *titles])]
-
-
-def _with_column(table: Table, name: str, cells: Sequence[str]) -> Table:
-    rows = [[*row, cell] for row, cell in zip(table.rows, cells, strict=True)]
-    return replace(table, columns=[*table.columns, QUANTITIES[name]], rows=rows)
-
-
 def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[str, str | bytes]]:
     """Yield name and content of the files of a workload."""
     frame = points_frame(one.results).assign(limits=one.limits, page=one.links)
     yield f"{one.name}.csv", csv_text(frame)
     yield f"{one.name}.parquet", frame.to_parquet(None, index=False)
-    charts = speed_against_energy(frame_of(one.results), one.results[0].any.work_unit, styles)
-    pictures = {f"{one.name}-{number}.png": chart for number, chart in enumerate(charts)}
-    yield from ((name, chart.png()) for name, chart in pictures.items())
-    shown = _with_column(points_table(one.results), "limits", one.limits)
-    shown = shown.chosen(sorted(range(len(shown.columns)), key=lambda at: shown.columns[at].title == STATUS))
-    lesser = [column.shown is Shown.MORE and column.path not in (PER_DEVICE, WORK) for column in shown.columns]
-    yield f"{one.name}.js", f"const site = {json.dumps(_data(one, shown, lesser, styles))};\n"
-    grid = grid_of(shown.chosen([at for at, is_lesser in enumerate(lesser) if not is_lesser]))
-    numbers = range(-(-len(one.links) // PAGE_ROWS))
-    pages = [f"{one.name}{f'-{number + 1}' if number else ''}.html" for number in numbers]
-    for number, page in enumerate(pages):
-        part = slice(number * PAGE_ROWS, (number + 1) * PAGE_ROWS)
-        rows = {"grid": Grid(grid.headings, grid.rows[part], grid.bad[part]), "links": one.links[part]}
-        of_page = {"workload": one, "number": number, "pages": pages, "pictures": pictures if not number else {}}
-        yield page, templates.get_template("site_workload.html.j2").render(rows | of_page)
+    points = points_table(one.results)
+    rows = [[*row, limits] for row, limits in zip(points.rows, one.limits, strict=True)]
+    table = replace(points, columns=[*points.columns, QUANTITIES["limits"]], rows=rows)
+    yield f"{one.name}.js", f"const site = {json.dumps(_data(one, grid_of(table), styles))};\n"
+    needed = table.chosen([at for at, column in enumerate(table.columns) if not _is_lesser(column)])
+    yield f"{one.name}.html", templates.get_template("site_workload.html.j2").render(workload=one, table=needed)
 
 
-def _data(one: Workload, shown: Table, lesser: Sequence[bool], styles: Styles) -> dict[str, Any]:
+def _is_lesser(column: Quantity) -> bool:
+    """Return whether a page shows a column on request alone."""
+    return column.shown is Shown.MORE and column.path not in (PER_DEVICE, WORK)
+
+
+def _data(one: Workload, grid: Grid, styles: Styles) -> dict[str, Any]:
     """Return what the script of a workload's page filters, sorts and draws."""
-    grid = grid_of(shown)
-    every = zip(shown.columns, column_names(shown), grid.headings, lesser, strict=True)
     return {
         "headings": [
-            heading._asdict()
-            | {"name": name, "falls": column.better == "more", "more": is_lesser, "chooses": column.title in CHOSEN_BY}
-            for column, name, heading, is_lesser in every
+            {
+                "title": heading.title,
+                "help": heading.help,
+                "kind": heading.kind,
+                "falls": heading.column.better == "more",
+                "more": _is_lesser(heading.column),
+                "chooses": heading.column.title in CHOSEN_BY,
+            }
+            for heading in grid.headings
         ],
         "rows": grid.rows,
         "bad": grid.bad,
@@ -205,7 +191,7 @@ def _data(one: Workload, shown: Table, lesser: Sequence[bool], styles: Styles) -
         "curve": list(map(_on_curve, one.results)),
         "unit": one.results[0].any.work_unit,
         "colours": {system: style["color"] for system, style in styles.items()},
-        "step": PAGE_ROWS,
+        "step": STEP,
     }
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from record.values import rounded
 from results.show.plots.style import (
-    GREY,
     INK,
     OF_SYSTEM,
     SIZE_IN,
@@ -30,10 +29,9 @@ ROW_IN = 0.3  # height of a bar
 TITLE_IN = 0.085  # width of a letter
 MOST_TICKS = 6  # of batch sizes or numbers of devices in a panel
 LEAST_LABELLED = 7.0  # percent of a stacked bar, in which a number fits
-LONGEST_NAME = 34  # characters on a line next to a bar
+LONGEST_NAME = 30  # characters on a line next to a bar
 MOST_BARS = 40  # in a chart; more are left out with a word
 FAILED_COLOUR = "#D55E00"
-PREDICTED = ", predicted"  # end of the name of a series that was not measured: it is dotted and hollow
 
 
 class Axis(NamedTuple):
@@ -82,8 +80,6 @@ def _series(axes: Axes, frame: DataFrame, x: Axis, y: Axis, by: str, styles: Sty
     """Draw the rows of each value of a column as one series, with error bars."""
     for number, (name, group) in enumerate(frame.groupby(by, sort=False)):
         own = {**styles.get(group.system.iloc[0], style_of(number)), **look}
-        if str(name).endswith(PREDICTED):
-            own |= {"linestyle": ":", "markerfacecolor": "none"}
         line, caps, ends = axes.errorbar(
             list(group[x.column].astype(float)),
             list(group[y.column].astype(float)),
@@ -166,7 +162,6 @@ def dots(
     labels: str = "",
     hollow: Sequence[bool] = (),
     front: Sequence[tuple[float, float]] = (),
-    joined: bool = False,
     words: str = "",
 ) -> Chart:
     """Draw a dot for each row, with intervals and the texts of a column `labels`; `front` is a dotted line."""
@@ -174,7 +169,7 @@ def dots(
     is_hollow = list(hollow) or [False] * len(frame)
     for state in sorted(set(is_hollow)):
         group = frame[[one is state for one in is_hollow]]
-        look = {"linestyle": ":" if joined else "none", **({"markerfacecolor": "none"} if state else {})}
+        look = {"linestyle": "none", **({"markerfacecolor": "none"} if state else {})}
         _series(axes, group, x, y, by, styles, look)
     for row in frame.to_dict("records") if labels else ():
         place, gid = (float(row[x.column]), float(row[y.column])), f"{OF_SYSTEM}{row['system']}"
@@ -205,94 +200,61 @@ def pareto(places: Iterable[tuple[float, float]], less_is_better: bool = False) 
 
 @styled
 def bars(
-    frame: DataFrame,
-    label: str,
-    chart: tuple[str, str],
-    colours: Mapping[str, str],
-    stacked: bool = False,
-    ends: Sequence[str] = (),
-    words: str = "",
+    frame: DataFrame, label: str, chart: tuple[str, str], colours: Mapping[str, str], ends: Sequence[str], words: str
 ) -> Chart:
-    """Draw a row of bars for each `name`: one for each `part`, side by side or stacked, of the column `value`.
+    """Draw a bar for each `name`, stacked of a `value` for each `part`; one whose `hatched` is true is hatched.
 
-    colours: of the parts, or of the systems in the column `system`, whose parts are then paler one after another. ends:
-    texts to the right of the rows. A row whose column `hatched` is true is hatched.
+    colours: of the parts, in their order. ends: texts to the right of the bars.
     """
     names = list(dict.fromkeys(frame["name"]))[:MOST_BARS]
-    parts = list(dict.fromkeys(frame["part"]))
-    parts = [part for part in colours if part in parts] or parts
     shown = [textwrap.fill(name, LONGEST_NAME, max_lines=3, placeholder="…") for name in names]
-    height = 0.75 / (1 if stacked else len(parts))
-    row_in = ROW_IN * max(1.0, 0.55 * max(name.count("\n") + 1 for name in shown), 0 if stacked else len(parts) / 2)
+    row_in = ROW_IN * max(1.0, 0.55 * max(name.count("\n") + 1 for name in shown))
     figure, [axes] = new_figure((SIZE_IN[0], 1.2 + row_in * len(names)))
     left = dict.fromkeys(names, 0.0)
-    for number, part in enumerate(parts):
-        alpha = 1.0 if part in colours else 1.0 - 0.55 * number / max(1, len(parts) - 1)
-        for row in frame[frame["part"] == part].to_dict("records"):
-            if row["name"] not in left:
-                continue
-            at, value = names.index(row["name"]), float(row["value"])
-            colour = colours.get(part) or colours.get(str(row.get("system")), GREY)
-            hatch = "////" if row.get("hatched") else None
-            y = at if stacked else at - 0.375 + (number + 0.5) * height
-            begin = left[row["name"]] if stacked else 0.0
-            axes.barh(y, value, 0.94 * height, begin, color=colour, alpha=alpha, hatch=hatch, edgecolor="white", lw=0.4)
-            low, high = row.get("low"), row.get("high")
-            if low is not None and high is not None and low == low:
-                axes.plot([low, high], [y, y], color=INK, linewidth=1)
-            if stacked and label.startswith("share") and value >= LEAST_LABELLED:
-                text = axes.text(begin + value / 2, y, f"{value:.0f}", ha="center", va="center", fontsize=7)
+    for part, colour in colours.items():
+        for row in frame[(frame["part"] == part) & frame["name"].isin(names)].to_dict("records"):
+            at, value, begin = names.index(row["name"]), float(row["value"]), left[row["name"]]
+            hatch = "////" if row["hatched"] else None
+            axes.barh(at, value, 0.7, begin, color=colour, hatch=hatch, edgecolor="white", lw=0.4)
+            if value >= LEAST_LABELLED:
+                text = axes.text(begin + value / 2, at, f"{value:.0f}", ha="center", va="center", fontsize=7)
                 text.set(color="black", bbox={"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.7})
             left[row["name"]] += value
-        axes.barh([0], [0], color=colours.get(part, INK), alpha=alpha, label=str(part))
+        axes.barh([0], [0], color=colour, label=part)
     for at, end in enumerate(ends[: len(names)]):
         axes.text(1.01, at, end, va="center", fontsize=7, transform=axes.get_yaxis_transform())
     axes.set_yticks(range(len(names)), shown, fontsize=7)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlabel(label)
     axes.grid(axis="y", visible=False)
-    if len(parts) > 1:
-        legend_below(figure, [axes])
-    numbers = {name: frame[frame["name"] == name] for name in names}
-    texts = (
-        f"{name}: " + ", ".join(f"{row.part} {rounded(float(row.value))}" for row in rows.itertuples())
-        for name, rows in numbers.items()
-    )
+    legend_below(figure, [axes])
     more = len(set(frame["name"])) - len(names)
     left_out = f" {more} more are left out." if more else ""
-    return Chart(*chart, f"{words or '; '.join(texts)}{left_out}", figure)
+    return Chart(*chart, f"{words}{left_out}", figure)
 
 
 @styled
 def heat_map(frame: DataFrame, x: Axis, y: Axis, value: str, chart: tuple[str, str], unit: str) -> Chart:
     """Draw a value for each pair of two columns; a row without one has its text in the column `failed`."""
-    import matplotlib as mpl
-    from matplotlib.patches import Rectangle
-
     across, upwards = (sorted({int(one) for one in frame[axis.column]}) for axis in (x, y))
     heading = f"{chart[1]} [{unit}]"
     width_in = max(3.2, 0.62 * len(across) + 1.2, TITLE_IN * len(heading) + 1.0)
     figure, [axes] = new_figure((width_in, max(1.5, 0.42 * len(upwards) + 1.1)))
-    known = frame[value].dropna().astype(float)
-    low, high = known.min(), known.max()
+    cells = frame.set_index([y.column, x.column])[value].astype(float).unstack()
+    low, high = (float(end) for end in (frame[value].min(), frame[value].max()))
+    axes.pcolormesh(cells.to_numpy(), cmap="cividis")
     texts = []
     for row in frame.to_dict("records"):
-        at, number = (across.index(row[x.column]), upwards.index(row[y.column])), row[value]
-        corner, is_known = (at[0] - 0.5, at[1] - 0.5), number == number and number is not None
-        shade = (float(number) - low) / (high - low) if is_known and high > low else 0.5
-        look: dict[str, Any] = {"facecolor": mpl.colormaps["cividis"](shade), "edgecolor": "none"}
-        look = look if is_known else {"fill": False, "hatch": "////", "edgecolor": FAILED_COLOUR, "lw": 0.5}
-        axes.add_patch(Rectangle(corner, 1, 1, **look))
-        box: dict[str, Any] = {} if is_known else {"bbox": {"fc": "white", "ec": "none", "pad": 1}}
-        ink = "white" if is_known and shade < 0.55 else "black"
+        place, number = (across.index(row[x.column]) + 0.5, upwards.index(row[y.column]) + 0.5), row[value]
+        is_known = number == number and number is not None
+        is_dark = is_known and float(number) <= low + 0.55 * (high - low)
+        ink = "white" if is_dark else "black" if is_known else FAILED_COLOUR
         text = short(float(number)) if is_known else row["failed"]
-        axes.text(*at, text, ha="center", va="center", fontsize=7 if is_known else 6, color=ink, **box)
+        axes.text(*place, text, ha="center", va="center", fontsize=7, color=ink)
         shown = rounded(float(number)) if is_known else row["failed"]
         texts.append(f"{row[y.column]} {y.label} at {x.label} {row[x.column]}: {shown}")
-    axes.set_xlim(-0.5, len(across) - 0.5)
-    axes.set_ylim(-0.5, len(upwards) - 0.5)
-    axes.set_xticks(range(len(across)), list(map(str, across)))
-    axes.set_yticks(range(len(upwards)), list(map(str, upwards)))
+    axes.set_xticks([at + 0.5 for at in range(len(across))], list(map(str, across)))
+    axes.set_yticks([at + 0.5 for at in range(len(upwards))], list(map(str, upwards)))
     axes.set_xlabel(x.label)
     axes.set_ylabel(y.label)
     axes.set_title(heading)

@@ -1,4 +1,4 @@
-"""Charts of single runs over time: reads and power with the windows, and the runs of a machine by their days."""
+"""Charts over time: the power of a run with its windows, and the runs of a machine by their days."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ioprof.counts import SIZE_CLASSES
-from ioprof.summary import MB, size
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from record.model import Record
@@ -16,62 +14,11 @@ from record.values import PER_DEVICE, rounded, value_at
 from results.history import Timed
 from results.join.nodes import TRACES
 from results.points.repeats import PointResults, point_of, variant_of
-from results.show.plots.charts import Axis, bars, lines
-from results.show.plots.style import COLOURS, GREY, Chart
-from results.show.tables.reads import counted
+from results.show.plots.charts import Axis, lines
+from results.show.plots.style import COLOURS, Chart
 from results.verdicts.ranking import fastest
 
-WINDOW_COLOURS = {"measured": COLOURS[2], "effective": COLOURS[4]}
 MOST_ROWS = 2000  # of a trace in a chart
-MOST_NODES = 6  # lines in a chart
-
-
-def reads(results: Sequence[PointResults]) -> Iterator[Chart]:
-    """Yield the read bandwidth of each node over time, and the sizes of reads, of the first run with a profile."""
-    import pandas
-
-    record = next((point.good[0] for point in counted(results)), None)
-    if record is None:
-        return
-    where = f"{record.system}, {point_of(record).place}"
-    nodes = [node for node in record.io.over_time if node.part_s > 0][:MOST_NODES]
-    windows = [window for window in record.windows if nodes and window.boot_id == nodes[0].boot_id]
-    if windows:
-        start_s = min(window.start_s for window in windows)
-        rows = [
-            {
-                "system": node.hostname,
-                "time_s": node.begin_s - start_s + (at + 0.5) * node.part_s,
-                "rate": read / MB / node.part_s,
-            }
-            for node in nodes
-            for at, read in enumerate(node.bytes)
-        ]
-        spans = [(one.start_s - start_s, one.end_s - start_s, WINDOW_COLOURS.get(one.kind, GREY)) for one in windows]
-        by_window = [f"{kind} window {size(one.bytes)}" for kind, one in record.io.windows.items()]
-        words = f"{where}: {size(record.io.job.bytes)} in the whole job; {', '.join(by_window)}."
-        yield _over_time(rows, Axis("rate", "read [MB/s]"), ("bandwidth", "Read bandwidth over time"), spans, words)
-    counts = record.io.data.reads_by_size
-    if whole := sum(counts.values()):
-        shares = {name: 100 * counts.get(name, 0) / whole for name in SIZE_CLASSES}
-        frame = pandas.DataFrame({"name": list(shares), "part": "reads", "value": list(shares.values())})
-        texts = ", ".join(f"{share:.0f} % {name}" for name, share in shares.items() if share >= 1)
-        words = f"{where}: {whole:,} reads in the measured windows; {texts} bytes."
-        yield bars(
-            frame,
-            "reads [%] by the bytes that they returned",
-            ("read_sizes", "Sizes of reads"),
-            {"reads": COLOURS[0]},
-            words=words,
-        )
-
-
-def _over_time(rows: list[dict[str, Any]], y: Axis, chart: tuple[str, str], spans: Any, words: str) -> Chart:
-    import pandas
-
-    time = Axis("time_s", "time from the start of the measured window [s]", "free")
-    look = {"marker": "", "linestyle": "-", "linewidth": 0.8}
-    return lines(pandas.DataFrame(rows), time, y, chart, {}, look=look, spans=spans, words=words)
 
 
 def powers(results: Sequence[PointResults]) -> Iterator[Chart]:
@@ -85,6 +32,7 @@ def powers(results: Sequence[PointResults]) -> Iterator[Chart]:
 def _power_over_time(record: Record, chart: tuple[str, str]) -> Iterator[Chart]:
     """Yield the power of the channels that count, summed over each node, with the measured windows shaded."""
     import numpy as np
+    import pandas
 
     used = {(channel.hostname, channel.name) for channel in value_at(record, "energy.channels") or []}
     rows: list[dict[str, Any]] = []
@@ -109,7 +57,10 @@ def _power_over_time(record: Record, chart: tuple[str, str]) -> Iterator[Chart]:
     if rows:
         average = rounded(value_at(record, "energy.avg_power_w"))
         words = f"The measured window is shaded: {average} W on average, all nodes together."
-        yield _over_time(rows, Axis("power_w", "power of the node's channels [W]"), chart, spans, words)
+        time = Axis("time_s", "time from the start of the measured window [s]", "free")
+        power = Axis("power_w", "power of the node's channels [W]")
+        look = {"marker": "", "linestyle": "-", "linewidth": 0.8}
+        yield lines(pandas.DataFrame(rows), time, power, chart, {}, look=look, spans=spans, words=words)
 
 
 def _traces_of(record: Record) -> Iterator[Trace]:

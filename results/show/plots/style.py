@@ -57,7 +57,6 @@ STYLE: Any = {  # of matplotlib
 }
 
 
-TITLED = "titled:"  # prefix of the gid of an element with a tooltip
 OF_SYSTEM = "of:"  # prefix of the gid of an element of one system
 Styles = Mapping[str, Mapping[str, Any]]  # of systems
 
@@ -79,15 +78,11 @@ class Chart(NamedTuple):
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
         # Ids must be unique in a page.
         text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{self.name}-", text)
-        text = re.sub(r'width="([\d.]+)pt" height="[^"]*"', self._width, text, count=1)
-        text = re.sub(rf'<g id="{self.name}-{TITLED}([^"]*)">', r"<g><title>\1</title>", text)
+        width = f'width="{72 * PIXELS_PER_PT * self.figure.get_size_inches()[0]:.0f}"'
+        text = re.sub(r'width="[\d.]+pt" height="[^"]*"', width, text, count=1)
         text = re.sub(rf'<g id="{self.name}-{OF_SYSTEM}([^"]*)">', r'<g data-system="\1">', text)
         label = f' role="img" aria-label="{escape(f"{self.title}. {self.words}", quote=True)}"'
         return text.replace("<svg", f"<svg{label}", 1)
-
-    @staticmethod
-    def _width(found: re.Match[str]) -> str:
-        return f'width="{float(found[1]) * PIXELS_PER_PT:.0f}"'
 
     def png(self) -> bytes:
         """Return the chart as PNG on white, for a document."""
@@ -130,12 +125,11 @@ def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
 def style_of(index: int) -> dict[str, Any]:
     """Return the colour, the marker and the line of a series by its number.
 
-    Up to 24 series differ by marker and line alone, for readers who do not distinguish the colours.
+    24 series differ by marker and line alone, for readers who do not distinguish the colours.
     """
     return {
         "color": COLOURS[index % len(COLOURS)],
-        # Shifted where all three would repeat together.
-        "marker": MARKERS[(index + index // (len(MARKERS) * len(LINES))) % len(MARKERS)],
+        "marker": MARKERS[index % len(MARKERS)],
         "linestyle": LINES[index // len(MARKERS) % len(LINES)],
         "markersize": 5,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -13,30 +12,22 @@ from results.frames import alike, points_frame
 from results.points.operating import limits_of
 from results.points.regions import ORDER, OTHER, TIMED_BY, WINDOWS, regions_of
 from results.points.repeats import PointResults
-from results.predict.curve import FURTHEST
-from results.predict.predict import Group, PredictionError
-from results.show.plots.charts import PREDICTED, Axis, bars, dots, heat_map, lines, pareto
-from results.show.plots.runs import powers, reads
+from results.show.plots.charts import Axis, bars, dots, heat_map, lines, pareto
+from results.show.plots.runs import powers
 from results.show.plots.style import COLOURS, GREY, Chart, Styles
-from results.verdicts.ranking import best_by_devices, fastest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SPEED, EFFICIENCY, TOTAL, EFFECTIVE = "work_per_s_per_device", "work_per_wh", "work_per_s", "effective_work_per_s"
+SPEED, EFFICIENCY, TOTAL = "work_per_s_per_device", "work_per_wh", "work_per_s"
 ENDS = (("low", "high"), ("high", "low"))  # of an inverse
 BATCH = Axis("global_batch", "global batch size", "doublings")
 DEVICES = Axis("devices", "devices", "doublings")
 REGION_COLOURS = dict(zip(ORDER, (COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[0], COLOURS[1], COLOURS[2]), strict=True))
-OF_CHARTS = (TOTAL, EFFECTIVE, "per_user", "tpot_p50", "ttft_p99", "j_per_output_token")  # besides those of every point
-# The ends of a single run's own interval of a column, of which a time is inverted.
-OWN_ENDS = (
-    ("per_user", True, ("tpot_p50_high_s", "tpot_p50_low_s")),
-    (SPEED, False, ("tokens_per_s_low", "tokens_per_s_high")),
-)
+OF_CHARTS = (TOTAL, "per_user", "tpot_p50", "ttft_p99", "j_per_output_token")  # besides those of every point
 
 
-def charts_of(results: Sequence[PointResults], styles: Styles, groups: Sequence[Group] = ()) -> list[Chart]:
+def charts_of(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
     """Return the charts of a workload; none that would have a single point."""
     unit = str(results[0].any.work_unit)
     frame = frame_of(results)
@@ -45,13 +36,9 @@ def charts_of(results: Sequence[PointResults], styles: Styles, groups: Sequence[
     return [
         *of_points,
         *_scaling(frame, styles),
-        *_two_speeds(frame, unit, styles),
-        *_scopes(results, unit, styles),
         *_regions(results),
-        *reads(results),
         *([] if served else _heat_maps(frame, unit)),
         *powers(results),
-        *_predictions(groups, styles),
     ]
 
 
@@ -122,13 +109,9 @@ def _scaling(frame: DataFrame, styles: Styles) -> Iterator[Chart]:
             continue
         speeds = best[SPEED].astype(float)
         shares = best.assign(share=100 * speeds / speeds.groupby(best["system"]).transform("first"))
-        texts = "; ".join(
-            f"{system}: " + ", ".join(f"{row.share:.0f} % on {row.devices}" for row in rows.itertuples())
-            for system, rows in shares.groupby("system", sort=False)
-        )
         chart = _named("scaling", "Scaling: throughput per device, relative to the fewest devices", number, words)
         share = Axis("share", "scaling efficiency [%]")
-        yield lines(shares, DEVICES, share, chart, styles, limits={"": 100.0}, words=texts)
+        yield lines(shares, DEVICES, share, chart, styles, limits={"": 100.0})
 
 
 def _heat_maps(frame: DataFrame, unit: str) -> Iterator[Chart]:
@@ -147,59 +130,6 @@ def _heat_maps(frame: DataFrame, unit: str) -> Iterator[Chart]:
                 title = f"{system}, {words}" if len(kinds) > 1 and words else system
                 chart = (f"heat_map_{number}" + (f"_{kind}" if kind else ""), f"{title}: throughput")
                 yield heat_map(cells, BATCH, DEVICES, TOTAL, chart, f"{unit}/s")
-
-
-def _two_speeds(frame: DataFrame, unit: str, styles: Styles) -> Iterator[Chart]:
-    """Yield throughput with data on the device next to that through the input path."""
-    import pandas
-
-    if EFFECTIVE not in frame or (both := frame[frame[[TOTAL, EFFECTIVE]].notna().all(axis=1)]).empty:
-        return
-    kinds = ((TOTAL, "compute: data is on the device"), (EFFECTIVE, "effective: through the input path"))
-    rows = pandas.concat(
-        [
-            pandas.DataFrame(
-                {
-                    "name": both["system"] + ", " + both["place"],
-                    "system": both["system"],
-                    "part": part,
-                    "value": both[column].astype(float),
-                    **{
-                        end: both[f"{column}_{end}"].astype(float)
-                        for end in ("low", "high")
-                        if f"{column}_{end}" in both
-                    },
-                }
-            )
-            for column, part in kinds
-        ]
-    )
-    yield bars(rows, f"{unit}/s", ("effective", "Throughput with and without the input path"), _colours(styles))
-
-
-def _colours(styles: Styles) -> dict[str, str]:
-    return {system: style["color"] for system, style in styles.items()}
-
-
-def _scopes(results: Sequence[PointResults], unit: str, styles: Styles) -> Iterator[Chart]:
-    """Yield the energy of a million units in each sampled scope, at each system's most efficient point."""
-    import pandas
-
-    rows, several = [], False
-    for system in dict.fromkeys(point.system for point in results):
-        best = fastest((point for point in results if point.system == system), QUANTITIES[EFFICIENCY].path)
-        work = value_at(best.any, "metrics.measured_{unit}") if best else None
-        if best is None or not work or not best.any.energy:
-            continue
-        scopes = {name.removesuffix("_wh"): wh for name, wh in vars(best.any.energy.sampled_by_scope).items() if wh}
-        several |= len(scopes) > 1
-        name = f"{system} (used: {value_at(best.any, 'energy.power_scope')})"
-        rows += [
-            {"name": name, "system": system, "part": part, "value": wh / work * 1e6} for part, wh in scopes.items()
-        ]
-    if several:
-        chart = ("scopes", "Energy by scope; scopes contain each other")
-        yield bars(pandas.DataFrame(rows), f"Wh per million {unit}", chart, _colours(styles))
 
 
 def _regions(results: Sequence[PointResults]) -> Iterator[Chart]:
@@ -226,80 +156,28 @@ def _regions(results: Sequence[PointResults]) -> Iterator[Chart]:
     parts = {part: REGION_COLOURS.get(part, GREY if part == OTHER else COLOURS[3]) for part in names}
     words = "; ".join(texts) + ". Hatched: measured in split steps." * split
     chart = ("regions", "Step time by region")
-    yield bars(frame, "share of the step time [%]", chart, parts, True, ends, words)
-
-
-def _predictions(groups: Sequence[Group], styles: Styles) -> Iterator[Chart]:
-    """Yield measured throughput over devices, and its prediction for FURTHEST times as many."""
-    import pandas
-
-    rows, words = [], []
-    for group in groups:
-        best = best_by_devices(group.results)
-        if not best:
-            continue
-        most, system = max(best), group.first.system
-        try:
-            found = group.predict(FURTHEST * most, FURTHEST * best[most].point.global_batch)
-        except PredictionError:
-            continue
-        name = ", ".join([system, group.first.precision, *group.variant])
-        measured = {number: point.value(QUANTITIES[TOTAL].path) or 0.0 for number, point in best.items()}
-        low, high = found.per_s_interval
-        rows += [{"system": system, "name": name, "devices": n, "speed": v} for n, v in measured.items()]
-        predicted = {"system": system, "name": f"{name}{PREDICTED}"}
-        rows.append({**predicted, "devices": most, "speed": measured[most]})
-        rows.append(
-            {**predicted, "devices": found.point.devices, "speed": found.per_s, "speed_low": low, "speed_high": high}
-        )
-        interval = " to ".join(rounded(end) for end in found.per_s_interval)
-        words.append(f"{name}, {devices_text(found.point.devices)}: predicted {interval} {found.unit}/s")
-    if words:
-        axes = DEVICES._replace(label="devices, with as many samples on each"), Axis("speed", "work/s", "factors")
-        chart = ("scaling_beyond", "Scaling beyond the measured sizes, with predictions")
-        yield lines(pandas.DataFrame(rows), *axes, chart, styles, by="name", words="; ".join(words))
+    yield bars(frame, "share of the step time [%]", chart, parts, ends, words)
 
 
 def _served(frame: DataFrame, results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
     """Yield throughput and energy against the speed of one user, and TTFT under load with its limit."""
-    import pandas
-
     load = "global_batch"
-    joules = [point.value(QUANTITIES["j_per_output_token"].path) for point in results]
-    texts = [f"{p.point.global_batch}" + (f", {j:.2g} J" if j else "") for p, j in zip(results, joules, strict=True)]
-    frame = frame.assign(setup=[", ".join([p.system, *p.variant]) for p in results], text=texts)
-    for column, is_inverse, names in OWN_ENDS if "per_user" in frame else ():
-        for end, key in zip(("low", "high"), names, strict=True):
-            own = [point.any.metrics.number(key) for point in results]
-            scaled = [
-                one and (1 / one if is_inverse else one / p.point.devices) for one, p in zip(own, results, strict=True)
-            ]
-            ends = frame[f"{column}_{end}"] if f"{column}_{end}" in frame else frame[column] * math.nan
-            frame[f"{column}_{end}"] = ends.fillna(pandas.Series(scaled, frame.index, dtype="Float64"))
-    frame = frame.sort_values(load)
-    streams = "Numbers are requests in flight. "
+    frame = frame.assign(setup=[", ".join([p.system, *p.variant]) for p in results]).sort_values(load)
     for number, (kind, group) in enumerate(alike(frame, "per_user", SPEED)):
         places = zip(group["per_user"].astype(float), group[SPEED].astype(float), strict=True)
         hollow = [keeps is False for keeps in group["keeps"]]
-        name = _named("serving_pareto", "Throughput against speed per user; labels: requests in flight", number, kind)
+        late = ", hollow beyond their limits" if any(hollow) else ""
+        title = f"Throughput against speed per user, by requests in flight{late}"
+        chart = _named("serving_pareto", title, number, kind)
         axes = Axis("per_user", "tokens/s per user (1 / median TPOT)"), Axis(SPEED, "output tokens/s per device")
-        late = " Hollow points are beyond their limits of TTFT and TPOT." if any(hollow) else ""
-        words = streams + _at_load(group, SPEED, "per_user") + late
-        yield dots(group, *axes, name, styles, "setup", "text", hollow, pareto(places), words=words)
+        yield dots(group, *axes, chart, styles, "setup", load, hollow, pareto(places))
     for number, (kind, group) in enumerate(alike(frame, "tpot_p50", "j_per_output_token")):
-        name = _named("serving_energy", "Energy per token against TPOT", number, kind)
+        chart = _named("serving_energy", "Energy per token against TPOT, by requests in flight", number, kind)
         axes = Axis("tpot_p50", "TPOT, median [s]"), Axis("j_per_output_token", "J per output token", "factors")
-        words = streams + _at_load(group, "j_per_output_token", "tpot_p50")
-        yield dots(group, *axes, name, styles, "setup", load, joined=True, words=words)
+        yield dots(group, *axes, chart, styles, "setup", load)
     for number, (kind, group) in enumerate(alike(frame, "ttft_p99")):
-        name = _named("serving_limit", "Time to the first token under load", number, kind)
+        chart = _named("serving_limit", "Time to the first token under load", number, kind)
         limits = {(value_at(p.any, "serving.slo"), value_at(p.any, "metrics.slo_ttft_s")) for p in results if p.good}
         known = {f"limit of {slo}": limit_s for slo, limit_s in sorted(limits, key=str) if slo and limit_s}
         axes = Axis(load, "requests in flight", "doublings"), Axis("ttft_p99", "TTFT, 99th percentile [s]", "factors")
-        words = "; ".join(f"{row.setup}: {rounded(row.ttft_p99)} s at {row.global_batch}" for row in group.itertuples())
-        yield lines(group, *axes, name, styles, "setup", limits=known, words=words)
-
-
-def _at_load(group: DataFrame, y: str, x: str) -> str:
-    rows = group.to_dict("records")
-    return "; ".join(f"{row['setup']}: {rounded(float(row[y]))} at {rounded(float(row[x]))}" for row in rows)
+        yield lines(group, *axes, chart, styles, "setup", limits=known)

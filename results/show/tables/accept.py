@@ -9,21 +9,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from record.findings import joined
-from record.values import grouped
+from record.values import grouped, rounded
 from results.files.quantities import quantities
 from results.find.records import Skipped
-from results.show.tables.cells import Amount, Cell, Table, rendered, text_of
+from results.show.tables.cells import Table, rendered
 from results.show.words import met_words
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 from results.verdicts.tender.award import Tender
 
-KEPT = 5  # first columns, which are kept if they are empty
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}
 
 
 def verdict_table(verdicts: Sequence[Verdict], name: str = "requirement") -> Table:
-    """Return a row for each requirement or pledge, without empty columns at the end."""
+    """Return a row for each requirement or pledge, without empty columns."""
     columns = quantities("system", name, "outcome", "found", "95 % interval", "at", "why", "doubts")
     rows = [
         [
@@ -32,7 +31,7 @@ def verdict_table(verdicts: Sequence[Verdict], name: str = "requirement") -> Tab
         ]
         for one in verdicts
     ]
-    return Table(columns, rows).filled(always=KEPT)
+    return Table(columns, rows).filled()
 
 
 def outcome_text(verdict: Verdict) -> str:
@@ -60,32 +59,25 @@ def matrix(verdicts: Sequence[Verdict]) -> Matrix:
 
 def _words(verdict: Verdict, notes: Sequence[str]) -> str:
     reason = f"note {notes.index(verdict.reason) + 1}" if verdict.reason in notes else verdict.reason
-    return "; ".join(filter(None, [text_of(found(verdict)), reason]))
+    return "; ".join(filter(None, [found(verdict), reason]))
 
 
 def tender_text(tender: Tender) -> str:
     """Return the tables of requirements and pledge, the points of the score, and the runs that do not count."""
     judged = tender.judged
-    lines = [rendered(verdict_table(judged), "text", str.ljust), *_counts(judged)] if judged else []
+    counts = [f"{system} {met_words(verdicts)}" for system, verdicts in grouped(judged, lambda one: one.system).items()]
+    lines = [rendered(verdict_table(judged), "text", str.ljust), *counts] if judged else []
     if tender.pledge:
         title = f"pledge of {tender.pledge.title}, {tender.pledge.signature}:"
         lines += [*([""] if lines else []), title, rendered(verdict_table(tender.pledged, "pledge"), "text", str.ljust)]
     return "\n".join([*lines, *map(str, tender.awards), *tender.without_figure, *tender.left_out.values()])
 
 
-def found(verdict: Verdict) -> Cell:
+def found(verdict: Verdict) -> str:
     """Return the number with its unit, or the grade."""
-    value, unit = verdict.answer.value, verdict.answer.unit
-    words = f" {unit}" if unit else ""
-    if isinstance(value, float):
-        return Amount(value, verdict.interval.half if verdict.interval else None, words=words)
-    return None if value is None else f"{value}{words}"
-
-
-def _counts(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return how many requirements each system meets."""
-    by_system = grouped(verdicts, lambda verdict: verdict.system)
-    return [f"{system} {met_words(mine)}" for system, mine in by_system.items()]
+    value, half = verdict.answer.value, verdict.interval.half if verdict.interval else None
+    text = rounded(value, half) if isinstance(value, float) else "" if value is None else str(value)
+    return " ".join(filter(None, [text, verdict.answer.unit])) if text else ""
 
 
 def verdicts_json(tender: Tender, code: int, skipped: Sequence[Skipped] = ()) -> str:

@@ -1,12 +1,7 @@
-"""A table of values, and its renderings, which alone make text of values.
-
-A rendering has a format of numbers: for readers, for programs with all digits, or for the page with few digits.
-"""
+"""A table of values, and its renderings, which alone make text of values."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -17,21 +12,20 @@ from jpwr.messages import near
 from record.errors import RecordError
 from record.values import SIGNIFICANT, count, rounded
 from results.files.quantities import Quantity, Shown
+from results.frames import csv_text
 from results.points.estimate import Interval
 from results.show.tables.fit import aligned
 
 FORMS = ("text", "csv", "markdown", "html")
+LEAST_PERCENT = 0.01  # half-width of an interval: a smaller one is shown as this
 STATUS = "status"  # title of the column with the outcome
-RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n")  # at the begin of a cell
-GROUP = 2  # leading columns, the system and the model, within which Shown.WITHIN looks for differences
 
 
 class Amount(NamedTuple):
-    """A number with the half-width of its interval, which determines its digits, and with the words after it."""
+    """A number with the half-width of its interval, which determines its digits; None for a single run."""
 
-    value: float | None
-    half: float | None = None
-    words: str = ""
+    value: float
+    half: float | None
 
 
 # A sequence is a list of facts; a number without an interval has the format of its column.
@@ -42,11 +36,6 @@ Number: TypeAlias = Callable[[float, float | None, str], str]  # of a number, a 
 def for_readers(value: float, half: float | None, form: str) -> str:
     """Return a number in the format of its column, or with the digits that its interval supports."""
     return format(value, form) if form else rounded(value, half)
-
-
-def for_programs(value: float, half: float | None, form: str) -> str:
-    """Return a number with all its digits."""
-    return repr(value)
 
 
 def for_page(value: float, half: float | None, form: str) -> str:
@@ -70,21 +59,24 @@ def text_of(cell: Cell, form: str = "", number: Number = for_readers) -> str:
     if isinstance(cell, Interval):
         return " to ".join(number(end, cell.half, "") if math.isfinite(end) else "no bound" for end in cell)
     if isinstance(cell, Amount):
-        if cell.value is None or not math.isfinite(cell.value):
-            return ""
-        return f"{number(cell.value, cell.half, '')}{cell.words}"
+        half = "" if cell.half is None else f" {half_text(cell.value, cell.half)}"
+        return f"{number(cell.value, cell.half, '')}{half}"
     return cell if isinstance(cell, str) else ", ".join(cell or ())
 
 
+def half_text(value: float, half: float) -> str:
+    """Return the half-width of an interval in percent of the value."""
+    return f"±{max(LEAST_PERCENT, 100 * abs(half / value)):.2g} %" if value else ""
+
+
 def is_number(cell: Cell) -> bool:
-    """Return whether a cell is a number or an interval, without words."""
-    return not cell.words if isinstance(cell, Amount) else isinstance(cell, int | float | Interval)
+    """Return whether a cell is a number or an interval."""
+    return isinstance(cell, int | float | Amount | Interval)
 
 
 def is_known(cell: Cell) -> bool:
     """Return whether a cell is not empty."""
-    value = cell.value if isinstance(cell, Amount) else cell
-    return math.isfinite(value) if isinstance(value, float) else value is not None and value not in ("", (), [])
+    return math.isfinite(cell) if isinstance(cell, float) else cell is not None and cell not in ("", (), [])
 
 
 def sort_value(cell: Cell) -> float | str | None:
@@ -153,13 +145,13 @@ class Table:
         rows = [[row[at] for at in columns] for row in self.rows]
         return replace(self, columns=[self.columns[at] for at in columns], rows=rows)
 
-    def filled(self, always: int = 0, without: Sequence[str] = ()) -> Table:
-        """Return the table without columns that are empty or have certain titles; the first ones are always kept."""
+    def filled(self, without: Sequence[str] = ()) -> Table:
+        """Return the table without columns that are empty or have certain titles."""
         return self.chosen(
             [
                 at
                 for at, one in enumerate(self.columns)
-                if one.title not in without and (at < always or any(is_known(row[at]) for row in self.rows))
+                if one.title not in without and any(is_known(row[at]) for row in self.rows)
             ]
         )
 
@@ -187,7 +179,7 @@ def _needed(table: Table) -> Table:
     good = [at is None or row[at] == "ok" for row in table.rows]
     columns, kept, shared, hidden = [], [], [], 0
     for column, title, cells in zip(table.columns, table.titles, zip(*table.rows, strict=True), strict=True):
-        shown, common = _compared(column, cells, table.rows, good)
+        shown, common = _compared(column, cells, good)
         if shown:
             columns.append(column)
             kept.append(shown)
@@ -201,18 +193,13 @@ def _needed(table: Table) -> Table:
     return Table(columns, list(zip(*kept, strict=True)), notes, table.units)
 
 
-def _compared(
-    column: Quantity, cells: Sequence[Cell], rows: Sequence[Sequence[Cell]], good: Sequence[bool]
-) -> tuple[Sequence[Cell], Sequence[str]]:
+def _compared(column: Quantity, cells: Sequence[Cell], good: Sequence[bool]) -> tuple[Sequence[Cell], Sequence[str]]:
     """Return the cells of a column that a reader needs, if any, and the facts that all rows have, to be stated once."""
     if column.shown in (Shown.ALWAYS, Shown.MORE):
         return cells if column.shown is Shown.ALWAYS else (), ()
     parts = [_parts(cell, column) for cell in cells]
-    groups = [tuple(row[:GROUP]) for row in rows]
-    known = [(tuple(one), group) for one, group, is_good in zip(parts, groups, good, strict=True) if one or is_good]
-    common = [one for one in known[0][0] if all(one in facts for facts, _ in known)]
-    if column.shown is Shown.WITHIN:
-        return (cells, ()) if len(set(known)) > len({group for _, group in known}) else ((), common)
+    first, *others = [facts for facts, is_good in zip(parts, good, strict=True) if facts or is_good]
+    common = [one for one in first if all(one in facts for facts in others)]
     left = [[one for one in facts if one not in common] for facts in parts] if common else cells
     return left if any(map(is_known, left)) else (), common
 
@@ -230,29 +217,20 @@ def rendered(table: Table, form: str, place: Callable[[str, int], str] = str.rju
         return "\n".join([aligned(table.texts(), place), *table.notes])
     if form == "csv":
         return _csv(table)
-    header, *body = table.texts()
-    if form == "markdown":
-        lines = [[field.replace("|", "\\|").replace("\n", " ") for field in line] for line in (header, *body)]
-        lines.insert(1, ["---"] * len(header))
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    import pandas
+    if form == "html":
+        import pandas
 
-    return str(pandas.DataFrame(body, columns=header).to_html(index=False, escape=True, border=0))
+        header, *body = table.texts()
+        return str(pandas.DataFrame(body, columns=header).to_html(index=False, border=0))
+    lines = [[field.replace("|", "\\|").replace("\n", " ") for field in line] for line in table.texts()]
+    lines.insert(1, ["---"] * len(table.columns))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _csv(table: Table) -> str:
     """Return a table for programs: truth as True and False, numbers with all digits."""
-    rows = ([_for_csv(cell) for cell in row] for row in [table.titles, *table.rows])
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue().rstrip("\n")
+    import pandas
 
-
-def _for_csv(cell: Cell) -> str | int:
-    """Return a cell for programs; a text that a spreadsheet would run is quoted (OWASP, CSV injection)."""
-    if isinstance(cell, bool | int):
-        return cell
-    text = text_of(cell, number=for_programs)
-    is_text = not isinstance(cell, float | Amount | Interval)
-    quote = "'" if is_text and text.startswith(RUN_BY_SPREADSHEETS) else ""
-    return f"{quote}{text}".replace("\r", " ")  # which the writer does not quote, and readers take for another row
+    rows = [[cell if isinstance(cell, int | float) else text_of(cell) or None for cell in row] for row in table.rows]
+    frame = pandas.DataFrame(rows, columns=table.titles, dtype="object")
+    return csv_text(frame.convert_dtypes()).rstrip("\n")

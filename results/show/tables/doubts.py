@@ -3,49 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
-from record.findings import Finding, finding, without_numbers
+from record.findings import Advice, Finding, finding, without_numbers
 from record.values import grouped
 from results.find.records import Record
 from results.points.repeats import PointResults, point_of, variant_of
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import by_energy_kind, ranked_points
 
-OUT_OF_MEMORY = "out_of_memory"
 EXAMPLES = 3  # places of a finding that are named
 
 
-class Place(NamedTuple):
-    """Point of a sweep with a finding; points that differ in options alone have the same words."""
-
-    words: str
-    options: tuple[str, ...]
+Place = tuple[str, tuple[str, ...]]  # words of a point, and its options
 
 
-class Found(NamedTuple):
-    """A finding with all its places; if its numbers differ, it has those of the first."""
-
-    finding: Finding
-    places: list[Place]
-    differs: bool
-
-    def __str__(self) -> str:
-        known = list(dict.fromkeys(place.words for place in self.places))
-        such_as = ", such as" if len(known) > EXAMPLES else ":"
-        places = f"{len(self.places)} points{such_as} " if len(self.places) > 1 else ""
-        more = "; elsewhere with other numbers" if self.differs else ""
-        return f"{self.finding} ({places}{'; '.join(known[:EXAMPLES])}{more})"
-
-
-def once(findings: Iterable[tuple[Place, Finding]]) -> list[Found]:
-    """Merge pairs of a place and a finding if only numbers of the findings differ; the most frequent first."""
-    kinds = grouped(findings, lambda pair: pair[1].alike)
-    merged = [
-        Found(pairs[0][1], list(dict.fromkeys(place for place, _ in pairs)), len({str(one) for _, one in pairs}) > 1)
-        for pairs in kinds.values()
-    ]
-    return sorted(merged, key=lambda one: -len(one.places))
+def once(findings: Iterable[tuple[Place, Finding]]) -> list[tuple[Advice, str]]:
+    """Merge findings that differ in their numbers alone, each with its places; the most frequent first."""
+    found = []
+    for pairs in grouped(findings, lambda pair: pair[1].alike).values():
+        places = dict.fromkeys(place for place, _ in pairs)
+        known = list(dict.fromkeys(words for words, _ in places))
+        number = f"{len(places)} points{', such as' if len(known) > EXAMPLES else ':'} " if len(places) > 1 else ""
+        more = "; elsewhere with other numbers" if len({str(one) for _, one in pairs}) > 1 else ""
+        first = pairs[0][1]
+        found.append((len(places), first.advice, f"{first} ({number}{'; '.join(known[:EXAMPLES])}{more})"))
+    return [(advice, words) for _, advice, words in sorted(found, key=lambda row: -row[0])]
 
 
 def alike(sentences: Iterable[str]) -> list[str]:
@@ -56,31 +38,28 @@ def alike(sentences: Iterable[str]) -> list[str]:
     ]
 
 
-def deviations_once(results: Sequence[PointResults]) -> list[Found]:
+def deviations_once(results: Sequence[PointResults]) -> list[tuple[Advice, str]]:
     """Return the deviations of points from the rules of a run."""
     return once((_place(one.any, one.variant), finding) for one in results for finding in deviations(one))
 
 
-def failures_once(records: Sequence[Record]) -> list[Found]:
+def failures_once(records: Sequence[Record]) -> list[tuple[Advice, str]]:
     """Return the reasons of failed runs."""
     return once((_place(one, variant_of(one)), failure(one)) for one in records if not one.is_good)
 
 
 def failure(record: Record) -> Finding:
     """Return why a run failed."""
-    status, error = record.status, record.error or "no reason recorded"
-    return (
-        finding("out_of_memory", error=error)
-        if status == OUT_OF_MEMORY
-        else finding("failed", status=status, error=error)
-    )
+    error = record.error or "no reason recorded"
+    if record.status == "out_of_memory":
+        return finding("out_of_memory", error=error)
+    return finding("failed", status=record.status, error=error)
 
 
 def _place(record: Record, options: tuple[str, ...]) -> Place:
     point = point_of(record)
-    return Place(
-        f"{record.system}, {point.model}, {point.place}", (point.benchmark, point.data, point.sample, *options)
-    )
+    words = f"{record.system}, {point.model}, {point.place}"
+    return words, (point.benchmark, point.data, point.sample, *options)
 
 
 def energies_apart(results: Sequence[PointResults]) -> list[str]:

@@ -11,7 +11,7 @@ from itertools import zip_longest
 WIDTH = 120  # characters of a line that goes to no terminal; a table that cannot be as narrow has one line for each row
 NARROW = 12  # characters: a text is not wrapped to less, or to the longest word
 NO_BREAK = "\u00a0"
-TOGETHER = re.compile(r"(?<=±) | (?=%)")  # spaces at which a line is not broken
+TOGETHER = re.compile(r" (?=[±%])")  # spaces at which a line is not broken
 
 
 def aligned(

@@ -7,26 +7,22 @@ from collections.abc import Sequence
 
 from record.values import devices_text, rounded
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
-from results.points.estimate import Interval
 from results.predict.curve import disturbed
 from results.predict.predict import Group, Prediction
-from results.show.tables.cells import Amount, Cell, Table
+from results.show.tables.cells import Cell, Table
 
 
 def prediction_table(predictions: Sequence[Prediction]) -> Table:
-    """Return a row per prediction."""
-    ends = [end for name in ("work_per_s", "work_per_wh") for end in _with_ends(name)]
-    speed, of_energy = ends[:3], ends[3:]
-    power, source = quantities("W/device", "from")
+    """Return a row per prediction, with the low and the high end of each interval."""
     place = quantities("system", "model", "precision", "variant", "devices", "global_batch")
-    columns = [*place, *speed, power._replace(shown=Shown.MORE), *of_energy, *quantities("energy"), source]
+    power, source = quantities("W/device", "from")
+    of_energy = [*_with_ends("work_per_wh"), *quantities("energy")]
+    columns = [*place, *_with_ends("work_per_s"), power._replace(shown=Shown.MORE), *of_energy, source]
     rows: list[list[Cell]] = [
         [
             *(one.system, one.point.model, one.precision, one.variant, one.point.devices, one.point.global_batch),
-            *_ends(one.per_s, one.per_s_interval),
-            Amount(one.power_w),
-            *_ends(one.per_wh, one.per_wh_interval),
-            *(one.energy_kind, one.source),
+            *(one.per_s, *one.per_s_interval, one.power_w),
+            *(one.per_wh, *(one.per_wh_interval or (None, None)), one.energy_kind, one.source),
         ]
         for one in predictions
     ]
@@ -34,13 +30,8 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
 
 
 def _with_ends(name: str) -> list[Quantity]:
-    one = QUANTITIES[name]
-    return [one, *(one._replace(title=f"{end} {one.title}") for end in ("low", "high"))]
-
-
-def _ends(value: float | None, interval: Interval | None) -> list[Cell]:
-    half = interval.half if interval else None
-    return [Amount(value, half), *(Amount(end, half) for end in interval or (None, None))]
+    value = QUANTITIES[name]._replace(form="")
+    return [value, *(value._replace(title=f"{end} {value.title}") for end in ("low", "high"))]
 
 
 def disturbed_words(group: Group) -> list[str]:

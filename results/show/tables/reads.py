@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
 from record.model import Reads, WindowReads
@@ -12,10 +13,9 @@ from results.find.records import Record
 from results.join.reads import WAITING
 from results.points.regions import WINDOWS, median_of_all
 from results.points.repeats import PointResults, point_of
-from results.show.tables.cells import Amount, Cell, Table
+from results.show.tables.cells import Cell, Table
 from results.show.tables.table import PLACE, place_of
 
-JOB = "whole job"
 SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
 LITTLE_PERCENT = 1.0  # of the time of steps: with a shorter wait, a faster storage has no effect
@@ -33,10 +33,9 @@ COLUMNS = PLACE + quantities(
         "seen [%]",
     )
 )
-COUNTED = (0, 2)  # indices of counts: files and reads
 FILE_COLUMNS = PLACE + quantities(
     *("file", "size [MB]", "opens", "reads", "read [MB]", "in the window [MB]", "while steps waited [MB]"),
-    *("sequential [%]", "mapped [MB]"),
+    *("sequential [%]", "mapped, not timed [MB]"),
 )
 
 
@@ -52,26 +51,23 @@ def read_table(results: Sequence[PointResults]) -> Table:
         parts: dict[str, list[Reads | WindowReads | None]] = {
             f"{kind} window": [record.io.windows.get(kind) for record in one.good] for kind in WINDOWS
         }
-        parts[JOB] = [record.io.job for record in one.good]
+        parts["whole job"] = [record.io.job for record in one.good]
         seen = median_of_all([record.io.coverage_percent for record in one.good])
         for name, runs in parts.items():
             if all(runs):
-                rows.append([*place_of(one), name, *_medians([_numbers(run) for run in runs if run]), seen])
+                columns = zip(*(_numbers(run) for run in runs if run), strict=True)
+                files, size_mb, reads, *others = map(median_of_all, columns)
+                rows.append([*place_of(one), name, round(files or 0), size_mb, round(reads or 0), *others, seen])
     return Table(COLUMNS, rows)
 
 
 def _numbers(one: Reads | WindowReads) -> list[float | None]:
     """Return the values of the columns from `files` on; only windows have times."""
-    reading_s, waited = None, None
-    if isinstance(one, WindowReads):
-        reading_s, waited = one.reading_s, _percent(one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
     sizes = [one.files, one.bytes / MB, one.reads, _ratio(one.bytes / 1e3, one.reads)]
-    return [*sizes, reading_s, _ratio(one.bytes / MB, reading_s), waited]
-
-
-def _medians(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
-    medians = [median_of_all(values) for values in zip(*runs, strict=True)]
-    return [None if one is None else round(one) if at in COUNTED else float(one) for at, one in enumerate(medians)]
+    if not isinstance(one, WindowReads):
+        return [*sizes, None, None, None]
+    waited = _percent(one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
+    return [*sizes, one.reading_s, _ratio(one.bytes / MB, one.reading_s), waited]
 
 
 def _ratio(value: float, by: float | None) -> float | None:
@@ -91,31 +87,31 @@ def file_table(results: Sequence[PointResults]) -> Table:
         for file in (in_windows or files)[:SHOWN_FILES]:
             sequential = _percent(file.sequential_reads, file.reads)
             sizes = [file.window_bytes / MB, file.waited_for_bytes / MB]
-            mapped = Amount(file.mapped_bytes / MB, words=", not timed") if file.maps else None
+            mapped = file.mapped_bytes / MB if file.maps else None
             cells: list[Cell] = [file.path, file.size_bytes / MB, file.opens, file.reads, file.bytes / MB]
             rows.append([*place_of(one), *cells, *sizes, sequential, mapped])
     return Table(FILE_COLUMNS, rows)
 
 
 def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
-    """Return the conclusions from each point's first run, each sentence once; `tier` is a storage bandwidth in MB/s."""
+    """Return the conclusions from each point's first run, each sentence once; `tier` is a storage's MB/s."""
     sentences = []
     for one in counted(results):
         record = one.good[0]
         place = ", ".join(filter(None, (record.system, record.model, point_of(record).place)))
-        for conclusions in (_again, _small, _storage, _mapped, _not_seen):
-            sentences += [f"{place}: {text}" for text in conclusions(record, tier)]
+        for conclusions in (_again, _small, partial(_storage, tier=tier), _mapped, _not_seen):
+            sentences += [f"{place}: {text}" for text in conclusions(record)]
     return list(dict.fromkeys(sentences))
 
 
-def _again(record: Record, tier: float | None) -> Iterator[str]:
+def _again(record: Record) -> Iterator[str]:
     data = record.io.data
     times = _ratio(data.bytes, data.size_bytes)
     if times is not None and times > AGAIN:
         yield f"the files that steps read have {size(data.size_bytes)}, and the job read each byte {times:.1f} times"
 
 
-def _small(record: Record, tier: float | None) -> Iterator[str]:
+def _small(record: Record) -> Iterator[str]:
     data = record.io.data
     mean_bytes = _ratio(data.size_bytes, data.files)
     if mean_bytes is not None and mean_bytes < SMALL_BYTES and data.files >= MANY:
@@ -152,13 +148,13 @@ def _saved(saved_s: float, of_s: float) -> str:
     return f"{saved_s:.3g} s ({100 * saved_s / of_s:.1f} %)"
 
 
-def _mapped(record: Record, tier: float | None) -> Iterator[str]:
+def _mapped(record: Record) -> Iterator[str]:
     job = record.io.job
     if job.maps:
         yield f"{size(job.mapped_bytes)} were mapped into memory: what of them was read is not counted and not timed"
 
 
-def _not_seen(record: Record, tier: float | None) -> Iterator[str]:
+def _not_seen(record: Record) -> Iterator[str]:
     io = record.io
     seen = io.coverage_percent
     if seen is not None and seen < ENOUGH_PERCENT:

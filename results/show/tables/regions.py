@@ -30,12 +30,8 @@ def region_table(results: Sequence[PointResults]) -> Table:
 
 def split_notes(results: Sequence[PointResults]) -> list[str]:
     """Return a note on how much longer split steps were than the steps that they represent."""
-    every = [steps.longer_percent for one in results for steps in regions_of(one.good)]
-    known = [longer for longer in every if longer is not None]
-    if not known:
-        return []
-    low, high = min(known), max(known)
-    return [
-        "Regions by split steps divide the time of the window's steps in the proportions of steps with a wait "
-        f"after each part; those took {low:+.0f} to {high:+.0f} % longer."
-    ]
+    regions = [steps for one in results for steps in regions_of(one.good)]
+    longer = [steps.longer_percent for steps in regions if steps.longer_percent is not None]
+    words = "Regions by split steps divide the time of the window's steps in the proportions of steps with a wait"
+    range_of_all = f"{min(longer, default=0.0):+.0f} to {max(longer, default=0.0):+.0f} %"
+    return [f"{words} after each part; those took {range_of_all} longer."] if longer else []

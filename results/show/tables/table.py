@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from record.values import count, devices_text, grouped, sort_key, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.files.workloads import batch_text
 from results.find.records import Record, RecordError
-from results.frames import of_point, of_run, points_of_runs
+from results.frames import OF_POINT, of_point, of_run, points_of_runs
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
 
 POWER = ("p75_power_w", "p90_power_w", "p99_power_w", "power_level", "next_level")
 REASONS = ("not_ranked", "energy_not_ranked", "status")
 LONG = QUANTITIES["next_level"].title  # of a column that fits no page
-HALF = "± 95 %"  # title of the half-width of an interval
 TRAINED = (
     *("system", "model", "precision", "data", "sample", "comparable", "devices", "global_batch", "micro_batch"),
     *("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "data_parallel", "copies"),
@@ -36,25 +35,23 @@ SERVED = (
     *("cache_hit", "possible_cache_hit", "turn_tokens_per_s", "cached_tokens", "fresh_tokens"),
     *("ttft_cached_below_50", "ttft_cached_50_to_90", "ttft_cached_from_90"),
     *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request", "j_per_token_read"),
-    *("j_per_token_written", "perplexity", "work_per_wh", "work_per_s_per_kw", *POWER, "power_source", *REASONS),
+    *("j_per_token_written", "perplexity", "work_per_s_per_kw", *POWER, "power_source", *REASONS),
 )
-LESSER_OF_SERVED = ("work_per_wh",)  # shown with all columns alone
 # The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
 ORIGINAL = [name for name, quantity in QUANTITIES.items() if quantity.original]
-# Quantities of points: those with an interval are followed by its half-width.
 TRAINED_POINTS = (
     *("system", "model", "data", "devices", "global_batch", "precision", "variant", "power_limit_w"),
-    *("clock_limit_mhz", "status", "runs", "work_per_s", HALF, "slowest_copy", "spread_percent", "time_to_loss_s"),
-    *(HALF, "energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
-    *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", HALF, "work_per_s_per_kw", HALF),
+    *("clock_limit_mhz", "status", "runs", "work_per_s", "slowest_copy", "spread_percent", "time_to_loss_s"),
+    *("energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
+    *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", "work_per_s_per_kw"),
     *("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib", *POWER),
     *("clock_mhz", "throttled_percent", "power_limited_percent", "unsettled", *REASONS[:-1]),
 )
 # These follow from other columns, and are left out of points.
-OF_DEVICES = ("work_per_s_per_device", "total_per_s", "work_per_wh")
+OF_DEVICES = ("work_per_s_per_device", "total_per_s")
 SERVED_POINTS = (
     *("system", "model", "in/out", "devices", "concurrency", "precision", "variant", "status", "runs"),
-    *(each for name in SERVED if QUANTITIES[name].form and name not in OF_DEVICES for each in (name, HALF)),
+    *(name for name in SERVED if QUANTITIES[name].form and name not in OF_DEVICES),
     *("sampling_percent", "sensor_accuracy", "energy", "power_level", "next_level", *REASONS[:-1]),
 )
 # Columns that identify a point in tables of its parts.
@@ -75,7 +72,7 @@ def record_table(records: Sequence[Record], names: Sequence[str] = ()) -> Table:
     names = names or (SERVED if are_served(records) else TRAINED)
     points = points_of_runs(records)
     rows = [[of_run(name, record, points.get(id(record))) for name in names] for record in records]
-    return Table(_columns(names), rows, units=units_of(records))
+    return Table(quantities(*names), rows, units=units_of(records))
 
 
 def original_table(records: Sequence[Record]) -> Table:
@@ -86,36 +83,18 @@ def original_table(records: Sequence[Record]) -> Table:
 
 
 def point_table(results: Sequence[PointResults]) -> Table:
-    """Return a row per point: medians, and the half-widths of intervals of those that have a column for it."""
+    """Return a row per point: medians, and the half-widths of the intervals of measured values."""
     served = are_served([record for point in results for record in (*point.good, *point.bad)])
     names = SERVED_POINTS if served else TRAINED_POINTS
-    columns = _columns(names)
-    for at, name in enumerate(names):
-        if name == HALF:
-            columns[at] = columns[at]._replace(shown=columns[at - 1].shown)
-    rows = [list(_of_point(names, point)) for point in results]
-    return Table(columns, rows, units=units_of(point.any for point in results))
+    rows = [[_of_point(name, point) for name in names] for point in results]
+    return Table(quantities(*names), rows, units=units_of(point.any for point in results))
 
 
-def _of_point(names: Sequence[str], point: PointResults) -> Iterator[Cell]:
-    half = None
-    for name, following in zip(names, [*names[1:], ""], strict=True):
-        if name == HALF:
-            yield Amount(half, half)
-            continue
-        with_half = following == HALF or name == "work_per_s_per_device"
-        half = point.half_width(QUANTITIES[name].path) if with_half else None
-        value = of_point(name, point)
-        yield Amount(value, half) if isinstance(value, float) else value
-
-
-def _columns(names: Sequence[str]) -> list[Quantity]:
-    served = "concurrency" in names
-    columns = quantities(*names)
-    return [
-        one._replace(shown=Shown.MORE) if served and name in LESSER_OF_SERVED else one
-        for name, one in zip(names, columns, strict=True)
-    ]
+def _of_point(name: str, point: PointResults) -> Cell:
+    value: Cell = of_point(name, point)
+    if name in OF_POINT or not isinstance(value, float):
+        return value
+    return Amount(value, point.half_width(QUANTITIES[name].path))
 
 
 def units_of(records: Iterable[Record]) -> list[str]:
@@ -123,46 +102,37 @@ def units_of(records: Iterable[Record]) -> list[str]:
     return list(dict.fromkeys(record.work_unit for record in records))
 
 
-def name(record: Record) -> str:
-    """Return the system, model and devices of a record, as text."""
-    small = f", {record.sample}" if value_at(record, "metrics.comparable") is False else ""
-    return f"{record.system}, {record.model}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
-
-
 def failures(records: Sequence[Record]) -> list[str]:
     """Return a sentence on each record whose status is not ok."""
-    return [
-        f"{name(record)}, {batch_text(record.benchmark, value_at(record, 'layout.global_batch_size'))}: "
-        f"{record.status}: {record.error}"
-        for record in sorted(records, key=sort_key)
-        if not record.is_good
-    ]
+    found = []
+    for record in (record for record in sorted(records, key=sort_key) if not record.is_good):
+        batch = batch_text(record.benchmark, record.layout.global_batch_size or 0)
+        place = f"{record.system}, {record.model}, {devices_text(record.layout.num_devices or 0)}, {batch}"
+        found.append(f"{place}: {record.status}: {record.error}")
+    return found
 
 
 def pivot_table(records: Sequence[Record], path: str) -> Table:
     """Return one value of one system and model: a row per number of devices, a column per global batch size.
 
-    A failed point has its status. Raises RecordError if two records have the same devices and batch.
+    A failed point has its status. Raises RecordError if two records have the same devices and batch, and if none has
+    such a number.
     """
     cells: dict[tuple[int, int], Cell] = {}
     for record in records:
-        place = (
-            value_at(record, "layout.num_devices") or 0,
-            value_at(record, "layout.global_batch_size") or 0,
-        )
-        if place in cells:
+        devices, batch = record.layout.num_devices or 0, record.layout.global_batch_size or 0
+        if (devices, batch) in cells:
             raise RecordError(
-                f"two records have {devices_text(place[0])} and batch {place[1]}: choose one system, model and set of "
+                f"two records have {devices_text(devices)} and batch {batch}: choose one system, model and set of "
                 "options with --filter"
             )
         value = value_at(record, path)
-        good = record.is_good and isinstance(value, int | float)
-        cells[place] = value if good else record.status
+        cells[devices, batch] = value if record.is_good and isinstance(value, int | float) else record.status
     if "ok" in cells.values():
         raise RecordError(f"--pivot {path}: a good record has no such number; try metrics.{{unit}}_per_s")
-    devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+    rows, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
     columns = [Quantity("devices"), *(Quantity(f"batch {batch}", form=".6g") for batch in batches)]
-    return Table(columns, [[number, *(cells.get((number, batch)) for batch in batches)] for number in devices])
+    return Table(columns, [[devices, *(cells.get((devices, batch)) for batch in batches)] for devices in rows])
 
 
 def place_of(one: PointResults) -> list[Cell]:
@@ -178,31 +148,17 @@ def place_view(table: Table, everything: bool) -> Table:
 
 
 def within_limits(results: Sequence[PointResults]) -> list[str]:
-    """Return for each setup the most requests in flight whose 99th percentiles keep the limits, a sentence each.
-
-    A load whose runs all failed keeps none. Records of other clients have no limits, and no sentence.
-    """
+    """Return for each setup of a server the most requests in flight whose 99th percentiles keep the limits, as text."""
     served = [one for one in results if one.good and value_at(one.any, "serving.slo")]
-    failed = [one for one in results if not one.good]
+    setups = grouped(served, lambda one: (one.system, *one.point[1:5], one.variant))
     found = []
-    for (system, model, sample, devices, variant), points in grouped(served, _setup).items():
-        limits = {name: value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")}
-        slo = ", ".join(f"{name.upper()} p99 {limit_s or 0:g} s" for name, limit_s in limits.items())
-        keep = f"keep the limits of {value_at(points[0].any, 'serving.slo')} ({slo})"
-        streams = [one.point.global_batch for one in points if one.keeps_limits]
-        places = [(system, model, each, devices) for each in (sample, "")]  # a run that failed early has no sample
-        tried = [one.point.global_batch for one in [*points, *failed] if _setup(one)[:4] in places]
-        if (value_at(points[0].any, "config.load.rate_per_s") or 0.0) > 0:
-            words = f"requests at this rate {'' if streams else 'do not '}{keep}"
-        elif not streams:
-            words = f"none of its loads {keep}"
-        elif max(streams) < max(tried):
-            words = f"up to {count(max(streams), 'request')} in flight {keep}"
-        else:
-            words = f"{count(max(streams), 'request')} in flight, its highest load, {keep}"
-        found.append(f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}: {words}")
+    for (system, model, _, sample, devices, variant), points in setups.items():
+        record = points[0].any
+        limits_s = {name: value_at(record, f"metrics.slo_{name}_s") or 0.0 for name in ("ttft", "tpot")}
+        slo = ", ".join(f"{name.upper()} p99 {limit_s:g} s" for name, limit_s in limits_s.items())
+        most = max((one.point.global_batch for one in points if one.keeps_limits), default=0)
+        load = f"up to {count(most, 'request')} in flight" if most else "none of its loads"
+        load = "requests at this rate" if most and record.option("load.rate_per_s") else load
+        setup = f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}"
+        found.append(f"{setup}: {load} keep the limits of {record.serving.slo} ({slo})")
     return found
-
-
-def _setup(one: PointResults) -> tuple[str, str, str, int, tuple[str, ...]]:
-    return one.system, one.point.model, one.point.sample, one.point.devices, one.variant

@@ -48,8 +48,7 @@ def _full_title(kind: Kind) -> str:
 
 
 def _marked(one: NodeVerdict) -> str:
-    mark = f"{MARKS[one.outcome]} " if one.outcome in MARKED else ""
-    return mark + _value(one)
+    return f"{MARKS[one.outcome]} {_value(one)}" if one.outcome in MARKED else _value(one)
 
 
 def _value(one: NodeVerdict) -> str:

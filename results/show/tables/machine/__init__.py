@@ -1,1 +1,0 @@
-"""Tables of a machine: its nodes."""
