@@ -48,7 +48,8 @@ class BatchOptions(options.BatchOptions):
 
     global_batch_size: int = option(20, "timesteps per optimizer step, over all devices")
     micro_batch_size: int | None = option(
-        None, "timesteps of a forward pass on a device; gradients of several passes are added; default: all of a device's"
+        None,
+        "timesteps of a forward pass on a device; gradients of several passes are added; default: all of a device's",
     )
 
     def __post_init__(self) -> None:

@@ -9,18 +9,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from neuralop.layers.spectral_convolution import SpectralConv
+from neuralop.models.fno import FNO
 from torch import Tensor, nn
 
-from benchmarks.common.run import skip_imports
 from benchmarks.fno.config import LAYERS, SIZES, Config
 from benchmarks.on_pytorch.target import Target
 from benchmarks.on_pytorch.trainer import Pass, Trainer, rising_rate
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import FORWARD
-
-skip_imports("wandb")
-from neuralop.models.fno import FNO  # noqa: E402 - would import wandb, which it uses in its own training alone
-from neuralop.layers.spectral_convolution import SpectralConv  # noqa: E402, I001
 
 EXPANSION = 4  # hidden channels of lifting and projection, as a multiple of the width
 
@@ -61,8 +58,9 @@ def build_model(size: str, seed: int) -> Operator:
 
 def relative_error(predicted: Tensor, fields: Tensor) -> Tensor:
     """Return the norm of the error relative to that of the fields, as the mean over samples."""
-    errors, norms = ((part.flatten(1)).norm(dim=1) for part in (predicted.float() - fields, fields))
-    return (errors / norms).mean()
+    errors, norms = (torch.linalg.vector_norm(part.flatten(1), dim=1) for part in (predicted.float() - fields, fields))
+    mean: Tensor = (errors / norms).mean()
+    return mean
 
 
 class Evaluator(Trainer):

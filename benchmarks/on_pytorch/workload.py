@@ -68,7 +68,7 @@ class PyTorchWorkload(OnPyTorch, SampleWorkload):
         """Return a random sample and its labels as numpy arrays; the same for a number on every rank."""
 
     def reader(self) -> Read:
-        """Return the reader of `files`, if there can be some; raises ConfigError if something that it needs is missing."""
+        """Return the reader of `files`, for a workload that has some; raises ConfigError if it lacks something."""
         raise NotImplementedError
 
     def file_passes(self, device: torch.device) -> FilePasses:

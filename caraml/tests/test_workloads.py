@@ -127,7 +127,7 @@ def test_a_parameter_is_the_systems_where_its_block_states_one():
     assert [facts.value("step", {}), facts.value("step", {}, "8"), facts.value("step", {"step": 7})] == ["2", "1", "7"]
 
 
-@pytest.mark.parametrize("benchmark", ["cosmoflow", "deepcam"])
+@pytest.mark.parametrize("benchmark", ["cosmoflow", "deepcam", "fno"])
 @pytest.mark.parametrize("system", [name for name, block in read_systems().items() if block.vendor == "graphcore"])
 def test_a_workload_that_does_not_run_on_a_system_is_refused_with_the_reason(benchmark, system, capsys):
     assert main(["plan", system, benchmark]) == 2

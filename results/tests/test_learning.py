@@ -227,7 +227,7 @@ def test_a_file_of_references_is_read_as_written_and_an_earlier_one_counts(tmp_p
         read_references(Path(tmp_path / "none.csv"))
 
 
-@pytest.mark.parametrize("name", ["llm_training", "resnet50", "cosmoflow", "deepcam"])
+@pytest.mark.parametrize("name", ["llm_training", "resnet50", "cosmoflow", "deepcam", "fno"])
 def test_the_suite_has_a_reference_of_what_the_tag_gate_runs_on_a_laptop(name):
     facts, block = workloads()[name], read_systems()["CPU"].values
     model = facts.default_model(block)
