@@ -39,7 +39,7 @@ def _files(folder: str) -> re.Pattern[str]:
 FILE, IN_ANY_FOLDER = _files(r"[A-Za-z0-9][\w.+-]*"), _files("[^/]+")
 FOLDER = re.compile(
     r"runs|\d+|\d+_benchmark|work|attempts|copies|(?:run|copy)_\d+|power|"
-    r"(?:cosmoflow|deepcam|inference|llm|node_check|resnet50)_run"
+    r"(?:cosmoflow|deepcam|fno|inference|llm|node_check|resnet50)_run"
 )
 LEFT_OUT = {"command", "io", "topology"}  # of records and traces
 OF_A_JOB = {"image_digest", "state", "exit_code", "consumed_energy_j", "consumed_energy_wh"}  # by a scheduler
