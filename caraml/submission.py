@@ -8,10 +8,8 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 
-from jpwr import __version__
 from record.values import count
 from results.exchange.archive import CHECKSUMS, ENDING, GB, SIGNATURE, unpacked, verify
 from results.exchange.public import ABOUT, FILE, About, names_left
@@ -61,9 +59,6 @@ def check(to: Path) -> tuple[str, list[str]]:
     for place, of_place in checked.items():
         is_good = not of_place.problems and place.name not in own
         found += (f"{place}: {one}" for one in (_refused(place) if is_good else of_place.problems))
-        for run in of_place.wrong:
-            mark = f'{{reason: "...", date: {date.today()}, version: "{__version__}"}}'
-            found.append(f"{to / MARKS}: if the run is wrong by this version, mark it with the line '{run}': {mark}")
     marks = marks_above(to / MARKS).keys() - {run for path in results_below(to) for run in named_in(path, "run_id")}
     found += (f"{to / MARKS} marks the run '{run}', which no record has: correct its run_id" for run in sorted(marks))
     found += _clashes(to)
@@ -73,13 +68,13 @@ def check(to: Path) -> tuple[str, list[str]]:
 
 def _refused(folder: Path) -> Iterator[str]:
     """Yield the reasons to refuse an unpacked archive that is otherwise in order."""
-    paths = {str(path.relative_to(folder)): path for path in below(folder).files}
+    paths = {str(path.relative_to(folder)): path for path in below(folder)[0]}
     of_runs = {name: path for name, path in paths.items() if FILE.fullmatch(name)}
     for name in sorted(paths.keys() - of_runs.keys() - {ABOUT, CHECKSUMS, SIGNATURE}):
         yield f"{name} is no file of a public archive: hand in what 'caraml archive --licence' has written"
     try:
-        about = read_file(About, folder / ABOUT, "statements about an archive")
-        yield from () if about.keep_names else names_left(of_runs)
+        read_file(About, folder / ABOUT, "statements about an archive")
+        yield from names_left(of_runs)
     except RecordError as error:
         yield f"it states no licence ({error}): make it with 'caraml archive --licence CC-BY-4.0'"
     if (size_gb := sum(path.stat().st_size for path in paths.values()) / GB) > MOST_GB:

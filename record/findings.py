@@ -180,7 +180,7 @@ WRONG_ANSWERS |= {"answers_below", "load_wrong", "prompt_unread"}
 NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplexity_high", "perplexity_low"}
 NOT_RANKED |= {"learns_worse", "learns_faster", "learning_unknown", "learning_short"}
 NOT_RANKED |= {"no_logprobs", "answers_unknown", "answers_empty", "perplexity_unknown", "acceptance_unknown"}
-NOT_RANKED |= {"one_seed", "divided_device", "no_ecc", "compute_prohibited", "ended_by_scheduler"}
+NOT_RANKED |= {"one_seed", "divided_device", "no_ecc", "ended_by_scheduler"}
 NOT_RANKED |= {"shared", "throttled"}  # a few per cent of throttling are no reason: see results.points.judged
 NOT_RANKED |= {"events_differ", "steps_differ", "speculation_undeclared"}
 
@@ -202,7 +202,6 @@ KINDS: Mapping[str, Kind] = {
         "not the workload of the comparison: smaller samples",
         Advice(1, "Runs are of a smaller workload.", "Run the workload in full: these runs only try the suite"),
     ),
-    "trend": Kind("trend: steps take {change:+.0%} at the end", _UNSTEADY),
     "shift": Kind("shift: steps take {change:+.0%} after the first {first} of {steps}", _UNSTEADY),
     "outliers": Kind("outliers: {slow} of {steps} steps are slow and cost {cost:.0%} of the time", _UNSTEADY),
     "few_steps": Kind("{steps} steps are too few to check whether they are steady, {wanted} wanted", _UNSTEADY),
@@ -253,10 +252,6 @@ KINDS: Mapping[str, Kind] = {
     "no_ecc": Kind(
         "ECC is off on {device}: errors of its memory are not corrected",
         Advice(1, "A device's memory is not protected: the run is not ranked.", "Switch ECC on; repeat the run"),
-    ),
-    "compute_prohibited": Kind(
-        "the compute mode of {device} is {mode}: nothing can run on it",
-        Advice(1, "A run was on a device that lets none run, and is not ranked.", "Check its record; repeat the run"),
     ),
     "ended_by_scheduler": Kind(
         "the state of its job is {state}, and no run of that job failed",
@@ -323,13 +318,6 @@ KINDS: Mapping[str, Kind] = {
         "one used {value:.1f} times the energy of another, at most {limit:.1f} wanted", _RULE, "devices alike"
     ),
     "interval": Kind("±{value:.1%} of the energy, at most {limit:.1%} wanted", _RULE, "interval"),
-    "same_window": Kind("throughput over {work_s:.2f} s, energy over {energy_s:.2f} s", _RULE, "same window"),
-    "nodes_differ": Kind(
-        "throughput over {work_s:.2f} s, energy over {energy_s:.2f} s, on one node {shortest_s:.2f} s and on another "
-        "{longest_s:.2f} s",
-        _RULE,
-        "same window",
-    ),
     "all_nodes": Kind("{measured} of {nodes} nodes", _RULE, "all nodes"),
     "all_devices": Kind("{measured} of {devices} devices", _RULE, "all devices"),
     "too_many_devices": Kind("the energy of {measured} devices is counted, {devices} trained", _RULE, "all devices"),
@@ -574,10 +562,6 @@ KINDS: Mapping[str, Kind] = {
         "the copies filled {filled} of {devices:number of device}: a projection does not count",
         _FILL,
     ),
-    "not_filled": Kind(
-        "no run filled the machine: run copies on all of it at once, with the tag 'fill'",
-        _FILL,
-    ),
     "elsewhere": Kind("no run at this point, only at {places}", _AT_POINT),
     "not_at_point": Kind("no run at this point", _AT_POINT),
     "no_load_within_limits": Kind(
@@ -585,8 +569,6 @@ KINDS: Mapping[str, Kind] = {
     ),
     "no_energy": Kind("runs without an energy", _undecided(METER)),
     "energy_left_out": Kind("no energy that counts: {reasons}", _undecided(METER)),
-    "power_left_out": Kind("no power that counts: {reasons}", _undecided(METER)),
-    "not_known": Kind("it is not known", _undecided(METER)),
     "is_estimate": Kind("it is an estimate from load, and no measurement", _undecided(METER)),
     "is_missing": Kind("there is none", _undecided(METER)),
     "no_number": Kind("no run has this number", _AT_POINT),
@@ -608,16 +590,6 @@ KINDS: Mapping[str, Kind] = {
     "runs_left_out": Kind("no run that counts: {reasons}", _AT_POINT),
     "all_failed": Kind("all {runs} runs: {states}", _REPEAT),
     "one_failed": Kind("the one run: {states}", _REPEAT),
-    "fills_failed": Kind("all runs that filled the machine failed", _REPEAT),
-    "not_as_pledged": Kind(
-        "no run filled the machine with copies of a pledged point: {reasons}",
-        _undecided("Run copies of a pledged point, at its speed and limits, on the whole machine at once"),
-    ),
-    "not_shown": Kind("no run demonstrates '{pledged}'", _AT_POINT),
-    "copies_of_other": Kind("the copies are of {found}, not of {pledged}", _AT_POINT),
-    "copies_elsewhere": Kind("a copy is on {found}, the pledged point on {pledged}", _AT_POINT),
-    "copies_slow": Kind("the slowest copy reaches {rate:digits} of the pledged {pledged:digits} a second", _AT_POINT),
-    "copies_limited": Kind("the copies ran at {found}, the pledged point at {pledged}", _AT_POINT),
     "not_together": Kind(
         "runs with different setups keep the figures of this point, and none of them keeps all",
         _undecided("Run this point in one setup that keeps all of its figures"),

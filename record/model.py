@@ -26,16 +26,8 @@ SCHEMA_VERSION = 4
 Json = dict[str, Any]  # a record as its file has it
 COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
 COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
-# Every key of `Numbers` that matches holds a number; a rate is not below 0.
-PATTERNS = {
-    "(_s|_wh|_w|_per_s|_per_wh|_per_s_per_device|_token|_per_request|_per_image|_per_device|_percent|_bytes)$": {
-        "type": ["number", "null"]
-    },
-    "(_per_s|_per_wh|_per_s_per_device)$": {"type": ["number", "null"], "minimum": 0},
-    "^(mfu|hfu|samples|missing|(measured|effective|epcc)_(tokens|images|samples))$": {"type": ["number", "null"]},
-}
 
-# In Annotated, a text is the description, and a dictionary has keywords of JSON schema.
+# In Annotated, a text is the description, and a dictionary has limits, under keywords of JSON schema.
 Number = float | None
 Amount = Annotated[float | None, {"minimum": 0}]
 Text = str | None
@@ -43,18 +35,16 @@ Name = Annotated[str, {"minLength": 1}]
 Count = Annotated[int, {"minimum": 0, "maximum": 10**9}]
 Whole = Annotated[int, {"minimum": 0}]
 KnownAmount = Annotated[float, {"minimum": 0}]
-Options = Annotated[
-    dict[str, Any],
-    {
-        "properties": {"peak_tflops_per_device": {"type": ["number", "null"]}},
-        "additionalProperties": {"type": ["string", "number", "boolean", "null", "array"]},
-    },
-]
-NUMBERS = {"additionalProperties": {"type": ["number", "boolean"]}}
-NodeDevices = Annotated[Any, {"type": ["array", "object", "null"], "items": {"type": "object"}}]
+Options = dict[str, str | float | bool | list[Any] | None]
+NodeDevices = list[dict[str, Any]] | dict[str, Any] | None
 SAME_LIMIT_W = 1.0  # drivers round power limits to less
-# A size that is known or left out, never null.
-Size = Annotated[int | None, {"type": "integer", "minimum": 0, "maximum": 10**9}]
+Size = Annotated[int | None, {"minimum": 0, "maximum": 10**9}]
+# Keys of `Numbers` that match hold a number; a rate is not below 0.
+PATTERNS = {
+    "(_per_s|_per_wh|_per_s_per_device)$": Amount,
+    "(_s|_wh|_w|_token|_per_request|_per_image|_per_device|_percent|_bytes)$": Number,
+    "^(mfu|hfu|samples|missing|(measured|effective|epcc)_(tokens|images|samples))$": Number,
+}
 Kind = TypeVar("Kind", bound="Part")
 
 
@@ -73,6 +63,8 @@ def _added(default: Any = None) -> Any:
 
 class Part:
     """A part of a record: its attributes are the keys of its file, known ones and others; it is false without any."""
+
+    OTHERS: ClassVar[dict[str, Any]] = {}  # types of further keys, by pattern
 
     @classmethod
     def of(cls: type[Kind], values: Mapping[str, Any]) -> Kind:
@@ -174,7 +166,7 @@ def is_number(value: Any) -> TypeGuard[float]:
 class Numbers(Part):
     """An object in which the value of each key that ends with a unit is a number."""
 
-    keywords: ClassVar[dict[str, Any]] = {"patternProperties": PATTERNS}
+    OTHERS: ClassVar = PATTERNS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,13 +384,6 @@ class FileReads(Reads):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FolderReads(Reads):
-    """Reads of all files in one folder."""
-
-    path: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class WindowReads(Part):
     """Reads in the windows of one kind."""
 
@@ -434,7 +419,6 @@ class JobReads(Part):
     data: Annotated[Reads, "of the files that steps read"]
     windows: dict[str, WindowReads]
     files: list[FileReads]
-    folders: list[FolderReads]
     over_time: list[ReadsOverTime]
 
 
@@ -480,11 +464,6 @@ class Figure(Numbers):
     bytes: Annotated[Amount, "of a message"] = None
     seconds: Annotated[Amount, "of a message"] = None
     ranks: Annotated[Whole, "devices that share it"] = 1
-    power_kind: Text = None
-    power_scope: Text = None
-    per_w: Annotated[Amount, "of the power in the same time"] = None
-    per_w_half_width: Amount = None
-    no_power: Annotated[str, "why the power is null"] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -510,7 +489,7 @@ class StoredFinding(Part):
     """A finding: record/findings.py has the kinds and the names of their values."""
 
     kind: Name
-    values: Annotated[dict[str, Any], {"additionalProperties": {"type": ["string", "number", "null"]}}] = _dict()
+    values: dict[str, str | float | None] = _dict()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -536,7 +515,7 @@ class Serving(Part):
     elsewhere: Annotated[str, "host of a server on other nodes, whose energy needs their traces"] = ""
     clock_error_s: Annotated[Amount, "by which the wall clock of the client's node may be wrong"] = None
     findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
-    answers: Annotated[dict[str, Any], NUMBERS, "under load, compared; see record/answers.py"] = _dict()
+    answers: Annotated[dict[str, float | bool], "under load, compared; see record/answers.py"] = _dict()
     speculation: Speculation | None = None
 
 
@@ -546,7 +525,6 @@ class Copy(Part):
 
     copy: Annotated[Whole, "its number, from 1"]
     rate: Annotated[KnownAmount, "work per second"]
-    energy_J: Annotated[Amount, "over the common window, by sensors of its devices alone"] = None  # noqa: N815
     windows: list[Window] = _list()
 
 
@@ -568,7 +546,7 @@ class Fill(Numbers):
 class Layout(Part):
     """Devices, nodes, parallel sizes and batch sizes."""
 
-    keywords: ClassVar[dict[str, Any]] = {"additionalProperties": {"type": "integer", "minimum": 0, "maximum": 10**9}}
+    OTHERS: ClassVar = {"": Count}
     num_devices: Size = None
     num_nodes: Size = None
     global_batch_size: Size = None
@@ -607,15 +585,6 @@ class File(Part):
 class Record(Part):
     """Record of one run: units are in the keys, an unknown number is null, further keys are not checked."""
 
-    keywords: ClassVar[dict[str, Any]] = {
-        "if": {"properties": {"status": {"const": "ok"}}},
-        "then": {
-            "required": ["metrics", "windows"],
-            "if": {"properties": {"serving": {"properties": {"elsewhere": {"const": ""}}}}},
-            "then": {"required": ["energy"]},
-            "properties": {"layout": {"required": ["num_devices", "num_nodes", "global_batch_size"]}},
-        },
-    }
     ADDED: ClassVar = ("file", "corrected", "learnt")  # by the reader; no file has them
     schema_version: Literal[4]
     benchmark: Name

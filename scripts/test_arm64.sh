@@ -6,7 +6,7 @@ set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 release=trixie
 packages=base-files,bash,coreutils,dash,findutils,gcc,git,grep,libc6-dev,procps,sed,util-linux
-packages+=,python3,python3-fastjsonschema,python3-hypothesis,python3-pytest,python3-pytest-xdist,python3-rich,python3-yaml
+packages+=,python3,python3-hypothesis,python3-pytest,python3-pytest-xdist,python3-rich,python3-yaml
 without_compiled_parts=(amdsmi pynvml.py) # Python packages that Debian lacks
 formats=/proc/sys/fs/binfmt_misc format=caraml-aarch64-$RANDOM
 elf='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00' # magic number of a program for aarch64

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
 from caraml import submission
-from caraml.cli.options import above_0, add_file, add_filter, add_flag, add_folders, add_out, say
+from caraml.cli.options import add_file, add_filter, add_folders, add_out, say
 from caraml.cli.tables import loaded
 from caraml.errors import CaramlError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
 from record.values import count
 from results.exchange import archive as archives
-from results.exchange.public import About, Licence
+from results.exchange.public import Licence
 from results.find.folders import results_below
 from results.find.records import RecordError
 from results.show.tracking import MODES, log_to_mlflow, log_to_tensorboard, log_to_wandb
@@ -42,14 +41,11 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("--sign", type=Path, metavar="KEY", help="sign the archive with a private key of OpenSSH")
     text = "make it public: data alone, with neutral texts"
     parser.add_argument("--licence", choices=get_args(Licence), help=text)
-    add_flag(parser, "--keep-names", "with --licence: keep the texts that show the site on purpose")
 
     parser = add(verify)
     text = "a file written by 'caraml archive', packed or unpacked"
     parser.add_argument("archive", type=Path, metavar="ARCHIVE", help=text)
     add_file(parser, "--signers", "refuse the archive unless one of these signed it: lines of a name and a public key")
-    text = "limit of the unpacked size, and a twentieth of it per file; default: %(default)g"
-    parser.add_argument("--most-gb", type=above_0, default=archives.MOST_GB, metavar="GB", help=text)
 
     parser = add(submit)
     text = "signed and public; default: check FOLDER"
@@ -96,27 +92,17 @@ def archive(options: argparse.Namespace) -> int:
     for folder in options.folders:
         if folder.exists() and not results_below(run_folder(folder)):
             raise CaramlError(no_results(folder))
-    if options.keep_names and not options.licence:
-        raise RecordError("--keep-names needs --licence: only public archives lose what shows the site")
-    about = About(options.licence, options.keep_names) if options.licence else None
-    runs = archives.write_archive(
-        [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign, about
-    )
+    folders = [run_folder(folder) for folder in options.folders]
+    runs = archives.write_archive(folders, checkout() / "jube", options.out, options.sign, options.licence)
     print(f"{options.out}: {count(runs, 'run')}{', signed' if options.sign else ''}")
     return 0
 
 
 def verify(options: argparse.Namespace) -> int:
     """Check each file of an archive, and recompute its numbers from the traces."""
-    checked = archives.verify(options.archive, options.signers, options.most_gb)
+    checked = archives.verify(options.archive, options.signers)
     for problem in checked.problems:
         say(problem)
-    if checked.commits:
-        print(
-            f"caraml: the archive was made at commit {' and '.join(checked.commits)} of the suite, which may compute a "
-            "number differently: verify it with that version before you judge",
-            file=sys.stderr,
-        )
     if checked.problems:
         return 1
     runs = count(checked.runs, "run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from results.show.tables.table import place_view, point_table, record_table
 
 PARQUET = "parquet"
 ACHIEVABLE = QUANTITIES["achievable_percent"].path
-OWN_ORDER = ("regions", "reads")
+OWN_ORDER = ("pivot", "regions", "reads")
 FRAMES = ("", "repeats")  # shapes with a row for each run, or for each point
 
 
@@ -44,11 +45,14 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_node_check(parser)
     parser.add_argument("--sort", metavar="COLUMN", help="sort by a column, such as 'tokens/s'")
     add_flag(parser, "--largest-first", "with --sort: in descending order")
+    parser.add_argument("--tier", type=float, metavar="MB/S", help="with --reads: bandwidth of another storage")
     shape = parser.add_mutually_exclusive_group()
     add_flag(shape, "--repeats", "one row per point: median, interval, quality")
     add_flag(shape, "--regions", "one row per region: the time of a step by its parts")
     add_flag(shape, "--reads", "data read, and the effect of a faster storage")
     shape.add_argument("--titles", choices=("caraml",), help="caraml: the columns of the original suite")
+    text = "one value by devices and batch, such as metrics.tokens_per_s"
+    shape.add_argument("--pivot", metavar="KEY", help=text)
 
     parser = add(published)
     parser.add_argument("words", nargs="*", metavar="WORD", help="only figures with these words, such as GPT-800M")
@@ -107,6 +111,8 @@ def _check_table(options: argparse.Namespace) -> None:
     if options.format == PARQUET and (shape not in FRAMES or not options.out):
         why = f"without --{shape}" if shape not in FRAMES else "and is written to a file: name it with --out"
         raise RecordError(f"--format parquet has a row for each run or, with --repeats, for each point, {why}")
+    if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
+        raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
 
 
 def _frame(records: Sequence[Record], options: argparse.Namespace) -> Any:
@@ -126,7 +132,9 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     wanted = [*([options.sort] if options.sort else []), *([ACHIEVABLE] if options.node_check else [])]
     points = by_point(records) if shape in ("repeats", "regions", "reads") else []
     notes: Sequence[str] = ()
-    if shape == "regions":
+    if shape == "pivot":
+        shown = tables.pivot_table(records, options.pivot)
+    elif shape == "regions":
         if not (found := region_table(points)):
             raise RecordError("no good run has times of regions: measure with this version of the suite")
         shown = place_view(found, everything)
@@ -134,7 +142,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         if not (found := read_table(points)):
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
         shown = place_view(found, everything)
-        notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points)]
+        notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
     else:
         of_runs = tables.original_table if shape == "titles" else record_table
         shown = point_table(points) if shape == "repeats" else of_runs(sorted(records, key=sort_key))

@@ -18,9 +18,8 @@ from caraml.errors import SiteError
 from caraml.installation import checkout
 from jpwr.messages import near
 from record.errors import RecordError
-from results.files.json_schema import keys_of
 from results.files.systems import Runtime, Submit, System, read_systems
-from results.files.typed_files import like, read_mapping, stated
+from results.files.typed_files import keys_of, like, read_mapping, stated
 from results.files.workloads import names
 
 # Separators of JUBE's values, of mounts and of lists of folders, and special characters of a shell.
@@ -124,7 +123,7 @@ def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] 
 
 def _blocks(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the stated values of the whole site, under an empty name, and then of each system."""
-    whole = read_mapping(file, "site settings", as_text=True) if file.exists() else {}
+    whole = read_mapping(file, "site settings") if file.exists() else {}
     systems = whole.pop("systems", None) or {}
     if not isinstance(systems, dict):
         raise RecordError(f"{file}: systems is {systems!r}, but must be a block of keys for each system")

@@ -38,7 +38,7 @@ def read_system(name: str) -> System:
 
 def read_refused() -> dict[str, str]:
     """Return the reason for each known system that cannot be run; raises RecordError if the file cannot be used."""
-    return read_file(Mapping[str, Text], table_file(REFUSED), "refused systems", as_text=True)  # type: ignore[no-any-return]
+    return read_file(Mapping[str, Text], table_file(REFUSED), "refused systems")  # type: ignore[no-any-return]
 
 
 def refusal(name: str, reason: str) -> str:

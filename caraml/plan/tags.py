@@ -13,8 +13,7 @@ from caraml.plan.systems import read_refused, refusal
 from jpwr.messages import near
 from results.files.systems import Precision, read_systems
 from results.files.workloads import Facts
-from results.files.yaml_files import YamlError, read_nodes
-from results.files.yaml_nodes import text_of
+from results.files.yaml_files import YamlError, read_nodes, text_of
 from results.find.folders import CONFIGURATION
 
 PRECISIONS = {*get_args(Precision)}

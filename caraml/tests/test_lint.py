@@ -89,26 +89,6 @@ def test_sets_of_other_files_are_looked_at_too(file, tmp_path):
     assert "did you mean 'parameter'?" in finding.text
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (b"a: [", "cannot be read: did not find expected"),
-        (b"", "must hold keys"),
-    ],
-)
-def test_a_file_of_sets_that_cannot_be_read_is_the_one_finding(file, tmp_path, content, text):
-    (tmp_path / "more.yaml").write_bytes(content)
-    file.write_text(GOOD.replace("use: [sweep]", "use: [sweep, {from: more.yaml, _: more}]"))
-    [finding] = lint(file)
-    assert finding.file.name == "more.yaml"
-    assert text in finding.text
-
-
-def test_files_that_take_sets_from_each_other_are_looked_at_once(file, tmp_path):
-    file.write_text(GOOD.replace("use: [sweep]", "use: [sweep, {from: work.yaml, _: sweep}]"))
-    assert lint(file) == []
-
-
 def test_a_file_that_is_not_there_is_a_finding(tmp_path):
     [finding] = lint(tmp_path / "none.yaml")
     assert "cannot be read: No such file" in finding.text
@@ -154,14 +134,3 @@ def test_numbers_of_a_system_need_no_quotes(tmp_path):
     system = read_systems(file)["X"]
     assert (system.devices_sweep, system.warmup_steps) == ("2", "0")
     assert read_systems(checkout() / SYSTEMS)["CPU"].values["warmup_steps"] == "2; 117M: 1"
-
-
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [("010", "8"), ("0x1F", "31"), ("1:30", "90"), ("yes", "True"), ("Off", "False"), ("-017", "-15")]
-    + [(same, None) for same in ("10", "0.50", "1e3", "2e4", "true", "'010'", '"NO"', "a: 1", "2026-01-01", "~", "+5")],
-)
-def test_what_jube_reads_otherwise_than_it_is_meant_is_found(file, text, read):
-    file.write_text(GOOD + f"comment: {text if text != 'a: 1' else '{a: 1}'}\n")
-    said = f"has '{text}', which JUBE reads as {read}, after YAML 1.1: put it in quotes"
-    assert [finding.text for finding in lint(file) if "YAML" in finding.text] == [said] * bool(read)

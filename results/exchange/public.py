@@ -24,7 +24,7 @@ from results.collect import RECORD_NAME, SCHEDULERS
 from results.find.folders import RESULT_NAME, WORKPACKAGES, as_plan
 from results.join.copies import FAILED
 from results.join.serving import MOST_BYTES, REQUESTS_NAME
-from results.points.setups import DRIVER, OF_A_DEVICE, SOFTWARE
+from results.points.facts import DRIVER, OF_A_DEVICE, SOFTWARE
 
 ABOUT = "about.yaml"
 Licence = Literal["CC-BY-4.0", "CC0-1.0"]  # SPDX identifiers of licences by which anybody may hand data on
@@ -69,7 +69,7 @@ KEPT = {
     *(OF_A_JOB | {*SOFTWARE} - {"container"}),
 }
 OBJECTS = {"packages", "numa_cpus"}  # keys of objects with such texts
-SENTENCES = {"notes", "no_power", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
+SENTENCES = {"notes", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
 OF_A_SITE = re.compile(r"(?<![\w./:])(?:/|~\w*/)[^\s,;]+|\S+@\S+")  # in such texts: a path, or an address
 SIMPLE = re.compile(r"[\w.,:=+ -]*")  # value of a variable: no path
 HOST = re.compile(r"node\d+|localhost|")  # hosts that may keep their names
@@ -80,10 +80,9 @@ COMMENT = re.compile(r"^(# [\w-]+ )(.*)$", re.MULTILINE)  # of a trace
 
 @dataclass(frozen=True)
 class About:
-    """Statements about an archive, in its file about.yaml."""
+    """Statement about an archive, in its file about.yaml."""
 
     licence: Licence
-    keep_names: bool = False
 
 
 class Neutral:
@@ -96,13 +95,10 @@ class Neutral:
         for name, path in files.items():  # notes all hosts and texts
             self.name(name)
             self.content(path)
-        # Files are read in the order of their hosts' names, which stays.
-        labels = {host: host if (label := host.partition(".")[0]).isdigit() else label for host in self._hosts}
-        numbered = _numbered("node", {*labels.values()})
         is_neutral = all(map(HOST.fullmatch, self._hosts))
-        self._names = _numbered("text", self._texts) | {
-            host: host if is_neutral else numbered[label] for host, label in labels.items()
-        }
+        # Files are read in the order of their hosts' names, which stays.
+        hosts = {host: host for host in self._hosts} if is_neutral else _numbered("node", self._hosts)
+        self._names = _numbered("text", self._texts) | hosts
 
     def name(self, name: str) -> str:
         """Return a file's name with neutral folders."""
@@ -157,12 +153,9 @@ class Neutral:
         if key in OBJECTS:
             return {name: self.of(item, "name") for name, item in value.items()}
         left_out = value.keys() - OF_A_JOB if key in SCHEDULERS else LEFT_OUT
-        other = {
-            name: item if name == "answers" else self.of(item, name)  # tokens, which are compared
-            for name, item in value.items()
-            if name not in left_out
-        }
-        return other
+        kept = {name: item for name, item in value.items() if name not in left_out}
+        # Answers are tokens, which are compared.
+        return {name: item if name == "answers" else self.of(item, name) for name, item in kept.items()}
 
     def _options(self, options: Any) -> Any:
         if not isinstance(options, dict):
@@ -215,12 +208,11 @@ class Neutral:
         return self._names.get(text, text)
 
 
-def published(files: Mapping[str, Path], keep_names: bool) -> Iterator[tuple[str, bytes]]:
+def published(files: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of the files of a public archive."""
     chosen = {name: path for name, path in sorted(files.items()) if IN_ANY_FOLDER.fullmatch(name)}
-    neutral = Neutral({} if keep_names else chosen)
-    for name, path in chosen.items():
-        yield (name, path.read_bytes()) if keep_names else (neutral.name(name), neutral.content(path))
+    neutral = Neutral(chosen)
+    yield from ((neutral.name(name), neutral.content(path)) for name, path in chosen.items())
 
 
 def names_left(files: Mapping[str, Path]) -> Iterator[str]:
@@ -230,7 +222,7 @@ def names_left(files: Mapping[str, Path]) -> Iterator[str]:
         neutral.shown.clear()
         if (neutral.content(path), neutral.name(name)) != (path.read_bytes(), name):
             texts = ", ".join(dict.fromkeys(neutral.shown)) or "more than its results need"
-            yield f"{name} shows {texts}: 'caraml archive --licence' replaces it, or keeps it by --keep-names"
+            yield f"{name} shows {texts}: 'caraml archive --licence' replaces it"
 
 
 def _numbered(word: str, texts: Collection[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -10,13 +9,10 @@ from pathlib import Path
 from results.find.records import RecordError
 
 PURPOSE = "caraml-archive"  # OpenSSH's namespace: a signature made for another purpose is refused
-OLDEST = "8.2"  # the first version with find-principals (its release notes)
-TOO_OLD = re.compile(rb"(unknown|illegal|invalid|unrecognized) option.*Y|[Uu]nsupported operation for -Y")
-LINE = re.compile(r'^[ \t]*("[^"\n]*"|\S+)', re.MULTILINE)  # the names in a line of allowed signers
 
 
 class UncheckedError(RecordError):
-    """A signature cannot be checked or made: there is no file of signers, or OpenSSH is missing or too old."""
+    """A signature cannot be checked or made: there is no file of signers, or no OpenSSH."""
 
 
 def sign(content: bytes, key: Path) -> bytes:
@@ -26,14 +22,7 @@ def sign(content: bytes, key: Path) -> bytes:
     """
     if not key.is_file():
         raise RecordError(f"key {key} does not exist: make one with 'ssh-keygen -t ed25519'")
-    done = _run(content, "-Y", "sign", "-q", "-n", PURPOSE, "-f", str(key))
-    if b"UNPROTECTED PRIVATE KEY" in done.stderr:
-        private = key.with_suffix("") if key.suffix == ".pub" else key
-        mode = private.stat().st_mode & 0o777
-        raise RecordError(
-            f"key {private} does not sign, as others can use it (mode {mode:04o}): run 'chmod 600 {private}'"
-        )
-    return _answer(done, f"{key} does not sign")
+    return _run(f"{key} does not sign", content, "-Y", "sign", "-q", "-n", PURPOSE, "-f", str(key))
 
 
 def signer_of(content: bytes, signature: bytes, signers: Path, purpose: str = PURPOSE) -> str:
@@ -46,45 +35,21 @@ def signer_of(content: bytes, signature: bytes, signers: Path, purpose: str = PU
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "signature"
         file.write_bytes(signature)
-        common = ("-s", str(file), "-f", str(signers))
-        names = dict.fromkeys(
-            name for line in LINE.findall(signers.read_text("utf-8", "replace")) for name in _names(line)
-        )
-        check = ("-Y", "verify", "-n", purpose, *common, "-I")
-        # One key may stand in several lines: its owner then has several names.
-        if accepted := [name for name in names if _run(content, *check, name).returncode == 0]:
-            return " or ".join(accepted)
-        found = _run(b"", "-Y", "find-principals", *common)
-        name = _answer(found, f"no signer in {signers} made the signature").decode(errors="replace").splitlines()[0]
-        _answer(_run(content, *check, name), f"the signature by {name} is not for these files")
+        common = ("-n", purpose, "-s", str(file), "-f", str(signers))
+        refused = f"no signer in {signers} made the signature"
+        names = _run(refused, b"", "-Y", "find-principals", *common).decode(errors="replace")
+        name = names.split()[0].partition(",")[0]
+        refused = f"the signature by {name} is not for these files"
+        _run(refused, content, "-Y", "verify", *common, "-I", name)
     return name
 
 
-def _names(line: str) -> list[str]:
-    return [name for name in line.strip('"').split(",") if name and not name.startswith(("!", "#"))]
-
-
-def _run(content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def _run(refused: str, content: bytes, *arguments: str) -> bytes:
+    """Return what ssh-keygen 8.2 or later prints; raises RecordError with its reason if it fails."""
     try:
         done = subprocess.run(["ssh-keygen", *arguments], input=content, capture_output=True)
     except FileNotFoundError as error:
-        raise UncheckedError("signatures need ssh-keygen: install OpenSSH") from error
-    if TOO_OLD.search(done.stderr):
-        raise UncheckedError(
-            f"signatures need OpenSSH {OLDEST} or later, but {_version()} was found: install a newer OpenSSH"
-        )
-    return done
-
-
-def _version() -> str:
-    try:
-        done = subprocess.run(["ssh", "-V"], capture_output=True)
-    except OSError:
-        return "an older version"
-    return done.stderr.decode(errors="replace").partition(",")[0].strip() or "an older version"
-
-
-def _answer(done: subprocess.CompletedProcess[bytes], refused: str) -> bytes:
+        raise UncheckedError("signatures need ssh-keygen: install OpenSSH 8.2 or later") from error
     if done.returncode or not done.stdout:
         lines = (done.stderr or done.stdout).decode(errors="replace").split("\n")
         reason = next((line.strip(" @\r") for line in lines if line.strip(" @\r")), "no reason given")

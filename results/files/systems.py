@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -9,18 +10,27 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from record.errors import RecordError
-from results.files.json_schema import keys_of
-from results.files.typed_files import From0, From1, NotNegative, Text, check_key, like, read_mapping, scalar, value_as
-from results.files.typed_files import stated as typed
+from results.files.typed_files import (
+    From0,
+    From1,
+    NotNegative,
+    Text,
+    check_key,
+    filled,
+    keys_of,
+    like,
+    read_mapping,
+    value_as,
+)
 from results.files.workloads import Vendor, workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEMS = Path("jube/include/systems.yaml")
 NUMBERS = "[1-9][0-9]*( +[1-9][0-9]*)*"
 OF_ONE = rf" *({NUMBERS})? *"
-AnyText = Annotated[str, like(r"[\s\S]*", 'a text, or "" for none')]
 Sweep = Annotated[str, like(rf" *{NUMBERS} *", "whole numbers from 1 on with spaces between them")]
-ByModel = Annotated[str, like(rf"{OF_ONE}(; *[^;:]+:{OF_ONE})*", "whole numbers, such as '8 16; 117M: 2 4'")]
+BY_MODEL = rf"{OF_ONE}(; *[^;:]+:{OF_ONE})*"
+ByModel = Annotated[str, like(BY_MODEL, "whole numbers, such as '8 16; 117M: 2 4'")]
 Steps = Annotated[str, like(r" *\d+ *(; *[^;:]+: *\d+ *)*", "a whole number from 0 on, or such as '2; 117M: 1'")]
 Runtime = Literal["apptainer", "podman", "charliecloud", "none"]
 Submit = Literal["bash", "sbatch", "kubernetes"]
@@ -49,7 +59,7 @@ class System:
     vendor: Vendor
     cpu_arch: Text = "x86_64"
     accelerator: Text
-    device_words: AnyText = ""
+    device_words: str = ""
     devices_per_node: From1
     devices_sweep: Sweep
     cpus_per_task: From0 = 0
@@ -67,12 +77,12 @@ class System:
     image: Text = "$framework-$vendor-$cpu_arch"
     container_runtime: Runtime = "apptainer"
     submit: Submit = "sbatch"
-    gres: AnyText = ""
-    kubernetes_resource: AnyText = ""
-    launcher: AnyText = "srun"
-    launcher_args: AnyText = "--kill-on-bad-exit=1 --cpu-bind=none"
-    host_suffix: AnyText = ""
-    network_env: AnyText = ""
+    gres: str = ""
+    kubernetes_resource: str = ""
+    launcher: str = "srun"
+    launcher_args: str = "--kill-on-bad-exit=1 --cpu-bind=none"
+    host_suffix: str = ""
+    network_env: str = ""
     default_precision: Precision = "bf16"
     warmup_steps: Steps = "5"
     measured_steps: Steps = "20"
@@ -89,7 +99,7 @@ class System:
     meter_estimates: Subsystems = ""
     machine_nodes: From0 = 0
     provisioned_w_per_device: NotNegative = 0
-    provisioned_source: AnyText = ""
+    provisioned_source: str = ""
     values: Mapping[str, Any]  # of all keys, with those that override parameters of workloads
 
     def check(self, where: str) -> None:
@@ -121,7 +131,7 @@ def table_file(name: Path) -> Path:
 def read_systems(file: Path | None = None) -> dict[str, System]:
     """Return each system by its tag; raises RecordError if the file cannot be read, and for the first mistake in it."""
     file = file or table_file(SYSTEMS)
-    blocks = read_mapping(file, "systems", as_text=True)
+    blocks = read_mapping(file, "systems")
     if not blocks:
         raise RecordError(f"{file} describes no system: it needs a block for each, under its tag")
     return {name: _system(name, block, f"{file}, system {name}") for name, block in blocks.items()}
@@ -130,17 +140,22 @@ def read_systems(file: Path | None = None) -> dict[str, System]:
 def _system(name: str, block: Any, where: str) -> System:
     if not isinstance(block, Mapping):
         raise RecordError(f"{where}: {block!r} is not a block of keys, such as vendor: nvidia")
-    known = known_keys()
+    parameters = _parameters()
     for key in block:
-        check_key(key, known, where)
-    by_vendor = BY_VENDOR.get(str(block.get("vendor")), {})
-    values = {**by_vendor, **{key: value for key, value in block.items() if key in KEYS}}
-    own = {key: value_as(known[key], value, where, key) for key, value in block.items() if key not in KEYS}
+        check_key(key, [*parameters, *KEYS], where)
+    values = {**BY_VENDOR.get(str(block.get("vendor")), {}), **{key: block[key] for key in block if key in KEYS}}
+    own = {key: value_as(parameters[key], block[key], where, key) for key in block if key not in KEYS}
     if "devices_sweep" not in values and (most := str(values.get("devices_per_node"))).isdecimal():
         values["devices_sweep"] = " ".join(str(2**power) for power in range(int(most).bit_length()))
-    system = System(**typed(System, values, where), system_name=name, values=own)
-    system.check(where)
+    system: System = filled(System, values, where, system_name=name, values=own)
     return replace(system, values={key: getattr(system, key) for key in ("system_name", *KEYS)} | own)
+
+
+@cache
+def _parameters() -> Mapping[str, Any]:
+    """Return the types of workloads' parameters, which are numbers if their usual value is."""
+    parameters = {name: usual for facts in workloads().values() for name, usual in facts.parameters.items()}
+    return {name: ByModel if re.fullmatch(BY_MODEL, usual) else Text for name, usual in parameters.items()}
 
 
 @cache
@@ -157,29 +172,7 @@ def system_of(name: str) -> System | None:
     return known_systems(table_file(SYSTEMS)).get(name)
 
 
-@cache
-def peaks_in(file: Path) -> dict[tuple[str, str], float]:
-    """Return the peaks by system and precision that a file's systems have."""
-    return {
-        (name, key.removeprefix(PEAK)): float(block.values[key])
-        for name, block in known_systems(file).items()
-        for key in KEYS
-        if key.startswith(PEAK)
-    }
-
-
-@cache
-def known_keys() -> Mapping[str, Any]:
-    """Return the types of a system's keys and of workloads' parameters, which are numbers if their usual value is."""
-    parameters = {name: usual for facts in workloads().values() for name, usual in facts.parameters.items()}
-    return {name: _of_parameter(usual) for name, usual in parameters.items()} | {
-        name: key.kind for name, key in KEYS.items()
-    }
-
-
-def _of_parameter(usual: str) -> Any:
-    try:
-        scalar(ByModel, usual)
-    except ValueError:
-        return Text
-    return ByModel
+def peak_of(system: str, precision: str) -> float:
+    """Return the dense peak of one device in 10^12 FLOP/s; 0: not known, or not supported."""
+    block = system_of(system)
+    return float(block.values.get(f"{PEAK}{precision}", 0)) if block else 0.0

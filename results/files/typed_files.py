@@ -1,46 +1,72 @@
-"""YAML files that people write, as dataclasses: types, `Annotated` limits and Literals say what is allowed.
+"""Files that people write, as dataclasses: types, `Annotated` limits and Literals say what is allowed.
 
-Each mistake raises RecordError with a sentence: the file and place, what was found, what is allowed. A dataclass may
-have a method `check(where)`, which raises RecordError for values that do not go together.
+In Annotated, a text is the description, and a dictionary has limits, under keywords of JSON schema. A dataclass may
+have in `ADDED` the names of fields that no file has, and a method `check(where)`, which raises RecordError for values
+that do not go together. Each mistake is a sentence: the file and place, what was found, what is allowed.
 """
 
 from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, field, fields, is_dataclass
 from datetime import date
-from itertools import count
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from jpwr.messages import meant, near
 from record.errors import RecordError
 from record.names import odd_character
-from results.files.json_schema import LISTS, MAPPINGS, Allowed, bare, keys_of
-from results.files.yaml_files import PerhapsThousands, Quoted, YamlError, read_yaml
+from results.files.yaml_files import Quoted, YamlError, read_yaml
 
 LARGEST = 1e30  # of numbers
 FEW = 10  # keys that a sentence names
-NUMBER = re.compile(r"-?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
-WORDS = "patternErrorMessage"  # keyword of editors: what a text must be, in words
+NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
+THOUSANDS = re.compile(r"[-+]?[1-9][0-9]{0,2}\.[0-9]{3}")  # 80.000: in many countries eighty thousand
+TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+MAPPINGS = (dict, Mapping)
+WORDS = "patternErrorMessage"  # what a text must be, in words
+OPTIONAL = "isOptional"  # a value may be None
 NAME = "name"  # format of texts that must look as no other one does
+BOUNDS = {"exclusiveMinimum": "above {:g}", "minimum": "from {:g} on", "maximum": "and at most {:g}"}
+
+
+class Allowed(dict[str, Any]):
+    """Limits of a value; with a hash, which a union of types needs."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(repr(self))
+
+
+UNLIMITED = Allowed(minimum=-LARGEST, exclusiveMinimum=-LARGEST, maximum=LARGEST, minItems=0, minProperties=0)
+UNLIMITED |= {"pattern": r"[\s\S]*", "minLength": 0, "format": "", "enum": (), "title": "", WORDS: "", OPTIONAL: False}
+
+
+class PerhapsThousands(float):
+    """A number with three decimals, such as 80.000."""
+
+
+class Key(NamedTuple):
+    """Key of a mapping: the type of its value, and whether it has no default."""
+
+    kind: Any
+    is_required: bool
+
+
+def like(pattern: str, words: str) -> Allowed:
+    """Return the limits of texts that a whole pattern matches, with what they must be, in words."""
+    return Allowed({"pattern": pattern, WORDS: words})
+
 
 NotNegative = Annotated[float, Allowed(minimum=0)]
 Above0 = Annotated[float, Allowed(exclusiveMinimum=0)]
 From0 = Annotated[int, Allowed(minimum=0)]
 From1 = Annotated[int, Allowed(minimum=1)]
-
-
-def like(pattern: str, words: str) -> Allowed:
-    """Return the limits of texts that a whole pattern matches, with what they must be, in words."""
-    return Allowed({"pattern": f"^({pattern})$", WORDS: words})
-
-
 Name = Annotated[str, Allowed(format=NAME)]
-Text = Annotated[str, Allowed({"pattern": r"\S", WORDS: "a text"})]
+Text = Annotated[str, like(r"[\s\S]*\S[\s\S]*", "a text")]
 
 
 def no_keys() -> Any:
@@ -48,19 +74,69 @@ def no_keys() -> Any:
     return field(default_factory=dict)
 
 
-def read_file(kind: Any, path: Path, what: str, as_text: bool = False, **given: Any) -> Any:
+@cache
+def keys_of(part: Any) -> dict[str, Key]:
+    """Return the keys of a dataclass's mappings; `from_` stands for the key `from`."""
+    types = get_type_hints(part, include_extras=True)
+    return {
+        known.name.rstrip("_"): Key(types[known.name], known.default is known.default_factory is MISSING)
+        for known in fields(part)
+        if known.name not in getattr(part, "ADDED", ())
+    }
+
+
+def bare(kind: Any) -> tuple[Any, dict[str, Any]]:
+    """Return a type without Annotated and None, and its limits; several Literals are one."""
+    limits: dict[str, Any] = dict(UNLIMITED)
+    while True:
+        if get_origin(kind) is Annotated:
+            for extra in kind.__metadata__:
+                limits |= {} if isinstance(extra, str) else extra
+            kind = kind.__origin__
+        elif type(None) in (arguments := get_args(kind)):
+            limits[OPTIONAL] = True
+            kind = reduce(or_, (argument for argument in arguments if argument is not type(None)))
+        elif arguments and all(get_origin(argument) is Literal for argument in arguments):
+            return Literal[tuple(choice for argument in arguments for choice in get_args(argument))], limits
+        else:
+            return kind, limits
+
+
+def scalar_test(kind: Any) -> Callable[[Any], bool]:
+    """Return a function that tells whether a type allows a text, a number or a truth value."""
+    inner, limits = bare(kind)
+    kinds, choices = get_args(inner) or (inner,), _choices(inner, limits)
+    least, below, most = limits["minimum"], limits["exclusiveMinimum"], limits["maximum"]
+    pattern, shortest, is_date = re.compile(limits["pattern"]), limits["minLength"], limits["format"] == "date"
+
+    def is_allowed(value: Any) -> bool:
+        if choices:
+            return value in choices
+        if isinstance(value, bool):
+            return bool in kinds
+        if isinstance(value, str):
+            if is_date:
+                date.fromisoformat(value)
+            return str in kinds and len(value) >= shortest and pattern.fullmatch(value) is not None
+        is_number = isinstance(value, int | float) and (float in kinds or (int in kinds and isinstance(value, int)))
+        return is_number and least <= value <= most and below < value < LARGEST
+
+    return is_allowed
+
+
+def read_file(kind: Any, path: Path, what: str, **given: Any) -> Any:
     """Return the content of a file as a dataclass or a mapping; an empty file has no keys.
 
-    what: content in words. as_text: a text needs no quotes. given: fields that the file does not have.
+    what: content in words. given: fields that the file does not have.
     """
-    content = read_mapping(path, what, as_text)
+    content = read_mapping(path, what)
     return value_as(kind, content, str(path), what) if get_origin(kind) else filled(kind, content, str(path), **given)
 
 
-def read_mapping(path: Path, what: str, as_text: bool = False) -> dict[str, Any]:
-    """Return the content of a file; raises RecordError unless it is a YAML mapping."""
+def read_mapping(path: Path, what: str) -> dict[str, Any]:
+    """Return the content of a file, in which each value is a text; raises RecordError unless it is a YAML mapping."""
     try:
-        content = read_yaml(path, as_text)
+        content = read_yaml(path)
     except YamlError as error:
         raise RecordError(f"{path} cannot be read as {what}: {error}") from error
     if content is not None and not isinstance(content, dict):
@@ -68,7 +144,7 @@ def read_mapping(path: Path, what: str, as_text: bool = False) -> dict[str, Any]
     return content or {}
 
 
-def filled(kind: Any, values: Any, where: str, **given: Any) -> Any:
+def filled(kind: Any, values: Any, where: str, /, **given: Any) -> Any:
     """Return a dataclass with the values of a mapping; `given` are those that it does not have."""
     made = kind(**stated(kind, values, where), **given)
     if hasattr(made, "check"):
@@ -77,18 +153,16 @@ def filled(kind: Any, values: Any, where: str, **given: Any) -> Any:
 
 
 def stated(kind: Any, values: Any, where: str) -> dict[str, Any]:
-    """Return the values of a mapping by the field of a dataclass."""
+    """Return the values of a mapping by the field of a dataclass; a key without a value is one that is left out."""
     keys = keys_of(kind)
     if not isinstance(values, Mapping):
         raise RecordError(f"{where}: {reprlib.repr(values)} is not a mapping with the keys {', '.join([*keys][:FEW])}")
     for name in values:
         check_key(name, keys, where)
-    values = {name: value for name, value in values.items() if value is not None or _is_scalar(keys[name].kind)}
-    found = {keys[name].field.name: value_as(keys[name].kind, value, where, name) for name, value in values.items()}
-    if missing := [name for name, key in keys.items() if key.is_required and name not in values]:
-        _refuse_empty(keys[missing[0]].kind, where, missing[0])
+    known = {name: value for name, value in values.items() if value is not None}
+    if missing := [name for name, key in keys.items() if key.is_required and name not in known]:
         raise RecordError(f"{where} lacks {' and '.join(map(repr, missing))}")
-    return found
+    return {name: value_as(keys[name].kind, value, where, name) for name, value in known.items()}
 
 
 def check_key(name: Any, known: Iterable[str], where: str) -> None:
@@ -103,60 +177,44 @@ def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
     origin, items = get_origin(inner) or inner, get_args(inner)
     if hasattr(origin, "from_file"):
         return inner.from_file(found, where, name)
-    if hasattr(origin, "__dataclass_fields__"):
+    if is_dataclass(origin):
         return filled(inner, found, f"{where}, {name}")
-    one = limits.get("title") or name.removesuffix("s")  # of the items
+    item_name = limits["title"] or name.removesuffix("s")
+    is_empty = not found and (limits["minItems"] or limits["minProperties"])
+    if origin is tuple and isinstance(found, list | tuple) and not is_empty:
+        return tuple(value_as(items[0], item, where, f"{item_name} {number}") for number, item in enumerate(found, 1))
+    if origin in MAPPINGS and isinstance(found, Mapping) and not is_empty:
+        return {str(key): _item(items, str(key), item, where, name, item_name) for key, item in found.items()}
+    if limits["format"] == NAME and isinstance(found, str):
+        _refuse_odd(found, f"{where}, {name}")
     try:
-        if not found and limits.keys() & {"minItems", "minProperties"}:
-            raise ValueError
-        if origin in LISTS and isinstance(found, LISTS):
-            names = (name if _is_scalar(items[0]) else f"{one} {number}" for number in count(1))
-            return tuple(value_as(items[0], item, where, its) for item, its in zip(found, names, strict=False))
-        if origin in MAPPINGS and isinstance(found, Mapping):
-            for key in found:
-                _refuse_odd(str(key), f"{where}, {name}")
-            return {str(key): _item(items, key, value, where, name, one) for key, value in found.items()}
-        if origin in (*LISTS, *MAPPINGS):
-            raise ValueError
-        if limits.get("format") == NAME and isinstance(found, str):
-            _refuse_odd(found, f"{where}, {name}")
-        if (
-            isinstance(found, PerhapsThousands)
-            and limits.get("maximum", LARGEST) >= 1000
-            and str not in (inner, *items)
-        ):
-            refuse_thousands(found, f"{where}: {name}")
-        return scalar(kind, found)
+        value = scalar(kind, found)
     except ValueError:
-        _refuse_empty(kind, where, name)
-        hint = meant(str(found), map(str, _choices(inner, limits))) or _single(kind, found)
-        wrong = f"{where}: {name} is {reprlib.repr(found)}, but must be {in_words(kind)}"
+        hint = meant(str(found), map(str, _choices(inner, limits)))
+        wrong = f"{where}: {name} is {reprlib.repr(untyped(found))}, but must be {in_words(kind)}"
         raise RecordError(": ".join(filter(None, [wrong, hint]))) from None
+    if limits["maximum"] >= 1000 and str not in items:
+        refuse_thousands(value, f"{where}: {name}")
+    return value
 
 
-def _single(kind: Any, found: Any) -> str:
-    """Return a question with the single value that a list may stand for: its items in one text, or one of them."""
-    is_plain = isinstance(found, LISTS) and all(isinstance(item, str | int | float) for item in found)
-    items = [str(item) for item in found] if is_plain else []
-    for values in ([" ".join(items)], items):
-        if fitting := [value for value in values if value and _fits(kind, value)]:
-            return f"did you mean {' or '.join(map(repr, fitting))}?"
-    return ""
+def _item(kinds: tuple[Any, ...], key: str, value: Any, where: str, name: str, item_name: str) -> Any:
+    """Return a value of a mapping; that of a dataclass may have its key as `name`."""
+    _refuse_odd(key, f"{where}, {name}")
+    if get_origin(kinds[0]) is Literal:
+        check_key(key, get_args(kinds[0]), f"{where}, {name}")
+    if not is_dataclass(kinds[1]):
+        return value_as(kinds[1], value, f"{where}, {name}", key)
+    given = {"name": key} if "name" in getattr(kinds[1], "ADDED", ()) else {}
+    return filled(kinds[1], value, f"{where}, {item_name} {key}", **given)
 
 
-def _fits(kind: Any, text: str) -> bool:
-    with suppress(ValueError):
-        scalar(kind, text)
-        return True
-    return False
-
-
-def refuse_thousands(found: Any, where: str) -> None:
+def refuse_thousands(value: Any, where: str) -> None:
     """Raise RecordError for a number with three decimals, which may be meant as thousands."""
-    if isinstance(found, PerhapsThousands):
+    if isinstance(value, PerhapsThousands):
         raise RecordError(
-            f"{where} is {found:.3f}, where the point may separate thousands or decimals: "
-            f"write {found * 1000:.0f} or {found:.4f}"
+            f"{where} is {value:.3f}, where the point may separate thousands or decimals: "
+            f"write {value * 1000:.0f} or {value:.4f}"
         )
 
 
@@ -165,90 +223,56 @@ def _refuse_odd(name: str, where: str) -> None:
         raise RecordError(f"{where}: {name!r} has {odd}: names must not look like others, write it in plain letters")
 
 
-def _item(kinds: tuple[Any, ...], key: Any, value: Any, where: str, name: str, one: str) -> Any:
-    """Return a value of a mapping; that of a dataclass may have its key as `name`."""
-    if get_origin(kinds[0]) is Literal:
-        check_key(key, get_args(kinds[0]), f"{where}, {name}")
-    if not hasattr(kinds[1], "__dataclass_fields__"):
-        return value_as(kinds[1], value, f"{where}, {name}", str(key))
-    given = {"name": str(key)} if "name" in getattr(kinds[1], "ADDED", ()) else {}
-    return filled(kinds[1], value, f"{where}, {one} {key}", **given)
-
-
-def _is_scalar(kind: Any) -> bool:
-    inner, _ = bare(kind)
-    origin = get_origin(inner) or inner
-    return origin not in (*LISTS, *MAPPINGS) and not hasattr(origin, "__dataclass_fields__")
-
-
-def _refuse_empty(kind: Any, where: str, name: str) -> None:
-    """Raise RecordError with the example of a key that must not be missing or empty, if it has one."""
-    for example in bare(kind)[1].get("examples", ()):
-        text = str(example).replace("'", "")
-        raise RecordError(f"{where} has no {name}: write '{name}: {text}'")
-
-
 def scalar(kind: Any, found: Any) -> Any:
     """Return a text, number or truth value; raises ValueError if the type does not allow it."""
-    inner, limits = bare(kind)
+    inner, _ = bare(kind)
     if inner is Any:
         return found
-    kinds = get_args(inner) or (inner,)
-    if choices := _choices(inner, limits):
-        is_good = found in choices
-    elif isinstance(found, bool):
-        is_good = bool in kinds
-    elif isinstance(found, str) and str in kinds:
-        is_good = re.search(limits.get("pattern", ""), found) is not None and len(found) >= limits.get("minLength", 0)
-        if is_good and limits.get("format") == "date":
-            date.fromisoformat(found)
-    else:
-        found = _number(found)
-        is_good = (float in kinds or (int in kinds and isinstance(found, int))) and _is_within(found, limits)
-    if not is_good:
+    value, kinds = untyped(found), get_args(inner) or (inner,)
+    is_of_kinds = bool in kinds if isinstance(value, bool) else int in kinds or float in kinds
+    if not is_of_kinds:  # a text that looks like a number
+        value = found
+    if (get_origin(inner) or inner) in (tuple, *MAPPINGS) or not scalar_test(kind)(value):
         raise ValueError
-    return found
+    return str(value) if isinstance(value, Quoted) else value
 
 
-def _number(found: Any) -> int | float:
-    """Return a number, also of its text; raises ValueError for other values."""
-    if isinstance(found, str) and not isinstance(found, Quoted) and NUMBER.fullmatch(found):
-        return int(found) if found.removeprefix("-").isdigit() else float(found)
-    if not isinstance(found, int | float):
-        raise ValueError
-    return found
-
-
-def _is_within(found: float, limits: Mapping[str, Any]) -> bool:
-    least, most = limits.get("minimum", -LARGEST), limits.get("maximum", LARGEST)
-    return least <= found <= most and found < LARGEST and found > limits.get("exclusiveMinimum", -LARGEST)
+def untyped(found: Any) -> Any:
+    """Return a value by what its text looks like: without quotes, it may be a number or a truth value."""
+    if isinstance(found, dict):
+        return {key: untyped(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [untyped(value) for value in found]
+    if not isinstance(found, str) or isinstance(found, Quoted):
+        return found
+    if not NUMBER.fullmatch(found):
+        return TRUTHS.get(found, found)
+    if found.lstrip("+-").isdigit():
+        return int(found)
+    return PerhapsThousands(found) if THOUSANDS.fullmatch(found) else float(found)
 
 
 def _choices(inner: Any, limits: Mapping[str, Any]) -> tuple[Any, ...]:
-    return get_args(inner) if get_origin(inner) is Literal else tuple(limits.get("enum", ()))
+    return get_args(inner) if get_origin(inner) is Literal else tuple(limits["enum"])
 
 
 def in_words(kind: Any) -> str:
     """Return the values that a type allows, in words."""
     inner, limits = bare(kind)
-    if WORDS in limits:
+    if limits[WORDS]:
         return str(limits[WORDS])
-    if limits.get("format") == "date":
+    if limits["format"] == "date":
         return "such as 2026-11-02"
     if choices := _choices(inner, limits):
         choices = tuple(filter(None, choices))  # an empty text stands for no choice
-        return " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"
-    if get_origin(inner) in LISTS:
-        return "a list of texts" if bare(get_args(inner)[0])[0] is str else "a list"
-    if get_origin(inner) in MAPPINGS:
+        return " or ".join(map(str, choices)) if len(choices) < 3 else f"one of {', '.join(choices)}"
+    if (origin := get_origin(inner) or inner) in (list, tuple):
+        return "a list" + " that is not empty" * bool(limits["minItems"])
+    if origin in MAPPINGS or is_dataclass(origin):
         return "keys with their values"
-    names = {str: "a text", bool: "true or false"}
-    return " or ".join(names.get(one) or _range(one, limits) for one in get_args(inner) or (inner,))
-
-
-def _range(kind: Any, limits: Mapping[str, Any]) -> str:
-    noun, above = "a whole number" if kind is int else "a number", limits.get("exclusiveMinimum")
-    if above is not None:
-        return f"{noun} above {above:g}" + (f" and at most {limits['maximum']:g}" if "maximum" in limits else "")
-    end = f"to {limits['maximum']:g}" if "maximum" in limits else "on" if kind is int else f"to below {LARGEST:g}"
-    return f"{noun} from {limits.get('minimum', -LARGEST):g} {end}"
+    if kinds := get_args(inner):
+        return " or ".join(in_words(Annotated[kind, limits]) for kind in kinds)
+    noun = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}.get(inner, "a value")
+    is_number = inner in (int, float)
+    bounds = [text.format(limits[key]) for key, text in BOUNDS.items() if is_number and limits[key] != UNLIMITED[key]]
+    return " ".join([noun, *bounds])

@@ -90,10 +90,7 @@ def names() -> list[str]:
 @cache
 def workloads() -> dict[str, Facts]:
     """Return every workload by name; raises RecordError for a file that cannot be used."""
-    return {
-        name: read_file(Facts, FOLDERS / name / FILE, "facts of a workload", as_text=True, name=name)
-        for name in names()
-    }
+    return {name: read_file(Facts, FOLDERS / name / FILE, "facts of a workload", name=name) for name in names()}
 
 
 def title_of(benchmark: str) -> str:

@@ -1,28 +1,14 @@
-"""YAML files that people write, read by the rules of YAML 1.2 so that every mistake in one is a sentence.
+"""YAML files that people write: each value is a text as written, so that its type decides what it means.
 
-PyYAML follows YAML 1.1, where 010 is 8, 1:30 is 90, NO is false, and 2e4 is a text.
+A reader of YAML 1.1 takes 010 for 8, 1:30 for 90 and NO for false. Every mistake in a file is one sentence.
 """
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-# YAML 1.2.2, section 10.3.2, core schema; a key << takes in another block, as in YAML 1.1.
-SCALARS = {
-    "null": r"null|Null|NULL|~|",
-    "bool": r"true|True|TRUE|false|False|FALSE",
-    "int": r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
-    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-    "merge": r"<<",
-}
-AS_TEXT = {"null": r"null|Null|NULL|"}  # ~ may be a folder
-THOUSANDS = re.compile(r"[-+]?[1-9][0-9]{0,2}\.[0-9]{3}")  # 80.000: in many countries eighty thousand
-DEEPEST = 50  # levels of lists and blocks: PyYAML's parser in C crashes at some thousand
 
 
 class YamlError(Exception):
@@ -35,49 +21,33 @@ class YamlError(Exception):
 
 
 class Quoted(str):
-    """A text in quotes that could be a number without them."""
+    """A text in quotes, which is no number."""
 
 
-class PerhapsThousands(float):
-    """A number with three decimals, such as 80.000."""
+def read_yaml(path: Path) -> Any:
+    """Return the content of a file; None if it is empty, and for a value that is left out or null.
 
-
-def read_yaml(path: Path, as_text: bool = False) -> Any:
-    """Return the content of a file; None if it is empty.
-
-    as_text: keep each value as written, so that 0123 and no stay texts; null is None.
     Raises YamlError if the file cannot be read, is not UTF-8, is not valid YAML, or has a key twice.
     """
-    return _read(path, as_text, lambda loader, root: loader.construct_document(root))
+    return _read(path, as_nodes=False)
 
 
 def read_nodes(path: Path) -> Any:
     """Return the content as nodes, which have line numbers; raises YamlError as `read_yaml`."""
-    return _read(path, False, lambda _, root: root)
+    return _read(path, as_nodes=True)
 
 
-def _read(path: Path, as_text: bool, finish: Callable[[Any, Any], Any]) -> Any:
+def _read(path: Path, as_nodes: bool) -> Any:
     import yaml
 
-    kind = _loader(as_text)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        levels = 0
-        for event in yaml.parse(text, Loader=kind):
-            levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if levels > DEEPEST:
-                raise YamlError(f"its values are nested in more than {DEEPEST} levels")
-        stream = io.StringIO(text)
-        stream.name = str(path)  # type: ignore[attr-defined]  # of the file in the marks of nodes
-        loader = kind(stream)
-        try:
+        with path.open(encoding="utf-8-sig") as file:
+            loader = _loader()(file)
             root = loader.get_single_node()
-            if root is None:
-                return None
-            _refuse_twice(root)
-            return finish(loader, root)
-        finally:
-            loader.dispose()
+        if root is None:
+            return None
+        _refuse_twice(root)
+        return root if as_nodes else loader.construct_document(root)
     except UnicodeDecodeError as error:
         raise YamlError("it is not in UTF-8: store it in that encoding") from error
     except RecursionError as error:
@@ -92,48 +62,42 @@ def _read(path: Path, as_text: bool, finish: Callable[[Any, Any], Any]) -> Any:
 
 
 @cache
-def _loader(as_text: bool) -> Any:
+def _loader() -> Any:
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be built without its parser in C
-    scalars = AS_TEXT if as_text else SCALARS
-    patterns = [(f"tag:yaml.org,2002:{kind}", re.compile(f"(?:{text})$")) for kind, text in scalars.items()]
+    # A key << takes in another block. ~ stays a text, as it may be a folder.
+    scalars = {"null": "(null|Null|NULL|)$", "merge": "<<$"}
+    patterns = [(f"tag:yaml.org,2002:{kind}", re.compile(text)) for kind, text in scalars.items()]
     loader: Any = type("Loader", (base,), {"yaml_implicit_resolvers": {None: patterns}})
-    loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
-    if not as_text:
-        loader.add_constructor("tag:yaml.org,2002:float", _number)
-        loader.add_constructor("tag:yaml.org,2002:str", _text)
-        represent: Any = yaml.SafeDumper  # so that what was read can be written
-        represent.add_representer(Quoted, represent.represent_str)
-        represent.add_representer(PerhapsThousands, represent.represent_float)
+    loader.add_constructor("tag:yaml.org,2002:str", lambda _, node: Quoted(node.value) if node.style else node.value)
     return loader
-
-
-def _whole_number(_: Any, node: Any) -> int:
-    return int(node.value, 0 if node.value[1:2] in ("o", "x") else 10)
-
-
-def _number(loader: Any, node: Any) -> float:
-    found: float = loader.construct_yaml_float(node)
-    return PerhapsThousands(found) if THOUSANDS.fullmatch(node.value) else found
-
-
-def _text(loader: Any, node: Any) -> str:
-    is_like_a_number = re.fullmatch(f"{SCALARS['int']}|{SCALARS['float']}", node.value)
-    return Quoted(node.value) if is_like_a_number else str(loader.construct_yaml_str(node))
 
 
 def _refuse_twice(node: Any) -> None:
     """Raise YamlError for a key that occurs twice: YAML's readers silently use the last one."""
-    if node.id == "sequence":
-        for item in node.value:
-            _refuse_twice(item)
-    elif node.id == "mapping":
-        first: dict[str, int] = {}
-        for key, value in node.value:
-            if key.id == "scalar":
-                line = key.start_mark.line + 1
-                if key.value in first:
-                    raise YamlError(f"'{key.value}' is written twice, first in line {first[key.value]}", line)
-                first[key.value] = line
-            _refuse_twice(value)
+    first: dict[Any, int] = {}
+    for child in node.value if node.id != "scalar" else ():
+        key, value = child if node.id == "mapping" else (None, child)
+        if key is not None:
+            line = key.start_mark.line + 1
+            if str(key.value) in first:
+                raise YamlError(f"'{key.value}' is written twice, first in line {first[str(key.value)]}", line)
+            first[str(key.value)] = line
+        _refuse_twice(value)
+
+
+def entries(node: Any, key: str) -> list[Any]:
+    """Return the nodes that a mapping has under a key, as a list."""
+    pairs = node.value if node.id == "mapping" else []
+    value = next((value for name, value in pairs if name.value == key), None)
+    if value is None:
+        return []
+    return list(value.value) if value.id == "sequence" else [value]
+
+
+def text_of(node: Any, key: str = "_") -> str:
+    """Return the text that a mapping has under a key, or the text itself."""
+    if node.id == "scalar":
+        return str(node.value) if key == "_" else ""
+    return next((str(entry.value) for entry in entries(node, key) if entry.id == "scalar"), "")

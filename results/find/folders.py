@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from record.errors import RecordError
 
@@ -17,16 +16,14 @@ CONFIGURATION = "configuration.xml"  # the file of a run that JUBE writes first
 ONLY_WRITTEN = "<tag>job</tag>"  # in the configuration of a run that only wrote the scripts of its jobs
 
 
-class Below(NamedTuple):
-    """Files below a folder, and what cannot be entered or followed, with the reason."""
+def below(folder: Path) -> tuple[list[Path], dict[Path, str]]:
+    """Return all plain files below a folder, sorted, and why what cannot be entered or followed; links are followed.
 
-    files: list[Path]
-    closed: dict[Path, str]
-
-
-def below(folder: Path) -> Below:
-    """Return all plain files below a folder, sorted; links are followed, each folder once."""
-    found, seen, waiting = Below([], {}), set[tuple[int, int]](), [folder]
+    Each folder counts once.
+    """
+    files: list[Path] = []
+    closed: dict[Path, str] = {}
+    seen, waiting = set[tuple[int, int]](), [folder]
     while waiting:
         here = waiting.pop()
         try:
@@ -39,22 +36,20 @@ def below(folder: Path) -> Below:
         except FileNotFoundError:
             continue  # it was removed in the meantime
         except OSError as error:
-            found.closed[here] = error.strerror or str(error)
+            closed[here] = error.strerror or str(error)
             continue
         for entry in inside:
             path = here / entry.name
             try:
-                if path.name in (RESULT_NAME, WORKPACKAGES) and path.exists() and not entry.is_file():
-                    found.closed[path] = "it is no file"
-                elif entry.is_dir():
+                if entry.is_dir():
                     waiting.append(path)  # the last one is next: a folder itself comes before a link to it
                 elif entry.is_file():
-                    found.files.append(path)
+                    files.append(path)
                 elif entry.is_symlink() and not path.exists():
-                    found.closed[path] = "it is a link to what does not exist"
+                    closed[path] = "it is a link to what does not exist"
             except OSError as error:  # such as a link to a folder that cannot be entered
-                found.closed[path] = error.strerror or str(error)
-    return Below(sorted(found.files), found.closed)
+                closed[path] = error.strerror or str(error)
+    return sorted(files), closed
 
 
 def results_below(folder: Path, name: str = RESULT_NAME, with_attempts: bool = False) -> list[Path]:

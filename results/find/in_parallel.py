@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -43,16 +41,3 @@ def for_each(function: Callable[[Item], Found], items: Sequence[Item], together:
 def _one(number: int) -> Any:
     function, items = _work
     return function(items[number])
-
-
-@contextmanager
-def all_stays() -> Iterator[None]:
-    """Keep Python from searching objects for garbage while millions are made that stay, and these from then on."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()

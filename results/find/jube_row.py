@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.process.whole_file import write_whole
-from record.model import Json
+from record.model import Part, Record
 from results.find.folders import runs_of
 from results.find.records import RESULT_NAME, read_record
 
@@ -27,45 +27,45 @@ def point_of(run: Path) -> Path:
 
 def write_row(point: Path) -> None:
     """Write the row of a point from the results of its runs."""
-    records = [read_record(run / RESULT_NAME) for run in runs_of(point)]
+    records = [Record.of(read_record(run / RESULT_NAME)) for run in runs_of(point)]
     write_whole(point / ROW_NAME, "".join(f"{name}: {value}\n" for name, value in row_of(records).items()))
 
 
-def row_of(records: Sequence[Json]) -> dict[str, Any]:
+def row_of(records: Sequence[Record]) -> dict[str, Any]:
     """Return the row of a point: the medians of its good runs, as `caraml table --repeats` has them, and the status."""
-    first, good = records[0], [record for record in records if record["status"] == "ok"]
-    unit, layout = first.get("work_unit", ""), first.get("layout") or {}
-    sources = {str(record["energy"]["power_source"]) for record in good if record.get("energy")}
-    energies = [record.get("energy") or {} for record in good] if len(sources) == 1 else []
+    first, good = records[0], [record for record in records if record.is_good]
+    energies = [record.energy for record in good if record.energy]
+    sources = {energy.power_source for energy in energies}
+    if len(sources) > 1 or len(energies) < len(good):
+        energies = []
     figures = {
-        "per_s": _median([record.get("metrics") or {} for record in good], f"{unit}_per_s"),
+        "per_s": _median([record.metrics for record in good], f"{first.work_unit}_per_s"),
         "power_w": _median(energies, "avg_power_w"),
-        "per_wh": _median(energies, f"{unit}_per_wh"),
+        "per_wh": _median(energies, f"{first.work_unit}_per_wh"),
     }
     return {
-        "model": first.get("model", ""),
-        "devices": layout.get("num_devices", ""),
-        "batch": layout.get("global_batch_size", ""),
-        "work": unit,
+        "model": first.model,
+        "devices": first.layout.num_devices or "",
+        "batch": first.layout.global_batch_size or "",
+        "work": first.work_unit,
         **{name: _text(value) for name, value in figures.items() if value is not None},
         "power_source": " and ".join(sorted(sources)),
         "status": _status(records, len(good)),
     }
 
 
-def _median(parts: Sequence[Json], key: str) -> float | None:
-    """Return the median of a number that all runs have; None otherwise."""
-    values = [value for part in parts if (value := part.get(key)) is not None]
-    return statistics.median(values) if parts and len(values) == len(parts) else None
-
-
 def _text(value: float) -> str:
     return f"{value:.1f}" if value >= 100 else f"{value:.4g}"
 
 
-def _status(records: Sequence[Json], good: int) -> str:
-    bad = " and ".join(dict.fromkeys(str(record["status"]) for record in records if record["status"] != "ok"))
-    if not bad:
-        is_small = any((record.get("metrics") or {}).get("comparable") is False for record in records)
-        return "ok, not comparable" if is_small else "ok"
-    return f"{len(records) - good} of {len(records)} {bad}" if good else bad
+def _median(parts: Sequence[Part], name: str) -> float | None:
+    """Return the median of a number that all runs have; None otherwise."""
+    values = [value for part in parts if (value := part.number(name)) is not None]
+    return statistics.median(values) if parts and len(values) == len(parts) else None
+
+
+def _status(records: Sequence[Record], good: int) -> str:
+    bad = " and ".join(dict.fromkeys(record.status for record in records if not record.is_good))
+    if bad:
+        return f"{len(records) - good} of {len(records)} {bad}" if good else bad
+    return "ok, not comparable" if any(record.metrics.comparable is False for record in records) else "ok"

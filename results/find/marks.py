@@ -7,8 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from results.files.json_schema import Allowed
-from results.files.typed_files import Text, read_file
+from results.files.typed_files import Allowed, Text, read_file
 
 MARKS = "wrong_records.yaml"
 
@@ -30,5 +29,5 @@ def marks_above(path: Path) -> dict[str, Mark]:
 
 @lru_cache(maxsize=8)
 def _read(file: Path, _: int) -> dict[str, Mark]:
-    marks: dict[str, Mark] = read_file(dict[str, Mark], file, "run", as_text=True)
+    marks: dict[str, Mark] = read_file(dict[str, Mark], file, "run")
     return marks

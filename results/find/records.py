@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
@@ -17,23 +16,16 @@ from record.errors import RecordError as RecordError
 from record.findings import Finding, finding
 from record.model import SCHEMA_VERSION, Json, as_json
 from record.model import Record as Record
-from results.files.typed_files import LARGEST
 from results.find.duplicates import content_of, copies, simultaneous
 from results.find.folders import RESULT_NAME as RESULT_NAME
 from results.find.folders import WORKPACKAGES, below, is_attempt, planned_runs
-from results.find.in_parallel import all_stays, for_each
+from results.find.in_parallel import for_each
 from results.find.marks import Mark, marks_above
-from results.find.schema import violation
+from results.find.schema import lacking, violation
 from results.find.todays import with_todays_figures, wrong_length
 
-# A file beyond this limit, or with a number beyond LARGEST or 1 / LARGEST, is damaged: no table could show it.
-DEEPEST = 30  # levels of lists and objects
-CONTAINERS = (dict, list)
 READ_BY_1_0 = (1, 2, 3)  # schema versions
 FEWER = "fewer_than_planned"
-# Every record has these from the moment when its job is planned.
-NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
-NAMES = ("benchmark", "system", "model", "work_unit", "precision", "data", "sample")
 
 
 class Skipped(NamedTuple):
@@ -60,23 +52,23 @@ class Found(NamedTuple):
 
     def has_any(self, folder: Path) -> bool:
         """Return whether a folder has a result, or what may be one."""
-        others = (one.path for one in self.skipped if one.finding.kind != FEWER)
-        return any(path.is_relative_to(folder) for path in (*others, *(Path(one.file.path) for one in self.records)))
-
-    def systems_below(self, folder: Path) -> tuple[str, ...]:
-        """Return the systems of the records below a folder."""
-        mine = (record for record in self.records if Path(record.file.path).is_relative_to(folder))
-        return tuple(dict.fromkeys(record.system for record in mine))
+        paths = [Path(record.file.path) for record in self.records]
+        paths += [file.path for file in self.skipped if file.finding.kind != FEWER]
+        return any(path.is_relative_to(folder) for path in paths)
 
 
 def read_record(path: Path) -> Json:
-    """Return a record as its file has it.
+    """Return a record as its file has it, with unprintable characters of its own texts escaped.
 
     Raises RecordError if it is missing, cut short, no record, or of another schema version. Needs the standard library
-    alone, as it runs inside jobs. Only `find_records` checks every field.
+    alone, as it runs inside jobs. The record of a good run may still lack what its job adds.
     """
+    return _parse(_content(path), path)
+
+
+def _content(path: Path) -> bytes:
     try:
-        return _parse(path.read_bytes(), path)
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise RecordError(f"{path} does not exist: did the job start?") from error
     except OSError as error:
@@ -87,8 +79,9 @@ def _parse(content: bytes, path: Path) -> Json:
     if not content.strip():
         raise RecordError(f"{path} is empty: leave it out or run the point again")
     try:
-        record = json.loads(content, parse_constant=_refuse_constant)
-        _check_values([record], DEEPEST + 1)
+        record = json.loads(content.decode(), parse_constant=_refuse_constant)
+        if b"\\ud" in content.lower():  # half of a surrogate pair cannot be printed
+            json.dumps(record, ensure_ascii=False).encode()
     except ValueError as error:
         raise _unreadable(path, error) from error
     except RecursionError as error:
@@ -100,23 +93,20 @@ def _parse(content: bytes, path: Path) -> Json:
         raise RecordError(
             f"{path} has schema version {version}, and this release reads {SCHEMA_VERSION} alone: read it with {reader}"
         )
-    for key, kind in NEEDED.items():
-        if not isinstance(record.get(key), kind):
-            raise RecordError(f"{path} has no usable '{key}': it is damaged, or not a record of this suite")
-    for name in _names(record):
-        if not name.isprintable():
-            raise RecordError(f"{path} has the name {name!r}, which no table can print: it is damaged, or made up")
-    if isinstance(record.get("error"), str):
-        record["error"] = printable(record["error"])
-    return record
+    _refuse(violation(record), path)
+    if "config" in record:
+        record["config"] = {group: _printable(options) for group, options in record["config"].items()}
+    return _printable(record)
 
 
-def _names(record: Json) -> Iterator[str]:
-    """Return the texts that fill cells of tables, where a line break would start another row."""
-    variant = record.get("variant")
-    values = [record.get(key) for key in NAMES]
-    values += variant if isinstance(variant, list) else []
-    return (value for value in values if isinstance(value, str))
+def _printable(values: Json) -> Json:
+    """Return values with unprintable characters escaped: in a cell of a table, a line break would start another row."""
+    return {key: printable(value) if isinstance(value, str) else value for key, value in values.items()}
+
+
+def _refuse(wrong: str, path: Path) -> None:
+    if wrong:
+        raise RecordError(f"{path} is not as a run writes its record: {wrong}; leave it out or run the point again")
 
 
 def _unreadable(path: Path, error: Exception) -> RecordError:
@@ -127,23 +117,6 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-def _check_values(value: Any, levels: int) -> None:
-    """Raise ValueError for a value in a list or object that JSON allows and a record does not."""
-    if not levels:
-        raise ValueError(f"its values are nested in more than {DEEPEST} levels")
-    parts = list(chain.from_iterable(value.items())) if isinstance(value, dict) else value
-    if set(map(type, parts)) <= {int, float}:  # a long list of numbers, such as times of steps
-        parts = [size for size in map(abs, parts) if size]
-        parts = [min(parts), max(parts)] if parts else []
-    for one in parts:
-        if isinstance(one, str):
-            one.encode()  # raises UnicodeEncodeError for half of a surrogate pair, which cannot be printed
-        elif isinstance(one, CONTAINERS):
-            _check_values(one, levels - 1)
-        elif one and not 1 / LARGEST < abs(one) < LARGEST:
-            raise ValueError(f"a number in it is not between {1 / LARGEST:g} and {LARGEST:g}")
-
-
 def write_record(record: Json | Record, path: Path) -> None:
     """Write a record so that a reader sees the old file or the new one, never half of one; raises OSError."""
     with replacing(path) as file:
@@ -151,28 +124,40 @@ def write_record(record: Json | Record, path: Path) -> None:
 
 
 def find_records(folders: Iterable[Path]) -> Found:
-    """Return all records in some folders (or given as files), each checked against the schema.
+    """Return all records in some folders (or given as files), each checked by the types of the model.
 
     A run that is found twice counts once (see `copies`); one with inconsistent numbers, or a mark, does not count by
     another record of it either. Raises RecordError for a folder that does not exist, for two records of one run with
     different content, and for a benchmark with two units of work.
     """
     folders, found = list(folders), Found([], [])
-    units: dict[str, Record] = {}
     paths = list(dict.fromkeys(path for folder in folders for path in _files_of(folder, found)))
-    with all_stays():
-        read = list(for_each(_consistent, paths, together=50))
-    for record in read:
-        if isinstance(record, Skipped):
-            found.skipped.append(record)
-            continue
-        other = units.setdefault(record.benchmark, record)
+    read = list(for_each(_consistent, paths, together=50))
+    found.records.extend(record for record in read if isinstance(record, Record))
+    found.skipped.extend(record for record in read if isinstance(record, Skipped))
+    _check_units(found.records)
+    _skip_copies(found)
+    _skip_simultaneous(found)
+    for index, file in enumerate(found.skipped):
+        if file.systems == ():
+            folder = next(folder for folder in folders if file.path.is_relative_to(folder))
+            inside = (record for record in found.records if Path(record.file.path).is_relative_to(folder))
+            found.skipped[index] = file._replace(systems=tuple(dict.fromkeys(record.system for record in inside)))
+    return found
+
+
+def _check_units(records: Iterable[Record]) -> None:
+    first: dict[str, Record] = {}
+    for record in records:
+        other = first.setdefault(record.benchmark, record)
         if other.work_unit != record.work_unit:
             raise RecordError(
                 f"{other.file.path} counts {other.work_unit} and {record.file.path} counts {record.work_unit} for one "
                 f"benchmark, {record.benchmark}: they cannot be in one table"
             )
-        found.records.append(record)
+
+
+def _skip_copies(found: Found) -> None:
     left_out = [skipped.record for skipped in found.skipped if skipped.record]
     for copy, first in list(copies([*left_out, *found.records])):
         if copy in left_out:
@@ -186,17 +171,16 @@ def find_records(folders: Iterable[Path]) -> Found:
         same = finding(kind, first=first.file.path, second=copy.file.path)
         found.skipped.append(Skipped(same, Path(copy.file.path)))
         found.records.remove(copy)
-    together, of_files = simultaneous(found.records), {one.file.path: one.system for one in found.records}
-    for both in together:
-        why = finding("same_device", first=both[0], second=both[1])
-        found.skipped.append(Skipped(why, Path(both[0]), tuple(dict.fromkeys(map(of_files.__getitem__, both)))))
-    at_once = {path for both in together for path in both}
-    found.records[:] = [record for record in found.records if record.file.path not in at_once]
-    for index, one in enumerate(found.skipped):
-        if one.systems == ():
-            folder = next(folder for folder in folders if one.path.is_relative_to(folder))
-            found.skipped[index] = one._replace(systems=found.systems_below(folder))
-    return found
+
+
+def _skip_simultaneous(found: Found) -> None:
+    at_once: set[Record] = set()
+    for first, second in simultaneous(found.records):
+        why = finding("same_device", first=first.file.path, second=second.file.path)
+        systems = tuple(dict.fromkeys([first.system, second.system]))
+        found.skipped.append(Skipped(why, Path(first.file.path), systems))
+        at_once |= {first, second}
+    found.records[:] = [record for record in found.records if record not in at_once]
 
 
 def _consistent(path: Path) -> Record | Skipped:
@@ -210,7 +194,7 @@ def _consistent(path: Path) -> Record | Skipped:
         why = finding("inconsistent", path=str(path), reasons="; ".join(wrong))
     except RecordError as error:
         why = finding("unusable", reason=str(error))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         why = finding("unusable", reason=f"{path} is not as a benchmark has written it: {error!r}")
     if mark:
         why = finding("marked", path=str(path), **vars(mark))
@@ -261,12 +245,8 @@ def _fewer(plan: Path, closed: dict[Path, str]) -> Finding | None:
 
 
 def read_checked(path: Path) -> Record:
-    """Return a record with its file, after checking each field by the schema; raises RecordError."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    """Return a record with its file, in which a good run lacks nothing; raises RecordError."""
+    content = _content(path)
     record = _parse(content, path)
-    if broken := violation(record):
-        raise RecordError(f"{path} breaks the schema of records: {broken}; leave it out or run the point again")
+    _refuse(lacking(record), path)
     return Record.from_file(record, path=str(path), sha256=hashlib.sha256(content).hexdigest())

@@ -1,38 +1,94 @@
-"""The JSON schema of a record, made of the model, by which its types are checked."""
+"""Check the values of a record by the types of the model."""
 
 from __future__ import annotations
 
+import re
+import reprlib
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from dataclasses import is_dataclass
+from functools import lru_cache, partial
+from typing import Any, get_args, get_origin
 
-from record.model import SCHEMA_VERSION, Json, Record
-from results.files.json_schema import schema_of
+from record.model import Json, Record
+from results.files.typed_files import OPTIONAL, bare, in_words, keys_of, scalar_test
 
-
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of a record."""
-    return schema_of(Record, f"The record of one run, version {SCHEMA_VERSION}")
+Check = Callable[[Any], str]  # returns the place of what a type does not allow, and why; empty if all is allowed
+OF_GOOD_RUN = ("metrics", "windows")
+OF_ITS_LAYOUT = ("num_devices", "num_nodes", "global_batch_size")
 
 
 def violation(record: Json) -> str:
-    """Return how a record breaks the schema; empty if it does not."""
-    validate, error_type = _validator()
-    try:
-        validate({key: _ends(value) for key, value in record.items()})
-    except error_type as error:
-        return str(error)
+    """Return the first value of a record that its type does not allow, in words; empty without one."""
+    return _check_of(Record)(record).strip(". ")
+
+
+def lacking(record: Json) -> str:
+    """Return what a record of a good run lacks, in words; empty without it, and for a run that failed."""
+    if record["status"] != "ok":
+        return ""
+    is_elsewhere = (record.get("serving") or {}).get("elsewhere")
+    names = OF_GOOD_RUN if is_elsewhere else (*OF_GOOD_RUN, "energy")
+    lacks = [name for name in names if record.get(name) is None]
+    lacks += [f"layout.{name}" for name in OF_ITS_LAYOUT if record["layout"].get(name) is None]
+    return f"it lacks {', '.join(lacks)}" if lacks else ""
+
+
+def _check_of(kind: Any) -> Check:
+    inner, limits = bare(kind)
+    if inner is Any:
+        return _nothing_wrong
+    origin, kinds, words = get_origin(inner) or inner, get_args(inner), in_words(kind)
+    is_allowed: Callable[[Any], bool] = scalar_test(kind)
+    inside: Check = _nothing_wrong
+    if is_dataclass(origin):
+        is_allowed, inside = _is_dict, partial(_in_part, origin)
+    elif origin in (list, dict):
+        is_allowed, inside = partial(_is_of_size, origin, limits["minItems"]), partial(_in_items, _check_of(kinds[-1]))
+    elif any(get_origin(argument) in (list, dict) for argument in kinds):
+        is_allowed = partial(_passes_any, [_check_of(argument) for argument in kinds])
+
+    def check(value: Any) -> str:
+        if value is None and limits[OPTIONAL]:
+            return ""
+        return inside(value) if is_allowed(value) else f" is {reprlib.repr(value)}, but must be {words}"
+
+    return check
+
+
+def _nothing_wrong(_: Any) -> str:
     return ""
 
 
-def _ends(value: Any) -> Any:
-    """Return the smallest and the largest of a list of numbers, as its other ones break no rule that these keep."""
-    is_long = isinstance(value, list) and len(value) > 2 and set(map(type, value)) <= {int, float}
-    return [min(value), max(value)] if is_long else value
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
-@cache
-def _validator() -> tuple[Callable[[Json], Any], type[Exception]]:
-    import fastjsonschema
+def _is_of_size(kind: type, fewest: int, value: Any) -> bool:
+    return isinstance(value, kind) and len(value) >= fewest  # type: ignore[arg-type]
 
-    return fastjsonschema.compile(schema(), use_default=False), fastjsonschema.JsonSchemaValueException
+
+def _passes_any(checks: list[Check], value: Any) -> bool:
+    return not all(check(value) for check in checks)
+
+
+def _in_items(check: Check, value: Any) -> str:
+    if isinstance(value, list) and len(value) > 2 and set(map(type, value)) in ({int}, {float}):
+        value = [min(value), max(value)]  # other numbers break no rule that these keep
+    items = enumerate(value) if isinstance(value, list) else value.items()
+    return next((f".{key}{wrong}" for key, item in items if (wrong := check(item))), "")
+
+
+def _in_part(part: Any, value: Any) -> str:
+    for name, item in value.items():
+        if wrong := _check_of_key(part, name)(item):
+            return f".{name}{wrong}"
+    return next(
+        (f" lacks '{name}'" for name, key in keys_of(part).items() if key.is_required and name not in value), ""
+    )
+
+
+@lru_cache(maxsize=10_000)
+def _check_of_key(part: Any, name: str) -> Check:
+    if key := keys_of(part).get(name):
+        return _check_of(key.kind)
+    return _check_of(next((kind for pattern, kind in part.OTHERS.items() if re.search(pattern, name)), Any))

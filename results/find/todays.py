@@ -9,7 +9,7 @@ from record.asked import PEAK
 from record.derivation import derive
 from record.findings import finding
 from record.model import Record, changed, with_known
-from results.files.systems import SYSTEMS, peaks_in, table_file
+from results.files.systems import peak_of
 from results.files.workloads import Facts, workloads
 
 CLOSE = 1e-6  # relative difference of equal figures
@@ -50,7 +50,7 @@ def _figures(record: Record) -> Iterator[tuple[str, str, float | None]]:
     facts = _facts(record)
     flops = _flops(record, facts) if facts else None
     yield "flops_corrected", f"model_flops_per_{record.work_unit[:-1]}", flops
-    yield "peak_corrected", PEAK, peaks().get((record.system, record.precision))
+    yield "peak_corrected", PEAK, peak_of(record.system, record.precision)
     yield "parameters_corrected", "num_parameters", facts.num_parameters.get(record.model) if facts else None
 
 
@@ -68,8 +68,3 @@ def _facts(record: Record) -> Facts | None:
     """Return the facts of a record's workload, if it counts the same work."""
     facts = workloads().get(record.benchmark)
     return facts if facts and facts.work_unit == record.work_unit else None
-
-
-def peaks() -> dict[tuple[str, str], float]:
-    """Return the peak of one device in 10^12 FLOP/s by system and precision."""
-    return peaks_in(table_file(SYSTEMS))

@@ -14,7 +14,8 @@ from itertools import permutations
 from record.values import THROUGHPUT, devices_text, grouped
 from results.files.systems import System, read_systems
 from results.points.estimate import students_t
-from results.points.repeats import PointResults, variant_of
+from results.points.facts import choices_of
+from results.points.repeats import PointResults
 from results.predict.predict import Group, Prediction, PredictionError, around
 from results.published import throughputs
 
@@ -52,8 +53,8 @@ class Ratio:
             ),
             lambda one: (one.point.devices, one.point.global_batch, one.system),
         )
-        self._known = {key: ones[0] for key, ones in measured.items()}
-        self._several = {key for key, ones in measured.items() if len(ones) > 1}
+        # Of several sets of options, the fastest.
+        self._known = {key: max(ones, key=self._relative) for key, ones in measured.items()}
         self.places = {(devices, batch) for devices, batch, _ in self._known}
 
     def predict(self, devices: int, batch: int) -> Prediction:
@@ -71,10 +72,6 @@ class Ratio:
                 "the network: ask for the devices of one node"
             )
         for name, one in known.items():
-            if (devices, batch, name) in self._several:
-                raise PredictionError(
-                    f"{self.system}: {what} was measured on {name} with several options: give the runs of one"
-                )
             self._check_memory(name, one)
         half = half_interval([self._own(), published(self.first)])
         if half == math.inf:
@@ -87,7 +84,7 @@ class Ratio:
         return Prediction(
             self.system,
             self.first.point._replace(devices=devices, global_batch=batch),
-            tuple(one for one in variant_of(self.first.any, micro_batch=False) if one != self.first.precision),
+            tuple(one for one in choices_of(self.first.any, micro_batch=False) if one != self.first.precision),
             self.first.precision,
             f"data sheets, from {' and '.join(known)}",
             self.first.any.work_unit,
@@ -110,7 +107,7 @@ class Ratio:
         """Return the measured points of one node."""
         series: dict[str, dict[Place, float]] = {}
         for (devices, batch, system), one in self._known.items():
-            if (devices, batch, system) not in self._several and devices <= self._blocks[system].devices_per_node:
+            if devices <= self._blocks[system].devices_per_node:
                 series.setdefault(system, {})[devices, batch] = self._relative(one)
         return series
 

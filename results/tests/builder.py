@@ -18,9 +18,9 @@ from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from record.derived import joules_per
 from results.collect import collect, failed_result
+from results.files.systems import peak_of
 from results.files.workloads import workloads
 from results.find.records import write_record
-from results.find.todays import peaks
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import Verdict, accept
 from results.verdicts.requirements import Requirements, read_requirements
@@ -136,7 +136,7 @@ def result(
     measured_steps = tokens_per_s * WINDOW_S / (batch * SEQUENCE_LENGTH) if tokens_per_s > 0 else steps
     flops = flops_per_token(changes.get("model", base["model"]))
     tflops_per_device = tokens_per_s / devices * flops / 1e12
-    peak = peaks().get((system, changes.get("precision", "bf16"))) or tflops_per_device / 0.3
+    peak = peak_of(system, changes.get("precision", "bf16")) or tflops_per_device / 0.3
     energy_wh = devices * power_w * WINDOW_S / 3600
     channel = {
         "name": "made:0",

@@ -81,26 +81,6 @@ def test_verdicts(tmp_path, records, item, outcome, value, why):
     assert exit_code([verdict.outcome]) == {PASSED: 0, FAILED: 1, OPEN: 3}[outcome]
 
 
-@pytest.mark.parametrize(
-    ("records", "item", "unit", "at"),
-    [
-        (THREE, "what: throughput, at_least: 1", "tokens/s", "1 device, batch 8, bf16, micro batch 4"),
-        (THREE, "what: time_to_solution, unit: min, at_most: 1", "min", "1 device, batch 8, bf16, micro batch 4"),
-        (
-            FOUR,
-            "what: scaling_efficiency, at_least: 0",
-            "",
-            "4 devices, batch 8, bf16, micro batch 2 over 1 device, batch 8, bf16, micro batch 4",
-        ),
-        ([*THREE, builder.failed("V")], "what: failed_runs, at_most: 0", "of 4 runs", ""),
-    ],
-)
-def test_an_answer_has_its_unit_and_its_place(tmp_path, records, item, unit, at):
-    verdict = judged(tmp_path, records, item)
-    assert (verdict.answer.unit, verdict.answer.at) == (unit, at)
-    assert verdict.answer.energy_kind == ("Q1, device" if "energy" in item else "")
-
-
 def test_the_best_point_is_that_of_what_is_asked(tmp_path):
     # The fastest of all is not the most efficient, and neither the fastest per device.
     records = [*runs(100.0, 101.0, 99.0, power_w=50.0), *runs(150.0, 151.0, 149.0, devices=2, batch=16, power_w=200.0)]
@@ -121,7 +101,7 @@ SCALING = f"{GPT}must: [{{of: gpt, what: scaling_efficiency, at_least: 0.9}}]"
     ("of_few", "of_many", "words"),
     [
         (setup("2.0.1"), setup(), ("torch 2.0.1", "torch 2.13.0")),
-        (setup(), setup(config=OVERLAPPED), ("overlap not known", "overlap True")),
+        (setup(), setup(config=OVERLAPPED), ("parallel.overlap not known", "parallel.overlap True")),
         (setup(variant=["compiled layers"]), setup(), ("choices compiled layers", "choices as usual")),
         (setup("2.0.1", precision="fp16"), setup(), ("precision fp16, torch 2.0.1", "precision bf16, torch 2.13.0")),
     ],
@@ -253,7 +233,7 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no workloads"),
+        ("", "lacks 'workloads'"),
         (GPT + "must: [{of: gpt, what: throughput}]", "either 'at_least' or 'at_most'"),
         (GPT + "must: [{of: bert, what: throughput, at_least: 1}]", "no workload of the file: choose one of gpt"),
         (GPT + "must: [{of: gpt, what: throughput, at_least: much}]", "'much' is not a number"),
@@ -264,7 +244,7 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
         (GPT + "must: [{of: gpt, what: tpot_p99, global_batch: 1, at_most: 50}]", "is too large: write it in seconds"),
         (GPT + "must: [{of: gpt, what: scaling_efficiency, at_least: 90}]", "of scaling_efficiency is too large"),
         (GPT + "must: [{of: chat, what: ttft_p99, global_batch: 1, at_most: 900}]", "write it in seconds"),
-        ("workloads: {gpt: {benchmark: llm_training, fixed: true}}", "fixed is True, but must be facts, such as"),
+        ("workloads: {gpt: {benchmark: llm_training, fixed: true}}", "fixed is 'true', but must be facts, such as"),
         (GPT + "must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
         (
             GPT + "must: [{of: gpt, what: time_to_solution, at_most: 1, work_unit: images}]",

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import stat
 import subprocess
@@ -14,11 +13,10 @@ import pytest
 
 from caraml.cli import main
 from jpwr.trace.trace import Trace
-from jpwr.trace.writers import read_trace
 from record.model import Record
 from results.collect import collect
-from results.exchange import archive as archives
-from results.exchange.archive import Checked, verify, write_archive
+from results.exchange import recomputed
+from results.exchange.archive import verify, write_archive
 from results.find.records import RecordError, find_records, write_record
 from results.join.nodes import sums_of
 from results.tests import builder
@@ -85,27 +83,14 @@ def test_an_archive_holds_records_traces_and_workflow_and_is_verified(archive, c
     assert "3 runs" in capsys.readouterr().out
 
 
-def test_what_is_known_of_an_archive(archive):
-    assert verify(archive) == Checked([], 3, is_signed=False, signer="", commits=())
-    repack(archive, members(archive), sums=b"")
-    found = verify(archive)
-    assert (found.runs, found.is_signed, found.signer, found.commits) == (0, False, "", ())
-    assert found.problems
-
-
-def test_members_tell_nothing_of_who_and_when(runs, tmp_path):
-    archive = tmp_path / "own.zip"
-    write_archive([runs], Path("jube"), archive)
-    with zipfile.ZipFile(archive) as packed:
-        told = {(one.external_attr >> 16, one.create_system, one.date_time, one.comment) for one in packed.infolist()}
-    assert told == {(stat.S_IFREG | 0o644, 3, (1980, 1, 1, 0, 0, 0), b"")}
-
-
 def test_the_same_results_give_the_same_bytes(runs, archive, tmp_path):
     for path in runs.rglob("*"):
         path.touch()
     assert main(["archive", str(runs), "-o", str(tmp_path / "b.zip")]) == 0
     assert archive.read_bytes() == (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(archive) as packed:
+        facts = {(one.external_attr >> 16, one.create_system, one.date_time, one.comment) for one in packed.infolist()}
+    assert facts == {(stat.S_IFREG | 0o644, 3, (1980, 1, 1, 0, 0, 0), b"")}
 
 
 def test_a_flipped_byte_changes_no_file_without_a_word(archive, tmp_path, capsys):
@@ -124,22 +109,12 @@ def test_a_flipped_byte_changes_no_file_without_a_word(archive, tmp_path, capsys
     assert found > 150
 
 
-@pytest.mark.parametrize(
-    ("kept", "words"),
-    [
-        (0, "is cut short, after 0 bytes: copy or download it again"),
-        (3, "is cut short, after 3 bytes"),
-        (10, "is cut short"),
-        (0.5, "is cut short"),
-        (-200, "is cut short"),
-        (-1, "is cut short"),
-    ],
-)
-def test_an_archive_that_is_cut_short_is_said_to_be(archive, capsys, kept, words):
+@pytest.mark.parametrize("kept", [0, 10, 0.5, -1])
+def test_an_archive_that_is_cut_short_is_refused(archive, capsys, kept):
     content = archive.read_bytes()
     archive.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
     assert main(["verify", str(archive)]) == 2
-    assert words in capsys.readouterr().err
+    assert "if it is cut short, copy or download it again" in capsys.readouterr().err
 
 
 def altered(content, values):
@@ -157,7 +132,7 @@ WORK = "runs/llm_run/8_benchmark/work/"
     ("name", "change", "message"),
     [
         ("result.json", lambda text: altered(text, MORE_WORK), "energy.tokens_per_wh is stored as"),
-        ("result.json", lambda text: altered(text, {"energy_effective": {}}), "energy_effective is stored as {}, but"),
+        ("result.json", lambda text: altered(text, {"energy_effective": {}}), "energy_effective lacks 'energy_wh'"),
         ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
         ("power/n1/trace.csv", lambda text: b"", "it is stored as ok, but"),
     ],
@@ -181,7 +156,7 @@ def test_every_run_whose_numbers_do_not_follow_is_named(archive):
     assert first.startswith(f"{of_16.rstrip('/')}: result.json cannot be read as a record (")
     assert others
     assert all(problem.startswith(WORK.rstrip("/")) and "energy.tokens_per_wh " in problem for problem in others)
-    assert (found.runs, found.commits) == (3, ("0123456789abcdef",))
+    assert found.runs == 3
 
 
 def test_a_run_whose_result_was_taken_away_is_named(archive):
@@ -193,11 +168,11 @@ def test_a_run_whose_result_was_taken_away_is_named(archive):
     assert verify(repack(archive, left)).problems == ["it has no run"]
 
 
-@pytest.mark.parametrize(("offset_s", "is_wrong"), [(1000.0, False), (1059.0, False), (941.0, False), (4600.0, True)])
+@pytest.mark.parametrize(("offset_s", "is_wrong"), [(1000.0, False), (941.0, False), (4600.0, True)])
 def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     record = Record.of(make_record())
     trace = Trace([], {"hostname": "n1", "boot_id": "boot-1", "epoch_offset_s": offset_s})
-    found = [one for one in archives._not_marked(record, sums_of(record, [trace], "measured")) if "wall clock" in one]
+    found = [one for one in recomputed._not_marked(record, sums_of(record, [trace])) if "wall clock" in one]
     assert len(found) == is_wrong and all("-3600 s later by its wall clock" in one for one in found)
 
 
@@ -206,7 +181,6 @@ def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     [
         (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "8"], False),
         (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "4"], True),
-        (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "8", "--precision", "fp8"], True),
         (["bash", "a script of the user"], False),
         (None, False),
     ],
@@ -217,19 +191,10 @@ def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
 def test_the_command_of_a_run_is_the_one_that_the_sampler_started(sampled, is_wrong, command):
     record = Record.of(make_record(provenance={"command": command}))
     trace = Trace([], {} if sampled is None else {"command": sampled})
-    found = list(archives._other_command(record, [trace]))
+    found = list(recomputed._other_command(record, [trace]))
     assert ["but the sampler has started 'benchmarks.llm_training" in one for one in found] == [True] * bool(
         is_wrong and command
     )
-
-
-def test_a_result_of_release_1_0_is_refused_in_one_sentence(archive):
-    files = members(archive)
-    record = json.loads(files[WORK + "result.json"])
-    del record["energy"]["power_limit_w"]
-    files[WORK + "result.json"] = json.dumps(record).encode()
-    [problem] = verify(repack(archive, files)).problems
-    assert problem.endswith("its energy lacks power_limit_w: a result of release 1.0 is checked by release 1.0")
 
 
 def test_a_good_run_is_not_stored_as_failed(archive):
@@ -250,8 +215,6 @@ def test_a_good_run_is_not_stored_as_failed(archive):
     [
         ("ok", "out_of_memory", True),
         ("unfinished", "failed", False),
-        ("unfinished", "out_of_memory", True),
-        ("failed", "failed", False),
         ("out_of_memory", "failed", True),
     ],
 )
@@ -278,20 +241,15 @@ def test_a_file_that_was_changed_added_or_taken_away_is_named(archive):
     assert "workflow/llm.yaml is missing" in text
 
 
-@pytest.mark.parametrize("name", ["../../climbed", "/tmp/climbed_of_a_test", "runs/../../climbed"])
-def test_a_path_that_climbs_out_is_not_unpacked(archive, name, tmp_path):
-    problems = verify(repack(archive, {name: b"x", **members(archive)})).problems
-    assert [problem.split("'")[-1] for problem in problems] == [
-        " is not a plain file inside the archive: it was not unpacked",
-        f"{name} is missing",  # all others are there
-    ]
-    assert not list(tmp_path.rglob("*climbed*"))
-
-
-def test_a_link_is_not_unpacked(archive, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("../../climbed", stat.S_IFREG), ("/tmp/climbed_of_a_test", stat.S_IFREG), ("runs/climbed", stat.S_IFLNK)],
+)
+def test_a_link_or_a_path_that_climbs_out_is_not_unpacked(archive, tmp_path, name, kind):
     with zipfile.ZipFile(archive, "a") as packed:
-        packed.writestr(regular("runs/link", stat.S_IFLNK | 0o777), "/etc/passwd")
-    assert verify(archive).problems[0] == "'runs/link' is not a plain file inside the archive: it was not unpacked"
+        packed.writestr(regular(name, kind | 0o777), "/etc/passwd")
+    assert verify(archive).problems == [f"'{name}' is not a plain file inside the archive: it was not unpacked"]
+    assert not list(tmp_path.rglob("*climbed*"))
 
 
 def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
@@ -318,16 +276,12 @@ def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
 
 
 def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
-    for content, words in (
-        (b"not packed at all", "cannot be read as an archive"),
-        (b"\x28\xb5\x2f\xfd and more", "is an archive of release 1.0: that release reads it"),
-    ):
-        (tmp_path / "a.zip").write_bytes(content)
-        assert main(["verify", str(tmp_path / "a.zip")]) == 2
-        assert words in capsys.readouterr().err
+    (tmp_path / "a.zip").write_bytes(b"not packed at all")
+    assert main(["verify", str(tmp_path / "a.zip")]) == 2
+    assert "cannot be unpacked as an archive (File is not a zip file): give a file that" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["a.tar.zst", "a.tar.gz", "archive", ".", "folder.zip"])
+@pytest.mark.parametrize("name", ["a.tar.gz", ".", "folder.zip"])
 def test_what_is_no_name_of_an_archive_is_refused(runs, tmp_path, capsys, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.zip").mkdir()
@@ -336,7 +290,7 @@ def test_what_is_no_name_of_an_archive_is_refused(runs, tmp_path, capsys, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["folder.zip"]
 
 
-@pytest.mark.parametrize(("later_s", "earlier_s"), [(1.0, -1.0), (10.0, 10.0), (0.0, 0.001), (-0.5, 0.0)])
+@pytest.mark.parametrize(("later_s", "earlier_s"), [(1.0, -1.0), (0.0, 0.001)])
 def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive, later_s, earlier_s):
     files = members(archive)
     for name in (WORK + "record.json", WORK + "result.json"):
@@ -404,34 +358,21 @@ def test_a_signature_of_a_stranger_is_refused(runs, keys, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("lines", "names"),
-    [
-        ("a@x {key}b@x {key}", "a@x or b@x"),
-        ("a@x,b@x {key}", "a@x or b@x"),
-        ('# ours\na@x namespaces="other" {key}b@x {key}', "b@x"),
-        ("a@x {other}b@x {key}", "b@x"),
-    ],
+    ("lines", "name"), [("# ours\nb@x {other}\na@x {key}", "a@x"), ("a@x,b@x {key}", "a@x"), ("a@x {other}", "")]
 )
-def test_all_names_of_a_key_are_told(runs, keys, tmp_path, lines, names):
+def test_the_names_in_the_line_of_a_key_are_told(runs, keys, tmp_path, lines, name):
     path = archived(runs, tmp_path, "--sign", keys / "centre")
     text = lines.format(key=(keys / "centre.pub").read_text(), other=(keys / "stranger.pub").read_text())
     (tmp_path / "signers").write_text(text)
     found = verify(path, tmp_path / "signers")
-    assert (found.problems, found.signer) == ([], names)
+    assert (bool(found.problems), found.signer) == (not name, name)
 
 
-@pytest.mark.parametrize(
-    ("mode", "suffix", "code"), [(0o644, "", 2), (0o600, "", 0), (0o600, ".pub", 0), (0o644, ".pub", 2)]
-)
-def test_a_key_that_others_can_read_says_what_to_do(runs, keys, tmp_path, capsys, mode, suffix, code):
-    """A public key, which all may read, stands for the private one next to it or in ssh-agent."""
-    key = tmp_path / "key"
-    for ending, its_mode in (("", mode), (".pub", 0o644)):
-        shutil.copy(keys / f"centre{ending}", f"{key}{ending}")
-        Path(f"{key}{ending}").chmod(its_mode)
-    assert main(["archive", str(runs), "-o", str(tmp_path / "a.zip"), "--sign", f"{key}{suffix}"]) == code
-    words = f"others can use it (mode 0644): run 'chmod 600 {key}'"
-    assert (words in capsys.readouterr().err) == bool(code)
+def test_a_key_that_others_can_read_does_not_sign(runs, keys, tmp_path, capsys):
+    key = Path(shutil.copy(keys / "centre", tmp_path / "key"))
+    key.chmod(0o644)
+    assert main(["archive", str(runs), "-o", str(tmp_path / "a.zip"), "--sign", str(key)]) == 2
+    assert f"{key} does not sign (ssh-keygen: WARNING: UNPROTECTED PRIVATE KEY FILE!)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
@@ -469,41 +410,19 @@ def test_a_key_that_is_none_leaves_no_archive(runs, tmp_path, monkeypatch, capsy
     assert [path.name for path in tmp_path.iterdir()] == ["SHA"]
 
 
-LARGE = {
-    "one file": {"runs/large": 2 << 20},
-    "many that are large together": {f"runs/{index}": 1 << 20 for index in range(40)},
-    "many files": {f"runs/{index}": 0 for index in range(300)},
-}
-
-
-@pytest.mark.parametrize("files", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize(
+    "files", [{f"runs/{index}": 1 << 20 for index in range(40)}, {f"runs/{index}": 0 for index in range(300)}]
+)
 def test_an_archive_that_unpacks_to_too_much_is_refused_before(tmp_path, monkeypatch, files):
     monkeypatch.setattr("results.exchange.archive.MOST_FILES", 200)
+    monkeypatch.setattr("results.exchange.archive.MOST_GB", 0.03)
     monkeypatch.setattr("pathlib.Path.write_bytes", None)
     path = tmp_path / "large.zip"
     with zipfile.ZipFile(path, "w") as packed:
         for name, size in files.items():
             packed.writestr(regular(name), bytes(size), zipfile.ZIP_DEFLATED)
-    with pytest.raises(RecordError, match="allow more by --most-gb"):
-        verify(path, most_gb=0.03)
-
-
-def test_a_file_with_more_bytes_than_it_declares_is_damaged(archive, capsys):
-    """A packed file could hide gigabytes behind a small size."""
-    content, name = bytearray(archive.read_bytes()), b"SHA256SUMS"
-    place = content.rindex(name) - 46 + 24  # size in the list of files at the end
-    content[place : place + 4] = (10).to_bytes(4, "little")
-    archive.write_bytes(content)
-    assert main(["verify", str(archive)]) == 2
-    assert "cannot be read as an archive" in capsys.readouterr().err
-
-
-def test_more_is_unpacked_where_that_is_asked_for(archive, capsys):
-    assert main(["verify", str(archive), "--most-gb", "1e-6"]) == 2
-    assert "more than 1e-06 GB, 5e-08 GB a file, or 100000 files: if you trust it" in capsys.readouterr().err
-    assert main(["verify", str(archive), "--most-gb", "0.5"]) == 0
-    with pytest.raises(SystemExit):
-        main(["verify", str(archive), "--most-gb", "nan"])
+    with pytest.raises(RecordError, match=r"more than 200 files or 0\.03 GB: if you trust it, unpack it"):
+        verify(path)
 
 
 def test_no_name_or_text_of_an_archive_is_obeyed_by_a_terminal(archive, capsys):
@@ -538,30 +457,6 @@ def test_what_was_run_again_is_kept_and_verified_and_is_no_run(tmp_path, capsys)
     assert "attempts/1: " in capsys.readouterr().err
 
 
-def with_copy(files, change):
-    """The same with a run once more, in a folder and with a name of its own."""
-    more = {name.replace("/8_", "/99_"): content for name, content in files.items() if name.startswith(WORK)}
-    for name in more:
-        if name.endswith((".json", "trace.csv")):
-            more[name] = change(more[name])
-    return {**more, **files}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content,
-        lambda content: re.sub(rb'"run_id": "[0-9a-f]+"', b'"run_id": "another"', content),
-    ],
-    ids=["exact", "with another name"],
-)
-def test_an_archive_with_a_run_twice_is_not_in_order(archive, change, capsys):
-    path = repack(archive, with_copy(members(archive), change))
-    assert main(["verify", str(path)]) == 1
-    files = f"{WORK.rstrip('/')}: result.json and {WORK.replace('/8_', '/99_').rstrip('/')}: result.json"
-    assert f"{files} are " in capsys.readouterr().err
-
-
 def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):
     run = tmp_path / "runs" / "one"
     run.mkdir(parents=True)
@@ -573,10 +468,3 @@ def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):
     write_archive([tmp_path / "runs"], tmp_path, tmp_path / "results.zip")
     words = "the trace has 126 W from the first to the last window, and 690 W over another time of the same length"
     assert f"runs/runs/one: energy is not that of the work: {words}" in verify(tmp_path / "results.zip").problems
-
-
-def test_each_trace_is_read_once_and_its_marks_are_checked(archive, monkeypatch):
-    read = []
-    monkeypatch.setattr("results.join.nodes.read_trace", lambda path: read.append(path) or read_trace(path))
-    assert verify(archive).problems == []
-    assert len(read) == len(set(read)) == 2

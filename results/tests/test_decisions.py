@@ -287,9 +287,3 @@ def test_systems_whose_intervals_overlap_tie(tmp_path):
     c, b, _ = decision.rankings[0].scores
     assert b.interval.high > c.interval.low
     assert decision.sentence == "C and B tie per device, each at its best point: their intervals overlap."
-
-
-def test_a_price_under_another_name_is_named(tmp_path):
-    costs = Costs("EUR", 0.2, {"a100": Price(1_000)})
-    ranked = decided(tmp_path, thrice("A100", 100.0), GPT + "budget: {money: 1000}", costs).rankings[0]
-    assert "A100 has no price, and the prices file has 'a100': did you mean 'A100'?" in ranked.scores[0].why_not

@@ -35,9 +35,9 @@ def test_arithmetic_of_terms(text, values, wanted):
         ("R + X", "it has no term 'X': choose one of R"),
         ("R + 'a'", "is not one of"),
         ("R + True", "is not one of"),
-        ("min() + R", "'min()': min takes two numbers or more"),
-        ("max(R)", "'max(R)': max takes two numbers or more"),
-        ("log(R, R, R)", "'log(R, R, R)': log takes one number, or one and a base"),
+        ("min() + R", "'min()' has too few terms"),
+        ("max(R)", "'max(R)' has too few terms"),
+        ("log(R, R, R)", "'log(R, R, R)' has too many terms"),
         ("max(*R, R)", "'*R' is not one of"),
         ("R +", "is not a formula: invalid syntax"),
         ("", "is not a formula"),
@@ -56,10 +56,6 @@ def test_what_is_no_arithmetic_is_refused_and_never_run(text, message):
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert not str(error.value).endswith(("None", "(<unknown>, line 1)"))
-
-
-def test_a_formula_may_be_as_long_as_that():
-    assert Formula("R".rjust(1000), ("R",), "file")({"R": 2.0}) == 2.0
 
 
 @pytest.mark.parametrize("text", ["1 / (R - 1)", "9 ** 9 ** 9 ** R", "(0 - R) ** 0.5", "log(0 * R)", "sqrt(-R)"])

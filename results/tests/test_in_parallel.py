@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import threading
 
 import pytest
 
-from results.find.in_parallel import all_stays, for_each
+from results.find.in_parallel import for_each
 
 # In a process of its own, because that of the tests may have threads.
 IN_PARALLEL = """
@@ -52,10 +51,3 @@ def test_a_process_with_threads_is_not_copied(monkeypatch):
     finally:
         ended.set()
         other.join()
-
-
-def test_garbage_is_collected_again_after_an_error():
-    with pytest.raises(KeyError), all_stays():
-        assert not gc.isenabled()
-        raise KeyError
-    assert gc.isenabled()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -29,12 +28,12 @@ PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 SHAPE = {"num_layers": 96, "hidden_size": 12288, "num_heads": 96, "vocab_size": 50257}
 FIXED = "fixed: {num_layers: 96, hidden_size: 12288, num_heads: 96, precision: bf16}"
 NEEDS = f"workloads: {{gpt: {{benchmark: llm_training, {FIXED}}}}}\n"
+WHOLE = NEEDS.replace("{gpt:", "{whole: {benchmark: llm_training, filled: true}, gpt:")
 PLEDGE = """
 vendor: Example Ltd
 date: 2026-11-02
 system: V
 devices: 16
-power_kw: 8
 points:
   - {of: gpt, devices: 8, global_batch: 64, throughput: 1000, work_per_energy: 4300, time_to_solution: 278, work: 1e9}
 """
@@ -109,17 +108,11 @@ def test_one_setup_must_keep_all_figures_of_a_point(tmp_path):
 @pytest.mark.parametrize(
     ("records", "code", "outcomes", "why"),
     [
-        ([*GOOD, filled()], 0, [PASSED] * 4, ""),
-        ([*runs(970.0, 971.0, 969.0), filled()], 1, [FAILED, PASSED, FAILED, PASSED], ""),  # 3 % too slow
-        ([*runs(1010.0), filled()], 3, [OPEN, OPEN, OPEN, PASSED], "one run gives no interval"),
-        (
-            [*runs(1010.0, 1011.0, 1009.0, heads=48), filled()],
-            1,
-            [FAILED] * 3 + [OPEN],
-            "num_heads is 48, fixed at 96",
-        ),
-        ([*runs(999.0, 1003.0, 1001.0), filled()], 3, [OPEN, PASSED, OPEN, PASSED], "the limit is within the interval"),
-        (GOOD, 3, [PASSED] * 3 + [OPEN], ""),
+        (GOOD, 0, [PASSED] * 3, ""),
+        (runs(970.0, 971.0, 969.0), 1, [FAILED, PASSED, FAILED], ""),  # 3 % too slow
+        (runs(1010.0), 3, [OPEN] * 3, "one run gives no interval"),
+        (runs(1010.0, 1011.0, 1009.0, heads=48), 1, [FAILED] * 3, "num_heads is 48, fixed at 96"),
+        (runs(999.0, 1003.0, 1001.0), 3, [OPEN, PASSED, OPEN], "the limit is within the interval"),
     ],
 )
 def test_a_pledge_is_kept_or_not_or_undecided(tmp_path, records, code, outcomes, why):
@@ -132,7 +125,7 @@ def test_a_pledge_is_kept_or_not_or_undecided(tmp_path, records, code, outcomes,
 def test_a_run_that_changed_what_is_fixed_is_named_and_others_count(tmp_path):
     changed = runs(9000.0, 9001.0, heads=48)
     changed[0]["file"] = {"path": "runs/000001/result.json"}
-    tender = judged(tmp_path, [*GOOD, *changed, filled()])
+    tender = judged(tmp_path, [*GOOD, *changed])
     assert exit_code(tender.outcomes) == 0
     assert tender.pledged[0].answer.value == 1010.0
     assert list(tender.left_out.values()) == [
@@ -171,8 +164,6 @@ TURNS = {"config": {"turns": {"effective": True, "rate": 0.1}}}
         ("turns.effective: true", TURNS, PASSED, ""),
         ('turns.effective: "true"', TURNS, PASSED, ""),
         ("turns.effective: false", TURNS, FAILED, "turns.effective is True, fixed at False"),
-        ('turns.effective: "off"', TURNS, FAILED, "turns.effective is True, fixed at off"),
-        ('turns.rate: "1.0e-1"', TURNS, PASSED, ""),
         ("turns.rate: 0.2", TURNS, FAILED, "turns.rate is 0.1, fixed at 0.2"),
         ("training.learning_rate: 0.1", {}, OPEN, "training.learning_rate is not recorded, fixed at 0.1"),
     ],
@@ -195,45 +186,47 @@ def test_a_failed_run_that_changed_something_is_no_failure_of_the_pledge(tmp_pat
     assert "num_heads is 48" in "".join(tender.left_out.values())
 
 
+def filled_thrice(power_w=7500.0, speed=2000.0, **changes):
+    return [filled(power_w, speed=speed * share, **changes) for share in (0.999, 1.0, 1.001)]
+
+
 @pytest.mark.parametrize(
-    ("changes", "values", "outcome", "why"),
+    ("records", "outcome", "why"),
     [
-        ({}, {}, PASSED, ""),
-        ({"power_w": 8500.0}, {}, FAILED, ""),
-        ({"power_w": 7950.0}, {}, OPEN, "the limit is within the interval"),
-        ({"scope": "supply"}, {}, PASSED, ""),
-        (
-            {"scope": "supply", "power_w": 9000.0},
-            {"fill.power_W": 7000.0},
-            FAILED,
-            "",
-        ),  # a meter in addition to the sensors
-        ({"scope": "device"}, {}, OPEN, "the power is of the devices alone"),
-        ({"scope": "device", "power_w": 9000.0}, {}, FAILED, ""),
-        ({}, {"energy": None}, OPEN, "no power that counts: there is none"),
-        ({}, {"layout.num_nodes": 2}, OPEN, "no power that counts: all nodes: "),
-        ({"estimated": True, "scope": "cpu", "power_w": 9000.0}, {}, OPEN, "it is an estimate from load"),
-        ({"devices": 8}, {}, OPEN, "the copies filled 8 of 16 devices: a projection does not count"),
-        ({"heads": 48}, {}, OPEN, "no run filled the machine"),
+        (filled_thrice(), PASSED, ""),
+        (filled_thrice(8500.0), FAILED, ""),
+        (filled_thrice(7950.0), OPEN, "the limit is within the interval"),
+        (filled_thrice(scope="supply"), PASSED, ""),
+        (filled_thrice(scope="device"), OPEN, "the power is of the devices alone"),
+        (filled_thrice(9000.0, scope="device"), FAILED, ""),
+        (filled_thrice(9000.0, estimated=True, scope="cpu"), OPEN, "it is an estimate from load"),
+        (filled_thrice(devices=8), OPEN, "no run at this point, only at 8 devices"),
+        ([filled()], OPEN, "one run gives no interval"),
+        ([], OPEN, "no run of this workload"),
+        # The highest power decides; and a power at which the pledged speed is not reached is not kept.
+        ([*filled_thrice(), *filled_thrice(9000.0, variant=["other"])], FAILED, ""),
+        (filled_thrice(speed=400.0), PASSED, ""),
     ],
 )
-def test_the_committed_power_is_that_of_the_filled_machine(tmp_path, changes, values, outcome, why):
-    one = altered(filled(**changes), values)
-    power = judged(tmp_path, [*GOOD, one]).pledged[-1]
+def test_the_committed_power_is_that_of_the_filled_machine(tmp_path, records, outcome, why):
+    pledge = PLEDGE + "  - {of: whole, devices: 16, throughput: 1900, power: 8000}\n"
+    *_, power = judged(tmp_path, [*GOOD, *records], pledge, WHOLE).pledged
     assert (power.outcome, bool(power.reason)) == (outcome, bool(why))
     assert why in power.reason
-    assert str(power.item) == "machine: committed power on 16 devices at most 8 kW"
-    # The run with the most power decides.
-    assert judged(tmp_path, [*GOOD, one, filled(9000.0)]).pledged[-1].outcome is FAILED
-    fills = "devices" not in changes and "heads" not in changes
-    assert judged(tmp_path, [*GOOD, filled(7000.0), one]).pledged[-1].outcome is (outcome if fills else PASSED)
+    assert str(power.item) == "whole: power on 16 devices at most 8,000"
+
+
+def test_a_power_and_a_speed_of_different_runs_are_not_kept_together(tmp_path):
+    pledge = PLEDGE + "  - {of: whole, devices: 16, throughput: 1900, work_per_energy: 1000}\n"
+    slow, fast = filled_thrice(1000.0, speed=400.0, variant=["slow"]), filled_thrice(7500.0)
+    *_, speed, work = judged(tmp_path, [*GOOD, *slow, *fast], pledge, WHOLE).pledged
+    assert (speed.outcome, work.outcome, speed.reason == work.reason) == (OPEN, OPEN, True)
+    assert "none of them keeps all" in speed.reason
 
 
 def test_copies_are_no_job_on_all_their_devices(tmp_path):
-    copies = [filled(speed=speed) for speed in (2000.0, 2001.0, 1999.0)]
     pledge = PLEDGE + "".join(f"  - {{of: {of}, devices: 16, throughput: 1900}}\n" for of in ("gpt", "whole"))
-    needed = NEEDS.replace("{gpt:", "{whole: {benchmark: llm_training, filled: true}, gpt:")
-    *_, one_job, of_copies, _ = judged(tmp_path, [*GOOD, *copies], pledge, needed).pledged
+    *_, one_job, of_copies = judged(tmp_path, [*GOOD, *filled_thrice()], pledge, WHOLE).pledged
     assert (one_job.outcome, of_copies.outcome) == (OPEN, PASSED)
     assert str(of_copies.item) == "whole: throughput on 16 devices at least 1,900"
     assert str(Item("gpt", "throughput", at_least=2.4e6)) == "gpt: throughput at least 2,400,000"
@@ -244,75 +237,6 @@ def test_failed_runs_stay_a_failure_next_to_runs_that_do_not_count(tmp_path):
     del unknown[0]["config"]["model"]
     assert judged(tmp_path, unknown).pledged[0].outcome is OPEN
     assert judged(tmp_path, [*unknown, builder.failed("V", 8, 64)]).pledged[0].outcome is FAILED
-
-
-def test_the_committed_power_names_the_limits_at_which_it_was_kept(tmp_path):
-    assert (
-        judged(tmp_path, [*GOOD, altered(filled(), LIMITED)]).pledged[-1].answer.at == "2 copies at once, limits 400 W"
-    )
-    assert judged(tmp_path, [*GOOD, filled()]).pledged[-1].answer.at == "2 copies at once"
-
-
-def test_a_filled_machine_whose_runs_all_failed_keeps_no_power(tmp_path):
-    bad = builder.failed("V", 16, 128, fill={"copies": 2, "devices_per_copy": 8})
-    power = judged(tmp_path, [*GOOD, filled(3000.0, devices=8), bad]).pledged[-1]
-    assert (power.outcome, power.reason) == (FAILED, "all runs that filled the machine failed")
-    assert judged(tmp_path, [*GOOD, filled(), bad]).pledged[-1].outcome is PASSED
-
-
-def test_copies_on_part_of_the_machine_do_not_hide_those_on_all_of_it(tmp_path):
-    power = judged(tmp_path, [*GOOD, filled(3000.0, devices=8), filled()]).pledged[-1]
-    assert (power.outcome, power.answer.value) == (PASSED, 7.5)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (SLOW, "the slowest copy reaches 200.0 of the pledged 1,000 a second"),
-        ({"model": "117M"}, "the copies are of 117M, text, 2048 tokens, bf16, not of tiny"),
-        ({"data": "other"}, "the copies are of tiny, other, 2048 tokens, bf16, not of"),
-        (
-            {"fill.copies": 1, "fill.devices_per_copy": 16, "fill.slowest": 2000.0},
-            "a copy is on 16 devices, batch 128, the pledged point on 8 devices, batch 64",
-        ),
-        (
-            {"layout.global_batch_size": 64},
-            "a copy is on 8 devices, batch 32, the pledged point on 8 devices, batch 64",
-        ),
-        (LIMITED, "the copies ran at 400 W, the pledged point at no known limit"),
-    ],
-)
-def test_committed_power_is_that_of_a_pledged_point_at_its_speed_and_limits(tmp_path, change, words):
-    needed = NEEDS.replace("{gpt: {", "{gpt: {model: tiny, ").replace(
-        "}}\n", "}, small: {benchmark: llm_training, model: 117M}}\n"
-    )
-    other = altered(filled(), change)
-    power = judged(tmp_path, [*GOOD, other], needed=needed).pledged[-1]
-    assert power.outcome is OPEN
-    assert power.reason.startswith(f"no run filled the machine with copies of a pledged point: {words}")
-    assert judged(tmp_path, [*GOOD, other, filled()], needed=needed).pledged[-1].outcome is PASSED
-    other["energy"]["avg_power_w"] = 9000.0  # whatever it is of, the machine took more
-    assert judged(tmp_path, [*GOOD, other, filled()], needed=needed).pledged[-1].outcome is FAILED
-
-
-@pytest.mark.parametrize(("number", "outcome"), [("throughput: 1900", PASSED), ("throughput: 3000", OPEN)])
-def test_power_of_a_workload_that_is_measured_on_filled_machines_alone(tmp_path, number, outcome):
-    needed = NEEDS.replace("{gpt: {", "{gpt: {filled: true, ")
-    pledge = PLEDGE.replace(
-        "devices: 8, global_batch: 64, throughput: 1000", f"devices: 16, global_batch: 128, {number}"
-    )
-    pledge = re.sub(r", work_per_energy.*", "}", pledge)
-    found = judged(tmp_path, [filled(speed=speed) for speed in (2000.0, 2001.0, 1999.0)], pledge, needed)
-    assert found.pledged[-1].outcome is outcome, found.pledged[-1].reason
-
-
-def test_copies_must_not_be_slower_than_the_runs_that_keep_other_figures(tmp_path):
-    pledge = PLEDGE.replace("throughput: 1000, ", "").replace(", time_to_solution: 278, work: 1e9", "")
-    assert judged(tmp_path, [*GOOD, filled(speed=2030.0)], pledge).pledged[-1].outcome is PASSED
-    assert (
-        "the slowest copy reaches 200.0"
-        in judged(tmp_path, [*GOOD, altered(filled(), SLOW)], pledge).pledged[-1].reason
-    )
 
 
 @pytest.mark.parametrize("ordinary", [[], [builder.failed("V", 8, 64)]])
@@ -346,18 +270,17 @@ def test_a_workload_without_a_figure_is_said(tmp_path, more, wanted, pledge, sen
 
 def test_a_point_without_runs_is_undecided_and_a_projection_is_refused(tmp_path):
     more = "  - {of: gpt, devices: 16, throughput: 1900, projected: true}\n  - {of: gpt, devices: 4, throughput: 500}\n"
-    *_, projected, without, power = judged(tmp_path, GOOD, PLEDGE + more).pledged
+    *_, projected, without = judged(tmp_path, GOOD, PLEDGE + more).pledged
     here = "no run at this point, only at 8 devices, batch 64"
     assert (projected.outcome, projected.reason) == (OPEN, f"a projection does not count at acceptance: {here}")
     assert (without.outcome, without.reason) == (OPEN, here)
-    measured = judged(tmp_path, [*GOOD, *runs(1950.0, 1951.0, devices=16)], PLEDGE + more).pledged[-3]
+    measured = judged(tmp_path, [*GOOD, *runs(1950.0, 1951.0, devices=16)], PLEDGE + more).pledged[-2]
     assert (measured.outcome, measured.reason) == (PASSED, "")
-    assert power.outcome is OPEN
 
 
 def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
     lost = Skipped(note("a file is damaged"), tmp_path, ("V",))
-    found = judged(tmp_path, [*GOOD, filled()], skipped=[lost]).pledged
+    found = judged(tmp_path, GOOD, skipped=[lost]).pledged
     assert {one.outcome for one in found} == {OPEN}
     assert all("runs are missing" in one.reason for one in found)
     other = builder.result("W", 8, 64, 1000.0)
@@ -370,11 +293,11 @@ def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
 def test_the_requirements_of_another_system_decide_nothing_about_a_pledge(tmp_path, capsys):
     others = [builder.result("W", 8, 64, speed) for speed in (10.0, 10.1, 9.9)]
     needed = NEEDS.replace(FIXED, "model: tiny") + "must: [{of: gpt, what: throughput, devices: 8, at_least: 900}]"
-    tender = judged(tmp_path, [*GOOD, filled(), *others], needed=needed)
+    tender = judged(tmp_path, [*GOOD, *others], needed=needed)
     assert [one.outcome for one in tender.must] == [PASSED, FAILED]  # for the ranking of all
     assert ([one.system for one in tender.judged], exit_code(tender.outcomes)) == (["V"], 0)
     assert exit_code(judged(tmp_path, [*GOOD, *others], None, needed).outcomes) == 1
-    builder.store(tmp_path / "runs", [*GOOD, filled(), *others])
+    builder.store(tmp_path / "runs", [*GOOD, *others])
     assert accepted(tmp_path) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("W")]
 
@@ -386,9 +309,6 @@ def test_a_pledge_may_name_an_operating_point(tmp_path):
     assert [judged(tmp_path, records, one).pledged[0].outcome for one in (at_400_w, at_full)] == [FAILED, PASSED]
     missing = judged(tmp_path, records, PLEDGE.replace("global_batch: 64", "power_limit_w: 500")).pledged[0]
     assert (missing.outcome, "no run at this point" in missing.reason) == (OPEN, True)
-    of_score = SCORE.replace("devices: 8", "power_limit_w: 700")
-    [award] = judged(tmp_path, records, at_400_w, NEEDS + of_score).awards
-    assert award.pledged is None  # nothing is pledged at this operating point
 
 
 SCORE = """score:
@@ -410,8 +330,7 @@ def test_points_are_those_of_the_tender_s_formula(tmp_path, speeds, outcome):
     # t n / N: 3.6e6 tokens on 8 devices take 3.6e6 / speed, and the machine has 16 devices.
     value = 3600 / (0.5 * 3.6e6 / speeds[0] * 8 / 16 + 0.5 * 2e6 / speeds[0])
     assert award.value == pytest.approx(value)
-    assert award.points(award.value) == pytest.approx(40 * value / 1.82)
-    assert award.pledged == pytest.approx(3600 / (0.5 * 3.6e6 / 1000 * 8 / 16 + 0.5 * 2e6 / 1000))
+    assert award.points == pytest.approx(40 * value / 1.82)
     assert award.outcome is outcome
     assert ("one run" in award.reason) == (outcome is OPEN)
 
@@ -434,7 +353,7 @@ def test_terms_from_the_same_runs_err_together(tmp_path):
 def test_a_score_without_a_pledge_has_the_budget_s_devices(tmp_path):
     needed = NEEDS + SCORE
     [award] = judged(tmp_path, GOOD, None, needed + "budget: {devices: 16}").awards
-    assert (award.pledged, award.outcome) == (None, PASSED)
+    assert award.outcome is PASSED
     [award] = judged(tmp_path, GOOD, None, needed).awards
     assert (award.value, award.outcome) == (None, OPEN)
     assert "the devices of the machine are not known" in award.reason
@@ -443,19 +362,8 @@ def test_a_score_without_a_pledge_has_the_budget_s_devices(tmp_path):
     assert judged(tmp_path, GOOD, None, needed + "budget: {devices: 16}", [lost]).awards[0].outcome is OPEN
 
 
-def test_a_pledged_score_needs_each_of_its_terms(tmp_path):
-    needed = NEEDS + SCORE.replace("devices: 8}", "devices: 4}")
-    assert judged(tmp_path, GOOD, needed=needed).awards[0].pledged is None
-    work = SCORE.replace(
-        "A: {of: gpt, what: machine_time, unit: s, work: 3.6e+6}", "A: {of: gpt, what: work_per_energy}"
-    )
-    [award] = judged(tmp_path, GOOD, needed=NEEDS + work).awards
-    assert award.pledged == pytest.approx(3600 / (0.5 * 4300 + 0.5 * 2e6 / 1000))
-
-
 def test_a_filled_machine_is_that_of_the_slowest_copy(tmp_path):
-    whole = NEEDS.replace("{gpt:", "{whole: {benchmark: llm_training, filled: true}, gpt:")
-    needed = whole + SCORE.replace("of: gpt, what: machine_time", "of: whole, what: machine_time")
+    needed = WHOLE + SCORE.replace("of: gpt, what: machine_time", "of: whole, what: machine_time")
     [award] = judged(tmp_path, GOOD, needed=needed).awards
     assert (award.outcome, award.reason) == (OPEN, "A: no run of this workload")
     part = [filled(devices=8, speed=1000.0) for _ in range(3)]
@@ -473,13 +381,8 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEAD, "has no points: write 'points: [{of: gpt, devices: 8, throughput: 70000}]'"),
+        (HEAD, "lacks 'points'"),
         (HEAD.replace("16", "4") + ITEM, "a point is on 8 devices, but the whole machine has 4"),
-        (
-            HEAD + ITEM + "\npower_kw: 8000",
-            "power_kw is 8000, which is 500 kW per device: write that of the machine, in kW",
-        ),
-        (HEAD + ITEM + "\npower_kw: 0.008", "which is 0.0005 kW per device"),
         (HEAD + ITEM.replace("devices: 8, ", ""), "point 1 lacks 'devices'"),
         (HEAD + ITEM.replace(", throughput: 1000", ""), "point 1 lacks a number: give one or more of throughput"),
         (HEAD + ITEM.replace("1000", "1000, work: 1e9"), "work is 1000000000.0, but only a time_to_solution has one"),
@@ -489,7 +392,6 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
             HEAD + ITEM.replace("throughput: 1000", "mfu: 45"),
             "mfu is 45, but must be a number above 0 and at most 1",
         ),
-        (HEAD + ITEM.replace("]", ", {of: gpt, devices: 8, throughput: 1000}]"), "occurs twice"),
     ],
 )
 def test_a_mistake_in_a_pledge_is_a_sentence(tmp_path, text, message):
@@ -502,7 +404,6 @@ def test_a_mistake_in_a_pledge_is_a_sentence(tmp_path, text, message):
     ("text", "message"),
     [
         (NEEDS.replace("bf16", "bf17"), "precision is 'bf17', but must be one of fp4"),
-        (NEEDS.replace("num_heads: 96", "commit: 0123456"), "commit is 123456, but must be 7 to 40 hexadecimal digits"),
         (NEEDS + SCORE.replace("higher", "lower"), "a minimum must be greater than 0, and needs 'better: higher'"),
         (NEEDS + SCORE.replace("  minimum: 1.82\n", ""), "points are those at the minimum"),
     ],
@@ -518,7 +419,7 @@ def handed_in(tmp_path_factory):
     """Records, requirements with a score and a pledge in files."""
     folder = tmp_path_factory.mktemp("pledge")
     changed = runs(2000.0, heads=48)
-    builder.store(folder / "runs", [*GOOD, filled(), *changed])
+    builder.store(folder / "runs", [*GOOD, *changed])
     builder.needs(folder, NEEDS + SCORE)
     written(folder, PLEDGE)
     return folder
@@ -533,9 +434,8 @@ def test_the_command_prints_pledge_score_and_what_does_not_count(handed_in, caps
     assert accepted(handed_in) == 0
     text = capsys.readouterr().out
     assert "pledge of Example Ltd, 2026-11-02, V of 16 devices, not signed: its author is not known:\n" in text
-    assert text.count("✓ kept") == 4
-    assert "at most 8 kW" in text
-    assert "score of V: 1.9137 (1.9090 to 1.9184) = 42.06 points, pledged 1.895 = 41.64 points" in text
+    assert text.count("✓ kept") == 3
+    assert "score of V: 1.9137 (1.9090 to 1.9184) = 42.06 points; at least 1.82: passed" in text
     assert "does not count for gpt: num_heads is 48, fixed at 96" in text
     assert accepted(handed_in, "--json") == 0
     data = json.loads(capsys.readouterr().out)
@@ -565,7 +465,7 @@ def test_the_report_has_a_section_on_the_pledge(handed_in, tmp_path):
     records = [*runs(970.0, 971.0, 969.0), *runs(2000.0, heads=48)]
     decision = decide(by_point(records), requirements, None, pledge=pledge)
     marks = [outcome_text(cells[0][0]) for _, cells in matrix(decision.tender.pledged).items]
-    assert marks == ["✗ not kept", "✓ kept", "✗ not kept", "? undecided"]
+    assert marks == ["✗ not kept", "✓ kept", "✗ not kept"]
     page, *_ = write_report(records, [], tmp_path / "report.html", requirements=requirements, pledge=pledge)
     text = page.read_text()
     assert '<section id="pledge">' in text
@@ -636,7 +536,6 @@ def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):
     [award] = tender.awards
     # P = 3600 s / sum(w t n / N): 20 million tokens took the whole machine 1 s.
     assert award.value == pytest.approx(3600 / (1000 * 1 + 1000 * 1))
-    assert award.pledged == pytest.approx(3600 / (1000 * 2 / 1.9 + 1000 * 2 / 20))
     assert award.outcome is FAILED
 
 

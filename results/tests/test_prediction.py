@@ -256,12 +256,6 @@ THREE = ("H100", "JEDI", "WAIH100")
         (lambda: measured_on(THREE), "GH200", (4, 64), "takes several nodes of GH200, .* not include the network"),
         (lambda: of_memory(measured_on(THREE), 70e9), "A100", (4, 64), "A100 has 40 GB .* took up to 70"),
         (lambda: of_memory(measured_on(THREE), None), "MI250", (4, 64), "MI250 has 64 GB .* took up to 80"),
-        (
-            lambda: [*measured_on(THREE), result("H100", 4, 64, 9.0, model="tiny", provenance=newer())],
-            "H200",
-            (4, 64),
-            "was measured on H100 with several options",
-        ),
     ],
 )
 def test_a_system_whose_error_or_limits_are_not_known_is_refused(make, system, place, words):
@@ -271,10 +265,6 @@ def test_a_system_whose_error_or_limits_are_not_known_is_refused(make, system, p
 
 def newer():
     return {**result()["provenance"], "packages": {"torch": "2.20.0"}}
-
-
-def test_what_fits_in_less_memory_is_predicted():
-    assert ratio(of_memory(measured_on(THREE), 30e9), "A100").predict(4, 64).per_s > 0
 
 
 def records(machine, devices=(1, 2, 4), batches=BATCHES, without=(), **changes):

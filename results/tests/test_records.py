@@ -7,7 +7,6 @@ import random
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import results
@@ -15,14 +14,11 @@ from caraml.__main__ import main
 from record.csv_rows import csv_rows
 from record.model import Record, as_json
 from results.find import records
-from results.find.duplicates import copies
-from results.find.folders import results_below
 from results.find.records import RecordError, read_record, write_record
 from results.find.schema import violation
 from results.tests import builder
 from results.tests.builder import make_record
-from results.tests.of_dicts import contradictions, find_records
-from tools.bench.results import record_of
+from results.tests.of_dicts import find_records
 
 STORED = Path(results.__file__).with_name("records")
 
@@ -38,55 +34,36 @@ def test_a_record_survives_writing_and_reading(tmp_path):
     assert ' "status": "ok",' in lines
 
 
-def test_a_record_that_is_a_link_stays_one_and_its_file_keeps_its_mode(tmp_path):
-    kept, link = tmp_path / "kept.json", tmp_path / "result.json"
-    kept.write_text("")
-    kept.chmod(0o640)
-    link.symlink_to(kept)
-    write_record(make_record(), link)
-    assert link.is_symlink()
-    assert kept.stat().st_mode & 0o777 == 0o640
-    assert read_record(kept) == make_record()
-
-
+GOOD = builder.result()
 BAD = [
-    ('{"schema_version": 2, "status"', "cannot be read as a record"),
+    ('{"schema_version": 4, "status"', "cannot be read as a record"),
     ("[]", "is not a record of this suite"),
     ('{"schema_version": 99}', "schema version 99"),
-    ('{"schema_version": "2"}', "schema version 2, and this release reads 4 alone: read it with the release that"),
     ('{"schema_version": 3}', "schema version 3, and this release reads 4 alone: read it with release 1.0"),
-    ('{"schema_version": 4, "benchmark": "x"}', "no usable 'system'"),
-    (json.dumps({**builder.result(), "status": "splendid"}), "status must be one of"),
-    (json.dumps({**builder.result(), "energy": None}), "energy must be object"),
-    (json.dumps(builder.result() | {"metrics": {"tokens_per_s": "fast"}}), "tokens_per_s must be number or null"),
-    (json.dumps(builder.result() | {"metrics": {"tokens_per_s": float("nan")}}), "NaN is not a number"),
+    ({"schema_version": []}, "has schema version []"),
+    ('{"schema_version": 4, "benchmark": "x"}', "lacks 'system'"),
+    ({"status": "splendid"}, "status is 'splendid', but must be one of ok, "),
+    ({"energy": None}, "it lacks energy"),
+    ({"layout": {}}, "it lacks layout.num_devices, layout.num_nodes, layout.global_batch_size"),
+    ({"layout": GOOD["layout"] | {"num_devices": 10**12}}, "must be a whole number from 0 on and at most 1e+09"),
+    ({"layout": GOOD["layout"] | {"other": "x"}}, "layout.other is 'x', but must be a whole number"),
+    ({"metrics": {"tokens_per_s": "fast"}}, "metrics.tokens_per_s is 'fast', but must be a number from 0 on"),
+    ({"metrics": {"tokens_per_s": -1.0}}, "metrics.tokens_per_s is -1.0, but must be a number from 0 on"),
+    ({"metrics": {"tokens_per_s": float("nan")}}, "NaN is not a number"),
+    ({"losses": [1e30]}, "losses.0 is 1e+30, but must be a number"),
+    ({"losses": [-(10**400)]}, "losses.0 is "),
     ("", "is empty"),
     ("\n", "is empty"),
     (b"\xff\xfe\x00", "cannot be read as a record"),
-    (json.dumps(builder.result()).replace("CPU", "\\ud800").replace("A100", "\\ud800"), "cannot be read as a record"),
-    (json.dumps(builder.result(losses=[1e30])), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(builder.result(losses=[3.5])).replace("3.5", "1e400"), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(builder.result(losses=[-(10**400)])), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(builder.result(losses=[5e-324])), "a number in it is not between 1e-30 and 1e+30"),
-    (json.dumps(builder.result(schema_version=[])), "has schema version []"),
-    (json.dumps(builder.result(losses=[10**4000])) * 2, "cannot be read as a record"),
-    (json.dumps(builder.result(layout=builder.result()["layout"] | {"num_devices": 10**12})), "must be smaller than"),
-    (json.dumps(builder.result(tokens_per_s=-1.0)), "tokens_per_s must be bigger than or equal to 0"),
-    (json.dumps(builder.result(provenance={"packages": 5})), "packages must be object or null"),
-    (
-        json.dumps(builder.result(energy=builder.result()["energy"] | {"power_source": {}})),
-        "power_source must be string",
-    ),
-    (json.dumps(builder.result(energy=builder.result()["energy"] | {"sampled_by_scope": "x"})), "must be object"),
-    ('{"a":' * 100 + "1" + "}" * 100, "nested in more than 30 levels"),
+    ({"system": "\ud800"}, "cannot be read as a record"),
     ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
-    (json.dumps({key: value for key, value in builder.result().items() if key != "energy"}), "must contain"),
 ]
 
 
 @pytest.mark.parametrize(("text", "message"), BAD)
 def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
     builder.store(tmp_path / "sweep", [builder.result(run_id="good")])
+    text = json.dumps(GOOD | text) if isinstance(text, dict) else text
     (tmp_path / "result.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     records, skipped = find_records([tmp_path])
     assert [record["run_id"] for record in records] == ["good"]
@@ -94,35 +71,6 @@ def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
     assert message in sentence
     assert str(tmp_path / "result.json") in sentence
     assert "\n" not in sentence
-
-
-@pytest.mark.parametrize(("before", "after"), [('{"a":', "}"), ("[", "]")])
-@pytest.mark.parametrize(("levels", "counts"), [(30, True), (31, False)])
-def test_a_record_may_be_nested_so_deeply_and_no_deeper(tmp_path, before, after, levels, counts):
-    inner = levels - 2  # the record and what it has more are two
-    builder.store(tmp_path, [builder.result(more={"deep": json.loads(before * inner + "1" + after * inner)})])
-    assert bool(find_records([tmp_path]).records) is counts
-
-
-@pytest.mark.parametrize(
-    ("loss", "counts"), [(1.5e-30, True), (0.5e-30, False), (-0.9e30, True), (1.1e30, False), (0.0, True)]
-)
-def test_numbers_are_between_what_physics_can_be(tmp_path, loss, counts):
-    builder.store(tmp_path, [builder.result(losses=[loss])])
-    assert bool(find_records([tmp_path]).records) is counts
-
-
-def test_what_cannot_be_read_is_named_with_the_reason(tmp_path):
-    builder.store(tmp_path / "b", [builder.result()])
-    path = tmp_path / "a" / "result.json"
-    path.mkdir(parents=True)
-    records, skipped = find_records([tmp_path])
-    assert len(records) == 1
-    assert skipped == [f"{path} cannot be entered (it is no file): runs in it are missing, let its owner open it"]
-    with pytest.raises(RecordError) as error:
-        read_record(path)
-    words = f"cannot be read as a record ([Errno 21] Is a directory: '{path}'): leave it out or run the point again"
-    assert str(error.value) == f"{path} {words}"
 
 
 def _closed(folder, monkeypatch):
@@ -144,13 +92,7 @@ def _dangling(folder, monkeypatch):
     return "it is a link to what does not exist"
 
 
-def _pipe(folder, monkeypatch):
-    (folder / "result.json").unlink()
-    os.mkfifo(folder / "result.json")
-    return "it is no file"
-
-
-@pytest.mark.parametrize("hide", [_closed, _dangling, _pipe])
+@pytest.mark.parametrize("hide", [_closed, _dangling])
 def test_what_cannot_be_entered_is_named_and_its_runs_are_missing(tmp_path, monkeypatch, capsys, hide):
     first, second = builder.result(), builder.failed()
     folders = [builder.store(tmp_path / name, [record]) for name, record in (("a", first), ("b", second))]
@@ -175,14 +117,6 @@ def test_runs_behind_links_count_once(tmp_path):
     assert len(found.records) == 1 and not found.skipped
 
 
-def test_one_record_is_read_with_its_path_in_every_error(tmp_path):
-    path = tmp_path / "result.json"
-    for text in ("", "[]", "{"):
-        path.write_text(text)
-        with pytest.raises(RecordError, match=str(path)):
-            read_record(path)
-
-
 def test_a_file_may_be_given_and_is_told_with_its_content(tmp_path):
     builder.store(tmp_path, [builder.result(), builder.result()])
     path = tmp_path / "000001_benchmark" / "work" / "result.json"
@@ -190,28 +124,11 @@ def test_a_file_may_be_given_and_is_told_with_its_content(tmp_path):
     assert record["file"] == {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
-def test_a_result_is_found_under_a_longer_name(tmp_path):
-    write_record(builder.result(), tmp_path / "of_monday_result.json")
-    assert len(find_records([tmp_path]).records) == 1
-
-
-def test_stored_records_follow_the_schema():
-    paths = results_below(STORED)
-    assert paths
-    for path in paths:
-        assert not violation(read_record(path))
-
-
 def test_a_part_may_have_further_keys_and_numbers_that_are_unknown():
     record = builder.result(io_more=1)
     record["windows"][0]["more"] = "text"
     record["energy"]["channels"][0]["idle_power_w"] = None
     assert not violation(record)
-
-
-def test_a_workload_may_count_sequences(tmp_path):
-    builder.store(tmp_path, [builder.in_units(builder.result(), "samples")])
-    assert not find_records([tmp_path]).skipped
 
 
 def test_a_run_that_is_found_twice_counts_once(tmp_path):
@@ -258,15 +175,6 @@ def test_runs_of_other_windows_are_repeats(tmp_path, one, other):
     assert len(find_records([tmp_path]).records) == 2
 
 
-def test_a_run_is_known_by_its_steps_though_its_windows_were_moved(tmp_path):
-    times_s = [1.0, 1.25, 0.75] * 20
-    windows = builder.result()["windows"]
-    moved = [[{**window, "start_s": window["start_s"] + shift_s} for window in windows] for shift_s in (0.0, 0.001)]
-    builder.store(tmp_path, [builder.result(tokens_per_s=16384.0, step_times_s=times_s, windows=one) for one in moved])
-    with pytest.raises(RecordError, match="are records of one run with different content"):
-        find_records([tmp_path])
-
-
 def timed(times_s, **changes):
     """A run of its own name and windows, with steps of these times."""
     return builder.result(tokens_per_s=16384.0, step_times_s=times_s, **changes)
@@ -283,15 +191,13 @@ ONE, OTHER = times_of(1), times_of(2)
 @pytest.mark.parametrize(
     "copy",
     [
-        [ONE[0] + 1e-9, *ONE[1:]],
         [time_s + 1e-9 if step % 3 == 0 else time_s for step, time_s in enumerate(ONE)],
         [*OTHER[:29], *ONE[29:]],
-        [*ONE[10:], *OTHER[:10]],
         ONE[:20],
         [*ONE, *OTHER],
         sorted(ONE),
     ],
-    ids=["one step", "each third step", "less than half", "moved", "shorter", "longer", "in another order"],
+    ids=["each third step", "less than half", "shorter", "longer", "in another order"],
 )
 def test_a_run_is_known_by_most_of_its_steps(tmp_path, copy):
     builder.store(tmp_path, [timed(ONE), timed(OTHER), timed(copy)])
@@ -305,28 +211,14 @@ def test_a_run_is_known_by_most_of_its_steps(tmp_path, copy):
         (ONE, OTHER),
         (ONE, [*ONE[:30], *OTHER[30:]]),
         (ONE[:2], ONE[:2]),
-        (times_of(1, digits=3), times_of(2, digits=3)),  # of a clock so coarse that runs share times by chance
-        (times_of(1, 400, digits=4), times_of(2, 400, digits=4)),
-        (times_of(1, 400, digits=5), times_of(2, 40, digits=5)),
+        (times_of(1, 400, digits=4), times_of(2, 40, digits=4)),  # of a clock so coarse that runs share times by chance
     ],
-    ids=["others", "half", "two steps", "coarse", "a little coarse", "coarse and shorter"],
+    ids=["others", "half", "two steps", "coarse and shorter"],
 )
 def test_runs_of_other_steps_are_repeats(tmp_path, one, other):
     builder.store(tmp_path, [timed(one), timed(other)])
     records, skipped = find_records([tmp_path])
     assert (len(records), skipped) == (2, [])
-
-
-def test_a_run_is_known_by_its_windows_with_an_input_path(tmp_path):
-    records = [builder.result(), builder.result()]
-    again = records[0]["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}
-    for record in records:
-        record["windows"].append(again)
-        record["metrics"] |= {"effective_tokens": 2400.0, "effective_s": 30.0}
-        record["metrics"] |= {"effective_tokens_per_s": 80.0, "effective_tokens_per_s_per_device": 80.0}
-    builder.store(tmp_path, records)
-    with pytest.raises(RecordError, match="are records of one run with different content"):
-        find_records([tmp_path])
 
 
 @pytest.mark.parametrize(
@@ -380,54 +272,12 @@ def test_each_pair_of_runs_at_once_is_found(starts_s, cpus, counted, tmp_path):
     assert all(any(one.may_be_of(system) for one in found.skipped) for system in lost)
 
 
-@pytest.mark.parametrize(
-    ("seeds", "shift", "is_copy"), [((1, 2), 0, True), ((1, 2), 3, True), ((1, 1), 0, False), ((1, 2), None, False)]
-)
-def test_losses_of_another_seed_do_not_repeat(seeds, shift, is_copy, tmp_path):
-    """With the same seed, a machine may learn exactly the same again."""
-    losses, records = [9 - 0.1 * step + 1e-3 * step**2 for step in range(30)], []
-    for seed, steps_s in zip(seeds, (1.0, 2.0), strict=True):
-        record = builder.result(losses=losses if seed == seeds[0] else [loss + 1e-4 for loss in losses])
-        if shift is not None:
-            record["losses"] = losses if not records else losses[shift:]
-        record["metrics"] |= {"first_loss": record["losses"][0], "last_loss": record["losses"][-1]}
-        record["config"]["training"] = {"seed": seed}
-        record["run_id"] = f"run of {steps_s}"
-        records.append(record)
-    builder.store(tmp_path, records)
-    if is_copy:
-        with pytest.raises(RecordError, match="are records of one run with different content"):
-            find_records([tmp_path])
-    else:
-        assert len(find_records([tmp_path]).records) == 2
-
-
-def test_honest_runs_of_many_seeds_are_no_copies():
-    """Losses are recorded as numbers of 32 bits, and are close together where they no longer fall."""
-    chance, made = random.Random(1), []
-    for seed in range(60):
-        falling = (2 + 9 * 0.9**step + chance.gauss(0, 0.02) for step in range(500))
-        record = builder.result(losses=[float(np.float32(loss)) for loss in falling])
-        times_s = [1.5 + round(chance.gauss(0, 0.01), 9) for _ in range(500)]
-        made.append(Record.of(record | {"step_times_s": times_s, "config": {"training": {"seed": seed}}}))
-    assert list(copies(made)) == []
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"system": "A\nH100"},
-        {"system": "A\nH100"},
-        {"model": "\x1b[31mtiny"},
-        {"variant": ["XLA", "a\rb"]},
-        {"data": "text\u202e"},
-    ],
-)
-def test_a_name_that_would_be_a_row_or_a_colour_of_its_own_is_refused(tmp_path, changes):
+def test_a_name_that_would_be_a_row_or_a_colour_of_its_own_is_escaped(tmp_path):
+    changes = {"system": "A\nH100", "model": "\x1b[31mtiny", "config": {"run": {"note": "a\rb"}}}
     builder.store(tmp_path, [builder.result() | changes])
-    [sentence] = find_records([tmp_path]).skipped
-    assert "has the name " in sentence
-    assert sentence.isprintable()
+    [record] = find_records([tmp_path]).records
+    assert [record[name] for name in ("system", "model")] == ["A\\nH100", "\\x1b[31mtiny"]
+    assert record["config"] == {"run": {"note": "a\\rb"}}
 
 
 def test_what_failed_is_told_in_one_line_whatever_it_said(tmp_path):
@@ -436,48 +286,21 @@ def test_what_failed_is_told_in_one_line_whatever_it_said(tmp_path):
     assert record["error"] == "\\x1b[31mno memory\\nfor it"
 
 
-@pytest.mark.parametrize("changes", [{"system": "another"}, {"losses": [1.0]}])
-def test_two_records_of_one_window_with_different_content_are_refused(tmp_path, changes):
-    one = builder.result(run_id="")
-    builder.store(tmp_path, [one, one | changes])
-    with pytest.raises(RecordError, match="are records of one run with different content"):
-        find_records([tmp_path])
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("provenance.nodes", [{"devices": 5}]),
         ("provenance.nodes", [{"devices": ["GPU"]}]),
-        ("provenance.nodes", [{"cpu": 7}]),
-        ("provenance.git_commit", 5),
         ("provenance.git_dirty", "no"),
-        ("provenance.container", 5),
-        ("provenance.created", [1]),
-        ("provenance.environment", ["OMP_NUM_THREADS"]),
         ("provenance.environment", {"OMP_NUM_THREADS": 4}),
-        ("provenance.packages", {"torch": [2]}),
-        ("devices.0.peak_memory_bytes", "5"),
         ("devices.0.rank", -1),
-        ("windows.0.hostname", [1]),
         ("windows.0.kind", "other"),
         ("windows.0.end_s", None),
-        ("windows.0.boot_id", {}),
         ("energy.channels", []),
-        ("energy.channels.0.name", ["made:0"]),
-        ("energy.channels.0.hostname", ["n1"]),
-        ("energy.channels.0.device_id", [5]),
         ("energy.channels.0.missing", -500),
-        ("energy.channels.0.limit_w", "300"),
-        ("energy.channels.0.largest_gap_s", -1.0),
-        ("energy.channels.0.uncertainty_wh", -0.1),
-        ("energy.channels.0.clocks", {"mean_mhz": "x"}),
         ("energy.channels.0.clocks", {"throttled": {"power": None}}),
         ("energy.uncertainty_wh", -1.0),
         ("energy.notes", [5]),
-        ("metrics.comparable", "no"),
         ("metrics.comparable", 0),
-        ("metrics.measured_steps", "30"),
         ("regions", {"measured": {"steps": 3, "step_s": 1.0, "regions": {"IO": {}}}}),
         (
             "regions",
@@ -496,7 +319,7 @@ def test_what_no_table_could_use_is_named_and_skipped(tmp_path, path, value):
     builder.store(tmp_path, [record, builder.result()])
     records, [sentence] = find_records([tmp_path])
     assert len(records) == 1
-    assert "000000_benchmark/work/result.json breaks the schema of records: data." in sentence
+    assert "000000_benchmark/work/result.json is not as a run writes its record: " in sentence
 
 
 def test_two_units_in_one_benchmark_are_refused(tmp_path):
@@ -505,32 +328,9 @@ def test_two_units_in_one_benchmark_are_refused(tmp_path):
         find_records([tmp_path])
 
 
-def test_benchmarks_may_count_in_units_of_their_own(tmp_path):
-    images = builder.failed(benchmark="resnet50", work_unit="images")
-    builder.store(tmp_path, [builder.result(), images])
-    assert len(find_records([tmp_path]).records) == 2
-
-
-def test_what_is_left_out_ends_no_search(tmp_path):
-    twice, lies = builder.result(), builder.result()
-    lies["metrics"]["measured_steps"] *= 3
-    for name, record in {"a": twice, "b": twice, "d": lies, "e": builder.result()}.items():
-        builder.store(tmp_path / name, [record])
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "result.json").write_text("{")
-    records, skipped = find_records([tmp_path])
-    assert len(records) == 2
-    words = ("cannot be read", "is inconsistent", "are the same record")
-    assert [word for word, sentence in zip(words, skipped, strict=True) if word not in sentence] == []
-
-
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(RecordError, match="does not exist"):
         find_records([tmp_path / "none"])
-
-
-def test_the_records_of_the_bench_are_consistent():
-    assert [words for index in range(0, 10_000, 97) for words in contradictions(record_of(index))] == []
 
 
 @pytest.mark.parametrize(
@@ -585,14 +385,10 @@ def test_a_plan_has_no_more_runs_than_are_found(tmp_path, runs, results, words):
     assert [words in one for one in found.skipped] == [True] * bool(words)
 
 
-def test_a_plan_that_is_no_file_is_named_and_other_folders_are_no_runs(tmp_path):
+def test_other_folders_of_a_point_are_no_runs(tmp_path):
     folder = planned(tmp_path / "000000", (1,), (1,))
     (folder / "000000_benchmark" / "work" / "run_old").mkdir()
     assert not find_records([folder]).skipped
-    (folder / "workpackages.xml").unlink()
-    os.mkfifo(folder / "workpackages.xml")
-    [sentence] = find_records([folder]).skipped
-    assert "workpackages.xml cannot be entered (it is no file)" in sentence
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from results.points.estimate import Interval
 from results.show.tables.cells import Amount, Table, rendered
 from results.tests import builder
 from results.tests.builder import make_record
-from results.tests.of_dicts import failures, original_table, record_table, select, sort_key
+from results.tests.of_dicts import failures, original_table, pivot_table, record_table, select, sort_key
 
 
 def good(devices: int, batch: int, tokens_per_s: float) -> dict:
@@ -128,3 +128,13 @@ def test_the_titles_of_the_original_suite_are_there_for_its_spreadsheets():
     found = dict(zip(header, row, strict=True))
     assert {"System": "CPU", "Devices": "2", "GlobalBatchSize": "8", "Tokens/second": "100.5"}.items() <= found.items()
     assert float(found["Energy/Device(Wh)"]) == pytest.approx(10 / 60)
+
+
+def test_one_value_is_laid_out_over_devices_and_batch():
+    shown = pivot_table([good(1, 8, 100), good(2, 16, 200), failed(16)], "metrics.{unit}_per_s")
+    assert shown.texts() == [["devices", "batch 8", "batch 16"], ["1", "100", "failed"], ["2", "", "200"]]
+    assert "<td>failed</td>" in rendered(shown, "html")
+    with pytest.raises(RecordError, match="two records have 1 device and batch 8"):
+        pivot_table([good(1, 8, 1), good(1, 8, 2)], "metrics.tokens_per_s")
+    with pytest.raises(RecordError, match="no such number"):
+        pivot_table([good(1, 8, 1)], "metrics.nothing")

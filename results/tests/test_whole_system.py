@@ -20,7 +20,6 @@ from results.find.records import RecordError, read_checked, write_record
 from results.tests import builder
 from results.tests.builder import GPU0, GPU1, JobFolder, on_gpus, on_nodes, window
 from results.tests.of_dicts import contradictions
-from results.verdicts.cost import read_prices
 from results.verdicts.power_level import power_level
 
 NODE = ChannelInfo("ipmi:node", Scope.NODE, "IPMI", period_s=1.0, held_s=1.0)
@@ -207,14 +206,6 @@ def test_boards_and_nodes_that_several_methods_read_count_once(tmp_path):
     of_scope = vars(energy.sampled_by_scope)
     assert of_scope["device_wh"] == pytest.approx(energy.energy_wh)
     assert of_scope["node_wh"] * 3600 / 50 == pytest.approx(810 + 2 * 3 + 3, rel=0.01)
-
-
-@pytest.mark.parametrize("ends", ["pue_low: 1.3", "pue_high: 1.1"])
-def test_a_range_of_the_pue_holds_the_pue(tmp_path, ends):
-    path = tmp_path / "prices.yaml"
-    path.write_text(f"{{currency: EUR, electricity_per_kwh: 0.2, systems: {{A: {{price_per_device: 1}}}}, {ends}}}")
-    with pytest.raises(RecordError, match=r"pue_low, pue and pue_high are .*: give them in ascending order"):
-        read_prices(path)
 
 
 def test_a_record_has_what_the_block_of_its_system_stated_when_the_run_was_planned(tmp_path, monkeypatch):

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from record.values import THROUGHPUT, WORK, energy_source
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, product
+from results.points.facts import LONGEST, UNKNOWN, Point, facts_of, point_of, together
 from results.points.regions import changes
-from results.points.repeats import Point, PointResults, by_point, disturbances, point_of, step_times_s
+from results.points.repeats import PointResults, by_point, disturbances, step_times_s
 from results.points.sensors import accuracy_text
-from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, together, work_of
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 from results.verdicts.ranking import why_left_out
 
@@ -28,7 +28,6 @@ class Line(NamedTuple):
     point: Point
     ratios: list[Estimate | None]
     remarks: list[str]
-    precisions: tuple[str, str]  # of the two sides
 
 
 class Comparison(NamedTuple):
@@ -49,14 +48,8 @@ class Comparison(NamedTuple):
         return means
 
 
-class Place(NamedTuple):
-    """Key that matches two sides; the system is empty if each side has only one, whatever its name."""
-
-    system: str
-    point: Point
-
-
-Side = dict[Place, dict[str, PointResults]]  # by precision
+# Points by system and point, then by precision; the system is empty if each side has only one, whatever its name.
+Side = dict[tuple[str, Point], dict[str, PointResults]]
 
 
 def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
@@ -66,21 +59,22 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
     """
     sides = _sides(base, other)
     lines = []
-    for place in sorted(set(sides[0]) & set(sides[1])):
+    for place in sorted(sides[0].keys() & sides[1].keys()):
+        system, point = place
         ours, theirs = (side[place] for side in sides)
-        alike = [(ours[precision], theirs[precision]) for precision in sorted(set(ours) & set(theirs))]
-        remarks = [f"system {place.system}"] if place.system else []
-        pairs = alike or [(max(ours.values(), key=_speed), max(theirs.values(), key=_speed))]
-        for pair in pairs:
-            precision_remark = [f"in {pair[0].precision}"] if len(pairs) > 1 else []
-            lines.append(_line(place.point, *pair, remarks + precision_remark))
+        pairs = [(ours[precision], theirs[precision]) for precision in sorted(ours.keys() & theirs.keys())]
+        several = len(pairs) > 1
+        for pair in pairs or [(max(ours.values(), key=_speed), max(theirs.values(), key=_speed))]:
+            remarks = [f"system {system}"] if system else []
+            remarks += [f"in {pair[0].precision}"] if several else []
+            lines.append(_line(point, *pair, remarks))
     failed = [
         f"{record.system}: {point_of(record)}: {record.status}: {record.error}"
         for record in [*base, *other]
         if not record.is_good
     ]
     only_base, only_other = (
-        [place.point for place in sorted(set(sides[index]) - set(sides[1 - index]))] for index in (0, 1)
+        [point for _, point in sorted(mine.keys() - others.keys())] for mine, others in (sides, sides[::-1])
     )
     records = [
         [record for known in side.values() for results in known.values() for record in results.good] for side in sides
@@ -99,10 +93,9 @@ def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Seque
             accuracies = " against ".join(accuracy_text(side.any) for side in (ours, theirs))
             notes.append(f"two models of sensors, whose accuracy the interval includes where it is known: {accuracies}")
         ratios.append(None if reason else theirs.over(ours, path))
-    changed = changes(ours.good, theirs.good)
-    if changed:
+    if changed := changes(ours.good, theirs.good):
         notes.append(changed)
-    return Line(point, ratios, list(dict.fromkeys(notes)), (ours.precision, theirs.precision))
+    return Line(point, ratios, list(dict.fromkeys(notes)))
 
 
 def _sides(base: Sequence[Record], other: Sequence[Record]) -> list[Side]:
@@ -119,7 +112,7 @@ def _by_place(side: Sequence[PointResults], is_one: bool) -> Side:
     """Return the good runs of each point; of several sets of options, those with the fastest."""
     places: Side = {}
     for results in side:
-        known = places.setdefault(Place("" if is_one else results.system, results.point), {})
+        known = places.setdefault(("" if is_one else results.system, results.point), {})
         if results.precision not in known or _speed(results) > _speed(known[results.precision]):
             known[results.precision] = results
     return places
@@ -159,16 +152,14 @@ def _remarks(*sides: Sequence[Record]) -> list[str]:
 
 
 def _work(record: Record) -> dict[str, str]:
-    """Return options and layout, each once."""
-    facts = {name: value for name, value in work_of(record).items() if not name.startswith(OPTION)}
-    return {"precision": record.precision} | facts
+    return {"precision": record.precision} | facts_of(record).work
 
 
 def _machine(record: Record) -> dict[str, str | None]:
     commit, dirty = record.provenance.git_commit, record.provenance.git_dirty
     changes = None if dirty is None else "yes" if dirty else "no"
     code = {"commit": commit and commit[:COMMIT_LETTERS], "local changes": changes}
-    return machine_of(record) | code
+    return facts_of(record).machine | code
 
 
 def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Sequence[Record]) -> list[str]:

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from jpwr.intervals import BOUND
-from jpwr.messages import meant
 from record.checks.run import OUTER
 from record.derived import sum_of_all
 from record.values import THROUGHPUT, WORK, devices_text, value_at
-from results.files.json_schema import Allowed
 from results.files.systems import SOURCE, system_of
-from results.files.typed_files import WORDS, Above0, From1, NotNegative, read_file
+from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
 from results.find.records import Record, RecordError
-from results.points.estimate import Estimate, Interval, Part, of_runs
+from results.points.estimate import Estimate, Part, of_runs
 from results.points.operating import at_limits
 from results.points.repeats import PointResults
 from results.verdicts.quality import energy_kind, why_not_ranked
@@ -39,9 +37,6 @@ def _bounds(most: float, words: str) -> Allowed:
     return Allowed({"maximum": most, WORDS: words})
 
 
-PueEnd = Annotated[float | None, {"minimum": 1, "maximum": 3}]
-
-
 @dataclass(frozen=True)
 class Price:
     """Price of one device with its share of node, network and storage."""
@@ -53,33 +48,23 @@ class Price:
     devices_per_node: Annotated[From1 | None, "nodes are bought whole"] = None
     power_limit_w: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
     clock_limit_mhz: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
-    overhead_low_w_per_device: Annotated[NotNegative | None, "with it or overhead_high, costs are ranges"] = None
+    overhead_low_w_per_device: Annotated[NotNegative | None, "with it or overhead_high, costs are less certain"] = None
     overhead_high_w_per_device: NotNegative | None = None
     provisioned_w_per_device: Annotated[NotNegative, "that a system is built to draw, for throughput by it"] = 0.0
     provisioned_source: Annotated[str, "of that power"] = ""
 
     @property
-    def overhead(self) -> Overhead:
-        """The stated overhead with its range."""
-        low_w, high_w = self.overhead_low_w_per_device, self.overhead_high_w_per_device
-        stated_w = self.overhead_w_per_device
-        return Overhead(stated_w, stated_w if low_w is None else low_w, stated_w if high_w is None else high_w)
+    def overhead_range_w(self) -> tuple[float, float]:
+        """Ends of the stated overhead, in watts."""
+        stated_w, low_w, high_w = (getattr(self, f"overhead_{end}w_per_device") for end in ("", "low_", "high_"))
+        return stated_w if low_w is None else low_w, stated_w if high_w is None else high_w
 
 
 class Overhead(NamedTuple):
-    """Power of a device's share of its node that an energy does not include, in watts, with its range."""
+    """Power of a device's share of its node that an energy does not include, and its standard uncertainty, in watts."""
 
     value_w: float = 0.0
-    low_w: float = 0.0
-    high_w: float = 0.0
-
-    @property
-    def error_w(self) -> float:
-        """Standard uncertainty, of a bound."""
-        return max(self.value_w - self.low_w, self.high_w - self.value_w) / BOUND
-
-
-WITHOUT_RANGE = Interval(1.0, 1.0)
+    error_w: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +73,7 @@ class Costs:
 
     currency: str
     electricity_per_kwh: NotNegative
-    systems: Annotated[Mapping[str, Price], {"minProperties": 1, "examples": [{"NAME": {"price_per_device": 10000}}]}]
+    systems: Annotated[Mapping[str, Price], {"minProperties": 1}]
     lifetime_years: Annotated[Above0, _bounds(15, "years above 0 and at most 15; usual are 3 to 8")] = 5.0
     utilisation: Annotated[
         Above0,
@@ -101,19 +86,14 @@ class Costs:
         {"minimum": 1} | _bounds(3, "a number from 1 to 3; usual are 1.05 to 1.6"),
     ] = 1.2
     co2_g_per_kwh: Annotated[NotNegative, _bounds(2000, "0 or grams up to 2000; usual are 10 to 1,000")] | None = None
-    pue_low: Annotated[PueEnd, "with it or pue_high, costs are ranges"] = None
-    pue_high: PueEnd = None
 
     def check(self, where: str) -> None:
         """Raise RecordError for a price or an emission in another unit."""
-        if not (self.pue_low or self.pue) <= self.pue <= (self.pue_high or self.pue):
-            found = f"pue_low, pue and pue_high are {self.pue_low}, {self.pue:g}, {self.pue_high}"
-            raise RecordError(f"{where}: {found}: give them in ascending order")
         for name, one in self.systems.items():
-            overhead = one.overhead
-            if not overhead.low_w <= overhead.value_w <= overhead.high_w:
-                found = f"the overhead of {name} and its range are {overhead.low_w:g}, {overhead.value_w:g}, "
-                raise RecordError(f"{where}: {found}{overhead.high_w:g} W: give them in ascending order")
+            (low_w, high_w), stated_w = one.overhead_range_w, one.overhead_w_per_device
+            if not low_w <= stated_w <= high_w:
+                found = f"the overhead of {name} and its range are {low_w:g}, {stated_w:g}, {high_w:g} W"
+                raise RecordError(f"{where}: {found}: give them in ascending order")
             if one.provisioned_w_per_device and not one.provisioned_source.strip():
                 raise RecordError(f"{where}: provisioned_w_per_device of {name} needs its source: {SOURCE}")
         price, co2_g = self.electricity_per_kwh, self.co2_g_per_kwh
@@ -123,41 +103,26 @@ class Costs:
         if co2_g and co2_g < LEAST_CO2_G:
             raise RecordError(f"{where}: co2_g_per_kwh is {co2_g:g}, but usual are 10 to 1,000: write it in grams")
 
-    def at_facility(self, value: float | None, shares: Interval = WITHOUT_RANGE) -> Interval | None:
-        """Return the range of a value that the PUE multiplies; None without a range.
-
-        shares: of the value, at the ends of the overhead's range.
-        """
-        if value is None or (shares == WITHOUT_RANGE and not (self.pue_low or self.pue_high)):
-            return None
-        ends = zip(shares, (self.pue_low, self.pue_high), strict=True)
-        return Interval(*(value * share * (pue or self.pue) / self.pue for share, pue in ends))
-
     def no_price(self, system: str) -> str:
         """Return the message that the file has no price of a system."""
-        for name in self.systems:
-            if system_of(name) is None and (hint := meant(name, [system])):
-                return f"{system} has no price, and the prices file has '{name}': {hint}"
         return f"{system} has no price: add it to the prices file, which has {', '.join(self.systems)}"
 
     def assumptions(self) -> list[str]:
         """Return the assumptions of the costs, as text."""
-        ends = " ({:g} to {:g})".format(*ends) if (ends := self.at_facility(self.pue)) else ""
         lines = [
-            f"electricity {self.electricity_per_kwh:g} {self.currency}/kWh, PUE {self.pue:g}{ends}",
+            f"electricity {self.electricity_per_kwh:g} {self.currency}/kWh, PUE {self.pue:g}",
             f"lifetime {self.lifetime_years:g} years, used {self.utilisation:.0%} of the time",
         ]
         if self.co2_g_per_kwh is not None:
             lines.append(f"{self.co2_g_per_kwh:g} g CO₂ per kWh")
         return lines + [
             f"{name}: {price.price_per_device:,.0f} {self.currency} per device, "
-            f"{_in_words(price.overhead)} per device besides the measured power, unless a node's sensor shows it"
+            f"{_overhead_words(price)} per device besides the measured power, unless a node's sensor shows it"
             for name, price in self.systems.items()
         ]
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """Cost of an amount of work on one system."""
 
     energy_kwh: float  # at the supply: with overhead and PUE
@@ -166,7 +131,6 @@ class Cost:
     co2_kg: float | None
     hours: float
     estimate: Estimate | None = None  # of the total, by the runs and their sensor; None if it is 0, or without runs
-    shares: Interval = WITHOUT_RANGE  # of the energy, at the ends of the overhead's range
 
     @property
     def total(self) -> float:
@@ -174,9 +138,9 @@ class Cost:
         return self.electricity + self.machine
 
 
-def _in_words(overhead: Overhead) -> str:
-    value_w, low_w, high_w = overhead
-    return f"{value_w:g} W" + (f" ({low_w:g} W to {high_w:g} W)" if overhead.error_w else "")
+def _overhead_words(price: Price) -> str:
+    low_w, high_w = price.overhead_range_w
+    return f"{price.overhead_w_per_device:g} W" + (f" ({low_w:g} W to {high_w:g} W)" if low_w < high_w else "")
 
 
 def read_prices(path: Path) -> Costs:
@@ -214,7 +178,8 @@ def uncovered_w(one: PointResults, costs: Costs) -> Overhead:
     measured = [_rest_of_node(record) for record in one.good]
     known = [rest for rest in measured if rest]
     if not known or len(known) < len(measured):
-        return price.overhead
+        stated_w, (low_w, high_w) = price.overhead_w_per_device, price.overhead_range_w
+        return Overhead(stated_w, max(stated_w - low_w, high_w - stated_w) / BOUND)
     return Overhead(*map(statistics.median, zip(*known, strict=True)))
 
 
@@ -233,10 +198,8 @@ def _rest_of_node(record: Record) -> Overhead | None:
         return None
     block, nodes = system_of(record.system), record.layout.num_nodes or 1
     devices = max(record.layout.num_devices or 1, nodes * block.devices_per_node if block else 0)
-    error_wh = node_wh * (energy.site.number("accuracy_percent") or 0.0) / 100
-    return Overhead(
-        *(3600 * (node_wh - inside_wh + sign * error_wh) / energy.window_s / devices for sign in (0, -1, 1))
-    )
+    error_wh = node_wh * (energy.site.number("accuracy_percent") or 0.0) / 100 / BOUND
+    return Overhead(*(3600 * wh / energy.window_s / devices for wh in (node_wh - inside_wh, error_wh)))
 
 
 def time_to_report(one: PointResults) -> str:
@@ -330,8 +293,6 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
         return cost(costed_work(one).amount, speed, work, one.point.devices, price, costs, uncovered_w)
 
     stated = at(speed, work)
-    shares = Interval(*(at(speed, work, end).energy_kwh / stated.energy_kwh for end in uncovered[1:]))
-    stated = replace(stated, shares=shares)
     totals = [at(*run).total for run in zip(one.values(THROUGHPUT), one.values(WORK), strict=True)]
     if not stated.total or not min(totals):
         return stated
@@ -339,8 +300,8 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
         part._replace(error=at(speed, work / (1 + abs(part.error))).total / stated.total - 1)
         for part in one.sensor_parts(WORK, with_accuracy=True)
     ]
-    shared.append(Part(at(speed, work, uncovered.value_w + uncovered.error_w).total / stated.total - 1))
-    return replace(stated, estimate=of_runs(totals, shared)._replace(value=stated.total))
+    shared.append(Part(at(speed, work, sum(uncovered)).total / stated.total - 1))
+    return stated._replace(estimate=of_runs(totals, shared)._replace(value=stated.total))
 
 
 class Crossing(NamedTuple):

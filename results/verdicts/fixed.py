@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from record.values import value_at
-from results.files.json_schema import value_schema
 from results.files.typed_files import check_key, like, value_as
 from results.find.records import Record, RecordError
 from results.points.repeats import PointResults
@@ -30,11 +29,8 @@ OPTION = re.compile(r"\w+\.\w+")  # such as training.learning_rate
 # Bits of a number in matrix products: fewer than those of the fixed precision are refused. TF32 has 19 (NVIDIA A100
 # whitepaper).
 BITS = {"fp4": 4, "nvfp4": 4, "fp8": 8, "mxfp8": 8, "fp16": 16, "bf16": 16, "tf32": 19, "fp32": 32, "fp64": 64}
-Value = Annotated[str | float, {"minLength": 1}]
-Option = Annotated[str | float | bool, {"minLength": 1}]
-SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # in quotes
+Fact = Annotated[str | float | bool, {"minLength": 1}]
 KINDS: dict[str, Any] = {
-    **dict.fromkeys(FACTS, Value),
     "precision": Annotated[str, {"enum": list(BITS)}],
     "commit": Annotated[str, like("[0-9a-f]{7,40}", "7 to 40 hexadecimal digits: write them in quotes")],
 }
@@ -54,22 +50,16 @@ class Broken(NamedTuple):
 class Fixed(dict[str, Any]):
     """Values of fixed facts by name."""
 
-    keywords: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {name: value_schema(kind, {}) for name, kind in KINDS.items()},
-        "patternProperties": {f"^{OPTION.pattern}$": value_schema(Option, {})},
-    }
-
     @classmethod
     def from_file(cls, found: Any, where: str, name: str) -> Fixed:
         """Return the rules of a workload's block; raises RecordError for an unknown fact or a bad value."""
         if not isinstance(found, Mapping):
             raise RecordError(f"{where}: {name} is {found!r}, but must be facts, such as {{num_heads: 96}}")
+        place = f"{where}, {name}"
         for fact in found:
             if not OPTION.fullmatch(str(fact)):
-                check_key(fact, FACTS, f"{where}, {name}")
-        place = f"{where}, {name}"
-        return cls({fact: value_as(KINDS.get(fact, Option), value, place, fact) for fact, value in found.items()})
+                check_key(fact, FACTS, place)
+        return cls({fact: value_as(KINDS.get(fact, Fact), value, place, fact) for fact, value in found.items()})
 
     def broken(self, record: Record) -> Broken:
         """Return what a run changed, and what its record lacks; of a failed run, which recorded little, the former."""
@@ -101,9 +91,4 @@ def _keeps(name: str, found: Any, wanted: Any) -> bool:
         return BITS[found] >= BITS[wanted]
     if name == "commit":
         return str(found).startswith(wanted)
-    if isinstance(wanted, str) and not isinstance(found, str):  # quotes around a number or a switch do not matter
-        try:
-            wanted = SWITCH[wanted.lower()] if isinstance(found, bool) else float(wanted)
-        except (KeyError, ValueError):
-            return bool(str(found) == wanted)
-    return bool(found == wanted or str(found) == str(wanted))
+    return bool(found == wanted or str(found).lower() == str(wanted).lower())  # quotes do not matter

@@ -13,12 +13,7 @@ from results.find.records import RecordError
 
 OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd)
 FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "sqrt": math.sqrt, "log": math.log}
-ARGUMENTS: dict[str, tuple[int, float, str]] = {  # fewest, most, and as text
-    "min": (2, math.inf, "two numbers or more"),
-    "max": (2, math.inf, "two numbers or more"),
-    "sqrt": (1, 1, "one number"),
-    "log": (1, 2, "one number, or one and a base"),
-}
+ARGUMENTS = {"min": (2, math.inf), "max": (2, math.inf), "sqrt": (1, 1), "log": (1, 2)}  # fewest and most
 LONGEST = 1000  # characters
 STEP = 1e-6  # relative, of a numerical derivative
 
@@ -84,9 +79,9 @@ def _check(node: ast.AST, names: set[str]) -> None:
             _check(left, names)
             _check(right, names)
         case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in FUNCTIONS:
-            least, most, wanted = ARGUMENTS[function]
+            least, most = ARGUMENTS[function]
             if not least <= len(arguments) <= most:
-                raise SyntaxError(f"{ast.unparse(node)!r}: {function} takes {wanted}")
+                raise SyntaxError(f"{ast.unparse(node)!r} has too {'few' if len(arguments) < least else 'many'} terms")
             for argument in arguments:
                 _check(argument, names)
         case _:

@@ -10,6 +10,7 @@ from record.findings import Finding, finding
 from record.values import PER_DEVICE, count, grouped
 from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
+from results.points.facts import Setup
 from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.verdicts.power_level import LEVELS, lowest_level
@@ -235,26 +236,27 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantit
     large = [one for one in good if one.point.devices == many_devices]
     if not small:
         return Answer(why_not=finding("no_run_on", devices=few_devices))
-    few, many = (
-        {setup: fastest(alike) for setup, alike in grouped(side, setup_at_scale).items()} for side in (small, large)
-    )
-    pairs = [(one, few[setup]) for setup, one in many.items() if setup in few]
+    few, many = map(_best_by_setup, (small, large))
+    if not few or not many:
+        return Answer(why_not=finding("no_number"))
+    pairs = [(many[setup], few[setup]) for setup in many if setup in few]
     if not pairs:
-        return Answer(why_not=unlike_setups(fastest(small) or small[0], fastest(large) or large[0]))
-    ratios = [
-        (
-            ours,
-            Answer(
-                ours / theirs,
-                at=f"{_where(one)} over {_where(other)}",
-                points=len(large),
-                doubts=tuple(dict.fromkeys([*deviations(one, False), *deviations(other, False)])),
-            ),
-        )
-        for one, other in pairs
-        if one and other and (ours := one.estimate(PER_DEVICE)) and (theirs := other.estimate(PER_DEVICE))
-    ]
-    return max(ratios, key=lambda pair: pair[0].value)[1] if ratios else Answer(why_not=finding("no_number"))
+        return Answer(why_not=unlike_setups(max(few.values(), key=_speed), max(many.values(), key=_speed)))
+    of_many, of_few = max(pairs, key=lambda pair: _speed(pair[0]))
+    ratio = of_many.over(of_few, PER_DEVICE)
+    if ratio is None:
+        return Answer(why_not=finding("no_number"))
+    doubts = tuple(dict.fromkeys([*deviations(of_many, False), *deviations(of_few, False)]))
+    return Answer(ratio, at=f"{_where(of_many)} over {_where(of_few)}", points=len(large), doubts=doubts)
+
+
+def _best_by_setup(points: Sequence[PointResults]) -> dict[Setup, PointResults]:
+    best = {setup: fastest(alike) for setup, alike in grouped(points, setup_at_scale).items()}
+    return {setup: one for setup, one in best.items() if one}
+
+
+def _speed(one: PointResults) -> float:
+    return one.value(PER_DEVICE) or 0.0
 
 
 def _where(one: PointResults) -> str:

@@ -25,18 +25,6 @@ BASELINE = "the baseline"
 UNLIKE = 0.03  # relative difference of a number that is named
 REPEATS = 3  # that are equal to the last digit in no two measurements
 UNIQUE = {"uuid", "rank"}  # facts that are another for each device
-# Names of facts in words; others keep their own.
-FACTS = {
-    "mean_mhz": "clock in MHz",
-    "least_mhz": "lowest clock in MHz",
-    "hottest_c": "temperature in °C",
-    "power_limit_w": "power limit in W",
-    "cpu_throttled_percent": "percent of its quota's periods in which its process was throttled",
-    "pcie_width": "PCIe width",
-    "pcie_speed": "PCIe speed",
-    "numa_node": "NUMA node",
-    "ecc.mode.current": "ECC",
-}
 
 
 class Subject(NamedTuple):
@@ -91,7 +79,7 @@ def is_check(record: Record) -> bool:
 def rates_of(records: Sequence[Record]) -> Rates:
     """Return the rates of each subject in all good node checks, of links with the largest message alone.
 
-    A figure that a device lacks has none. Products of matrices of different sizes are different figures.
+    Products of matrices of different sizes are different figures.
     """
     found: dict[Kind, dict[Subject, list[Sequence[float]]]] = {}
     for record in filter(is_check, records):
@@ -99,7 +87,7 @@ def rates_of(records: Sequence[Record]) -> Rates:
         figures = record.node_check.figures
         largest = {one.name: one.bytes for one in sorted(figures, key=lambda one: one.bytes or 0)}
         for figure in figures:
-            if figure.bytes != largest[figure.name]:
+            if figure.bytes != largest[figure.name] or not figure.values:
                 continue
             subject = subjects[figure.rank]
             if figure.scope != "device":
@@ -113,14 +101,11 @@ def rates_of(records: Sequence[Record]) -> Rates:
 
 def medians(records: Sequence[Record]) -> dict[Kind, float]:
     """Return the median of each figure over its devices or nodes, each with the median of its repeats."""
-    return {
-        kind: statistics.median(middles) for kind, rates in rates_of(records).items() if (middles := _middles(rates))
-    }
+    return {kind: statistics.median(_middles(rates)) for kind, rates in rates_of(records).items()}
 
 
 def _middles(rates: Mapping[Subject, Runs]) -> list[float]:
-    every = (list(chain.from_iterable(runs)) for runs in rates.values())
-    return [statistics.median(values) for values in every if values]
+    return [statistics.median(chain.from_iterable(runs)) for runs in rates.values()]
 
 
 def subjects_of(record: Record) -> dict[int, Subject]:
@@ -143,99 +128,26 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
     another subject, or can be compared with its own node alone. A group of one has no median; that of an even number is
     the higher of the middle two, so that the slower of two is compared with the faster.
     """
-    group, known = rates_of(records), medians(baseline)
-    broken = {
-        (subjects[figure.rank], figure.name): f": {figure.reason}"
-        for record, subjects in ((one, subjects_of(one)) for one in records if is_check(one))
-        for figure in record.node_check.figures
-        if figure.reason
-    }
+    group, known, share = rates_of(records), medians(baseline), threshold_percent / 100
     found = []
     for kind, rates in group.items():
         middles = _middles(rates)
-        if not middles and kind not in known:
-            continue
         of = f"the median of {len(middles)}" if len(middles) > 2 else "the faster of 2"
         references = [(statistics.median_high(middles), of)] if len(middles) > 1 else []
         references += [(known[kind], BASELINE)] if kind in known else []
         for subject, runs in sorted(rates.items()):
-            values, share = list(chain.from_iterable(runs)), threshold_percent / 100
-            one = _verdict(subject, kind, values, references, share)
-            if not values:
-                one = one._replace(reason=one.reason + broken.get((subject, kind.name), ""))
-            elif one.outcome is Outcome.PASSED and (why := _doubt(subject, kind, group, known, references, share)):
-                one = one._replace(outcome=Outcome.UNDECIDED, reason=why)
-            found.append(one)
-    devices = {subject for record in filter(is_check, records) for subject in subjects_of(record).values()}
-    return [*found, *_lacking(devices, group, known), *_with_fewer_devices(devices, group)]
-
-
-def _doubt(
-    subject: Subject,
-    kind: Kind,
-    group: Rates,
-    known: Mapping[Kind, float],
-    references: Sequence[tuple[float, str]],
-    share: float,
-) -> str:
-    """Return why a figure that is not slow decides nothing; empty if it does."""
-    runs, others = group[kind][subject], {one: runs for one, runs in group[kind].items() if one != subject}
-    long_runs = [sorted(run) for run in runs if len(run) >= REPEATS]
-    if copied := next((one for one, theirs in others.items() if any(sorted(run) in long_runs for run in theirs)), None):
-        return f"its repeats are those of {copied} to the last digit"
-    reference, _ = max(references)
-    slow = sum(statistics.median(run) < share * reference for run in runs if run)
-    if slow:
-        return f"it was slow in {slow} of {len(runs)} checks: measure again"
-    if subject.device and kind not in known and not any(one.hostname != subject.hostname for one in others):
-        alike = {one.hostname for other, rates in group.items() if _same_but_size(kind, other) for one in rates}
-        if alike - {subject.hostname}:
-            return f"no other node was checked with {kind.matrices or 'messages of this size'}"
-    return ""
-
-
-def _same_but_size(one: Kind, other: Kind) -> bool:
-    return (one.system, one.name) == (other.system, other.name)
-
-
-def _undecided(subject: Subject, kind: Kind, why: str) -> NodeVerdict:
-    return NodeVerdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, why)
-
-
-def _lacking(devices: Set[Subject], group: Rates, known: Mapping[Kind, float]) -> Iterator[NodeVerdict]:
-    """Yield a verdict on each device or node without a figure of a name that others or the baseline have."""
-    nodes = {Subject(one.system, one.hostname) for one in devices}
-    for system, name in dict.fromkeys((one.system, one.name) for one in (*group, *known)):
-        kinds = [one for one in (*group, *known) if (one.system, one.name) == (system, name)]
-        rates = [group[kind] for kind in kinds if kind in group]
-        has = {subject for each in rates for subject, runs in each.items() if any(runs)}
-        if any(one.hostname == ALL_NODES for one in has):
-            continue
-        is_of_nodes = any(not one.device for one in has) if has else kinds[0].ranks > 1
-        stated = {subject for each in rates for subject in each}
-        why = f"it has none, and {'others have' if has else 'the baseline has'} one"
-        for subject in sorted((nodes if is_of_nodes else devices) - stated):
-            if subject.system == system:
-                yield _undecided(subject, kinds[0], why)
-
-
-def _with_fewer_devices(devices: Set[Subject], group: Rates) -> Iterator[NodeVerdict]:
-    """Yield a verdict on each node of which fewer devices were checked than of another one of its system."""
-    numbers = Counter((one.system, one.hostname) for one in devices)
-    kinds = {one.system: one for one in reversed([*group])}
-    for (system, host), number in sorted(numbers.items()):
-        most = max(count for (other, _), count in numbers.items() if other == system)
-        if number < most and system in kinds:
-            why = f"{number} of its devices were checked, {most} of another node's"
-            yield _undecided(Subject(system, host), kinds[system], why)
+            verdict = _verdict(subject, kind, list(chain.from_iterable(runs)), references, share)
+            if verdict.outcome is Outcome.PASSED and (why := _doubt(verdict, group, known, share)):
+                verdict = verdict._replace(outcome=Outcome.UNDECIDED, reason=why)
+            found.append(verdict)
+    checks = list(filter(is_check, records))
+    devices = {subject for record in checks for subject in subjects_of(record).values()}
+    return [*found, *_lacking(checks, devices, group, known), *_with_fewer_devices(devices, group)]
 
 
 def _verdict(
     subject: Subject, kind: Kind, values: Sequence[float], references: Sequence[tuple[float, str]], share: float
 ) -> NodeVerdict:
-    if not values:
-        who = "the baseline has" if [against for _, against in references] == [BASELINE] else "others have"
-        return _undecided(subject, kind, f"it has none, and {who} one")
     value, (low, high) = statistics.median(values), median_interval(values)
     interval = None if low is None or high is None else Interval(low, high)
     if not references:
@@ -247,6 +159,61 @@ def _verdict(
         outcome = Outcome.FAILED if is_slow else Outcome.UNDECIDED
         reason = "" if is_slow else "its interval reaches the threshold: measure again, with more repeats"
     return NodeVerdict(subject, kind, value, interval, reference, against, outcome, reason)
+
+
+def _doubt(verdict: NodeVerdict, group: Rates, known: Mapping[Kind, float], share: float) -> str:
+    """Return why a figure that is not slow decides nothing; empty if it does."""
+    subject, kind = verdict.subject, verdict.kind
+    runs, others = group[kind][subject], {one: runs for one, runs in group[kind].items() if one != subject}
+    long_runs = [sorted(run) for run in runs if len(run) >= REPEATS]
+    if copied := next((one for one, theirs in others.items() if any(sorted(run) in long_runs for run in theirs)), None):
+        return f"its repeats are those of {copied} to the last digit"
+    slow = sum(statistics.median(run) < share * (verdict.reference or 0.0) for run in runs)
+    if slow:
+        return f"it was slow in {slow} of {len(runs)} checks: measure again"
+    if subject.device and kind not in known and not any(one.hostname != subject.hostname for one in others):
+        alike = [rates for other, rates in group.items() if other[:2] == kind[:2]]  # of another size
+        if any(one.hostname != subject.hostname for rates in alike for one in rates):
+            return f"no other node was checked with {kind.matrices or 'messages of this size'}"
+    return ""
+
+
+def _undecided(subject: Subject, kind: Kind, why: str) -> NodeVerdict:
+    return NodeVerdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, why)
+
+
+def _lacking(
+    checks: Sequence[Record], devices: Set[Subject], group: Rates, known: Mapping[Kind, float]
+) -> Iterator[NodeVerdict]:
+    """Yield a verdict on each device or node without a figure of a name that others or the baseline have."""
+    nodes = {Subject(one.system, one.hostname) for one in devices}
+    reasons = {
+        (subjects[figure.rank], figure.name): f": {figure.reason}"
+        for record, subjects in ((record, subjects_of(record)) for record in checks)
+        for figure in record.node_check.figures
+        if figure.reason
+    }
+    for system, name in dict.fromkeys(kind[:2] for kind in (*group, *known)):
+        kinds = [kind for kind in (*group, *known) if kind[:2] == (system, name)]
+        has = {subject for kind in kinds for subject in group.get(kind, ())}
+        if any(one.hostname == ALL_NODES for one in has):
+            continue
+        is_of_nodes = any(not one.device for one in has) if has else kinds[0].ranks > 1
+        why = f"it has none, and {'others have' if has else 'the baseline has'} one"
+        for subject in sorted((nodes if is_of_nodes else devices) - has):
+            if subject.system == system:
+                yield _undecided(subject, kinds[0], why + reasons.get((subject, name), ""))
+
+
+def _with_fewer_devices(devices: Set[Subject], group: Rates) -> Iterator[NodeVerdict]:
+    """Yield a verdict on each node of which fewer devices were checked than of another one of its system."""
+    numbers = Counter((one.system, one.hostname) for one in devices)
+    kinds = {one.system: one for one in reversed([*group])}
+    for (system, host), number in sorted(numbers.items()):
+        most = max(count for (other, _), count in numbers.items() if other == system)
+        if number < most and system in kinds:
+            why = f"{number} of its devices were checked, {most} of another node's"
+            yield _undecided(Subject(system, host), kinds[system], why)
 
 
 def outcomes(verdicts: Sequence[NodeVerdict]) -> list[Outcome]:
@@ -271,37 +238,32 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
         for name, value in own.items():
             of_all.setdefault((subject.system, name), []).append(value)
     usual = {key: _usual(values) for key, values in of_all.items()}
-
-    def others(subject: Subject, name: str, value: Any) -> Any:
-        two = of_all[subject.system, name]
-        return usual[subject.system, name] if len(two) != 2 else two[1] if two[0] == value else two[0]
-
-    return {
-        subject: [
-            f"{FACTS.get(name, name)} {_text(value)} (others: {_text(other)})"
-            for name, value in own.items()
-            if _differs(value, other := others(subject, name, value))
-        ]
-        for subject, own in facts.items()
-    }
+    found: dict[Subject, list[str]] = {subject: [] for subject in facts}
+    for subject, own in facts.items():
+        for name, value in own.items():
+            values, others = of_all[subject.system, name], usual[subject.system, name]
+            if len(values) == 2:
+                others = values[1] if values[0] == value else values[0]
+            if _differs(value, others):
+                found[subject].append(f"{name.replace('_', ' ')} {_text(value)} (others: {_text(others)})")
+    return found
 
 
 def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
     """Yield the facts on each device, from the kernel, the vendor's tool, and the sampler in the measured window."""
     checked = {one.rank: vars(one) for one in record.node_check.devices}
+    subjects = subjects_of(record)
     for device in record.devices:
         ids = set(same_ids(device.device_id or ""))
-        own = {name: value for name, value in checked.get(device.rank, {}).items() if name not in UNIQUE}
+        own = dict(checked.get(device.rank, {}))
         for one in devices_of(record):
-            if ids & set(same_ids(str(one.get("uuid", "")))):
-                own |= {name: value for name, value in one.items() if name not in UNIQUE}
+            own |= one if ids & set(same_ids(str(one.get("uuid", "")))) else {}
         for channel in sensor_channels(record):
             if ids & set(same_ids(channel.device_id or "")):
-                own |= {name: value for name, value in vars(channel.clocks).items() if name != "throttled"}
-                own["power_limit_w"] = channel.limits.power_limit_w
                 shares = channel.clocks.throttled or {}
+                own |= vars(channel.clocks) | {"power_limit_w": channel.limits.power_limit_w}
                 own |= {f"percent throttled by {reason}": shares.get(reason, 0.0) for reason in REASONS.values()}
-        yield subjects_of(record)[device.rank], own
+        yield subjects[device.rank], {name: value for name, value in own.items() if name not in UNIQUE}
 
 
 def _usual(values: Sequence[Any]) -> Any:

@@ -7,7 +7,7 @@ core phase: the time that the performance is of.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from record.checks.run import OUTER
@@ -65,11 +65,32 @@ def _lacking(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
     if energy.power_kind != "measured" or not set(energy.power_scope.split("+")) <= set(OUTER):
         yield finding("level_boards", scope=energy.power_scope)
         return
-    for aspect in ASPECTS:
-        yield from aspect(record, energy, level)
+    yield from _readings(energy, level)
+    window_s, site, num_nodes = energy.window_s or 0.0, energy.site, record.layout.num_nodes or 1
+    if window_s < MIN_CORE_S:
+        yield finding("level_core", window_s=window_s, least_s=MIN_CORE_S)
+    if level > 1 and not (energy.number("run_wh") and len(energy.tenths or ()) == TENTHS):
+        yield finding("level_run")
+    if level > 1 and not (energy.idle_power_w or 0.0) > 0:
+        yield finding("level_idle")
+    # Without a statement on the machine, the nodes of the run are the machine.
+    measured = len({one.hostname for one in energy.channels})
+    machine = max(int(site.number("machine_nodes") or 0), num_nodes)
+    if measured < machine and not _is_enough(measured, machine, energy.avg_power_w or 0.0, level):
+        yield finding("level_part", measured=measured, nodes=machine, power_w=energy.avg_power_w or 0.0)
+    # Besides the nodes; a run on one node uses no network.
+    covered = {*site.measured, *site.estimated} - {*(site.estimated if level == 3 else ())}
+    needed = [one for one in SUBSYSTEMS[level] if one != "network" or num_nodes > 1]
+    if lacking := [one for one in needed if one not in covered]:
+        yield finding("level_subsystems", lacking=", ".join(lacking), how="measured" if level == 3 else "in it")
+    # A meter in the supply line is upstream of the conversion; of a node's sensor the site must state it.
+    losses = "upstream" if energy.power_scope == "supply" else site.losses
+    if losses not in LOSSES[level]:
+        yield finding("level_losses", losses=losses or "not stated", wanted=" or ".join(LOSSES[level]))
+    yield from _accuracy(energy, level)
 
 
-def _readings(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+def _readings(energy: Energy, level: int) -> Iterator[Finding]:
     """Level 3 needs an energy that the meter itself integrates, the others a reading a second."""
     if level == 3:
         if any(one.method != "counter" for one in energy.channels):
@@ -85,44 +106,13 @@ def _readings(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
         yield finding("level_gap", gap_s=gap_s)
 
 
-def _span(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
-    if (window_s := energy.window_s or 0.0) < MIN_CORE_S:
-        yield finding("level_core", window_s=window_s, least_s=MIN_CORE_S)
-    if level > 1 and not (energy.number("run_wh") and len(energy.tenths or ()) == TENTHS):
-        yield finding("level_run")
-    if level > 1 and not (energy.idle_power_w or 0.0) > 0:
-        yield finding("level_idle")
-
-
-def _part(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
-    """Check the part of the machine; without a statement on it, the nodes of the run are the machine."""
-    measured = len({one.hostname for one in energy.channels})
-    machine = max(int(energy.site.number("machine_nodes") or 0), record.layout.num_nodes or 1)
-    power_w = energy.avg_power_w or 0.0
-    if measured >= machine:
-        return
+def _is_enough(measured: int, machine: int, power_w: float, level: int) -> bool:
+    """Return whether a part of a machine's nodes, with its power, stands for the machine."""
     enough = level < 3 and measured >= max(SHARE[level] * machine, LEAST_NODES) and power_w >= LEAST_W[level]
-    if not (enough or (level == 1 and power_w >= ENOUGH_W)):
-        yield finding("level_part", measured=measured, nodes=machine, power_w=power_w)
+    return enough or (level == 1 and power_w >= ENOUGH_W)
 
 
-def _subsystems(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
-    """Check what is measured besides the nodes; a run on one node uses no network."""
-    site = energy.site
-    covered = {*site.measured, *site.estimated} - {*(site.estimated if level == 3 else ())}
-    needed = [one for one in SUBSYSTEMS[level] if one != "network" or (record.layout.num_nodes or 1) > 1]
-    if lacking := [one for one in needed if one not in covered]:
-        yield finding("level_subsystems", lacking=", ".join(lacking), how="measured" if level == 3 else "in it")
-
-
-def _losses(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
-    """A meter in the supply line is upstream of the conversion; of a node's sensor the site must state it."""
-    losses = "upstream" if energy.power_scope == "supply" else energy.site.losses
-    if losses not in LOSSES[level]:
-        yield finding("level_losses", losses=losses or "not stated", wanted=" or ".join(LOSSES[level]))
-
-
-def _accuracy(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+def _accuracy(energy: Energy, level: int) -> Iterator[Finding]:
     own = energy.accuracy if energy.accuracy_from in STATED else None
     percent = energy.site.number("accuracy_percent")
     accuracy = percent / 100 if percent else own
@@ -131,8 +121,3 @@ def _accuracy(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
         yield finding("level_accuracy_unknown", most=most)
     elif accuracy > most:
         yield finding("level_accuracy", accuracy=accuracy, most=most)
-
-
-ASPECTS: Sequence[Callable[[Record, Energy, int], Iterator[Finding]]] = (
-    *(_readings, _span, _part, _subsystems, _losses, _accuracy),
-)

@@ -13,7 +13,7 @@ from record.checks.energy import busier_elsewhere
 from record.checks.run import INNER
 from record.findings import Finding, finding
 from record.model import Channel, Provenance
-from record.parts import sensor_channels, total_s, windows_of
+from record.parts import sensor_channels
 from record.values import is_accelerated, once, value_at
 from results.find.duplicates import Repeated
 from results.find.records import Record
@@ -34,7 +34,6 @@ GRADES = {
     "Q3": "supply: a meter in the supply line",
 }
 GRADES_OF_SCOPES = {"supply": "Q3", "node": "Q2"}  # else Q1
-SAME_WINDOW = 0.01  # relative
 MAX_DIFFERENCE = 0.05  # relative, between counter and integral
 MAX_UNCERTAINTY = 0.05  # relative half-width of the energy by sampling
 MAX_THROTTLED = 0.01  # share of the window, by any one reason
@@ -94,24 +93,23 @@ def energy_rules(record: Record, key: str = "energy") -> list[Rule]:
     differences = [abs(one) for channel in channels if (one := channel.integral_vs_counter) is not None]
     nodes = len({channel.hostname for channel in channels})
     rules = [
-        _at_least("sampling_rate", rates, MIN_RATE_HZ),
-        _at_least("samples", samples, MIN_SAMPLES),
-        _at_most("gaps", gaps, MAX_GAP_S),
-        _at_most("missing_samples", missing, MAX_MISSING),
-        _same_window(record, window_s, "measured" if key == "energy" else "effective"),
+        _within("sampling_rate", rates, least=MIN_RATE_HZ),
+        _within("samples", samples, least=MIN_SAMPLES),
+        _within("gaps", gaps, most=MAX_GAP_S),
+        _within("missing_samples", missing, most=MAX_MISSING),
         Rule(nodes == record.layout.num_nodes, finding("all_nodes", measured=nodes, nodes=record.layout.num_nodes)),
         _all_devices(record, channels),
     ]
     if differences:
-        rules.append(_at_most("counter_and_integral", differences, MAX_DIFFERENCE))
+        rules.append(_within("counter_and_integral", differences, most=MAX_DIFFERENCE))
     inside = [one for one in channels if one.scope in INNER and one.energy_wh]
     used_wh = [(one.energy_wh or 0.0) / (one.num_devices or 1) for one in inside]
     if len(used_wh) > 1:
-        rules.append(_at_most("devices_alike", [max(used_wh) / min(used_wh)], MOST_UNLIKE))
+        rules.append(_within("devices_alike", [max(used_wh) / min(used_wh)], most=MOST_UNLIKE))
     if busier := busier_elsewhere(energy):
         rules.append(Rule(False, busier))
     share = sampling_share(record, key)
-    rules.append(_at_most("interval", [] if share is None else [share], MAX_UNCERTAINTY))
+    rules.append(_within("interval", [] if share is None else [share], most=MAX_UNCERTAINTY))
     rules.append(_idle_power(energy.idle_power_w, energy.avg_power_w))
     return rules
 
@@ -144,34 +142,12 @@ def _of_all(channels: Sequence[Channel], key: str) -> list[float]:
     return [value for value in values if value is not None] if None not in values else []
 
 
-def _at_least(kind: str, values: Sequence[float], limit: float) -> Rule:
-    return _compared(kind, min(values), limit, min(values) >= limit) if values else _lacking(kind)
-
-
-def _at_most(kind: str, values: Sequence[float], limit: float) -> Rule:
-    return _compared(kind, max(values), limit, max(values) <= limit) if values else _lacking(kind)
-
-
-def _compared(kind: str, value: float, limit: float, kept: bool) -> Rule:
-    return Rule(kept, finding(kind, value=value, limit=limit))
-
-
-def _lacking(kind: str) -> Rule:
-    return Rule(None, finding(kind))
-
-
-def _same_window(record: Record, window_s: float | None, kind: str) -> Rule:
-    speed_of = "" if kind == "measured" else f"{kind}_"
-    work, speed = (value_at(record, f"metrics.{key}") for key in (f"{kind}_{{unit}}", f"{speed_of}{{unit}}_per_s"))
-    if not (work and speed and window_s):
-        return _lacking("same_window")
-    times = {"work_s": work / speed, "energy_s": window_s}
-    nodes_s = [total_s(windows) for windows in windows_of(record, kind).values()]
-    shortest_s, longest_s = min(nodes_s, default=0.0), max(nodes_s, default=0.0)
-    if not math.isclose(shortest_s, longest_s, rel_tol=SAME_WINDOW):
-        return Rule(False, finding("nodes_differ", **times, shortest_s=shortest_s, longest_s=longest_s))
-    is_same = math.isclose(times["work_s"], window_s, rel_tol=SAME_WINDOW)
-    return Rule(is_same, finding("same_window", **times))
+def _within(kind: str, values: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Rule:
+    """Return the rule that the worst of some values is within a limit, the least or the most that is allowed."""
+    if not values:
+        return Rule(None, finding(kind))
+    value, limit = (max(values), most) if math.isfinite(most) else (min(values), least)
+    return Rule(least <= value <= most, finding(kind, value=value, limit=limit))
 
 
 def _all_devices(record: Record, channels: Sequence[Channel]) -> Rule:

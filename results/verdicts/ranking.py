@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from record.findings import Finding, finding
 from record.values import PER_DEVICE, grouped
-from results.points.estimate import Estimate, overlap
+from results.points.estimate import overlap
 from results.points.repeats import PointResults
 from results.verdicts.quality import energy_kind
 
@@ -85,7 +85,6 @@ class Ranking(NamedTuple):
     first: PointResults
     tied: list[PointResults]  # those that are not distinguishable from the first
     behind: list[PointResults]
-    over_first: dict[str, Estimate]  # ratio to the first, by system
     by_accuracy: list[PointResults]  # those of `tied` that tie only because of the accuracy of the sensors
 
 
@@ -99,11 +98,10 @@ def rank(results: Sequence[PointResults], path: str) -> Ranking | None:
     if not best:
         return None
     first, *others = best
-    over_first = {one.system: ratio for one in others if (ratio := one.over(first, path))}
     tied = [one for one in others if _ties(one, first, path)]
     behind = [one for one in others if one not in tied]
     by_accuracy = [one for one in tied if not _ties(one, first, path, with_accuracy=False)]
-    return Ranking(first, tied, behind, over_first, by_accuracy)
+    return Ranking(first, tied, behind, by_accuracy)
 
 
 def _ties(one: PointResults, first: PointResults, path: str, with_accuracy: bool = True) -> bool:

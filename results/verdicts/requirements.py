@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +13,8 @@ from jpwr.messages import meant, near
 from record.demand import SLOS
 from record.findings import Finding, finding
 from record.values import devices_text
-from results.files.json_schema import Allowed
 from results.files.quantities import QUANTITIES
-from results.files.typed_files import Above0, From0, From1, Name, NotNegative, read_file, refuse_thousands
+from results.files.typed_files import Above0, Allowed, From0, From1, Name, NotNegative, read_file, refuse_thousands
 from results.files.workloads import names, workloads
 from results.find.records import RecordError
 from results.points.repeats import PointResults
@@ -26,7 +25,6 @@ from results.verdicts.quality import GRADES
 
 # Quantities that are numbers of records. More is better, or, as of power, the most of all points must meet the limit.
 MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_as}
-LESS_IS_BETTER = tuple(name for name, one in MEASURED.items() if one.better == "less")  # with a limit at_most
 STEPS = {"energy_grade": tuple(GRADES), "power_level": LEVELS}  # of an energy, the lowest first
 WORDS_OF_STEPS = {"energy_grade": "a grade of energy", "power_level": "a level of the power measurement"}
 AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), "scaling_efficiency", *STEPS)
@@ -37,7 +35,6 @@ TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
     "machine_time": QUANTITIES["work_per_s_per_device"],
 }
 WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", *STEPS)
-COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
 # Of a latency, ten times the longest of MLPerf's limits: beyond it, milliseconds are meant.
@@ -134,18 +131,19 @@ class Quantity:
     @property
     def words(self) -> str:
         """Quantity with its devices, batch and limits, as text."""
-        place = [
-            *([devices_text(self.devices)] if self.devices else []),
-            *([f"global batch {self.global_batch}"] if self.global_batch else []),
-        ]
-        limits = [
-            *([f"a power limit of {self.power_limit_w:g} W"] if self.power_limit_w else []),
-            *([f"a clock limit of {self.clock_limit_mhz:g} MHz"] if self.clock_limit_mhz else []),
-        ]
-        amount = f" of {self.work:,.12g} {self.work_unit}" if self.work else ""
-        where = (f" on {', '.join(place)}" if place else "") + (f" at {' and '.join(limits)}" if limits else "")
-        where += " within the limits of TTFT and TPOT" if self.within_limits else ""
-        return self.what.replace("_", " ") + amount + where
+        place = [devices_text(self.devices)] if self.devices else []
+        place += [f"global batch {self.global_batch}"] if self.global_batch else []
+        limits = [f"a power limit of {self.power_limit_w:g} W"] if self.power_limit_w else []
+        limits += [f"a clock limit of {self.clock_limit_mhz:g} MHz"] if self.clock_limit_mhz else []
+        return "".join(
+            [
+                self.what.replace("_", " "),
+                f" of {self.work:,.12g} {self.work_unit}" if self.work else "",
+                f" on {', '.join(place)}" if place else "",
+                f" at {' and '.join(limits)}" if limits else "",
+                " within the limits of TTFT and TPOT" if self.within_limits else "",
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -162,21 +160,23 @@ class Item(Quantity):
         super().check(where)
         if (self.at_least is None) == (self.at_most is None):
             raise RecordError(f"{where}: give either 'at_least' or 'at_most'")
-        limit, good = self.at_least if self.at_most is None else self.at_most, self.what in AT_LEAST
-        if good != (self.at_most is None) and self.what not in STEPS:
-            given, write, better = ("at_most", "at_least", "more") if good else ("at_least", "at_most", "less")
-            raise RecordError(f"{where}: {self.what} has '{given}', but {better} is better: write '{write}: {limit}'")
+        is_least = self.at_most is None
+        limit = self.at_least if is_least else self.at_most
         if self.what in STEPS:
-            if self.at_most is not None or limit not in STEPS[self.what]:
+            if not is_least or limit not in STEPS[self.what]:
                 steps = ", ".join(map(str, STEPS[self.what]))
                 raise RecordError(f"{where}: {WORDS_OF_STEPS[self.what]} needs at_least with one of {steps}")
-        elif isinstance(limit, str):
+            return
+        if is_least != (self.what in AT_LEAST):
+            given, write, better = ("at_least", "at_most", "less") if is_least else ("at_most", "at_least", "more")
+            raise RecordError(f"{where}: {self.what} has '{given}', but {better} is better: write '{write}: {limit}'")
+        if isinstance(limit, str):
             raise RecordError(f"{where}: {limit!r} is not a number" + ": leave out its quotes" * limit[:1].isdigit())
-        elif self.what in MOST_OF_SHARES and limit is not None and limit > MOST_OF_SHARES[self.what]:
-            raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: write 0.25 for 25 %")
-        elif limit is not None and limit > LONGEST_S.get(self.what, math.inf):
-            raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: write it in seconds")
-        if self.what not in (*MOST_OF_SHARES, *LATENCIES):
+        most = MOST_OF_SHARES | LONGEST_S
+        if limit is not None and limit > most.get(self.what, math.inf):
+            remedy = "write 0.25 for 25 %" if self.what in MOST_OF_SHARES else "write it in seconds"
+            raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: {remedy}")
+        if self.what not in most:
             refuse_thousands(limit, f"{where}: the limit of {self.what}")
 
     def __str__(self) -> str:
@@ -187,7 +187,7 @@ class Item(Quantity):
         """Limit that must be met, as text."""
         sign, limit = ("at least", self.at_least) if self.at_least is not None else ("at most", self.at_most)
         number = f"{limit:,.12g}" if isinstance(limit, int | float) else str(limit)
-        unit = self.unit if self.what in TIMES else "kW" if self.what == COMMITTED_POWER else ""
+        unit = self.unit if self.what in TIMES else ""
         return f"{sign} {number} {unit}".rstrip()
 
 
@@ -232,9 +232,7 @@ class Score:
 class Requirements:
     """Content of a requirements file."""
 
-    workloads: Annotated[
-        Mapping[str, Selection], {"minProperties": 1, "examples": [{"gpt": {"benchmark": "llm_training"}}]}
-    ]
+    workloads: Annotated[Mapping[str, Selection], {"minProperties": 1}]
     must: Annotated[tuple[Item, ...], {"title": "requirement"}] = ()
     reference: Annotated[Name, "the system that has score 1; empty: the first"] = ""
     budget: Annotated[Budget, "that each system is scaled to"] = field(default_factory=Budget)
@@ -245,7 +243,9 @@ def read_requirements(path: Path) -> Requirements:
     """Read a requirements file; raises RecordError for missing or unknown keys and for invalid values."""
     found: Requirements = read_file(Requirements, path, "requirements")
     found = _changed(found, lambda one, where: completed(one, found.workloads, f"{path}, {where}"))
-    refuse_twice(found.must, f"{path}: the requirement")
+    names = [str(item) for item in found.must]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise RecordError(f"{path}: the requirement '{twice[0]}' occurs twice")
     return for_machine(found, found.budget.devices) if found.budget.devices else found
 
 
@@ -262,13 +262,6 @@ def _changed(requirements: Requirements, change: Callable[[Any, str], Any]) -> R
         score = replace(score, terms=terms)
     must = tuple(change(one, f"requirement {number}") for number, one in enumerate(must, 1))
     return replace(requirements, must=must, score=score)
-
-
-def refuse_twice(items: Sequence[Item], where: str) -> None:
-    """Raise RecordError for an item that occurs twice."""
-    twice = [str(one) for index, one in enumerate(items) if str(one) in map(str, items[:index])]
-    if twice:
-        raise RecordError(f"{where} '{twice[0]}' occurs twice")
 
 
 def completed(one: Any, wanted: Mapping[str, Selection], where: str) -> Any:

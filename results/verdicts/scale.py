@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from record.findings import Finding, finding
 from record.values import PER_DEVICE, devices_text, is_accelerated
-from results.points.estimate import Estimate, Interval, exactly, inexactly
+from results.points.estimate import Estimate, exactly
+from results.points.facts import CPUS, DEVICE, FLOPS, Setup, as_key, differences, facts_of, own_name
 from results.points.repeats import PointResults
-from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
-from results.verdicts.cost import HOURS_PER_YEAR, WITHOUT_RANGE, Costs, Price, uncovered_w
+from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
 from results.verdicts.requirements import Budget
@@ -61,11 +61,11 @@ def setup_at_scale(one: PointResults) -> Setup:
         with_number.add(DEVICE)
     options = {
         name: value
-        for name, value in setup_of(record)
-        if name.removeprefix(OPTION) not in with_number and not name.startswith(FLOPS)
+        for name, value in facts_of(record).setup
+        if own_name(name) not in with_number and not name.startswith(FLOPS)
     }
     chosen = {"precision": one.precision, "choices": ", ".join(record.variant) or "as usual"}
-    return tuple(sorted((options | chosen).items()))
+    return as_key(options | chosen)
 
 
 def unlike_setups(few: PointResults, many: PointResults) -> Finding:
@@ -95,7 +95,6 @@ class Power(NamedTuple):
 
     estimate: Estimate | None
     why_not: str = ""
-    shares: Interval = WITHOUT_RANGE  # of it, at the ends of the overhead's range
 
 
 def power_at_supply(one: PointResults, costs: Costs) -> Power:
@@ -113,9 +112,8 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     per_device = power / one.point.devices
     overhead = uncovered_w(one, costs)
     whole_w = per_device.value + overhead.value_w
-    at_supply = per_device * inexactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
-    shares = Interval(*((per_device.value + end_w) / whole_w for end_w in overhead[1:]))
-    return Power(at_supply.of_source((one.system, POWER)), shares=shares)  # one power in all workloads
+    at_supply = per_device * exactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
+    return Power(at_supply.of_source((one.system, POWER)))  # one power in all workloads
 
 
 def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int:
@@ -128,29 +126,32 @@ def devices_per_node(results: Iterable[PointResults], price: Price | None) -> in
 
 def sizes(power: Power, system: str, budget: Budget, costs: Costs | None, per_node: int = 1) -> dict[str, Size]:
     """Return the size of a system within the budget: by each of its limits, and by all of them together."""
-    by_limit = {way: size._replace(limit=way) for way, size in _by_limit(power, system, budget, costs).items()}
-    for way, size in by_limit.items():
-        if size.devices is not None and size.devices % per_node:
-            whole = size.devices // per_node * per_node
-            why = "" if whole else f"{devices_text(size.devices)} are less than a node of {per_node}"
-            by_limit[way] = size._replace(devices=whole or None, why_not=why)
-    if len(by_limit) > 1:
-        smallest = min(by_limit.values(), key=lambda size: -1 if size.devices is None else size.devices)
-        by_limit = {"budget": smallest, **by_limit}
-    return by_limit
-
-
-def _by_limit(power: Power, system: str, budget: Budget, costs: Costs | None) -> dict[str, Size]:
     by_limit = {}
-    if budget.devices:
-        by_limit["devices"] = Size(budget.devices)
     price = costs.systems.get(system) if costs else None
-    no_price = Size(None, costs.no_price(system) if costs else "no prices are given")
+    no_price = costs.no_price(system) if costs else "no prices are given"
+    if budget.devices:
+        by_limit["devices"] = _whole_nodes("devices", budget.devices, per_node)
     if budget.money:
-        by_limit["money"] = _bought(budget.money, system, costs) if costs and price else no_price
+        each = price.price_per_device if price else 0.0
+        why_not = f"a device of {system} has the price 0" if price else no_price
+        by_limit["money"] = _whole_nodes("money", budget.money / each, per_node) if each else Size(None, why_not)
     if budget.power_kw:
-        by_limit["power"] = _fed(budget.power_kw, power) if price else no_price
+        by_limit["power"] = Size(None, power.why_not if price else no_price)
+        if price and power.estimate:
+            size = _whole_nodes("power", 1000 * budget.power_kw / power.estimate.value, per_node)
+            by_limit["power"] = size._replace(power=power.estimate)
+    if len(by_limit) > 1:
+        by_limit = {"budget": min(by_limit.values(), key=lambda size: size.devices or -1), **by_limit}
     return by_limit
+
+
+def _whole_nodes(limit: str, devices: float, per_node: int) -> Size:
+    """Return the size in whole nodes that a limit of the budget allows, given its number of devices."""
+    if devices < 1:
+        return Size(None, f"the budget of {limit} is too small for one device")
+    if devices < per_node:
+        return Size(None, f"{devices_text(math.floor(devices))} are less than a node of {per_node}")
+    return Size(math.floor(devices) // per_node * per_node, limit=limit)
 
 
 def hungriest(by_workload: Mapping[str, Sequence[PointResults]], costs: Costs | None) -> Power:
@@ -179,29 +180,12 @@ def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
     return next(reversed(best_by_devices(ranked_points(results)).values()), None)
 
 
-def _fed(power_kw: float, power: Power) -> Size:
-    if power.estimate is None:
-        return Size(None, power.why_not)
-    devices = math.floor(1000 * power_kw / power.estimate.value)
-    return Size(devices, power=power.estimate) if devices else Size(None, "the power is too low for one device")
-
-
-def _bought(money: float, system: str, costs: Costs) -> Size:
-    each = costs.systems[system].price_per_device
-    if not each:
-        return Size(None, f"a device of {system} has the price 0")
-    devices = math.floor(money / each)
-    return Size(devices) if devices else Size(None, "the money is too little for one device")
-
-
 class Total(NamedTuple):
     """Cost of a machine over its lifetime, in money; values that need an unknown power are None."""
 
     purchase: float
     power_kw: float | None  # at the supply, while it works
     electricity: float | None
-    power_kw_range: Interval | None = None  # of the site's PUE and the overhead
-    electricity_range: Interval | None = None
 
     @property
     def total(self) -> float | None:
@@ -214,9 +198,9 @@ def total_of(size: Size, system: str, power: Power, costs: Costs | None) -> Tota
     price = costs.systems.get(system) if costs else None
     if costs is None or price is None or size.devices is None:
         return None
-    power_w = power.estimate.value * size.devices if power.estimate else None
+    purchase = price.price_per_device * size.devices
+    if power.estimate is None:
+        return Total(purchase, None, None)
+    power_kw = power.estimate.value * size.devices / 1000
     hours = HOURS_PER_YEAR * costs.lifetime_years * costs.utilisation
-    electricity = None if power_w is None else power_w / 1000 * hours * costs.electricity_per_kwh
-    kilowatts = None if power_w is None else power_w / 1000
-    ranges = costs.at_facility(kilowatts, power.shares), costs.at_facility(electricity, power.shares)
-    return Total(price.price_per_device * size.devices, kilowatts, electricity, *ranges)
+    return Total(purchase, power_kw, power_kw * hours * costs.electricity_per_kwh)

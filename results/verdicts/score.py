@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from jpwr.messages import near
@@ -17,7 +18,7 @@ from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import fastest, ranked_points
-from results.verdicts.requirements import Budget, Quantity, Requirements, Selection
+from results.verdicts.requirements import Quantity, Requirements, Selection
 from results.verdicts.scale import (
     Power,
     Size,
@@ -87,19 +88,20 @@ def scores(
     reference = requirements.reference or systems[0]
     if reference not in systems:
         raise RecordError(f"the reference '{reference}' is not among the systems: {near(reference, systems)}")
+    requirements = replace(requirements, reference=reference)
     check_alike(results, requirements.workloads)
     failed = {one.system: f"it fails the requirement '{one.item}'" for one in verdicts if one.outcome is Outcome.FAILED}
     if requirements.score:
-        return [_by_formula(results, systems, requirements, reference, failed)]
+        return [_by_formula(results, systems, requirements, failed)]
     budget = requirements.budget
     if (budget.money or budget.power_kw) and costs is None:
         raise RecordError("a budget of money or power needs prices of the machines: give --prices FILE")
-    weights = _weights(requirements.workloads)
+    if not any(one.weight for one in requirements.workloads.values()):
+        raise RecordError("all weights of the requirements are 0: set one above 0")
     offers = _offers(results, systems, requirements, costs)
-    _refuse_unlike_energies(offers, reference, requirements)
     ways = list(offers[systems[0]].sizes)
     ways = [*ways[:1], *([EQUAL_DEVICES] if "devices" not in ways else []), *ways[1:]]
-    return [_Comparison(way, offers, reference, weights, costs, failed, budget).ranked() for way in ways]
+    return [_Comparison(way, offers, requirements, costs).ranked(failed) for way in ways]
 
 
 class _Offer(NamedTuple):
@@ -110,53 +112,33 @@ class _Offer(NamedTuple):
     sizes: dict[str, Size]  # by the kind of equality, such as equal devices or equal money
     per_node: int  # devices of a node, which is bought whole
 
-    def speed(self, way: str, name: str) -> Speed:
-        """Return the throughput at a workload."""
-        points = self.points[name]
-        return _per_device(points) if way == EQUAL_DEVICES else self.sizes[way].speed(points)
-
-    def size(self, way: str) -> Size:
-        """Return the size of the system."""
-        return Size(1) if way == EQUAL_DEVICES else self.sizes[way]
-
 
 def _offers(
     results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements, costs: Costs | None
 ) -> dict[str, _Offer]:
+    """Return the offers; one whose energy differs in kind from the reference's has no size by power."""
     alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
+    points = {
+        system: {name: [one for one in every if one.system == system] for name, every in alike.items()}
+        for system in systems
+    }
+    kinds = {system: energy_kinds(by_workload) for system, by_workload in points.items()}
     offers = {}
-    for system in systems:
-        mine = {name: [one for one in points if one.system == system] for name, points in alike.items()}
-        power, price = hungriest(mine, costs), costs.systems.get(system) if costs else None
+    for system, by_workload in points.items():
+        power, price = hungriest(by_workload, costs), costs.systems.get(system) if costs else None
+        unlike = _unlike_energies(kinds, system, requirements.reference) if power.estimate else ""
         per_node = devices_per_node((one for one in results if one.system == system), price)
-        offers[system] = _Offer(mine, power, sizes(power, system, requirements.budget, costs, per_node), per_node)
+        by_way = sizes(Power(None, unlike) if unlike else power, system, requirements.budget, costs, per_node)
+        offers[system] = _Offer(by_workload, power, by_way, per_node)
     return offers
 
 
-def _refuse_unlike_energies(offers: Mapping[str, _Offer], reference: str, requirements: Requirements) -> None:
-    """Remove sizes by power from systems whose energy differs in kind from the reference's."""
-    if not requirements.budget.power_kw:
-        return
-    kinds = {system: energy_kinds(one.points) for system, one in offers.items()}
-    for system, one in offers.items():
-        if why := _unlike_energies(kinds[system], kinds[reference], reference):
-            for way in {"power", "budget"} & one.sizes.keys():
-                if one.sizes[way].devices:
-                    one.sizes[way] = Size(None, why)
-
-
-def _weights(wanted: Mapping[str, Selection]) -> dict[str, float]:
-    total = math.fsum(one.weight for one in wanted.values())
-    if not total:
-        raise RecordError("all weights of the requirements are 0: set one above 0")
-    return {name: one.weight / total for name, one in wanted.items() if one.weight}
-
-
-def _unlike_energies(kinds: set[str], reference_kinds: set[str], reference: str) -> str:
+def _unlike_energies(kinds: Mapping[str, set[str]], system: str, reference: str) -> str:
     """Return why a system's energies are not ranked with the reference's; empty if they are."""
-    if len(kinds | reference_kinds) < 2:
+    ours, theirs = kinds[system], kinds[reference]
+    if len(ours | theirs) < 2:
         return ""
-    names = [" and ".join(sorted(one)) or "missing" for one in (kinds, reference_kinds)]
+    names = [" and ".join(sorted(one)) for one in (ours, theirs)]
     return f"its energy is {names[0]}, that of {reference} is {names[1]}: they are not ranked with each other"
 
 
@@ -186,24 +168,23 @@ def _per_device(points: Sequence[PointResults]) -> Speed:
 class _Comparison:
     """Comparison of systems made equal in one way, by the weighted geometric mean of their throughputs."""
 
-    def __init__(
-        self,
-        way: str,
-        offers: Mapping[str, _Offer],
-        reference: str,
-        weights: Mapping[str, float],
-        costs: Costs | None,
-        failed: Mapping[str, str],
-        budget: Budget,
-    ) -> None:
-        self._budget = budget
-        self._way, self._offers, self._reference, self._weights = way, offers, reference, weights
-        self._costs, self._failed = costs, failed
-        self._speeds = {system: {name: one.speed(way, name) for name in one.points} for system, one in offers.items()}
+    def __init__(self, way: str, offers: Mapping[str, _Offer], requirements: Requirements, costs: Costs | None) -> None:
+        self._way, self._offers, self._costs = way, offers, costs
+        self._reference, self._budget = requirements.reference, requirements.budget
+        weights = {name: one.weight for name, one in requirements.workloads.items() if one.weight}
+        self._weights = {name: weight / math.fsum(weights.values()) for name, weight in weights.items()}
+        self._sizes = {system: one.sizes.get(way, Size(1)) for system, one in offers.items()}
+        self._speeds = {
+            system: {
+                name: _per_device(points) if way == EQUAL_DEVICES else self._sizes[system].speed(points)
+                for name, points in one.points.items()
+            }
+            for system, one in offers.items()
+        }
 
-    def ranked(self) -> Ranked:
-        """Return the ranking."""
-        rows, tied = _in_order([self._scored(system) for system in self._offers])
+    def ranked(self, failed: Mapping[str, str]) -> Ranked:
+        """Return the ranking; failed: why systems have no score."""
+        rows, tied = _in_order([self._scored(system, failed.get(system, "")) for system in self._offers])
         first, *others = (one.system for one in rows if one.value is not None or one is rows[0])
         turns = [turn for system in others[:NEAREST] for turn in self._weight_turns(first, system)]
         turns += [turn for system in others for turn in self._price_turn(first, system)]
@@ -224,22 +205,22 @@ class _Comparison:
             ratios.append((ours / theirs, weight))
         return product(ratios)
 
-    def _scored(self, system: str) -> Scored:
-        own = self._failed.get(system) or self._over(system, system)
+    def _scored(self, system: str, failed: str) -> Scored:
+        own = failed or self._over(system, system)
         if not isinstance(own, str):
             own = exactly(1.0) if system == self._reference else self._over(system, self._reference)
         value, interval, why_not = (None, None, own) if isinstance(own, str) else (own.value, own.interval, "")
-        offer, size = self._offers[system], self._offers[system].size(self._way)
-        total = None if self._way == EQUAL_DEVICES else total_of(size, system, offer.power, self._costs)
+        size, is_sized = self._sizes[system], self._way != EQUAL_DEVICES
+        total = total_of(size, system, self._offers[system].power, self._costs) if is_sized else None
         return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not, size.limit)
 
     def _weight_turns(self, first: str, other: str) -> Iterator[Turn]:
         """Yield for each weight the factor at which another system ties with the first."""
         leads = {}
         for name in self._weights:
-            ratio = self._speeds[first][name].estimate, self._speeds[other][name].estimate
-            assert ratio[0] and ratio[1]
-            leads[name] = math.log(ratio[0].value / ratio[1].value)
+            ours, theirs = (self._speeds[system][name].estimate for system in (first, other))
+            assert ours and theirs
+            leads[name] = math.log(ours.value / theirs.value)
         for name, lead in leads.items():
             others_lead = math.fsum(self._weights[one] * value for one, value in leads.items() if one != name)
             factor = -others_lead / (self._weights[name] * lead) if lead else math.nan
@@ -256,19 +237,19 @@ class _Comparison:
             return
         measured = (speed.measured or 1 for speed in self._speeds[other].values())
         step = math.lcm(offer.per_node, *measured)  # multiples of it leave no device idle: the score is linear
-        devices = step * math.ceil(self._score(first) / self._score(other, step) - 1e-9)
+        least = self._score(first, self._sizes[first]) * (1 - 1e-9)
+        size = self._sizes[other]
+        devices = step * math.ceil(least / self._score(other, size._replace(devices=step)))
         others = offer.sizes.keys() - {"money", "budget"} if self._way == "budget" else ()
-        limits = (offer.sizes[way].devices for way in others)
-        is_within = devices <= min(filter(None, limits), default=math.inf)
-        is_more = devices > (offer.sizes[self._way].devices or 0)
-        if is_within and is_more and self._score(other, devices) >= self._score(first) * (1 - 1e-9):
+        most = min((offer.sizes[way].devices or math.inf for way in others), default=math.inf)
+        is_enough = self._score(other, size._replace(devices=devices)) >= least
+        if (size.devices or 0) < devices <= most and is_enough:
             yield Turn(other, f"price of {other}", money / devices / self._costs.systems[other].price_per_device)
 
-    def _score(self, system: str, devices: int | None = None) -> float:
-        """Return the weighted product of a system's throughputs on a number of devices; 0 without one of them."""
-        offer = self._offers[system]
-        size = offer.sizes[self._way] if devices is None else offer.sizes[self._way]._replace(devices=devices)
-        speeds = {name: size.speed(offer.points[name]).estimate for name in self._weights}
+    def _score(self, system: str, size: Size) -> float:
+        """Return the weighted product of a system's throughputs at a size; 0 without one of them."""
+        points = self._offers[system].points
+        speeds = {name: size.speed(points[name]).estimate for name in self._weights}
         return math.prod(one.value ** self._weights[name] if one else 0.0 for name, one in speeds.items())
 
 
@@ -283,14 +264,13 @@ def _by_formula(
     results: Sequence[PointResults],
     systems: Sequence[str],
     requirements: Requirements,
-    reference: str,
     failed: Mapping[str, str],
 ) -> Ranked:
     """Rank the systems by the buyer's formula; the interval follows from those of the terms to first order."""
     score = requirements.score
     assert score
     terms = {
-        name: _term(results, systems, requirements.workloads[quantity.of], quantity, reference)
+        name: _term(results, systems, requirements.workloads[quantity.of], quantity, requirements.reference)
         for name, quantity in score.terms.items()
     }
     rows = []
@@ -327,8 +307,8 @@ def _term(
         answers[system] = Answer(why_not=finding("unlike", reason=NOT_SHARED)) if left_out else answer(mine, quantity)
     kinds = {system: {one.energy_kind} for system, one in answers.items() if one.energy_kind}
     first = next((system for system in (reference, *systems) if system in kinds), reference)
-    for system, kind in kinds.items():
-        if why := _unlike_energies(kind, kinds[first], first):
+    for system in kinds:
+        if why := _unlike_energies(kinds, system, first):
             answers[system] = Answer(why_not=finding("unlike", reason=why))
     return answers
 

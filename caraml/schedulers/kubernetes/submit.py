@@ -25,7 +25,7 @@ from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object
 from jpwr.limits.kept import FOLDER
 from jpwr.limits.setting import OPTIONS
 from record.errors import RecordError
-from results.files.typed_files import read_mapping
+from results.files.typed_files import read_mapping, untyped
 
 JOB_ID, OBJECTS = "job.id", "kubernetes.yaml"
 LONGEST_NAME = 50  # leaves room for a pod's suffix in a label of 63 characters
@@ -120,7 +120,7 @@ def _without_nulls(node: Any) -> Any:
 def _with_fields(job: Object, fields: Path, file: Path) -> Object:
     """Return the Job with the site's own fields of a pod, merged by the rules of Kubernetes."""
     try:
-        patch = json.dumps({"spec": {"template": read_mapping(fields, "fields of a pod")}}, default=str)
+        patch = json.dumps({"spec": {"template": untyped(read_mapping(fields, "fields of a pod"))}})
     except RecordError as error:
         raise SiteError(f"kubernetes_pod: {error}") from error
     file.write_text(json.dumps(job), encoding="utf-8")

@@ -284,8 +284,7 @@ def _machine_power(row: Scored) -> Cell:
     total = row.total
     if total is None or total.power_kw is None:
         return Cell("unknown" if row.devices else "", "no energy that counts for each workload" if row.devices else "")
-    ends = total.power_kw_range
-    return Cell(f"{rounded(total.power_kw)} kW", f"{' to '.join(map(rounded, ends))} kW" if ends else "")
+    return Cell(f"{rounded(total.power_kw)} kW")
 
 
 def _total(row: Scored) -> Cell:

@@ -16,7 +16,7 @@ from results.frames import csv_text
 from results.points.estimate import Interval
 from results.show.tables.fit import aligned
 
-FORMS = ("text", "csv", "markdown")
+FORMS = ("text", "csv", "markdown", "html")
 LEAST_PERCENT = 0.01  # half-width of an interval: a smaller one is shown as this
 STATUS = "status"  # title of the column with the outcome
 
@@ -217,6 +217,11 @@ def rendered(table: Table, form: str, place: Callable[[str, int], str] = str.rju
         return "\n".join([aligned(table.texts(), place), *table.notes])
     if form == "csv":
         return _csv(table)
+    if form == "html":
+        import pandas
+
+        header, *body = table.texts()
+        return str(pandas.DataFrame(body, columns=header).to_html(index=False, border=0))
     lines = [[field.replace("|", "\\|").replace("\n", " ") for field in line] for line in table.texts()]
     lines.insert(1, ["---"] * len(table.columns))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -6,18 +6,17 @@ from collections.abc import Collection, Sequence
 
 from record.values import grouped
 from results.files.quantities import QUANTITIES, Quantity, quantities
-from results.points.estimate import Interval
 from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.doubts import alike
-from results.verdicts.cost import Cost, Costs, cheapest, costed_work, crossings, why_not_costed
+from results.verdicts.cost import Costs, cheapest, costed_work, crossings, why_not_costed
 
 
 def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Table:
     """Return a row for each system at its cheapest point, then the systems without a cost."""
-    total, *parts = (QUANTITIES[name]._replace(unit=costs.currency) for name in ("total", "machine", "electricity"))
-    columns = quantities("workload", "system", "precision", "energy is", "at", "for", total, *parts)
+    money = [QUANTITIES[name]._replace(unit=costs.currency) for name in ("total", "machine", "electricity")]
+    columns = quantities("workload", "system", "precision", "energy is", "at", "for", *money)
     columns += quantities("energy [kWh]", "CO₂")
     body: list[list[Cell]] = []
     for results in sections:
@@ -27,11 +26,10 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
             for system, (point, cost) in best.items():
                 costed.add((system, kind.precision))
                 place = [point.point.place, *([str(limits_of(point.any))] if is_swept else [])]
-                amounts = (cost.electricity, cost.energy_kwh, cost.co2_kg)
-                of_site = [costs.at_facility(amount, cost.shares) or amount for amount in amounts]
-                body.append(
-                    [model, system, *kind, place, costed_work(point).words, _total(cost, costs), cost.machine, *of_site]
-                )
+                interval = cost.estimate.interval if cost.estimate else None
+                total = Amount(cost.total, interval.half if interval else None)
+                parts = (cost.machine, cost.electricity, cost.energy_kwh, cost.co2_kg)
+                body.append([model, system, *kind, place, costed_work(point).words, total, *parts])
         groups = grouped(results, lambda point: (point.system, point.precision))
         with_good = {system for (system, _), points in groups.items() if any(point.good for point in points)}
         for (system, precision), points in groups.items():
@@ -41,15 +39,6 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
                 row = [model, system, precision or "not known" * bool(good), "", "; ".join(reasons)]
                 body.append([*row, *[None] * (len(columns) - len(row))])
     return Table(columns, body)
-
-
-def _total(cost: Cost, costs: Costs) -> Cell:
-    """Return the total with its interval; with a range of the site's overhead, the ends of both together."""
-    interval = cost.estimate.interval if cost.estimate else None
-    if interval and (money := costs.at_facility(cost.electricity)):
-        both = zip(interval, money, strict=True)
-        return Interval(*(total + end - cost.electricity for total, end in both))
-    return Amount(cost.total, interval.half if interval else None)
 
 
 def crossing_table(sections: Sequence[Sequence[PointResults]], costs: Costs, failed: Collection[str] = ()) -> Table:

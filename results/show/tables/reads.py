@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
 from record.model import Reads, WindowReads
@@ -10,8 +11,9 @@ from record.values import value_at
 from results.files.quantities import quantities
 from results.find.records import Record
 from results.join.reads import WAITING
+from results.points.facts import point_of
 from results.points.regions import WINDOWS, median_of_all
-from results.points.repeats import PointResults, point_of
+from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 from results.show.tables.table import PLACE, place_of
 
@@ -92,13 +94,13 @@ def file_table(results: Sequence[PointResults]) -> Table:
     return Table(FILE_COLUMNS, rows)
 
 
-def of_reads(results: Sequence[PointResults]) -> list[str]:
-    """Return the conclusions from each point's first run, each sentence once."""
+def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
+    """Return the conclusions from each point's first run, each sentence once; `tier` is a storage's MB/s."""
     sentences = []
     for one in counted(results):
         record = one.good[0]
         place = ", ".join(filter(None, (record.system, record.model, point_of(record).place)))
-        for conclusions in (_again, _small, _storage, _mapped, _not_seen):
+        for conclusions in (_again, _small, partial(_storage, tier=tier), _mapped, _not_seen):
             sentences += [f"{place}: {text}" for text in conclusions(record)]
     return list(dict.fromkeys(sentences))
 
@@ -121,7 +123,7 @@ def _small(record: Record) -> Iterator[str]:
         )
 
 
-def _storage(record: Record) -> Iterator[str]:
+def _storage(record: Record, tier: float | None) -> Iterator[str]:
     """Yield the largest gain of a faster storage: at most the time that steps wait for their input."""
     window = record.io.windows.get("effective")
     wait_percent, window_s = (value_at(record, f"metrics.{key}") for key in ("input_wait_percent", "effective_s"))
@@ -136,8 +138,15 @@ def _storage(record: Record) -> Iterator[str]:
     if wait_percent < LITTLE_PERCENT:
         yield f"{summary}: a faster storage has no effect"
         return
-    saved_s = min(wait_s, reading_s)
-    yield f"{summary}: a faster storage saves {saved_s:.3g} s ({100 * saved_s / window_s:.1f} %) at most"
+    yield f"{summary}: a faster storage saves {_saved(min(wait_s, reading_s), window_s)} at most"
+    if tier is not None:
+        faster_s = window.bytes / MB / tier
+        saved_s = min(wait_s, max(0.0, reading_s - faster_s))
+        yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
+
+
+def _saved(saved_s: float, of_s: float) -> str:
+    return f"{saved_s:.3g} s ({100 * saved_s / of_s:.1f} %)"
 
 
 def _mapped(record: Record) -> Iterator[str]:

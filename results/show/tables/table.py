@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from record.values import count, devices_text, grouped, sort_key, value_at
-from results.files.quantities import QUANTITIES, Shown, quantities
+from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.files.workloads import batch_text
-from results.find.records import Record
-from results.frames import OF_POINT, of_point, of_run, points_of_runs
+from results.find.records import Record, RecordError
+from results.frames import OF_POINT, of_point, of_runs
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
 
@@ -45,7 +45,8 @@ TRAINED_POINTS = (
     *("energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
     *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", "work_per_s_per_kw"),
     *("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib", *POWER),
-    *("clock_mhz", "throttled_percent", "power_limited_percent", "unsettled", *REASONS[:-1]),
+    *("clock_mhz", "throttled_percent", "power_limited_percent", "clock_drift_percent", "temperature_drift_c"),
+    *REASONS[:-1],
 )
 # These follow from other columns, and are left out of points.
 OF_DEVICES = ("work_per_s_per_device", "total_per_s")
@@ -70,8 +71,8 @@ def are_served(records: Sequence[Record]) -> bool:
 def record_table(records: Sequence[Record], names: Sequence[str] = ()) -> Table:
     """Return a row per record, by default with the columns that fit the records."""
     names = names or (SERVED if are_served(records) else TRAINED)
-    points = points_of_runs(records)
-    rows = [[of_run(name, record, points.get(id(record))) for name in names] for record in records]
+    columns = of_runs(dict.fromkeys(names), records)
+    rows = [list(row) for row in zip(*(columns[name] for name in names), strict=True)]
     return Table(quantities(*names), rows, units=units_of(records))
 
 
@@ -94,7 +95,8 @@ def _of_point(name: str, point: PointResults) -> Cell:
     value: Cell = of_point(name, point)
     if name in OF_POINT or not isinstance(value, float):
         return value
-    return Amount(value, point.half_width(QUANTITIES[name].path))
+    estimate = point.estimate(QUANTITIES[name].path)
+    return Amount(value, estimate.interval.half if estimate and estimate.interval else None)
 
 
 def units_of(records: Iterable[Record]) -> list[str]:
@@ -110,6 +112,29 @@ def failures(records: Sequence[Record]) -> list[str]:
         place = f"{record.system}, {record.model}, {devices_text(record.layout.num_devices or 0)}, {batch}"
         found.append(f"{place}: {record.status}: {record.error}")
     return found
+
+
+def pivot_table(records: Sequence[Record], path: str) -> Table:
+    """Return one value of one system and model: a row per number of devices, a column per global batch size.
+
+    A failed point has its status. Raises RecordError if two records have the same devices and batch, and if none has
+    such a number.
+    """
+    cells: dict[tuple[int, int], Cell] = {}
+    for record in records:
+        devices, batch = record.layout.num_devices or 0, record.layout.global_batch_size or 0
+        if (devices, batch) in cells:
+            raise RecordError(
+                f"two records have {devices_text(devices)} and batch {batch}: choose one system, model and set of "
+                "options with --filter"
+            )
+        value = value_at(record, path)
+        cells[devices, batch] = value if record.is_good and isinstance(value, int | float) else record.status
+    if "ok" in cells.values():
+        raise RecordError(f"--pivot {path}: a good record has no such number; try metrics.{{unit}}_per_s")
+    rows, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+    columns = [Quantity("devices"), *(Quantity(f"batch {batch}", form=".6g") for batch in batches)]
+    return Table(columns, [[devices, *(cells.get((devices, batch)) for batch in batches)] for devices in rows])
 
 
 def place_of(one: PointResults) -> list[Cell]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,19 +15,12 @@ from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict, accept, left_out, missing_runs
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.requirements import (
-    LESS_IS_BETTER,
-    SECONDS,
-    TIMES,
-    Item,
-    Quantity,
     Requirements,
     Score,
     for_machine,
 )
 from results.verdicts.score import scores
-from results.verdicts.tender.pledge import POINT, Pledge, check_pledge
-
-SPEEDS = ("throughput", "throughput_per_device", *TIMES)
+from results.verdicts.tender.pledge import Pledge, check_pledge
 
 
 class Award(NamedTuple):
@@ -38,34 +30,28 @@ class Award(NamedTuple):
     score: Score
     value: float | None
     interval: Interval | None
-    pledged: float | None  # None without a pledge, or if the pledge lacks a term
     outcome: Outcome  # PASSED if the whole interval is at least the minimum
     reason: str = ""
 
-    def points(self, value: float | None) -> float | None:
-        """Return the points of a value of the score: the points at the minimum x score / minimum."""
+    @property
+    def points(self) -> float | None:
+        """The points of the score: the points at the minimum x score / minimum."""
         minimum, points = self.score.minimum, self.score.points
-        return points * value / minimum if points and minimum and value is not None else None
+        return points * self.value / minimum if points and minimum and self.value is not None else None
 
     def as_data(self) -> dict[str, Any]:
         """Return the score for JSON."""
         low, high = self.interval or (None, None)
-        found = {"system": self.system, "value": self.value, "low": low, "high": high, "pledged": self.pledged}
-        points = {"points": self.points(self.value), "pledged_points": self.points(self.pledged)}
-        outcome = {"minimum": self.score.minimum, "outcome": self.outcome.value, "reason": self.reason}
-        return found | points | outcome
+        found = {"system": self.system, "value": self.value, "low": low, "high": high, "points": self.points}
+        return found | {"minimum": self.score.minimum, "outcome": self.outcome.value, "reason": self.reason}
 
     def __str__(self) -> str:
         half = self.interval.half if self.interval else None
         ends = f" ({' to '.join(rounded(end, half) for end in self.interval)})" if self.interval else ""
-        found = f"{rounded(self.value, half)}{ends}{self._points(self.value)}" if self.value is not None else "none"
-        pledged = f", pledged {rounded(self.pledged)}{self._points(self.pledged)}" if self.pledged is not None else ""
+        points = "" if self.points is None else f" = {rounded(self.points)} points"
+        found = f"{rounded(self.value, half)}{ends}{points}" if self.value is not None else "none"
         why = f" ({self.reason})" if self.reason else ""
-        return f"score of {self.system}: {found}{pledged}; at least {self.score.minimum:g}: {self.outcome.value}{why}"
-
-    def _points(self, value: float | None) -> str:
-        points = self.points(value)
-        return "" if points is None else f" = {rounded(points)} points"
+        return f"score of {self.system}: {found}; at least {self.score.minimum:g}: {self.outcome.value}{why}"
 
 
 class Tender(NamedTuple):
@@ -92,16 +78,17 @@ class Tender(NamedTuple):
     def without_figure(self) -> list[str]:
         """Sentences on the workloads that the pledge has no figure for, and on those that decide nothing."""
         wanted, score = self.requirements, self.requirements.score
-        pledged = {one.of for one in self.pledge.items} if self.pledge else set()
-        decide = {one.of for one in (*wanted.must, *(score.terms.values() if score else ()))} | pledged
-        decide |= set() if score else {name for name, one in wanted.workloads.items() if one.weight}
-        names = [name for name in wanted.workloads if self.pledge and name not in pledged]
+        pledged = {item.of for item in self.pledge.items} if self.pledge else set()
+        decide = pledged | {one.of for one in (*wanted.must, *(score.terms.values() if score else ()))}
+        if not score:
+            decide |= {name for name, one in wanted.workloads.items() if one.weight}
+        not_pledged = [name for name in wanted.workloads if self.pledge and name not in pledged]
+        without = [name for name in wanted.workloads if name not in decide]
         return [
-            *(f"the pledge has no figure for the workload {name}: ask the vendor for one" for name in names),
+            *(f"the pledge has no figure for the workload {name}: ask the vendor for one" for name in not_pledged),
             *(
                 f"the workload {name} has no requirement, no part of the score and no pledged figure: add one"
-                for name in wanted.workloads
-                if name not in decide
+                for name in without
             ),
         ]
 
@@ -132,7 +119,6 @@ def _awards(
     score, mine = requirements.score, [one for one in results if not pledge or one.system == pledge.system]
     if not (mine and score and (minimum := score.minimum)):
         return []
-    pledged = _pledged_score(score, pledge) if pledge else None
     found = []
     for one in scores(mine, replace(requirements, reference=""), None, must)[0].scores:
         outcome, reason = Outcome.UNDECIDED, one.why_not or "one run gives no interval"
@@ -140,35 +126,5 @@ def _awards(
             outcome, reason = judge(partial(operator.le, minimum), one.interval), ""
         if outcome is not Outcome.FAILED and (missing := missing_runs(skipped, one.system)):
             outcome, reason = Outcome.UNDECIDED, str(missing)
-        found.append(Award(one.system, score, one.value, one.interval, pledged, outcome, reason))
+        found.append(Award(one.system, score, one.value, one.interval, outcome, reason))
     return found
-
-
-def _pledged_score(score: Score, pledge: Pledge) -> float | None:
-    values = {name: _pledged(quantity, pledge) for name, quantity in score.terms.items()}
-    known = {name: value for name, value in values.items() if value is not None}
-    value = score.value(known) if len(known) == len(values) else math.nan
-    return None if math.isnan(value) else value
-
-
-def _pledged(quantity: Quantity, pledge: Pledge) -> float | None:
-    """Return the best pledged value of a term."""
-    best = min if quantity.what in (*TIMES, *LESS_IS_BETTER) else max
-    mine = [
-        one
-        for one in pledge.items
-        if one.of == quantity.of and all(getattr(quantity, name) in (None, getattr(one, name)) for name in POINT)
-    ]
-    return best((value for one in mine if (value := _value(one, quantity)) is not None), default=None)
-
-
-def _value(one: Item, quantity: Quantity) -> float | None:
-    """Return a pledged number as a term has it; speeds and times follow from each other."""
-    limit, devices = float(one.at_least or one.at_most or math.nan), one.devices or 1
-    of_time = (one.work or math.nan) / SECONDS[one.unit] / limit
-    speed = {"throughput": limit, "throughput_per_device": limit * devices, "time_to_solution": of_time}.get(one.what)
-    if speed is None or quantity.what not in SPEEDS:
-        return limit if one.what == quantity.what else None
-    time = (quantity.work or math.nan) / speed / SECONDS[quantity.unit]
-    machine_time = time * devices / (quantity.machine_devices or math.nan)
-    return dict(zip(SPEEDS, (speed, speed / devices, time, machine_time), strict=True))[quantity.what]
