@@ -214,7 +214,7 @@ def filled(jube_command, tmp_path_factory):
     program = f"""case $PWD in */000002_benchmark/*) bad=copy_2 ;; esac
 exec python3 {folder}/caraml/tests/quick_run.py $bad
 """
-    block = {"batch_sweep": "8 16", "devices_sweep": "1", "power_methods": "estimate", "default_repeats": "1"}
+    block = {"batch_sweep": "8 16", "devices_sweep": "1", "power_methods": "estimate", "default_repeats": 1}
     checkout = make_checkout(folder / "caraml", made_up_system(**block))
     (folder / "program.sh").write_text(program)
     run_in_place_of_training(checkout, f"bash {folder}/program.sh")
@@ -246,10 +246,10 @@ def test_a_copy_that_fails_fails_the_group(jube_command, filled):
     assert "TESTBED, tiny, 2 devices, global batch 32: failed: copy 2" in checked.stderr
 
 
-def quick_checkout(tmp_path: Path, command: str, **block: str) -> Path:
+def quick_checkout(tmp_path: Path, command: str, **block: object) -> Path:
     """A checkout whose jobs run a shell's command before they end soon and well."""
-    block = {"devices_sweep": "1", "power_methods": "estimate", "default_repeats": "1", **block}
-    checkout = make_checkout(tmp_path / "caraml", made_up_system(**block))
+    values = {"devices_sweep": "1", "power_methods": "estimate", "default_repeats": 1, **block}
+    checkout = make_checkout(tmp_path / "caraml", made_up_system(**values))
     program = tmp_path / "program.sh"
     program.write_text(f"{command}\nexec python3 {checkout}/tests/quick_run.py\n")
     run_in_place_of_training(checkout, f"bash {program}")
