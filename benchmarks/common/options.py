@@ -292,6 +292,25 @@ class TrainingOptions(Seeds):
 
 
 @dataclasses.dataclass(frozen=True)
+class ImageTrainingOptions(TrainingOptions):
+    """Training."""
+
+    learning_rate: float = option(0.1, "learning rate per 256 images of the global batch, after its warm-up")
+    momentum: float = option(0.9, "momentum of SGD")
+    weight_decay: float = option(5e-5, "weight decay, on kernels only")
+    label_smoothing: float = option(0.1, "share of the target that is distributed over all classes")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.label_smoothing < 1 or self.weight_decay < 0 or not 0 <= self.momentum < 1:
+            raise ConfigError("label_smoothing and momentum must be from 0 to below 1, weight_decay 0 or more")
+
+    def highest_rate(self, global_batch_size: int) -> float:
+        """Return the learning rate, in proportion to the global batch: Goyal et al. 2017 (arXiv:1706.02677)."""
+        return self.learning_rate * global_batch_size / 256
+
+
+@dataclasses.dataclass(frozen=True)
 class BatchOptions:
     """Batch."""
 

@@ -19,10 +19,11 @@ from results.files.typed_files import (
     filled,
     keys_of,
     like,
+    no_keys,
     read_mapping,
     value_as,
 )
-from results.files.workloads import Vendor, workloads
+from results.files.workloads import Framework, Vendor, workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEMS = Path("jube/include/systems.yaml")
@@ -74,6 +75,7 @@ class System:
     peak_tflops_nvfp4: NotNegative = 0
     hardware_source: Text
     power_methods: Text
+    refused: Mapping[Framework, Text] = no_keys()
     image: Text = "$framework-$vendor-$cpu_arch"
     container_runtime: Runtime = "apptainer"
     submit: Submit = "sbatch"

@@ -44,7 +44,7 @@ def rate(work: float, step: Callable[[], object], steps: int = 1) -> float:
 def from_files(table: Table, name: str, workload: str, flags: str, unit: str, data: str, files: str) -> None:
     """Compare training on files, which are generated, with training on data in memory."""
     with tempfile.TemporaryDirectory() as folder:
-        prepare = f"-m benchmarks.{workload}.prepare --out {folder} {files}"
+        prepare = f"-m benchmarks.{workload.removesuffix('_torch')}.prepare --out {folder} {files}"
         subprocess.run([sys.executable, *prepare.split()], check=True, stdout=subprocess.DEVNULL)
         pair = {"ours": partial(trained, workload, f"{flags} --data {data} --data-dir {folder}", unit)}
         pair["itself on data in memory"] = partial(trained, workload, flags, unit)
@@ -121,6 +121,35 @@ def resnet(table: Table, batch: int = 8) -> None:
     pair = {"ours": partial(trained, "resnet50", f"{flags} --precision bf16", "images"), "ours in float32": own}
     table.compare("ResNet-50 in bf16", "images/s", ROUNDS, pair)
     from_files(table, "ResNet-50", "resnet50", flags, "images", "fake-imagenet", "--images 256")
+
+
+def resnet_torch(table: Table, batch: int = 8) -> None:
+    """Compare ResNet-50 in PyTorch with the usual loop, and reading files with data in memory."""
+    import torch
+
+    from benchmarks.resnet50_torch.config import NUM_CLASSES
+    from benchmarks.resnet50_torch.model import import_torchvision
+
+    import_torchvision()
+    from torchvision.models import resnet50
+
+    model = resnet50().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, 0.9, weight_decay=5e-5)
+    loss = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
+    images, labels = torch.randn(batch, 3, 224, 224), torch.randint(NUM_CLASSES, (batch,))
+    images = images.contiguous(memory_format=torch.channels_last)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(model(images), labels).backward()
+        optimizer.step()
+
+    flags = f"--image-size 224 --global-batch-size {batch}"
+    own = partial(trained, "resnet50_torch", flags, "images")
+    pair = {"ours": own, "plain PyTorch": partial(rate, batch, step, STEPS)}
+    table.compare("ResNet-50 in PyTorch", "images/s", ROUNDS, pair, least_ratio=0.95)
+    files = "--folders --images 256"
+    from_files(table, "ResNet-50 in PyTorch", "resnet50_torch", flags, "images", "fake-imagenet", files)
 
 
 def cosmoflow(table: Table, batch: int = 2, size: int = 128) -> None:
