@@ -25,7 +25,7 @@ import pytest
         ("resnet50", "--data imagenet --data-dir {tmp}", "has no files train-"),
         ("resnet50", "--effective", "--effective compares with --data synthetic"),
         ("resnet50", "--data synthetic-host --effective --cold-cache", "--cold-cache needs --effective and data from"),
-        ("resnet50", "--precision fp8", "TensorFlow does not train in it"),
+        ("resnet50", "--precision nvfp4", "resnet50 has fp32, bf16, fp16"),
         ("resnet50", "--image-size 0", "image_size must be above 0"),
         ("resnet50", "--steps-per-call 0", "steps_per_call must be above 0"),
         ("resnet50", "--label-smoothing 1", "from 0 to below 1"),
