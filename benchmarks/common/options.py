@@ -16,7 +16,8 @@ Options = TypeVar("Options")
 
 EXIT_BAD_OPTIONS = 2
 PROFILE_SUFFIX = ".profile"  # of a folder next to the record
-PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
+NARROW = ("fp8", "mxfp8", "nvfp4")  # of the layers' products; bf16 elsewhere
+PRECISIONS = ("auto", "fp32", "bf16", "fp16", *NARROW)
 # Makes cuBLAS and cuDNN multiply in float32 instead of TF32, so that MFU refers to the peak in fp32.
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
@@ -104,7 +105,8 @@ class ComputeOptions:
     )
     precision: str = option(
         "auto",
-        "auto: fp32 on CPUs, bf16 on GPUs that have it, fp16 on others and IPUs; fp8: in the layers' products only",
+        "auto: fp32 on CPUs, bf16 on GPUs that have it, fp16 on others and IPUs; fp8, mxfp8 and "
+        "nvfp4: in the layers' products only",
         PRECISIONS,
     )
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
@@ -116,7 +118,7 @@ class ComputeOptions:
 
 def precision_on_gpu(asked: str, has_bf16: bool, name: str) -> str:
     """Return the precision for a GPU, auto being bf16 or fp16; raises ConfigError for one that it only emulates."""
-    if asked in ("bf16", "fp8") and not has_bf16:
+    if asked in ("bf16", *NARROW) and not has_bf16:
         raise ConfigError(f"--precision {asked} was asked for, but {name} has no bf16: use fp16 or fp32")
     return asked if asked != "auto" else "bf16" if has_bf16 else "fp16"
 

@@ -150,8 +150,13 @@ class MadePasses:
 
 
 def to_device(samples: torch.Tensor, labels: torch.Tensor, device: torch.device) -> Pass:
-    """Return samples with channels second in shape, in the device's order in memory, and labels as indices."""
+    """Return samples with channels second in shape, in the device's order in memory, and labels as indices.
+
+    Labels that are fields stay as they are, with their samples.
+    """
     samples, labels = (part.to(device, non_blocking=True) for part in (samples, labels))
+    if labels.is_floating_point():
+        return samples, labels
     return samples.movedim(-1, 1).contiguous(memory_format=memory_format(device)), labels.long()
 
 

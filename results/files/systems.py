@@ -35,7 +35,7 @@ ByModel = Annotated[str, like(BY_MODEL, "whole numbers, such as '8 16; 117M: 2 4
 Steps = Annotated[str, like(r" *\d+ *(; *[^;:]+: *\d+ *)*", "a whole number from 0 on, or such as '2; 117M: 1'")]
 Runtime = Literal["apptainer", "podman", "charliecloud", "none"]
 Submit = Literal["bash", "sbatch", "kubernetes"]
-Precision = Literal["fp32", "bf16", "fp16", "fp8"]
+Precision = Literal["fp32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
 Losses = Literal["", "upstream", "maker", "offline", "together"]
 SUBSYSTEMS = ("network", "storage", "cooling")  # of a machine, besides its nodes
 _ONE = "|".join(SUBSYSTEMS)
@@ -71,6 +71,8 @@ class System:
     peak_tflops_fp16: NotNegative = 0
     peak_tflops_bf16: NotNegative = 0
     peak_tflops_fp8: NotNegative = 0
+    peak_tflops_mxfp8: NotNegative = 0
+    peak_tflops_nvfp4: NotNegative = 0
     hardware_source: Text
     power_methods: Text
     refused: Mapping[Framework, Text] = no_keys()

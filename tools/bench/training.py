@@ -206,3 +206,31 @@ def deepcam(table: Table, batch: int = 2, size: str = "192x288") -> None:
     pair = {"ours": partial(trained, "deepcam", flags, "samples"), "plain PyTorch": partial(rate, batch, step, STEPS)}
     table.compare("DeepCAM", "samples/s", ROUNDS, pair, least_ratio=0.97)
     from_files(table, "DeepCAM", "deepcam", flags, "samples", "fake-deepcam", f"--size {size}")
+
+
+def fno(table: Table, batch: int = 20, size: str = "tiny") -> None:
+    """Compare FNO with the package's own model in PyTorch's usual loop."""
+    import torch
+    from neuralop.models.fno import FNO
+
+    from benchmarks.fno.config import LAYERS, SIZES
+    from benchmarks.fno.model import EXPANSION
+
+    grid, fields, modes, width = SIZES[size]
+    ratios = {"lifting_channel_ratio": EXPANSION, "projection_channel_ratio": EXPANSION}
+    options = {"n_layers": LAYERS, "use_channel_mlp": False, "positional_embedding": None, **ratios}
+    model = FNO(modes, fields, fields, width, **options)
+    optimizer = torch.optim.Adam(model.parameters(), 0.001)
+    before, after = torch.rand(batch, fields, *grid), torch.rand(batch, fields, *grid)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        errors = torch.linalg.vector_norm((model(before) - after).flatten(1), dim=1)
+        loss = (errors / torch.linalg.vector_norm(after.flatten(1), dim=1)).mean()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+
+    flags = f"--size {size} --global-batch-size {batch}"
+    pair = {"ours": partial(trained, "fno", flags, "timesteps"), "plain PyTorch": partial(rate, batch, step, STEPS)}
+    table.compare("FNO", "timesteps/s", ROUNDS, pair, least_ratio=0.95)
