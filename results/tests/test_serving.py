@@ -10,7 +10,8 @@ from caraml.cli import main
 from record.demand import made_trace
 from record.derivation import derive
 from record.findings import finding
-from record.model import Record, changed
+from record.model import Record
+from record.part import changed
 from results.bandwidth import with_bandwidth
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
