@@ -44,6 +44,7 @@ class Facts:
     max_measured_s: Annotated[NotNegative, "longest window; 0: no limit"] = 0.0
     parameters: Mapping[str, Parameter] = no_keys()
     tags: Annotated[str, "those of its workflow that caraml/plan/tags.py has, other than the common ones"] = ""
+    variants: Annotated[Mapping[str, Text], "what a tag adds to the model's name"] = no_keys()
     refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()
     costed: Amount | None = None
     reported: Amount | None = None
